@@ -1,0 +1,33 @@
+# Two commands do all their own set-up: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+RUN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint clean help
+
+help:
+	@echo "make demo   deleted pixels on the digits data: an SVM against Dropout-SVM"
+	@echo "make test   style, types and tests"
+	@echo "make clean  remove the virtual environment and caches"
+
+demo: $(STAMP)
+	@$(RUN)/python examples/demo.py
+
+test: $(STAMP) lint
+	@$(RUN)/python -m pytest -q -n auto
+
+lint: $(STAMP)
+	@$(RUN)/ruff check --quiet .
+	@$(RUN)/ruff format --check --quiet .
+	@$(RUN)/mypy --no-error-summary
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("dropmargin needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	@echo "Setting up $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+clean:
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

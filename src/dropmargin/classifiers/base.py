@@ -1,0 +1,241 @@
+"""The estimator shell that all classifiers share: parameters, `fit`, `decision_function`, `predict`."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dropmargin.classifiers import validation
+from dropmargin.classifiers.fitting import Problem, fit_one_vs_one, fit_one_vs_rest
+from dropmargin.linalg import linear_scores
+from dropmargin.losses import Loss, MGFLoss
+from dropmargin.noise import Noise, as_noise
+from dropmargin.objective import Penalty
+from dropmargin.solvers import Iteration, Result, choose_solver
+from dropmargin.typing import Array
+
+_PENALTIES = ("l2", "l1", "elasticnet")
+_MULTI_CLASS = ("ovr", "ovo")
+
+
+def _gives_probabilities(estimator: MarginalisedClassifier) -> bool:
+    """Return whether `predict_proba` exists; if not, say what does."""
+    if not estimator._make_loss().scores_are_log_odds:
+        raise AttributeError(
+            f"{type(estimator).__name__} has no predict_proba: its scores are not log-odds. Wrap it in "
+            "sklearn.calibration.CalibratedClassifierCV, or use DropoutLogisticRegression."
+        )
+    if estimator.multi_class == "ovo":
+        raise AttributeError("predict_proba needs multi_class='ovr', or sklearn.calibration.CalibratedClassifierCV.")
+    return True
+
+
+class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
+    """Base of the linear classifiers whose loss is averaged over noise on the features."""
+
+    # Set by the constructors of the subclasses
+    noise: Any
+    C: float
+    penalty: str
+    l1_ratio: float
+    solver: str
+    tol: float
+    max_iter: int
+    fit_intercept: bool
+    multi_class: str
+    class_weight: Any
+    warm_start: bool
+    n_jobs: int | None
+    verbose: int
+
+    def _make_loss(self) -> Loss:
+        """Return the loss; each subclass defines its own."""
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MarginalisedClassifier:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training data, never changed; float32 is kept.
+        y : array-like of shape (n_samples,)
+            Labels: numbers, strings, booleans.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows; a row of weight 2 counts as the row twice, one of weight 0 not at all.
+
+        Returns
+        -------
+        self : the fitted estimator. If the fit fails or is interrupted, the estimator is as it was before.
+        """
+        before = dict(self.__dict__)
+        try:
+            return self._fit(X, y, sample_weight)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> MarginalisedClassifier:
+        problem = self._problem()
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True, order=None
+        )
+        if problem.noise is not None:
+            problem.noise.check(X.shape[1])
+        X = validation.check_entries(X, problem.noise, getattr(self, "feature_names_in_", None))
+        weights = validation.check_weights(sample_weight, X.shape[0])
+        classes, codes = validation.encode_labels(y, weights, type(self).__name__)
+        weights = validation.class_weights(self.class_weight, classes, codes, weights)
+        n_classes = len(classes)
+        fit = fit_one_vs_one if self.multi_class == "ovo" and n_classes > 2 else fit_one_vs_rest
+        n_columns = n_classes * (n_classes - 1) // 2 if fit is fit_one_vs_one else n_classes if n_classes > 2 else 1
+        start = self._warm_coefficients(classes, X.shape[1], n_columns)
+        result, passes = fit(problem, X, codes, weights, n_classes, start, effective_n_jobs(self.n_jobs))
+        if not np.isfinite(result.coef).all():
+            raise ValueError(
+                "The fit left the range of floating-point numbers. Scale the columns of X, for example with "
+                "sklearn.preprocessing.StandardScaler, or choose a smaller C."
+            )
+        self._store(result, passes, classes, X.dtype)
+        return self
+
+    def _problem(self) -> Problem:
+        """Check the parameters and return the problem that they describe."""
+        C = validation.check_number("C", self.C, 0.0, low_open=True)
+        tol = validation.check_number("tol", self.tol, 0.0)
+        max_iter = validation.check_integer("max_iter", self.max_iter, 1)
+        validation.check_choice("multi_class", self.multi_class, _MULTI_CLASS)
+        kind = validation.check_choice("penalty", self.penalty, _PENALTIES)
+        ratio = {"l2": 0.0, "l1": 1.0}.get(kind)
+        if ratio is None:
+            ratio = validation.check_number("l1_ratio", self.l1_ratio, 0.0, high=1.0)
+        penalty = Penalty(l2=1.0 - ratio, l1=ratio)
+        loss, noise = self._make_loss(), as_noise(self.noise)
+        if isinstance(loss, MGFLoss) and noise is not None and not noise.has_log_mgf:
+            raise ValueError(f"{type(loss).__name__} needs a noise with log_mgf(), which {type(noise).__name__} lacks.")
+        solver = choose_solver(self.solver, loss, penalty)
+        return Problem(loss, noise, penalty, C, bool(self.fit_intercept), solver, tol, max_iter, self._monitor())
+
+    def _monitor(self) -> Callable[[Iteration], None]:
+        name = type(self).__name__
+
+        def show(entry: Iteration) -> None:
+            gap = "" if np.isnan(entry.gap) or np.isinf(entry.gap) else f"  gap {entry.gap / abs(entry.objective):8.1e}"
+            print(
+                f"[{name}] iteration {entry.iteration:4d}  objective {entry.objective:.8g}{gap}"
+                f"  passes {entry.passes:g}  active {entry.n_active}",
+                file=sys.stderr,
+                flush=True,
+            )
+
+        return show if self.verbose else _say_nothing
+
+    def _warm_coefficients(self, classes: Array, n_features: int, n_columns: int) -> Array | None:
+        """Return the coefficients of an earlier fit to start from, if they fit."""
+        if not (self.warm_start and hasattr(self, "coef_")) or not np.array_equal(self.classes_, classes):
+            return None
+        if self.coef_.shape != (n_columns, n_features):
+            return None
+        return np.vstack([self.coef_.T, self.intercept_[None, :]]).astype(np.float64)
+
+    def _store(self, result: Result, passes: float, classes: Array, dtype: Any) -> None:
+        self.classes_ = classes
+        self.coef_ = np.ascontiguousarray(result.coef[:-1].T.astype(dtype))
+        self.intercept_ = result.coef[-1].astype(dtype)
+        self.n_iter_ = result.n_iter
+        self.n_passes_ = passes
+        self.objective_ = float(result.objective.sum())
+        self.converged_ = result.converged
+        self.history_ = result.history
+        if not result.converged:
+            warnings.warn(
+                f"{type(self).__name__} did not converge: {result.message}. {self._remedy(result)}",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def _remedy(self, result: Result) -> str:
+        scale = "scale the columns of X to similar ranges, or choose a smaller C"
+        if result.n_iter >= self.max_iter:
+            return f"Raise max_iter or tol, {scale}."
+        return f"More iterations will not help: {scale}."
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the scores of the rows of ``X``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) for two classes, positive for ``classes_[1]``, else (n_samples, n_classes).
+        """
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True, reset=False
+        )
+        scores = linear_scores(X, self.coef_, self.intercept_)
+        if scores.shape[1] == 1:
+            return scores[:, 0]
+        if len(self.classes_) != scores.shape[1] or self.multi_class == "ovo":
+            return _votes(scores, len(self.classes_))
+        return scores
+
+    def predict(self, X: Any) -> Array:
+        """Return the predicted label of each row of ``X``."""
+        scores = self.decision_function(X)
+        index = (scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        return self.classes_[index]
+
+    @available_if(_gives_probabilities)
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each class, one column per class; one-vs-rest probabilities are normalised."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.stack([expit(-scores), expit(scores)], axis=1)
+        # In the log domain, so that rows far from every class still sum to one.
+        logs = -np.logaddexp(0.0, -scores)
+        shares = np.exp(logs - logs.max(axis=1, keepdims=True))
+        return shares / shares.sum(axis=1, keepdims=True)
+
+    @available_if(_gives_probabilities)
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithm of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        noise = self.noise
+        tags.input_tags.positive_only = isinstance(noise, Noise) and not noise.allows_negative
+        return tags
+
+
+def _votes(scores: Array, n_classes: int) -> Array:
+    """Return the votes of one-vs-one scores; sums of the scores, squeezed to under half a vote, break ties."""
+    votes = np.zeros((len(scores), n_classes))
+    sums = np.zeros((len(scores), n_classes))
+    for column, (first, second) in enumerate(combinations(range(n_classes), 2)):
+        score = scores[:, column]
+        votes[np.arange(len(scores)), np.where(score > 0.0, second, first)] += 1.0
+        sums[:, second] += score
+        sums[:, first] -= score
+    return votes + sums / (3.0 * (np.abs(sums) + 1.0))
+
+
+def _say_nothing(entry: Iteration) -> None:
+    pass

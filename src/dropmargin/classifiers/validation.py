@@ -1,0 +1,130 @@
+"""Checks of a fit's parameters, labels, weights and data, each with an error that says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+
+from dropmargin.linalg import entry_range, worst_column
+from dropmargin.noise import Noise
+from dropmargin.typing import Array
+
+# Beyond this the square of an entry, weighted and summed, may overflow; beyond _SINGLE, already in single precision.
+_LARGEST = 1e100
+_SINGLE = 1e15
+
+
+def check_number(name: str, value: Any, low: float, *, low_open: bool = False, high: float = np.inf) -> float:
+    """Return a real parameter after checking that it is finite and in its range."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    inside = is_number and np.isfinite(value) and (low < value if low_open else low <= value) and value <= high
+    if not inside:
+        bracket = "(" if low_open else "["
+        close = "]" if np.isfinite(high) else ")"
+        raise ValueError(f"{name} must be a number in {bracket}{low:g}, {high:g}{close}, got {value!r}.")
+    return float(value)
+
+
+def check_integer(name: str, value: Any, low: int) -> int:
+    """Return an integer parameter after checking that it is at least ``low``."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < low:
+        raise ValueError(f"{name} must be an integer of at least {low}, got {value!r}.")
+    return int(value)
+
+
+def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
+    """Return a parameter after checking that it is one of the allowed names."""
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{name} must be one of {list(allowed)}, got {value!r}.")
+    return value
+
+
+def check_weights(sample_weight: Any, n_samples: int) -> Array:
+    """Return sample weights, all ones if there are none."""
+    if sample_weight is None:
+        return np.ones(n_samples)
+    if isinstance(sample_weight, Real):
+        return np.full(n_samples, check_number("sample_weight", sample_weight, 0.0, low_open=True))
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.ndim != 1:
+        raise ValueError(f"sample_weight must be 1D array or scalar, got an array of shape {weights.shape}.")
+    if weights.shape != (n_samples,):
+        raise ValueError(
+            f"sample_weight.shape == {weights.shape}, expected ({n_samples},)! It needs one weight per row of X."
+        )
+    wrong = ~np.isfinite(weights) | (weights < 0.0)
+    if wrong.any():
+        where = int(np.argmax(wrong))
+        raise ValueError(
+            f"sample_weight must be finite and not negative, got {weights[where]} at row {where}. "
+            "Give a row weight 0 to leave it out."
+        )
+    if not weights.any():
+        raise ValueError("sample_weight is zero for every row: there is nothing to learn from.")
+    return weights
+
+
+def encode_labels(y: Any, weights: Array, estimator: str) -> tuple[Array, Array]:
+    """Return the classes with any weight, and each row's index among them (-1 for a row of a class without)."""
+    check_classification_targets(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    present = np.bincount(codes, weights=weights, minlength=len(classes)) > 0.0
+    if present.sum() < 2:
+        only = classes[present]
+        left_out = "" if present.all() else " after rows of weight zero were left out"
+        raise ValueError(
+            f"{estimator} needs samples of at least 2 classes in the data, but the data contains only "
+            f"one class{left_out}: {only[0]!r}."
+        )
+    renumbered = np.where(present, np.cumsum(present) - 1, -1)
+    return classes[present], renumbered[codes]
+
+
+def class_weights(class_weight: Any, classes: Array, codes: Array, weights: Array) -> Array:
+    """Return the sample weights times the class weights; ``"balanced"`` counts rows by their weight."""
+    if class_weight is None:
+        return weights
+    known = codes >= 0
+    if isinstance(class_weight, str):
+        if class_weight != "balanced":
+            raise ValueError(f"class_weight must be 'balanced', a dict or None, got {class_weight!r}.")
+        totals = np.bincount(codes[known], weights=weights[known], minlength=len(classes))
+        factors = totals.sum() / (len(classes) * totals)
+    elif isinstance(class_weight, Mapping):
+        factors = np.ones(len(classes))
+        for index, label in enumerate(classes.tolist()):
+            if label in class_weight:
+                factors[index] = check_number(f"class_weight[{label!r}]", class_weight[label], 0.0)
+        if not (factors > 0.0).any():
+            raise ValueError("class_weight is zero for every class: there is nothing to learn from.")
+    else:
+        raise ValueError(f"class_weight must be 'balanced', a dict or None, got {class_weight!r}.")
+    return np.where(known, weights * factors[np.maximum(codes, 0)], 0.0)
+
+
+def check_entries(X: Any, noise: Noise | None, names: Any) -> Any:
+    """Return ``X``, in double precision if single cannot hold its squares; an error names the column at fault."""
+    low, high = entry_range(X)
+    largest = max(abs(low), abs(high))
+    if largest > _LARGEST:
+        raise ValueError(
+            f"X has values up to {largest:.1e} in {_column(X, False, names)}, whose squares overflow; "
+            "scale it, for example with sklearn.preprocessing.MaxAbsScaler."
+        )
+    if noise is not None and not noise.allows_negative and low < 0.0:
+        raise ValueError(
+            f"{type(noise).__name__} noise needs X >= 0, but X has {low:g} in {_column(X, True, names)}. "
+            "Negative values in data: choose Dropout or Gaussian noise."
+        )
+    if X.dtype == np.float32 and not (1.0 / _SINGLE <= largest <= _SINGLE or largest == 0.0):
+        return X.astype(np.float64)
+    return X
+
+
+def _column(X: Any, smallest: bool, names: Any) -> str:
+    index = worst_column(X, smallest)
+    return f"column {index}" if names is None else f"column {names[index]!r}"

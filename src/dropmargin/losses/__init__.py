@@ -1,0 +1,52 @@
+"""Losses under noise: functions of the score's mean and variance, or of its log moment generating function."""
+
+from typing import Any
+
+from dropmargin.losses.base import Loss, MGFLoss, MomentLoss
+from dropmargin.losses.gaussian import GaussianHinge, GaussianLogistic
+from dropmargin.losses.mgf import Exponential, MCFLogistic
+from dropmargin.losses.radial import Hinge, HuberHinge, Logistic, Quadratic, RadialLoss
+
+#: loss name -> approximation -> class
+LOSSES: dict[str, dict[str, type[Loss]]] = {
+    "hinge": {"bound": Hinge, "gaussian": GaussianHinge},
+    "logistic": {"bound": Logistic, "gaussian": GaussianLogistic},
+    "quadratic": {"bound": Quadratic},
+    "exponential": {"bound": Exponential},
+    "mcf-logistic": {"bound": MCFLogistic},
+}
+
+
+def as_loss(loss: Any, approximation: str = "bound") -> Loss:
+    """Return the loss that a user meant: a name of `LOSSES`, or a `Loss`."""
+    if isinstance(loss, Loss):
+        return loss
+    if loss not in LOSSES:
+        raise ValueError(f"loss must be one of {sorted(LOSSES)} or a loss object, got {loss!r}.")
+    known = LOSSES[loss]
+    if approximation not in ("bound", "gaussian"):
+        raise ValueError(f"approximation must be 'bound' or 'gaussian', got {approximation!r}.")
+    if approximation not in known:
+        raise ValueError(
+            f"approximation={approximation!r} is not for the {loss} loss, whose expectation needs none; "
+            "leave approximation='bound', or take loss='hinge' or 'logistic'."
+        )
+    return known[approximation]()
+
+
+__all__ = [
+    "LOSSES",
+    "Exponential",
+    "GaussianHinge",
+    "GaussianLogistic",
+    "Hinge",
+    "HuberHinge",
+    "Logistic",
+    "Loss",
+    "MCFLogistic",
+    "MGFLoss",
+    "MomentLoss",
+    "Quadratic",
+    "RadialLoss",
+    "as_loss",
+]

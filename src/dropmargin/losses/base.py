@@ -1,0 +1,61 @@
+"""What a loss is. A loss knows labels ``y`` in {-1, +1} and a summary of the noisy score; it knows nothing of ``X``."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from dropmargin.typing import Array
+
+
+class Loss:
+    """Base class of all losses: a `MomentLoss` or an `MGFLoss`."""
+
+    #: Whether a score is a log-odds, so that ``expit(score)`` is a probability.
+    scores_are_log_odds = False
+
+
+class MomentLoss(Loss, ABC):
+    """A loss ``phi(y; m, v)`` of the mean ``m`` and the variance ``v`` of the noisy score.
+
+    All methods take arrays of one shape and return arrays of that shape.
+    """
+
+    #: Where ``phi`` has a kink at ``v = 0``, the size of the scores around it; 0 if it is smooth. The solvers approach
+    #: a kink in steps of decreasing noise.
+    kink: float = 0.0
+    #: Whether `weight` gives a quadratic majoriser, ``phi(m, v) <= weight / 2 * ((m - o)^2 + v) - k y m + const``.
+    has_majoriser = False
+    #: Whether that majoriser is ``phi`` itself, so that one weighted least-squares problem is the answer.
+    is_quadratic = False
+
+    @abstractmethod
+    def value(self, y: Array, m: Array, v: Array) -> Array:
+        """Return ``phi``."""
+
+    @abstractmethod
+    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
+        """Return the derivatives of ``phi`` by ``m`` and by ``v``."""
+
+    @abstractmethod
+    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
+        """Return the second derivatives of ``phi``: by ``m`` twice, by ``m`` and ``v``, by ``v`` twice."""
+
+    @abstractmethod
+    def weight(self, y: Array, m: Array, v: Array) -> Array:
+        """Return the positive weight of the re-weighted least-squares step."""
+
+
+class MGFLoss(Loss, ABC):
+    """A loss ``phi(K)`` of ``K = log E exp(-y score)``, the log moment generating function of the noisy score."""
+
+    @abstractmethod
+    def value(self, K: Array) -> Array:
+        """Return ``phi``."""
+
+    @abstractmethod
+    def slope(self, K: Array) -> Array:
+        """Return the first derivative."""
+
+    @abstractmethod
+    def curvature(self, K: Array) -> Array:
+        """Return the second derivative."""

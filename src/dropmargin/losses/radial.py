@@ -1,0 +1,190 @@
+"""The paper's losses, all of one radial form.
+
+With ``u = m - o``, ``o = l y`` and ``r = sqrt(u^2 + v)``::
+
+    phi = psi(r) - k y m + const,      psi(r) = k r + tail(r)
+
+| loss      | l      | k   | tail(r)          | gamma = psi'/r  | what it is                                         |
+|-----------|--------|-----|------------------|-----------------|----------------------------------------------------|
+| hinge     | margin | 1/2 | 0                | 1/(2r)          | the bound of Lemma 1, with q(lambda) optimised out |
+| logistic  | 0      | 1/2 | log(1 + exp(-r)) | tanh(r/2)/(2r)  | the bound of Lemma 2, with q(lambda) optimised out |
+| quadratic | 1      | 0   | r^2              | 2               | exact                                              |
+
+Each is convex in the weights: ``psi`` is convex and increasing, ``r`` a norm of an affine map. ``gamma`` falls as ``r``
+grows, so ``psi(r) <= gamma(r0) / 2 r^2 + const``: that parabola is the paper's M-step, and ``gamma`` its re-weight.
+The hinge row is also the worst case of the expected hinge loss over all noises with this mean and variance (Scarf).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+from scipy.special import expit
+
+from dropmargin.losses.base import MomentLoss
+from dropmargin.typing import Array
+
+
+class RadialLoss(MomentLoss):
+    """A loss ``psi(r) - k y m + const``: define `tail`, `tail_slope`, `gamma` and `kappa` to add one."""
+
+    has_majoriser = True
+    #: The label's factor ``k`` and the margin ``l`` in ``o = l y``.
+    k = 0.0
+    margin = 0.0
+
+    @abstractmethod
+    def tail(self, r: Array) -> Array:
+        """Return ``psi(r) - k r``."""
+
+    @abstractmethod
+    def tail_slope(self, r: Array) -> Array:
+        """Return ``psi'(r) - k``."""
+
+    @abstractmethod
+    def gamma(self, r: Array) -> Array:
+        """Return ``psi'(r) / r``, which must not rise with ``r``."""
+
+    @abstractmethod
+    def kappa(self, r: Array) -> Array:
+        """Return ``(psi''(r) - gamma(r)) / r^2``, which is ``gamma'(r) / r``."""
+
+    def _polar(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
+        """Return ``u`` and ``r``."""
+        u = m - self.margin * y
+        return u, np.hypot(u, np.sqrt(v))
+
+    @staticmethod
+    def _excess(y: Array, u: Array, v: Array, r: Array) -> Array:
+        """Return ``r - y u`` without the cancellation of two large numbers where ``y u`` is large."""
+        along = y * u
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(along > 0.0, np.where(v > 0.0, v / (r + along), 0.0), r - along)
+
+    def value(self, y: Array, m: Array, v: Array) -> Array:
+        u, r = self._polar(y, m, v)
+        return self.k * self._excess(y, u, v, r) + self.tail(r)
+
+    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
+        u, r = self._polar(y, m, v)
+        safe = np.maximum(r, _TINY)
+        excess = np.where(r > _TINY, self._excess(y, u, v, r) / safe, 1.0)
+        return self.tail_slope(r) * (u / safe) - self.k * y * excess, 0.5 * self.gamma(safe)
+
+    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
+        u, r = self._polar(y, m, v)
+        safe = np.maximum(r, _TINY)
+        kappa = self.kappa(safe)
+        return self.gamma(safe) + kappa * np.square(u), 0.5 * kappa * u, 0.25 * kappa
+
+    def weight(self, y: Array, m: Array, v: Array) -> Array:
+        return self.gamma(np.maximum(self._polar(y, m, v)[1], _TINY))
+
+
+# Below this a radius is zero: its cube is still a normal number.
+_TINY = 1e-100
+
+
+class Hinge(RadialLoss):
+    """The bound on the expected hinge loss, ``(z + sqrt(z^2 + v)) / 2`` with ``z = margin - y m`` (Lemma 1).
+
+    Parameters
+    ----------
+    margin : float, default=1.0
+        The paper's ``l``. Redundant with ``C``, ``w(C, l) = l w(C / l, 1)``: never tune both.
+    """
+
+    k = 0.5
+
+    def __init__(self, margin: float = 1.0) -> None:
+        if not (np.isfinite(margin) and margin > 0.0):
+            raise ValueError(f"margin of Hinge must be a positive number, got {margin!r}.")
+        self.margin = self.kink = float(margin)
+
+    def tail(self, r: Array) -> Array:
+        return np.zeros_like(r)
+
+    def tail_slope(self, r: Array) -> Array:
+        return np.zeros_like(r)
+
+    def gamma(self, r: Array) -> Array:
+        return 0.5 / r
+
+    def kappa(self, r: Array) -> Array:
+        return -0.5 / r**3
+
+    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
+        _, mixed, by_variance = super().curvature(y, m, v)
+        # gamma + kappa u^2 in closed form, v / (2 r^3): the difference would lose every digit at small v
+        r = np.maximum(self._polar(y, m, v)[1], _TINY)
+        return 0.5 * (v / r) / r / r, mixed, by_variance
+
+
+class HuberHinge(RadialLoss):
+    """The hinge loss with its kink rounded off over a width, for the solver of the noise-free hinge alone.
+
+    With ``z = margin - y m``: 0 for ``z <= 0``, ``z^2 / (2 width)`` up to ``z = width``, then ``z - width / 2``.
+    """
+
+    k = 0.5
+
+    def __init__(self, margin: float, width: float) -> None:
+        self.margin = margin - 0.5 * width
+        self.width = width
+
+    def tail(self, r: Array) -> Array:
+        return np.square(np.minimum(r - 0.5 * self.width, 0.0)) / (2.0 * self.width)
+
+    def tail_slope(self, r: Array) -> Array:
+        return np.minimum(r - 0.5 * self.width, 0.0) / self.width
+
+    def gamma(self, r: Array) -> Array:
+        return 1.0 / np.maximum(2.0 * r, self.width)
+
+    def kappa(self, r: Array) -> Array:
+        return np.where(2.0 * r < self.width, 0.0, -0.5 / np.maximum(r, 0.5 * self.width) ** 3)
+
+
+class Logistic(RadialLoss):
+    """The bound on the expected logistic loss, ``log(2 cosh(r / 2)) - y m / 2`` with ``r^2 = m^2 + v`` (Lemma 2)."""
+
+    scores_are_log_odds = True
+    k = 0.5
+
+    def tail(self, r: Array) -> Array:
+        return np.log1p(np.exp(-r))
+
+    def tail_slope(self, r: Array) -> Array:
+        return -expit(-r)
+
+    def gamma(self, r: Array) -> Array:
+        return np.where(r < 1e-4, 0.25 - np.square(r) / 48.0, np.tanh(0.5 * r) / (2.0 * r))
+
+    def kappa(self, r: Array) -> Array:
+        # psi'' - gamma loses its digits as r falls: there, the first terms of the series
+        small = r < 0.05
+        square = np.square(np.where(small, r, 0.0))
+        series = -1.0 / 24.0 + square * (1.0 / 120.0 - square * 17.0 / 13440.0)
+        far = np.where(small, 1.0, r)
+        slope = np.tanh(0.5 * far)
+        return np.where(small, series, (expit(far) * expit(-far) - slope / (2.0 * far)) / np.square(far))
+
+
+class Quadratic(RadialLoss):
+    """The expected squared error ``(y - m)^2 + v``, exact under every noise (MCF-quadratic)."""
+
+    is_quadratic = True
+    margin = 1.0
+
+    def tail(self, r: Array) -> Array:
+        return np.square(r)
+
+    def tail_slope(self, r: Array) -> Array:
+        return 2.0 * r
+
+    def gamma(self, r: Array) -> Array:
+        return np.full_like(r, 2.0)
+
+    def kappa(self, r: Array) -> Array:
+        return np.zeros_like(r)

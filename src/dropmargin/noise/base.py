@@ -1,0 +1,147 @@
+"""What a noise is: an unbiased distribution ``x~`` around each row, independent per feature, ``E[x~] = x``.
+
+To add one, subclass `Noise` and define `variance`; define `log_mgf` as well for the losses that need the moment
+generating function, and `draw` to sample. Parameters are stored by the constructor as given, a number or one number
+per feature, and checked by `check`, as scikit-learn does it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+
+from dropmargin.linalg import map_entries
+from dropmargin.typing import Array
+
+
+@dataclass(frozen=True)
+class Variance:
+    """The variance of a corrupted feature, ``V_id = slope_d * entry(x_id) + floor_d``.
+
+    Parameters
+    ----------
+    entry : callable or None
+        An element-wise function with ``entry(0) = 0``; ``None`` if the variance does not depend on ``x``.
+    slope, floor : float or ndarray of shape (n_features,)
+        Its factor, and the variance of a feature that is zero.
+    """
+
+    entry: Callable[[Array], Array] | None = None
+    slope: float | Array = 0.0
+    floor: float | Array = 0.0
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether no feature is ever corrupted."""
+        return not (self.moves_entries or self.has_floor)
+
+    @property
+    def moves_entries(self) -> bool:
+        """Whether the variance depends on the entries of ``X``."""
+        return self.entry is not None and bool(np.any(self.slope))
+
+    @property
+    def has_floor(self) -> bool:
+        """Whether a feature that is zero is corrupted, too."""
+        return bool(np.any(self.floor))
+
+
+class Noise(BaseEstimator):
+    """Base class of the noise distributions."""
+
+    #: Whether the distribution is defined for negative values.
+    allows_negative = True
+
+    def variance(self) -> Variance:
+        """Return the variance of a corrupted feature, as a function of its value."""
+        raise NotImplementedError(f"{type(self).__name__} must define variance().")
+
+    def log_mgf(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
+        """Return ``K(t) = log E exp(t x~)`` and its first and second derivative by ``t``, element by element."""
+        raise NotImplementedError(f"{type(self).__name__} has no log_mgf().")
+
+    def draw(self, x: Array, rng: np.random.RandomState) -> Array:
+        """Return one corrupted copy of the values ``x``."""
+        raise NotImplementedError(f"{type(self).__name__} has no draw().")
+
+    def check(self, n_features: int) -> None:
+        """Raise a `ValueError` if a parameter is out of range or has the wrong length."""
+
+    @property
+    def has_log_mgf(self) -> bool:
+        """Whether the class defines `log_mgf`."""
+        return type(self).log_mgf is not Noise.log_mgf
+
+    def take(self, columns: Any) -> Noise:
+        """Return the noise of these columns: each per-feature parameter is indexed, each scalar kept."""
+        taken = copy.copy(self)
+        for name, value in self.get_params(deep=False).items():
+            if np.ndim(value):
+                setattr(taken, name, np.asarray(value, dtype=np.float64)[columns])
+        return taken
+
+    def sample(self, X: Any, random_state: Any = None) -> Any:
+        """Return a corrupted copy of ``X``.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        random_state : int, RandomState instance or None
+
+        Returns
+        -------
+        ndarray or sparse array of the shape of ``X``; sparse if ``X`` is.
+        """
+        if not sparse.issparse(X):
+            X = np.asarray(X, dtype=getattr(X, "dtype", np.float64))
+            X = X if X.dtype.kind == "f" else X.astype(np.float64)
+        self.check(X.shape[1])
+        if sparse.issparse(X) and self.variance().has_floor:
+            raise ValueError(
+                f"A sample of {self!r} has no zeros left, so a sparse X would become dense. "
+                "Pass X.toarray() if that fits into memory, or choose Dropout or Poisson noise."
+            )
+        rng = check_random_state(random_state)
+        return map_entries(X, lambda values, columns: self.take(columns).draw(values, rng).astype(values.dtype))
+
+    def _parameter(self, name: str, n_features: int, low: float, high: float, range_: str) -> Array:
+        """Return a parameter as an array after checking its length, its finiteness and its range."""
+        given = getattr(self, name)
+        label = f"{name} of {type(self).__name__}"
+        try:
+            value = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{label} must be a number or one number per feature, got {given!r}.") from error
+        if value.ndim > 1 or (value.ndim == 1 and value.shape != (n_features,)):
+            raise ValueError(
+                f"{label} must be a number or one number per feature: "
+                f"X has {n_features} features, {name} has shape {value.shape}."
+            )
+        wrong = ~((value >= low) & (value < high))  # catches NaN, too
+        if wrong.any():
+            where = "" if value.ndim == 0 else f" at feature {int(np.argmax(wrong))}"
+            got = float(value if value.ndim == 0 else value[np.argmax(wrong)])
+            raise ValueError(f"{label} must be in {range_}, got {got!r}{where}.")
+        return value
+
+
+def as_noise(noise: Any) -> Noise | None:
+    """Return the noise that a user meant: ``None``, a dropout rate, or a `Noise`."""
+    from dropmargin.noise.distributions import Dropout
+
+    if noise is None or isinstance(noise, Noise):
+        return noise
+    if isinstance(noise, Real) and not isinstance(noise, bool):
+        return Dropout(rate=float(noise))
+    raise ValueError(
+        f"noise must be None, a dropout rate in [0, 1), or a noise such as Dropout(rate=0.5) or Gaussian(scale=0.1); "
+        f"got {noise!r}. For one rate per feature, write Dropout(rate=rates)."
+    )

@@ -1,0 +1,137 @@
+"""The noise distributions of the paper: dropout (blankout), Gaussian, Laplace, Poisson.
+
+Formulas in the docstrings are per feature; ``K`` is ``log E exp(t x~)``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from dropmargin.noise.base import Noise, Variance
+from dropmargin.typing import Array
+
+
+class Dropout(Noise):
+    """Blankout noise: a feature is deleted with probability ``rate`` and rescaled otherwise.
+
+    ``x~ = 0`` with probability ``q``, else ``x / (1 - q)``. Variance ``q / (1 - q) x^2``;
+    ``K(t) = log(q + (1 - q) exp(t x / (1 - q)))``. Zeros stay zeros, so sparse data stay sparse.
+
+    Parameters
+    ----------
+    rate : float or array-like of shape (n_features,), default=0.5
+        Probability ``q`` of deletion, in [0, 1).
+    """
+
+    def __init__(self, rate: Any = 0.5) -> None:
+        self.rate = rate
+
+    def check(self, n_features: int) -> None:
+        self._parameter("rate", n_features, 0.0, 1.0, "[0, 1)")
+
+    def variance(self) -> Variance:
+        rate = np.asarray(self.rate, dtype=np.float64)
+        return Variance(entry=np.square, slope=rate / (1.0 - rate))
+
+    def log_mgf(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
+        rate = np.asarray(self.rate, dtype=np.float64)
+        scaled = x / (1.0 - rate)
+        with np.errstate(divide="ignore"):
+            dropped, kept = np.log(rate), np.log1p(-rate) + t * scaled
+        survives = expit(kept - dropped)  # probability of survival under the tilted distribution
+        return (
+            np.logaddexp(dropped, kept),
+            survives * scaled,
+            survives * expit(dropped - kept) * np.square(scaled),
+        )
+
+    def draw(self, x: Array, rng: np.random.RandomState) -> Array:
+        rate = np.asarray(self.rate, dtype=np.float64)
+        return np.where(rng.uniform(size=x.shape) < rate, 0.0, x / (1.0 - rate))
+
+
+class Gaussian(Noise):
+    """Additive normal noise: variance ``scale^2``, ``K(t) = t x + scale^2 t^2 / 2``.
+
+    Parameters
+    ----------
+    scale : float or array-like of shape (n_features,), default=0.1
+        Standard deviation, at least 0.
+    """
+
+    def __init__(self, scale: Any = 0.1) -> None:
+        self.scale = scale
+
+    def check(self, n_features: int) -> None:
+        self._parameter("scale", n_features, 0.0, 1e100, "[0, 1e100)")
+
+    def variance(self) -> Variance:
+        return Variance(floor=np.square(np.asarray(self.scale, dtype=np.float64)))
+
+    def log_mgf(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
+        variance = np.square(np.asarray(self.scale, dtype=np.float64))
+        return t * x + 0.5 * variance * np.square(t), x + variance * t, variance + np.zeros_like(t * x)
+
+    def draw(self, x: Array, rng: np.random.RandomState) -> Array:
+        return x + np.asarray(self.scale, dtype=np.float64) * rng.standard_normal(x.shape)
+
+
+class Laplace(Noise):
+    """Additive Laplace noise: variance ``2 scale^2``, ``K(t) = t x - log(1 - scale^2 t^2)`` for ``|t| < 1 / scale``.
+
+    Outside that interval the expectation is infinite, so a loss through the log-MGF keeps its weights inside.
+
+    Parameters
+    ----------
+    scale : float or array-like of shape (n_features,), default=0.1
+        Scale of the Laplace distribution, at least 0.
+    """
+
+    def __init__(self, scale: Any = 0.1) -> None:
+        self.scale = scale
+
+    def check(self, n_features: int) -> None:
+        self._parameter("scale", n_features, 0.0, 1e100, "[0, 1e100)")
+
+    def variance(self) -> Variance:
+        return Variance(floor=2.0 * np.square(np.asarray(self.scale, dtype=np.float64)))
+
+    def log_mgf(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
+        variance = np.square(np.asarray(self.scale, dtype=np.float64))
+        rest = 1.0 - variance * np.square(t)
+        inside = rest > 0.0
+        safe = np.where(inside, rest, 1.0)
+        return (
+            np.where(inside, t * x - np.log(safe), np.inf),
+            x + 2.0 * variance * t / safe,
+            2.0 * variance * (1.0 + variance * np.square(t)) / np.square(safe) + np.zeros_like(x),
+        )
+
+    def draw(self, x: Array, rng: np.random.RandomState) -> Array:
+        return x + np.asarray(self.scale, dtype=np.float64) * rng.laplace(size=x.shape)
+
+
+class Poisson(Noise):
+    """Poisson noise with mean ``x``, for counts: variance ``x``, ``K(t) = x (exp(t) - 1)``; needs ``X >= 0``."""
+
+    allows_negative = False
+
+    def variance(self) -> Variance:
+        return Variance(entry=_identity, slope=1.0)
+
+    def log_mgf(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
+        with np.errstate(over="ignore"):
+            growth = np.exp(t)
+            # 0 * inf is 0 here: a feature that is absent stays absent
+            slope = np.where(x == 0.0, 0.0, x * growth)
+            return np.where(x == 0.0, 0.0, x * np.expm1(t)), slope, slope
+
+    def draw(self, x: Array, rng: np.random.RandomState) -> Array:
+        return rng.poisson(x).astype(np.float64)
+
+
+def _identity(x: Array) -> Array:
+    return x

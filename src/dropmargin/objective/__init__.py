@@ -1,0 +1,11 @@
+"""The objective, ``J = R(w) + C sum_i s_i phi_i``: noise and loss put together over the data.
+
+An objective answers what a solver may ask, at a `Point`: value and gradient, products with the majoriser and the
+Hessian, a preconditioner, and the value along a line. Each class of a one-vs-rest problem is a column of one block.
+"""
+
+from dropmargin.objective.base import Curvature, Labelled, Line, Objective, Penalty, Point
+from dropmargin.objective.mgf import MGFObjective
+from dropmargin.objective.moment import MomentObjective
+
+__all__ = ["Curvature", "Labelled", "Line", "MGFObjective", "MomentObjective", "Objective", "Penalty", "Point"]

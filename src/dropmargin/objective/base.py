@@ -1,0 +1,121 @@
+"""The questions that a solver may ask of an objective, and the data that every objective is made of.
+
+Coefficients are blocks of shape ``(n_features + 1, n_columns)``: one column per binary problem, the last row is the
+offset. Values are vectors, one entry per column; the columns share every sweep over the data and nothing else.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dropmargin.linalg import Block
+from dropmargin.typing import Array
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A partition of the training data.
+
+    Parameters
+    ----------
+    block : Block
+        The rows.
+    labels : ndarray of shape (n_rows, n_columns)
+        -1 or +1, one column per binary problem.
+    weights : ndarray of shape (n_rows, 1)
+        ``C`` times the sample weight.
+    """
+
+    block: Block
+    labels: Array
+    weights: Array
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """``R(w) = l1 * |w|_1 + l2 / 2 * |w|_2^2``; the offset is not penalised."""
+
+    l2: float = 1.0
+    l1: float = 0.0
+
+    def value(self, coef: Array) -> Array:
+        weights = coef[:-1]
+        total = 0.5 * self.l2 * np.einsum("dk,dk->k", weights, weights)
+        return total + self.l1 * np.abs(weights).sum(axis=0) if self.l1 else total
+
+
+class Curvature(ABC):
+    """A positive definite model of the second derivative at a point, known by its products."""
+
+    @abstractmethod
+    def product(self, direction: Array) -> Array:
+        """Return the matrix times ``direction``, column by column."""
+
+    @abstractmethod
+    def precondition(self, residual: Array) -> Array:
+        """Return an approximate inverse times ``residual``."""
+
+    @abstractmethod
+    def select(self, columns: Any) -> Curvature:
+        """Return the curvature of these columns alone."""
+
+
+class Line(ABC):
+    """The objective along a direction from a point."""
+
+    @abstractmethod
+    def value(self, step: Array) -> Array:
+        """Return the value at ``coef + step * direction``, one step length per column."""
+
+    @abstractmethod
+    def point(self, step: Array) -> Point:
+        """Return the point there."""
+
+
+class Point(ABC):
+    """The objective at given coefficients: ``coef``, ``value`` and ``gradient`` of the smooth part, and the answers."""
+
+    coef: Array
+    value: Array
+    gradient: Array
+
+    @abstractmethod
+    def hessian(self, direct: bool = False) -> Curvature:
+        """Return the second derivative; ``direct`` says that a factorisation is worth more passes than usual."""
+
+    @abstractmethod
+    def majoriser(self, direct: bool = False) -> Curvature:
+        """Return the curvature of the re-weighted least-squares problem, the paper's M-step."""
+
+    @abstractmethod
+    def along(self, direction: Array) -> Line:
+        """Return the objective on the line through this point."""
+
+    @abstractmethod
+    def select(self, columns: Any) -> Point:
+        """Return the point of these columns alone."""
+
+
+class Objective(ABC):
+    """A convex function of a block of coefficients, a sum over the rows of the data."""
+
+    n_features: int
+    n_columns: int
+    penalty: Penalty
+    #: Whether `Point.majoriser` answers.
+    has_weights: bool
+    #: Whether the curvature is so uneven that conjugate gradients alone would crawl.
+    is_stiff: bool
+
+    @abstractmethod
+    def at(self, coef: Array) -> Point:
+        """Return the point at ``coef``."""
+
+    @property
+    @abstractmethod
+    def n_passes(self) -> float:
+        """The passes over the data so far: a product with ``X`` and one with its transpose are one pass."""

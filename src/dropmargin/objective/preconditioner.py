@@ -1,0 +1,259 @@
+"""Approximate inverses of a curvature, chosen by the shape of the data.
+
+- `Cholesky`: the curvature itself, factorised; for a few hundred features the best there is.
+- `Woodbury`: the same for a few hundred rows.
+- `shared_gram`: one Gram matrix ``X'SX`` for all columns and all steps, each column scaling it by its mean weight and
+  adding its own diagonal; for moderate width.
+- `Diagonal`: for everything wide.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from dropmargin.linalg import stack_blocks
+from dropmargin.typing import Array
+
+if TYPE_CHECKING:
+    from dropmargin.linalg import Block, PerPartition
+    from dropmargin.objective.base import Labelled
+    from dropmargin.objective.moment import CurvatureWeights, MomentPoint
+
+
+# Up to this many features (or rows, if there are fewer) a factorisation per column costs less than the passes it saves:
+# for an approximate step, and for a step that is to be exact.
+_DIRECT_SIZE = 200
+_DIRECT_SIZE_EXACT = 1500
+# Up to this many features one Gram matrix shared by all columns does.
+_GRAM_FEATURES = 2000
+
+
+class Preconditioner(ABC):
+    """An approximate inverse of a curvature, one per column."""
+
+    @abstractmethod
+    def solve(self, residual: Array) -> Array:
+        """Return the approximate inverse times ``residual``."""
+
+    @abstractmethod
+    def select(self, columns: Any) -> Preconditioner:
+        """Return the preconditioner of these columns alone."""
+
+
+class Diagonal(Preconditioner):
+    """The inverse of the diagonal."""
+
+    def __init__(self, diagonal: Array) -> None:
+        self.diagonal = diagonal
+
+    def solve(self, residual: Array) -> Array:
+        return residual / self.diagonal
+
+    def select(self, columns: Any) -> Diagonal:
+        return Diagonal(np.ascontiguousarray(self.diagonal[:, columns]))
+
+
+class Cholesky(Preconditioner):
+    """The inverse of one matrix per column, by its Cholesky factor."""
+
+    def __init__(self, factors: list[Any]) -> None:
+        self.factors = factors
+
+    def solve(self, residual: Array) -> Array:
+        out = np.empty_like(residual)
+        for k, factor in enumerate(self.factors):
+            out[:, k] = cho_solve(factor, residual[:, k], check_finite=False)
+        return out
+
+    def select(self, columns: Any) -> Cholesky:
+        return Cholesky([self.factors[k] for k in np.arange(len(self.factors))[columns]])
+
+
+class Woodbury(Preconditioner):
+    """The inverse of ``diag(a) + X' diag(h) X`` for few rows, by the matrix ``I + h^1/2 X diag(1/a) X' h^1/2``.
+
+    The offset, which has no entry in ``a``, is eliminated from the bordered system.
+    """
+
+    def __init__(self, columns: list[Callable[[Array], Array]]) -> None:
+        self.columns = columns
+
+    def solve(self, residual: Array) -> Array:
+        return np.stack([solve(residual[:, k]) for k, solve in enumerate(self.columns)], axis=1)
+
+    def select(self, columns: Any) -> Woodbury:
+        return Woodbury([self.columns[k] for k in np.arange(len(self.columns))[columns]])
+
+
+def choose_preconditioner(point: MomentPoint, weights: PerPartition, direct: bool) -> Preconditioner:
+    """Return the preconditioner that suits the shape of the data."""
+    objective = point.objective
+    n_features = objective.n_features
+    # Rows without curvature (a hinge far from its kink) take no part.
+    n_rows = int(np.max(objective.data.map_sum(_count, weights)[0]))
+    ridge = objective.penalty.l2 > 0.0
+    if min(n_rows, n_features) <= (_DIRECT_SIZE_EXACT if direct else _DIRECT_SIZE):
+        if n_rows < n_features and ridge:
+            return woodbury(point, weights)
+        if n_features <= _DIRECT_SIZE_EXACT:
+            return _cholesky_or_diagonal(explicit_curvature(point, weights), point, weights)
+    if n_features <= min(_GRAM_FEATURES, n_rows) and ridge:
+        return _cholesky_or_diagonal(shared_gram(point, weights), point, weights)
+    return Diagonal(diagonal(point, weights))
+
+
+def _cholesky_or_diagonal(matrices: Iterable[Array], point: MomentPoint, weights: PerPartition) -> Preconditioner:
+    factors = [factorise(matrix) for matrix in matrices]
+    if any(factor is None for factor in factors):
+        return Diagonal(diagonal(point, weights))
+    return Cholesky(factors)
+
+
+def shared_gram(point: MomentPoint, weights: PerPartition) -> Iterator[Array]:
+    """Yield ``mean(h) X'SX`` plus the column's own diagonal, column by column."""
+    objective = point.objective
+    cache = objective.data.cache
+    if "gram" not in cache:
+        cache["gram"] = objective.sweep_sum(_gram)
+    gram, total = cache["gram"]
+    (sums,) = objective.data.map_sum(_column_sums, weights)
+    for k in range(point.coef.shape[1]):
+        yield _with_penalty(gram * (sums[k] / total), point, k)
+
+
+def explicit_curvature(point: MomentPoint, weights: PerPartition) -> Iterator[Array]:
+    """Yield the curvature as a dense matrix, offset last, column by column."""
+    objective = point.objective
+    for k in range(point.coef.shape[1]):
+        (matrix,) = objective.sweep_sum(_explicit, objective.variance, weights, point.coef, k)
+        yield _with_penalty(matrix, point, k)
+
+
+def _with_penalty(matrix: Array, point: MomentPoint, k: int) -> Array:
+    """Add the penalty and the noise's diagonal to the data's part, in place; take the offset out if there is none."""
+    objective = point.objective
+    index = np.arange(objective.n_features)
+    matrix[index, index] += objective.penalty.l2 + point.noise_curvature[:, k]
+    if not objective.fit_intercept:
+        matrix[-1, :] = matrix[:, -1] = 0.0
+        matrix[-1, -1] = 1.0
+    return matrix
+
+
+def woodbury(point: MomentPoint, weights: PerPartition) -> Woodbury:
+    """Return the solvers of ``l2 + q + X'hX``, offset last, one per column."""
+    objective = point.objective
+    columns = []
+    for k in range(point.coef.shape[1]):
+        taken = objective.data.map(_active_rows, weights, k)
+        block = stack_blocks([rows for rows, _ in taken])
+        h = np.concatenate([h for _, h in taken])
+        diagonal = objective.penalty.l2 + point.noise_curvature[:, k]
+        columns.append(_woodbury_column(block, diagonal, h, objective.fit_intercept))
+    return Woodbury(columns)
+
+
+def _woodbury_column(block: Block, diagonal: Array, h: Array, fit_intercept: bool) -> Callable[[Array], Array]:
+    root = np.sqrt(h)
+    inner = root[:, None] * block.outer_gram(1.0 / diagonal) * root
+    inner[np.diag_indices_from(inner)] += 1.0
+    factor = cho_factor(inner, lower=True, check_finite=False)
+
+    def solve_weights(right: Array) -> Array:
+        scaled = right / diagonal
+        forward = block.products(scaled[:, None], None)[0]
+        assert forward is not None
+        small = root * cho_solve(factor, root * forward[:, 0], check_finite=False)
+        back = block.transposed_products(small[:, None], None)[0]
+        assert back is not None
+        return scaled - back[:, 0] / diagonal
+
+    border = block.transposed_products(h[:, None], None)[0]
+    assert border is not None
+    solved_border = solve_weights(border[:, 0])
+    corner = max(h.sum() - border[:, 0] @ solved_border, np.finfo(float).eps * h.sum(), np.finfo(float).tiny)
+
+    def solve(right: Array) -> Array:
+        weights = solve_weights(right[:-1])
+        if not fit_intercept:
+            return np.append(weights, right[-1])
+        offset = (right[-1] - border[:, 0] @ weights) / corner
+        return np.append(weights - offset * solved_border, offset)
+
+    return solve
+
+
+def diagonal(point: MomentPoint, weights: PerPartition) -> Array:
+    """Return ``l2 + (X * X)'h + q`` and, for the offset, the sum of ``h``: the diagonal without the mixed terms."""
+    objective = point.objective
+    squares, total = objective.sweep_sum(_squares, weights)
+    out = np.empty_like(point.coef)
+    out[:-1] = objective.penalty.l2 + squares + point.noise_curvature
+    out[-1] = total if objective.fit_intercept else 1.0
+    # A column of zeros with an l1 penalty has no curvature at all; any positive number will do.
+    out[out <= 0.0] = 1.0
+    return out
+
+
+def factorise(matrix: Array) -> Any | None:
+    """Return the Cholesky factor, or ``None`` if the matrix is not safely positive definite."""
+    # Scaling to a unit diagonal first: columns of very different units cost no digits.
+    scale = 1.0 / np.sqrt(np.maximum(np.diag(matrix), np.finfo(float).tiny))
+    try:
+        factor, lower = cho_factor(matrix * scale * scale[:, None], lower=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return None
+    if not np.isfinite(factor).all():
+        return None
+    return np.tril(factor) / scale[:, None], lower
+
+
+def _squares(part: Labelled, weights: CurvatureWeights) -> tuple[Array, Array]:
+    return part.block.squares_transposed(weights.by_mean), weights.by_mean.sum(axis=0)
+
+
+def _gram(part: Labelled) -> tuple[Array, Array]:
+    """Return the Gram matrix of the rows with a one appended, weighted, and the sum of the weights."""
+    weights = part.weights[:, 0]
+    size = part.block.n_features
+    out = np.empty((size + 1, size + 1))
+    out[:-1, :-1] = part.block.weighted_gram(weights)
+    border = part.block.transposed_products(part.weights, None)[0]
+    assert border is not None
+    out[:-1, -1] = out[-1, :-1] = border[:, 0]
+    out[-1, -1] = weights.sum()
+    return out, weights.sum()
+
+
+def _count(part: Labelled, weights: CurvatureWeights) -> tuple[Array]:
+    return (np.count_nonzero(weights.by_mean, axis=0),)
+
+
+def _active_rows(part: Labelled, weights: CurvatureWeights, k: int) -> tuple[Block, Array]:
+    h = np.maximum(weights.by_mean[:, k], 0.0)
+    return part.block.take_rows(h > 0.0), h[h > 0.0]
+
+
+def _column_sums(part: Labelled, weights: CurvatureWeights) -> tuple[Array]:
+    return (weights.by_mean.sum(axis=0),)
+
+
+def _explicit(part: Labelled, variance: Any, weights: CurvatureWeights, coef: Array, k: int) -> tuple[Array]:
+    """Return the data's part of the curvature of column ``k``: ``X'hX``, and the noise's rank-one terms per row."""
+    size = part.block.n_features + 1
+    total = np.zeros((size, size))
+    for where, dense in part.block.dense_chunks():
+        rows = np.hstack([dense, np.ones((len(dense), 1))])
+        total += (rows * weights.by_mean[where, k, None]).T @ rows
+        if weights.mixed is not None and weights.by_variance is not None and not variance.is_zero:
+            spread = np.zeros_like(rows)  # V_i * w, the derivative of half the variance
+            entries = variance.slope * variance.entry(dense) if variance.moves_entries else 0.0
+            spread[:, :-1] = (entries + variance.floor) * coef[:-1, k]
+            cross = (rows * (2.0 * weights.mixed[where, k, None])).T @ spread
+            total += cross + cross.T + (spread * (4.0 * weights.by_variance[where, k, None])).T @ spread
+    return (total,)

@@ -1,0 +1,107 @@
+"""Solvers: pure functions in a table, under one entry point, `minimise`.
+
+A solver takes an objective and a start and returns a `Result`; it knows nothing of estimators. What it needs is
+declared in the table, so that an impossible pair of loss and solver gets one sentence that names a possible one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dropmargin.losses import Loss
+from dropmargin.objective import MomentObjective, Objective, Penalty
+from dropmargin.solvers.closed_form import closed_form
+from dropmargin.solvers.lbfgs import lbfgs
+from dropmargin.solvers.newton import irls, newton
+from dropmargin.solvers.noise_free import solve_noise_free
+from dropmargin.solvers.orthant import orthant
+from dropmargin.solvers.result import Iteration, Monitor, Result
+from dropmargin.solvers.smoothing import solve_smoothed
+from dropmargin.typing import Array
+
+
+@dataclass(frozen=True)
+class Solver:
+    """An entry of the table: the function, what it can do, and what it needs of the loss."""
+
+    run: Callable[..., Result]
+    blockwise: bool = True  # takes all columns at once
+    l1: bool = False  # minimises an l1 penalty (and then only that)
+    needs: str | None = None  # an attribute of the loss that must be true
+
+
+SOLVERS: dict[str, Solver] = {
+    "irls": Solver(irls, needs="has_majoriser"),
+    "newton": Solver(newton),
+    "lbfgs": Solver(lbfgs, blockwise=False),
+    "closed-form": Solver(closed_form, needs="is_quadratic"),
+    "orthant": Solver(orthant, blockwise=False, l1=True),
+}
+
+
+def choose_solver(name: Any, loss: Loss, penalty: Penalty) -> Solver:
+    """Return the solver of that name, or the best for ``"auto"``; a `ValueError` if it cannot do the job."""
+    if name == "auto":
+        return SOLVERS["orthant" if penalty.l1 else "newton"]
+    if name not in SOLVERS:
+        raise ValueError(f"solver must be 'auto' or one of {sorted(SOLVERS)}, got {name!r}.")
+    solver = SOLVERS[name]
+    if bool(penalty.l1) != solver.l1:
+        needed = "an l1 or elastic-net" if penalty.l1 else "an l2"
+        possible = [other for other, entry in SOLVERS.items() if entry.l1 == bool(penalty.l1)]
+        raise ValueError(f"solver={name!r} cannot minimise {needed} penalty; use solver='auto' or one of {possible}.")
+    if solver.needs is not None and not getattr(loss, solver.needs, False):
+        reasons = {"has_majoriser": "a quadratic majoriser", "is_quadratic": "the quadratic loss"}
+        raise ValueError(
+            f"solver={name!r} needs {reasons[solver.needs]}, which {type(loss).__name__} is not or has not; "
+            "use solver='auto', 'newton' or 'lbfgs'."
+        )
+    return solver
+
+
+def minimise(
+    solver: Solver,
+    objective: Objective,
+    start: Array,
+    *,
+    tol: float,
+    max_iter: int,
+    monitor: Monitor = lambda entry: None,
+    warm: bool = False,
+) -> Result:
+    """Minimise an objective from ``start``: all columns at once if the solver can, smoothed if the loss has a kink."""
+    options = {"tol": tol, "max_iter": max_iter, "monitor": monitor, "warm": warm}
+    if not solver.blockwise and objective.n_columns > 1:
+        assert isinstance(objective, MomentObjective)
+        parts = [
+            minimise(solver, objective.select([k]), start[:, [k]], **options)  # type: ignore[arg-type]
+            for k in range(objective.n_columns)
+        ]
+        return combine(parts)
+    if isinstance(objective, MomentObjective) and objective.loss.kink:
+        if objective.variance.is_zero and solver.run is newton:
+            return solve_noise_free(objective, start, **options)  # type: ignore[arg-type]
+        return solve_smoothed(solver.run, objective, start, **options)  # type: ignore[arg-type]
+    return solver.run(objective, start, **options)
+
+
+def combine(results: list[Result]) -> Result:
+    """Return the results of several columns as one."""
+    if len(results) == 1:
+        return results[0]
+    failed = [result for result in results if not result.converged]
+    return Result(
+        coef=np.hstack([result.coef for result in results]),
+        objective=np.concatenate([result.objective for result in results]),
+        n_iter=max(result.n_iter for result in results),
+        converged=not failed,
+        message=(failed or results)[0].message,
+        history=[entry for result in results for entry in result.history],
+    )
+
+
+__all__ = ["SOLVERS", "Iteration", "Monitor", "Result", "Solver", "choose_solver", "combine", "minimise"]

@@ -1,0 +1,118 @@
+r"""The hinge loss without noise, the ordinary SVM: an augmented Lagrangian around Newton's method.
+
+Smoothing alone would need a width near zero, and a system as badly conditioned as that. Multipliers do better: with
+``a_i`` in [0, 1] the dual variable of row ``i`` (a share of its ``C``), the function to minimise is the hinge loss,
+rounded off over a moderate width ``e``, of shifted scores::
+
+    HuberHinge_e(z_i + e a_i),  z_i = margin - y_i m_i;      then  a_i <- clip((z_i + e a_i) / e, 0, 1)
+
+A shifted score is ``m_i - y_i e a_i``. The dual objective gives a true gap,
+``sum_i c_i (max(0, z_i) - a_i z_i) + |gradient|^2 / 2``: the first part falls with the multipliers, the second with the
+precision of the inner minimum. Only rows with ``0 < z_i + e a_i < e`` have curvature, so a step is cheap to do exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dropmargin.linalg import PerPartition
+from dropmargin.losses import HuberHinge
+from dropmargin.objective import Labelled, MomentObjective
+from dropmargin.objective.moment import MomentPoint, Scores
+from dropmargin.solvers.newton import newton
+from dropmargin.solvers.result import Iteration, Monitor, Result
+from dropmargin.typing import Array
+
+_WIDTH = 0.3
+_NARROWER = 0.3
+_LEAST_WIDTH = 1e-6
+# An outer step should cut the gap by this factor, or the width is reduced.
+_ENOUGH = 0.3
+_LEAST_TOL = 1e-28
+_PRECISION_GAP = 1e-12
+
+
+def solve_noise_free(
+    objective: MomentObjective, start: Array, *, tol: float, max_iter: int, monitor: Monitor, warm: bool
+) -> Result:
+    """Minimise the noise-free hinge objective to a relative duality gap of ``tol``."""
+    history: list[Iteration] = []
+    width = _WIDTH * objective.loss.kink
+    least = _LEAST_WIDTH * objective.loss.kink
+    columns = objective.columns
+    dual = objective.data.map(_first_dual, columns)
+    coef, inner_tol, previous = start, 1e-2, np.inf
+    while True:
+        # 1. Minimise with the multipliers as they are.
+        loss = HuberHinge(objective.loss.kink, width)
+        shifted = replace(objective, loss=loss, base=objective.data.map(_shift, columns, dual, width))
+        left = max(1, max_iter - len(history))
+        found = newton(shifted, coef, tol=inner_tol, max_iter=left, monitor=ignore, warm=warm or bool(history))
+        coef = found.coef
+        # 2. The multipliers that follow, and the duality gap that they prove.
+        point = shifted.at(coef)
+        renewed = objective.data.map(_new_dual, columns, objective.loss.kink, width, point.scores)
+        value, of_scores, of_gradient = _duality_gap(objective, point, renewed)
+        gap = float(np.max((of_scores + of_gradient) / np.abs(value)))
+        for entry in found.history:
+            # inside a step the objective is another one: report the true one, as last known
+            total = float(np.sum(of_scores + of_gradient))
+            history.append(entry._replace(iteration=len(history) + 1, objective=float(value.sum()), gap=total))
+            monitor(history[-1])
+        # 3. Stop, or go on: with a tighter solve, or else with the new multipliers and perhaps a narrower width.
+        if gap <= tol:
+            message = f"reached a relative duality gap of {gap:.1e}"
+            return Result(coef, value, len(history), True, message, history)
+        if len(history) >= max_iter or width <= least or inner_tol <= _LEAST_TOL:
+            break
+        if np.any(of_gradient > np.maximum(0.5 * of_scores, 0.3 * tol * np.abs(value))):
+            inner_tol *= 1e-2
+            continue
+        dual = renewed
+        outer = float(np.max(of_scores / np.abs(value)))
+        if outer > _ENOUGH * previous:
+            width *= _NARROWER
+        previous = outer
+    converged = gap <= max(tol, _PRECISION_GAP)
+    message = f"stopped after {len(history)} iterations at a relative duality gap of {gap:.1e} (tol={tol:g})"
+    return Result(coef, value, len(history), converged, message, history)
+
+
+def ignore(entry: Iteration) -> None:
+    """A monitor that shows nothing."""
+
+
+def _duality_gap(objective: MomentObjective, point: MomentPoint, dual: PerPartition) -> tuple[Array, Array, Array]:
+    """Return the primal value, and the two parts of its gap to the dual: by the scores and by the gradient."""
+    coef, gradient, l2 = point.coef, point.gradient, objective.penalty.l2
+    risk, of_scores = objective.data.map_sum(
+        _complementarity, objective.columns, objective.loss.kink, point.objective.base, point.scores, dual
+    )
+    # The dual's sum_i c_i a_i y_i, which should be zero, is minus the gradient by the offset.
+    of_gradient = 0.5 / l2 * np.einsum("dk,dk->k", gradient[:-1], gradient[:-1]) + np.abs(gradient[-1] * coef[-1])
+    return objective.penalty.value(coef) + risk, of_scores, of_gradient
+
+
+def _first_dual(part: Labelled, columns: Array) -> Array:
+    return np.zeros((part.block.n_rows, len(columns)))
+
+
+def _shift(part: Labelled, columns: Array, dual: Array, width: float) -> Array:
+    return -width * part.labels[:, columns] * dual
+
+
+def _new_dual(part: Labelled, columns: Array, margin: float, width: float, scores: Scores) -> Array:
+    """Return the slope of the rounded hinge at the shifted scores."""
+    return np.clip((margin - part.labels[:, columns] * scores.mean) / width, 0.0, 1.0)
+
+
+def _complementarity(
+    part: Labelled, columns: Array, margin: float, base: Array, scores: Scores, dual: Array
+) -> tuple[Array, Array]:
+    """Return ``sum c max(0, z)`` and ``sum c (max(0, z) - a z)``."""
+    weights = part.weights[:, 0]
+    slack = margin - part.labels[:, columns] * (scores.mean - base)
+    loss = np.maximum(slack, 0.0)
+    return np.einsum("i,ik->k", weights, loss), np.einsum("i,ik->k", weights, loss - dual * slack)
