@@ -35,6 +35,6 @@ def test_imports_go_one_way():
         assert _imported_packages(path) <= allowed, path
 
 
-def test_only_linalg_and_samplers_ask_whether_x_is_sparse():
+def test_only_linalg_asks_whether_x_is_sparse():
     asking = {p.relative_to(_ROOT).parts[0] for p in _ROOT.rglob("*.py") if "issparse" in p.read_text()}
     assert asking == {"linalg"}

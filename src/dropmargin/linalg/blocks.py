@@ -226,13 +226,19 @@ def row_blocks(X: Any, entry: EntryFunction | None = None) -> list[Block]:
     return [DenseBlock(X[begin:end], entry) for begin, end in pairwise(edges)]
 
 
-def map_entries(X: Any, function: Callable[[Array, Any], Array]) -> Any:
+def map_entries(X: Any, function: Callable[[Array, Any], Array], *, zeros_stay: bool, what: str) -> Any:
     """Return ``X`` with ``function(values, columns)`` applied to its stored entries.
 
-    ``columns`` are the entries' columns: an index per value if ``X`` is sparse, the full slice if it is dense.
+    ``columns`` are the entries' columns: an index per value if ``X`` is sparse, the full slice if it is dense. A
+    function that does not leave zeros as they are is refused for a sparse ``X``, in the name of ``what``.
     """
     if not sparse.issparse(X):
         return function(np.asarray(X), slice(None))
+    if not zeros_stay:
+        raise ValueError(
+            f"{what} has no zeros left, so a sparse X would become dense. "
+            "Pass X.toarray() if that fits into memory, or choose Dropout or Poisson noise."
+        )
     rows = sparse.csr_array(X)
     changed = _same_pattern(rows, function(rows.data, rows.indices))
     return changed if isinstance(X, sparse.sparray) else sparse.csr_matrix(changed)

@@ -14,9 +14,8 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 
 from dropmargin.linalg import map_entries
 from dropmargin.typing import Array
@@ -100,17 +99,14 @@ class Noise(BaseEstimator):
         -------
         ndarray or sparse array of the shape of ``X``; sparse if ``X`` is.
         """
-        if not sparse.issparse(X):
-            X = np.asarray(X, dtype=getattr(X, "dtype", np.float64))
-            X = X if X.dtype.kind == "f" else X.astype(np.float64)
+        X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True)
         self.check(X.shape[1])
-        if sparse.issparse(X) and self.variance().has_floor:
-            raise ValueError(
-                f"A sample of {self!r} has no zeros left, so a sparse X would become dense. "
-                "Pass X.toarray() if that fits into memory, or choose Dropout or Poisson noise."
-            )
         rng = check_random_state(random_state)
-        return map_entries(X, lambda values, columns: self.take(columns).draw(values, rng).astype(values.dtype))
+
+        def corrupt(values: Array, columns: Any) -> Array:
+            return self.take(columns).draw(values, rng).astype(values.dtype)
+
+        return map_entries(X, corrupt, zeros_stay=not self.variance().has_floor, what=f"A sample of {self!r}")
 
     def _parameter(self, name: str, n_features: int, low: float, high: float, range_: str) -> Array:
         """Return a parameter as an array after checking its length, its finiteness and its range."""
