@@ -1,7 +1,7 @@
 """Deleted pixels: an SVM against Dropout-SVM on the digits that come with scikit-learn.
 
 Both are trained on whole images, with their settings chosen by cross-validation on images that lose half of their
-pixels, and tested on images that lose 0 to 90 % of theirs. What is left of an image is rescaled by 1 / (1 - deleted share).
+pixels, and tested on images that lose 0 to 90 % of theirs. What is left is divided by the share that is left.
 """
 
 from __future__ import annotations

@@ -1,12 +1,23 @@
 """Products with the data matrix: the only package that asks whether ``X`` is sparse.
 
-``blocks`` multiplies rows of ``X`` (dense or CSR) and of an element-wise function of ``X``; ``partitions``
-cuts a matrix into blocks of rows and runs a function on each, in a fixed order, on one thread or several.
+``matrix`` cuts a matrix into blocks of rows, ``dense`` or ``csr``, which multiply with ``X`` and with an element-wise
+function of ``X`` in one sweep; ``partitions`` runs a function on each block, in a fixed order, on one or more threads.
 """
 
-from dropmargin.linalg.blocks import Block, DenseBlock, SparseBlock, map_entries, row_blocks, stack_blocks
+from dropmargin.linalg.blocks import Block
+from dropmargin.linalg.csr import SparseBlock
+from dropmargin.linalg.dense import DenseBlock
+from dropmargin.linalg.matrix import (
+    canonical,
+    entry_range,
+    large_offset,
+    linear_scores,
+    map_entries,
+    row_blocks,
+    stack_blocks,
+    worst_column,
+)
 from dropmargin.linalg.partitions import Partitions, PerPartition
-from dropmargin.linalg.summary import canonical, entry_range, large_offset, linear_scores, worst_column
 
 __all__ = [
     "Block",

@@ -211,22 +211,20 @@ def _expand(part: Labelled, noise: Noise, column: int, coef: Array, zeros: dict[
 
 def _transposed(part: Labelled, column: int, left: Array, block: Block, zeros: dict[float, Any], order: int) -> Array:
     """Return ``P' left`` for the Jacobian (order 1), or the same for the second derivative (order 2)."""
-    out, _ = block.transposed_products(left[:, None], None)
-    assert out is not None
+    out = block.transposed_times(left)
     positive = part.labels[:, column] > 0.0
     sign = -1.0 if order == 1 else 1.0
     absent = sign * zeros[1.0][order] * left[positive].sum() + zeros[-1.0][order] * left[~positive].sum()
-    return out + absent[:, None]
+    return (out + absent)[:, None]
 
 
 def _forward(part: Labelled, column: int, direction: Array, block: Block, zeros: dict[float, Any]) -> Array:
     """Return ``P p`` for the Jacobian, offset included."""
-    out, _ = block.products(direction[:-1], None)
-    assert out is not None
     labels = part.labels[:, column]
     weights = direction[:-1, 0]
+    stored = block.times(weights)
     absent = np.where(labels > 0.0, -(zeros[1.0][1] @ weights), zeros[-1.0][1] @ weights)
-    return out[:, 0] + absent - labels * direction[-1, 0]
+    return stored + absent - labels * direction[-1, 0]
 
 
 def _risk_and_gradient(

@@ -82,11 +82,35 @@ class MomentObjective(Objective):
         return self.data.n_sweeps / 2
 
     def at(self, coef: Array) -> MomentPoint:
-        squares = np.square(coef[:-1])
-        scores = self.sweep(_scores, self.variance, coef, squares)
+        scores = self.sweep(_scores, *self.packed(coef, np.square(coef[:-1])))
         if self.base is not None:
             scores = PerPartition(s._replace(mean=s.mean + own) for s, own in zip(scores, self.base, strict=True))
         return MomentPoint(self, coef, scores)
+
+    def packed(self, coef: Array, variance_weights: Array) -> tuple[Array, Array, int]:
+        """Return what turns rows into means and variances: factors of ``X`` and ``f(X)``, shifts, number of means.
+
+        A row's scores are ``X w + b`` and ``V u``, with ``(w, b) = coef`` and ``u = variance_weights``.
+        """
+        variance, n_means = self.variance, coef.shape[1]
+        shift = np.zeros(n_means + variance_weights.shape[1])
+        shift[:n_means] = coef[-1]
+        if variance.has_floor:
+            shift[n_means:] = np.einsum(
+                "dk,dk->k", np.broadcast_to(_column(variance.floor), variance_weights.shape), variance_weights
+            )
+        if not variance.moves_entries:
+            return coef[:-1], shift, n_means
+        factors = np.empty((len(variance_weights), len(shift)))
+        factors[:, :n_means] = coef[:-1]
+        np.multiply(_column(variance.slope), variance_weights, out=factors[:, n_means:])
+        return factors, shift, n_means
+
+    def variance_transposed(self, by_entries: Array | None, by_floor: Array) -> Array | float:
+        """Return ``V' h`` from ``f(X)' h`` and the sum of ``h``."""
+        variance = self.variance
+        out: Array | float = 0.0 if by_entries is None else _column(variance.slope) * by_entries
+        return out + _column(variance.floor) * by_floor if variance.has_floor else out
 
     def select(self, columns: Any) -> MomentObjective:
         base = None if self.base is None else PerPartition(own[:, columns] for own in self.base)
@@ -110,15 +134,16 @@ class MomentPoint(Point):
         self.objective = objective
         self.coef = coef
         self.scores = scores
-        risk, by_weights, by_offset, by_entries, by_floor = objective.sweep_sum(
+        risk, back, sums = objective.sweep_sum(
             _loss_and_gradient, objective.loss, objective.variance, objective.columns, objective.smoothing**2, scores
         )
-        penalty = objective.penalty
+        penalty, n = objective.penalty, coef.shape[1]
         self.value = penalty.value(coef) + risk
-        self.noise_curvature = _variance_transposed(objective.variance, by_entries, by_floor, by_weights.shape)
+        by_entries = back[:, n:] if objective.variance.moves_entries else None
+        self.noise_curvature = np.zeros((objective.n_features, n)) + objective.variance_transposed(by_entries, sums[n:])
         self.gradient = np.empty_like(coef)
-        self.gradient[:-1] = by_weights + (penalty.l2 + self.noise_curvature) * coef[:-1]
-        self.gradient[-1] = by_offset if objective.fit_intercept else 0.0
+        self.gradient[:-1] = back[:, :n] + (penalty.l2 + self.noise_curvature) * coef[:-1]
+        self.gradient[-1] = sums[:n] if objective.fit_intercept else 0.0
 
     def select(self, columns: Any) -> MomentPoint:
         out = object.__new__(MomentPoint)
@@ -148,7 +173,9 @@ class MomentPoint(Point):
 
     def _curvature(self, rule: Any, direct: bool) -> MomentCurvature:
         objective = self.objective
-        weights = objective.data.map(rule, objective.loss, objective.columns, objective.smoothing**2, self.scores)
+        weights = objective.data.map(
+            rule, objective.loss, objective.variance, objective.columns, objective.smoothing**2, self.scores
+        )
         return MomentCurvature(self, weights, choose_preconditioner(self, weights, direct))
 
     def along(self, direction: Array) -> MomentLine:
@@ -163,9 +190,10 @@ class MomentLine(Line):
         self.direction = direction
         objective = start.objective
         weights = direction[:-1]
-        variance_weights = np.hstack([start.coef[:-1] * weights, np.square(weights)])
-        self.moves = objective.sweep(_scores, objective.variance, direction, variance_weights)
         w = start.coef[:-1]
+        self.moves = objective.sweep(
+            _scores, *objective.packed(direction, np.hstack([w * weights, np.square(weights)]))
+        )
         l2 = objective.penalty.l2
         self.cross = l2 * np.einsum("dk,dk->k", w, weights)
         self.square = l2 * np.einsum("dk,dk->k", weights, weights)
@@ -195,19 +223,18 @@ class MomentCurvature(Curvature):
     def product(self, direction: Array) -> Array:
         point = self.point
         objective = point.objective
-        coupled = self.weights[0].mixed is not None
-        cross = point.coef[:-1] * direction[:-1] if coupled else None
-        by_weights, by_offset, by_entries, by_floor = objective.sweep_sum(
-            _curvature_product, objective.variance, self.weights, direction, cross
-        )
+        n = direction.shape[1]
+        coupled = self.weights[0].is_coupled
+        cross = point.coef[:-1] * direction[:-1] if coupled else np.empty((objective.n_features, 0))
+        factors, shift, _ = objective.packed(direction, cross) if coupled else (direction[:-1], direction[-1], n)
+        back, sums = objective.sweep_sum(_sandwich, self.weights, factors, shift)
         objective.data.n_sweeps += 1  # one product forth, one back
         out = np.empty_like(direction)
-        out[:-1] = by_weights + (objective.penalty.l2 + point.noise_curvature) * direction[:-1]
+        out[:-1] = back[:, :n] + (objective.penalty.l2 + point.noise_curvature) * direction[:-1]
         if coupled:
-            out[:-1] += point.coef[:-1] * _variance_transposed(
-                objective.variance, by_entries, by_floor, by_weights.shape
-            )
-        out[-1] = by_offset if objective.fit_intercept else direction[-1]
+            by_entries = back[:, n:] if objective.variance.moves_entries else None
+            out[:-1] += point.coef[:-1] * objective.variance_transposed(by_entries, sums[n:])
+        out[-1] = sums[:n] if objective.fit_intercept else direction[-1]
         return out
 
     def precondition(self, residual: Array) -> Array:
@@ -219,31 +246,49 @@ class MomentCurvature(Curvature):
 
 
 class CurvatureWeights(NamedTuple):
-    """Second derivatives of the weighted loss by the scores' moments; the mixed ones are absent in the majoriser."""
+    """Second derivatives of the weighted loss by the moments of a partition's scores.
 
-    by_mean: Array
-    mixed: Array | None
-    by_variance: Array | None
+    ``curved`` is ``s phi_mm``, or ``(s phi_mm, 2 s phi_mv, 4 s phi_vv)`` side by side, for ``n`` columns. The
+    majoriser, and a problem without noise, have the first only.
+    """
+
+    curved: Array
+    n: int
+
+    @property
+    def is_coupled(self) -> bool:
+        return self.curved.shape[1] > self.n
+
+    @property
+    def by_mean(self) -> Array:
+        return self.curved[:, : self.n]
+
+    @property
+    def mixed(self) -> Array:
+        return self.curved[:, self.n : 2 * self.n]
+
+    @property
+    def by_variance(self) -> Array:
+        return self.curved[:, 2 * self.n :]
 
     def select(self, columns: Any) -> CurvatureWeights:
-        mixed, by_variance = (None if part is None else part[:, columns] for part in self[1:])
-        return CurvatureWeights(self.by_mean[:, columns], mixed, by_variance)
+        kept = self.by_mean[:, columns]
+        if not self.is_coupled:
+            return CurvatureWeights(np.ascontiguousarray(kept), kept.shape[1])
+        curved = np.hstack([kept, self.mixed[:, columns], self.by_variance[:, columns]])
+        return CurvatureWeights(curved, kept.shape[1])
 
 
 # Functions of one partition ---------------------------------------------------------------------------------------
 
 
-def _scores(part: Labelled, variance: Variance, coef: Array, variance_weights: Array) -> Scores:
-    """Return ``X w + b`` and ``V u`` for weights ``w`` and variance weights ``u``."""
-    entry_weights = (_column(variance.slope) * variance_weights) if variance.moves_entries else None
-    mean, spread = part.block.products(coef[:-1], entry_weights)
-    assert mean is not None
-    mean = mean + coef[-1]
-    if spread is None:
-        spread = np.zeros((part.block.n_rows, variance_weights.shape[1]))
-    if variance.has_floor:
-        spread = spread + np.einsum("dk,dk->k", _rows(variance.floor, variance_weights), variance_weights)
-    return Scores(mean, spread)
+def _scores(part: Labelled, factors: Array, shift: Array, n_means: int) -> Scores:
+    """Return means and variances of the rows, see `MomentObjective.packed`."""
+    out = part.block.forward(factors, n_means)
+    mean = out[:, :n_means] + shift[:n_means]
+    if out.shape[1] == n_means:
+        return Scores(mean, np.broadcast_to(shift[n_means:], (len(mean), len(shift) - n_means)))
+    return Scores(mean, out[:, n_means:] + shift[n_means:])
 
 
 def _moved(scores: Scores, moves: Scores, step: Array) -> Scores:
@@ -272,49 +317,45 @@ def _loss_moved(
 
 def _loss_and_gradient(
     part: Labelled, loss: MomentLoss, variance: Variance, columns: Array, floor: float, scores: Scores
-) -> tuple[Array, Array, Array, Array | None, Array]:
-    """Return the loss, ``X'(s phi_m)``, its sum, ``f(X)'(2 s phi_v)`` and its sum."""
-    labels = part.labels[:, columns]
-    by_mean, by_variance = loss.gradient(labels, scores.mean, scores.variance + floor)
-    by_mean *= part.weights
-    by_variance = 2.0 * part.weights * by_variance
-    weights, entries = part.block.transposed_products(by_mean, by_variance if variance.moves_entries else None)
-    assert weights is not None
-    risk = _loss_only(part, loss, columns, floor, scores)[0]
-    return risk, weights, by_mean.sum(axis=0), entries, by_variance.sum(axis=0)
+) -> tuple[Array, Array, Array]:
+    """Return the loss, ``X'(s phi_m)`` beside ``f(X)'(2 s phi_v)``, and the sums of what is in the brackets."""
+    n = scores.mean.shape[1]
+    slopes = np.empty((len(scores.mean), 2 * n))
+    slopes[:, :n], slopes[:, n:] = loss.gradient(part.labels[:, columns], scores.mean, scores.variance + floor)
+    slopes[:, :n] *= part.weights
+    slopes[:, n:] *= 2.0 * part.weights
+    back = part.block.backward(slopes if variance.moves_entries else slopes[:, :n], n)
+    return _loss_only(part, loss, columns, floor, scores)[0], back, slopes.sum(axis=0)
 
 
 def _hessian_weights(
-    part: Labelled, loss: MomentLoss, columns: Array, floor: float, scores: Scores
+    part: Labelled, loss: MomentLoss, variance: Variance, columns: Array, floor: float, scores: Scores
 ) -> CurvatureWeights:
-    second = loss.curvature(part.labels[:, columns], scores.mean, scores.variance + floor)
-    return CurvatureWeights(*(part.weights * derivative for derivative in second))
+    by_mean, mixed, by_variance = loss.curvature(part.labels[:, columns], scores.mean, scores.variance + floor)
+    if variance.is_zero:
+        return CurvatureWeights(part.weights * by_mean, by_mean.shape[1])
+    curved = np.hstack([by_mean, 2.0 * mixed, 4.0 * by_variance])
+    curved *= part.weights
+    return CurvatureWeights(curved, by_mean.shape[1])
 
 
 def _majoriser_weights(
-    part: Labelled, loss: MomentLoss, columns: Array, floor: float, scores: Scores
+    part: Labelled, loss: MomentLoss, variance: Variance, columns: Array, floor: float, scores: Scores
 ) -> CurvatureWeights:
     weight = loss.weight(part.labels[:, columns], scores.mean, scores.variance + floor)
-    return CurvatureWeights(part.weights * weight, None, None)
+    return CurvatureWeights(part.weights * weight, weight.shape[1])
 
 
-def _curvature_product(
-    part: Labelled, variance: Variance, weights: CurvatureWeights, direction: Array, cross: Array | None
-) -> tuple[Array, Array, Array | None, Array | None]:
-    """Return ``X'(...)``, its sum, ``f(X)'(...)`` and its sum, for the Hessian (or the majoriser) times a direction."""
-    if cross is None or weights.mixed is None or weights.by_variance is None or variance.is_zero:
-        mean, _ = part.block.products(direction[:-1], None)
-        assert mean is not None
-        by_mean = weights.by_mean * (mean + direction[-1])
-        back, _ = part.block.transposed_products(by_mean, None)
-        assert back is not None
-        return back, by_mean.sum(axis=0), None, None
-    scores = _scores(part, variance, direction, cross)
-    by_mean = weights.by_mean * scores.mean + 2.0 * weights.mixed * scores.variance
-    by_variance = 2.0 * (weights.mixed * scores.mean + 2.0 * weights.by_variance * scores.variance)
-    back, entries = part.block.transposed_products(by_mean, by_variance if variance.moves_entries else None)
-    assert back is not None
-    return back, by_mean.sum(axis=0), entries, by_variance.sum(axis=0)
+def _sandwich(part: Labelled, weights: CurvatureWeights, factors: Array, shift: Array) -> tuple[Array, Array]:
+    """Return ``X'(...)`` beside ``f(X)'(...)`` and the sums of the brackets, for a curvature times a direction."""
+    n = weights.n
+    if factors.shape[1] == len(shift):
+        return part.block.sandwich(factors, shift, weights.curved, n)
+    # The noise does not depend on X (Gaussian, Laplace): the same variance for every row.
+    mean = part.block.forward(factors, n) + shift[:n]
+    by_mean = weights.by_mean * mean + weights.mixed * shift[n:]
+    by_variance = weights.mixed * mean + weights.by_variance * shift[n:]
+    return part.block.backward(by_mean, n), np.concatenate([by_mean.sum(axis=0), by_variance.sum(axis=0)])
 
 
 # Broadcasting of per-feature parameters ---------------------------------------------------------------------------
@@ -323,19 +364,3 @@ def _curvature_product(
 def _column(parameter: float | Array) -> Any:
     """Return a scalar as it is and one value per feature as a column."""
     return parameter if np.ndim(parameter) == 0 else np.asarray(parameter)[:, None]
-
-
-def _rows(parameter: float | Array, like: Array) -> Array:
-    return np.broadcast_to(_column(parameter), like.shape)
-
-
-def _variance_transposed(
-    variance: Variance, by_entries: Array | None, by_floor: Array | None, shape: tuple[int, int]
-) -> Array:
-    """Return ``V' h`` from ``f(X)' h`` and the sum of ``h``."""
-    out = np.zeros(shape)
-    if by_entries is not None:
-        out += _column(variance.slope) * by_entries
-    if variance.has_floor and by_floor is not None:
-        out += _column(variance.floor) * by_floor
-    return out

@@ -166,23 +166,18 @@ def _woodbury_column(block: Block, diagonal: Array, h: Array, fit_intercept: boo
 
     def solve_weights(right: Array) -> Array:
         scaled = right / diagonal
-        forward = block.products(scaled[:, None], None)[0]
-        assert forward is not None
-        small = root * cho_solve(factor, root * forward[:, 0], check_finite=False)
-        back = block.transposed_products(small[:, None], None)[0]
-        assert back is not None
-        return scaled - back[:, 0] / diagonal
+        small = root * cho_solve(factor, root * block.times(scaled), check_finite=False)
+        return scaled - block.transposed_times(small) / diagonal
 
-    border = block.transposed_products(h[:, None], None)[0]
-    assert border is not None
-    solved_border = solve_weights(border[:, 0])
-    corner = max(h.sum() - border[:, 0] @ solved_border, np.finfo(float).eps * h.sum(), np.finfo(float).tiny)
+    border = block.transposed_times(h)
+    solved_border = solve_weights(border)
+    corner = max(h.sum() - border @ solved_border, np.finfo(float).eps * h.sum(), np.finfo(float).tiny)
 
     def solve(right: Array) -> Array:
         weights = solve_weights(right[:-1])
         if not fit_intercept:
             return np.append(weights, right[-1])
-        offset = (right[-1] - border[:, 0] @ weights) / corner
+        offset = (right[-1] - border @ weights) / corner
         return np.append(weights - offset * solved_border, offset)
 
     return solve
@@ -223,9 +218,7 @@ def _gram(part: Labelled) -> tuple[Array, Array]:
     size = part.block.n_features
     out = np.empty((size + 1, size + 1))
     out[:-1, :-1] = part.block.weighted_gram(weights)
-    border = part.block.transposed_products(part.weights, None)[0]
-    assert border is not None
-    out[:-1, -1] = out[-1, :-1] = border[:, 0]
+    out[:-1, -1] = out[-1, :-1] = part.block.transposed_times(weights)
     out[-1, -1] = weights.sum()
     return out, weights.sum()
 
@@ -250,10 +243,10 @@ def _explicit(part: Labelled, variance: Any, weights: CurvatureWeights, coef: Ar
     for where, dense in part.block.dense_chunks():
         rows = np.hstack([dense, np.ones((len(dense), 1))])
         total += (rows * weights.by_mean[where, k, None]).T @ rows
-        if weights.mixed is not None and weights.by_variance is not None and not variance.is_zero:
+        if weights.is_coupled:
             spread = np.zeros_like(rows)  # V_i * w, the derivative of half the variance
             entries = variance.slope * variance.entry(dense) if variance.moves_entries else 0.0
             spread[:, :-1] = (entries + variance.floor) * coef[:-1, k]
-            cross = (rows * (2.0 * weights.mixed[where, k, None])).T @ spread
-            total += cross + cross.T + (spread * (4.0 * weights.by_variance[where, k, None])).T @ spread
+            cross = (rows * weights.mixed[where, k, None]).T @ spread
+            total += cross + cross.T + (spread * weights.by_variance[where, k, None]).T @ spread
     return (total,)

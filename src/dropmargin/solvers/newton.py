@@ -143,7 +143,8 @@ class _Progress:
         if self.linear:
             # Gains that shrink by a factor f per step add up to gain * f / (1 - f); f still rises: hence twice that.
             factor = np.clip(promised / self.previous, 0.0, 1.0 - 1e-6)
-            left = 2.0 * promised * factor / (1.0 - factor) + _MODEL_ERROR**2 * promised
+            known = np.isfinite(self.previous) | (promised == 0.0)  # one step tells no factor
+            left = np.where(known, 2.0 * promised * factor / (1.0 - factor) + _MODEL_ERROR**2 * promised, np.inf)
         elif rough:
             left = promised
         else:

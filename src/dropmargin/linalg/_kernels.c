@@ -1,0 +1,190 @@
+/* Sweeps over the rows of a CSR matrix, several products at once.
+ *
+ * Every function reads X once. Next to X it knows f(X), an element-wise function given by `mode`: none, the square, X
+ * itself, or an array of its own with the pattern of X. Weights of X and of f(X) lie side by side, one row of doubles per
+ * feature, so that an entry touches one place in memory. All sums are in double precision, in an order that depends on
+ * the data alone.
+ *
+ * Instances: data float or double, indices 32 or 64 bit. Columns are read as unsigned: they are never negative, and the
+ * sign extension costs time. Memory belongs to the caller; the outputs of the transposed sweeps start as zeros.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+enum { MODE_NONE = 0, MODE_SQUARE = 1, MODE_IDENTITY = 2, MODE_ARRAY = 3 };
+
+/* Wider vectors where the machine has them; the operations, and so the results, are the same. */
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+#define CLONES __attribute__((target_clones("avx2", "default")))
+#else
+#define CLONES
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+#define ENTRY(x, e) (mode == MODE_SQUARE ? (x) * (x) : mode == MODE_IDENTITY ? (x) : mode == MODE_ARRAY ? (double)fdata[e] : 0.0)
+#define CSR(DATA, INDEX) const INDEX *indptr, const INDEX *indices, const DATA *data, const DATA *fdata
+#define MAX_WIDTH 512
+
+/* `mode` is a constant in every call of the inline functions, so that the compiler makes one loop for each. */
+#define BY_MODE(CALL)                                                                                                  \
+    switch (mode) {                                                                                                    \
+        case MODE_SQUARE: CALL(MODE_SQUARE); break;                                                                    \
+        case MODE_IDENTITY: CALL(MODE_IDENTITY); break;                                                                \
+        case MODE_ARRAY: CALL(MODE_ARRAY); break;                                                                      \
+        default: CALL(MODE_NONE); break;                                                                               \
+    }
+
+#define DEFINE(NAME, DATA, INDEX, UINDEX)                                                                              \
+                                                                                                                       \
+/* One row times one column of weights of X and one of f(X); two chains of sums hide the latency of the additions. */  \
+INLINE void dot_##NAME(INDEX begin, INDEX end, const INDEX *indices, const DATA *data, const DATA *fdata,              \
+                       const int mode, const double *weights, double *a, double *t)                                    \
+{                                                                                                                      \
+    double a0 = 0.0, a1 = 0.0, t0 = 0.0, t1 = 0.0;                                                                     \
+    INDEX e = begin;                                                                                                   \
+    for (; e + 1 < end; e += 2) {                                                                                      \
+        const double x = data[e], y = data[e + 1];                                                                     \
+        const double *z = weights + 2 * (size_t)(UINDEX)indices[e];                                                    \
+        const double *v = weights + 2 * (size_t)(UINDEX)indices[e + 1];                                                \
+        a0 += x * z[0];                                                                                                \
+        t0 += ENTRY(x, e) * z[1];                                                                                      \
+        a1 += y * v[0];                                                                                                \
+        t1 += ENTRY(y, e + 1) * v[1];                                                                                  \
+    }                                                                                                                  \
+    if (e < end) {                                                                                                     \
+        const double x = data[e];                                                                                      \
+        const double *z = weights + 2 * (size_t)(UINDEX)indices[e];                                                    \
+        a0 += x * z[0];                                                                                                \
+        t0 += ENTRY(x, e) * z[1];                                                                                      \
+    }                                                                                                                  \
+    *a += a0 + a1;                                                                                                     \
+    *t += t0 + t1;                                                                                                     \
+}                                                                                                                      \
+                                                                                                                       \
+INLINE void scatter_##NAME(INDEX begin, INDEX end, const INDEX *indices, const DATA *data, const DATA *fdata,          \
+                           const int mode, double a, double t, double *out)                                            \
+{                                                                                                                      \
+    for (INDEX e = begin; e < end; e++) {                                                                              \
+        const double x = data[e];                                                                                      \
+        double *z = out + 2 * (size_t)(UINDEX)indices[e];                                                              \
+        z[0] += x * a;                                                                                                 \
+        z[1] += ENTRY(x, e) * t;                                                                                       \
+    }                                                                                                                  \
+}                                                                                                                      \
+                                                                                                                       \
+/* The same for n_x columns of weights of X and n_f of f(X). */                                                        \
+INLINE void dots_##NAME(INDEX begin, INDEX end, const INDEX *indices, const DATA *data, const DATA *fdata,             \
+                        const int mode, int n_x, int n_f, const double *weights, double *restrict row)                 \
+{                                                                                                                      \
+    for (INDEX e = begin; e < end; e++) {                                                                              \
+        const double x = data[e];                                                                                      \
+        const double *restrict z = weights + (size_t)(n_x + n_f) * (UINDEX)indices[e];                                 \
+        for (int k = 0; k < n_x; k++) row[k] += x * z[k];                                                              \
+        if (mode != MODE_NONE) {                                                                                       \
+            const double f = ENTRY(x, e);                                                                              \
+            for (int k = n_x; k < n_x + n_f; k++) row[k] += f * z[k];                                                  \
+        }                                                                                                              \
+    }                                                                                                                  \
+}                                                                                                                      \
+                                                                                                                       \
+INLINE void scatters_##NAME(INDEX begin, INDEX end, const INDEX *indices, const DATA *data, const DATA *fdata,         \
+                            const int mode, int n_x, int n_f, const double *restrict row, double *out)                 \
+{                                                                                                                      \
+    for (INDEX e = begin; e < end; e++) {                                                                              \
+        const double x = data[e];                                                                                      \
+        double *restrict z = out + (size_t)(n_x + n_f) * (UINDEX)indices[e];                                           \
+        for (int k = 0; k < n_x; k++) z[k] += x * row[k];                                                              \
+        if (mode != MODE_NONE) {                                                                                       \
+            const double f = ENTRY(x, e);                                                                              \
+            for (int k = n_x; k < n_x + n_f; k++) z[k] += f * row[k];                                                  \
+        }                                                                                                              \
+    }                                                                                                                  \
+}                                                                                                                      \
+                                                                                                                       \
+/* out[i] = (X[i] @ weights_x, f(X)[i] @ weights_f), one row of n_x + n_f doubles each. */                             \
+CLONES void forward_##NAME(int64_t n_rows, CSR(DATA, INDEX), int mode, int n_x, int n_f, const double *weights,        \
+                           double *out)                                                                                \
+{                                                                                                                      \
+    const int width = n_x + n_f;                                                                                       \
+    for (int64_t i = 0; i < n_rows * width; i++) out[i] = 0.0;                                                         \
+    for (int64_t i = 0; i < n_rows; i++) {                                                                             \
+        double *row = out + width * i;                                                                                 \
+        if (n_x == 1 && n_f == 1) {                                                                                    \
+            BY_MODE(FORWARD_ONE_##NAME)                                                                                \
+        } else {                                                                                                       \
+            BY_MODE(FORWARD_MANY_##NAME)                                                                               \
+        }                                                                                                              \
+    }                                                                                                                  \
+}                                                                                                                      \
+                                                                                                                       \
+/* out[j] += (X' @ left_x, f(X)' @ left_f)[j]. */                                                                      \
+CLONES void backward_##NAME(int64_t n_rows, CSR(DATA, INDEX), int mode, int n_x, int n_f, const double *left,          \
+                            double *out)                                                                               \
+{                                                                                                                      \
+    for (int64_t i = 0; i < n_rows; i++) {                                                                             \
+        const double *row = left + (n_x + n_f) * i;                                                                    \
+        if (n_x == 1 && n_f == 1) {                                                                                    \
+            BY_MODE(BACKWARD_ONE_##NAME)                                                                               \
+        } else {                                                                                                       \
+            BY_MODE(BACKWARD_MANY_##NAME)                                                                              \
+        }                                                                                                              \
+    }                                                                                                                  \
+}                                                                                                                      \
+                                                                                                                       \
+/* Forth and back in one sweep, for n columns: with (a, t) = (X @ p, f(X) @ u) + shift of a row,                        \
+ *   out += (X' (A a + B t), f(X)' (B a + D t)),  sums += (A a + B t, B a + D t).                                      \
+ * Without f (mode 0) there is no t, and weights, shift, out and sums have n columns instead of 2 n. `curved` holds n   \
+ * values of A per row, or n of A, then n of B, then n of D. */                                                        \
+CLONES void sandwich_##NAME(int64_t n_rows, CSR(DATA, INDEX), int mode, int n, const double *weights,                  \
+                            const double *shift, const double *curved, double *out, double *sums)                      \
+{                                                                                                                      \
+    const int n_x = n, n_f = mode == MODE_NONE ? 0 : n, width = n_x + n_f;                                             \
+    double row[MAX_WIDTH];                                                                                             \
+    for (int64_t i = 0; i < n_rows; i++) {                                                                             \
+        const double *h = curved + (mode == MODE_NONE ? n : 3 * n) * i;                                                \
+        for (int k = 0; k < width; k++) row[k] = shift[k];                                                             \
+        if (n_x == 1 && n_f == 1) {                                                                                    \
+            BY_MODE(FORWARD_ONE_##NAME)                                                                                \
+        } else {                                                                                                       \
+            BY_MODE(FORWARD_MANY_##NAME)                                                                               \
+        }                                                                                                              \
+        for (int k = 0; k < n; k++) {                                                                                  \
+            if (mode == MODE_NONE) {                                                                                   \
+                row[k] *= h[k];                                                                                        \
+            } else {                                                                                                   \
+                const double a = row[k], t = row[n + k];                                                               \
+                row[k] = h[k] * a + h[n + k] * t;                                                                      \
+                row[n + k] = h[n + k] * a + h[2 * n + k] * t;                                                          \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (int k = 0; k < width; k++) sums[k] += row[k];                                                             \
+        if (n_x == 1 && n_f == 1) {                                                                                    \
+            BY_MODE(BACKWARD_ONE_##NAME)                                                                               \
+        } else {                                                                                                       \
+            BY_MODE(BACKWARD_MANY_##NAME)                                                                              \
+        }                                                                                                              \
+    }                                                                                                                  \
+}
+
+#define ROW indptr[i], indptr[i + 1], indices, data, fdata
+#define FORWARD_ONE_f4i4(M) dot_f4i4(ROW, M, weights, row, row + 1)
+#define FORWARD_ONE_f4i8(M) dot_f4i8(ROW, M, weights, row, row + 1)
+#define FORWARD_ONE_f8i4(M) dot_f8i4(ROW, M, weights, row, row + 1)
+#define FORWARD_ONE_f8i8(M) dot_f8i8(ROW, M, weights, row, row + 1)
+#define FORWARD_MANY_f4i4(M) dots_f4i4(ROW, M, n_x, n_f, weights, row)
+#define FORWARD_MANY_f4i8(M) dots_f4i8(ROW, M, n_x, n_f, weights, row)
+#define FORWARD_MANY_f8i4(M) dots_f8i4(ROW, M, n_x, n_f, weights, row)
+#define FORWARD_MANY_f8i8(M) dots_f8i8(ROW, M, n_x, n_f, weights, row)
+#define BACKWARD_ONE_f4i4(M) scatter_f4i4(ROW, M, row[0], row[1], out)
+#define BACKWARD_ONE_f4i8(M) scatter_f4i8(ROW, M, row[0], row[1], out)
+#define BACKWARD_ONE_f8i4(M) scatter_f8i4(ROW, M, row[0], row[1], out)
+#define BACKWARD_ONE_f8i8(M) scatter_f8i8(ROW, M, row[0], row[1], out)
+#define BACKWARD_MANY_f4i4(M) scatters_f4i4(ROW, M, n_x, n_f, row, out)
+#define BACKWARD_MANY_f4i8(M) scatters_f4i8(ROW, M, n_x, n_f, row, out)
+#define BACKWARD_MANY_f8i4(M) scatters_f8i4(ROW, M, n_x, n_f, row, out)
+#define BACKWARD_MANY_f8i8(M) scatters_f8i8(ROW, M, n_x, n_f, row, out)
+
+DEFINE(f4i4, float, int32_t, uint32_t)
+DEFINE(f4i8, float, int64_t, uint64_t)
+DEFINE(f8i4, double, int32_t, uint32_t)
+DEFINE(f8i8, double, int64_t, uint64_t)

@@ -1,0 +1,122 @@
+"""Rows of a CSR matrix: products by the compiled kernels if they were built, and by SciPy otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from dropmargin.linalg import kernels
+from dropmargin.linalg.blocks import Block, EntryFunction, chunks, curve
+from dropmargin.typing import Array
+
+# Rows are made dense in chunks of about this many entries.
+_CHUNK_ENTRIES = 2**17
+
+
+class SparseBlock(Block):
+    """Rows of a CSR matrix in canonical form (no duplicate entries)."""
+
+    def __init__(self, rows: sparse.csr_array, entry: EntryFunction | None = None) -> None:
+        self.rows = rows
+        self.entry = entry
+        self.n_rows, self.n_features = rows.shape
+
+    @cached_property
+    def transformed(self) -> sparse.csr_array:
+        """``f(X)``; word presence (zeros and ones) is its own square, and then costs no memory."""
+        data = self.rows.data if self.entry is None else self.entry(self.rows.data)
+        return self.rows if np.array_equal(data, self.rows.data) else with_data(self.rows, data)
+
+    @cached_property
+    def _kernels(self) -> kernels.CSRKernels | None:
+        if not kernels.available():
+            return None
+        if self.entry is np.square:  # on the fly: nothing is stored
+            return kernels.CSRKernels(self.rows, kernels.MODE_SQUARE, None)
+        if self.transformed is self.rows:
+            return kernels.CSRKernels(self.rows, kernels.MODE_IDENTITY, None)
+        return kernels.CSRKernels(self.rows, kernels.MODE_ARRAY, self.transformed.data)
+
+    def forward(self, weights: Array, n_x: int) -> Array:
+        if self._kernels is not None:
+            return self._kernels.forward(weights, n_x)
+        out = np.empty((self.n_rows, weights.shape[1]))
+        out[:, :n_x] = self.rows @ _like(weights[:, :n_x], self.rows)
+        if weights.shape[1] > n_x:
+            out[:, n_x:] = self.transformed @ _like(weights[:, n_x:], self.rows)
+        return out
+
+    def backward(self, left: Array, n_x: int) -> Array:
+        if self._kernels is not None:
+            return self._kernels.backward(left, n_x)
+        out = np.empty((self.n_features, left.shape[1]))
+        out[:, :n_x] = self.rows.T @ _like(left[:, :n_x], self.rows)
+        if left.shape[1] > n_x:
+            out[:, n_x:] = self.transformed.T @ _like(left[:, n_x:], self.rows)
+        return out
+
+    def sandwich(self, weights: Array, shift: Array, curved: Array, n: int) -> tuple[Array, Array]:
+        if self._kernels is not None and weights.shape[1] <= kernels.MAX_WIDTH:
+            return self._kernels.sandwich(weights, shift, curved, n)
+        bent = curve(self.forward(weights, n) + shift, curved, n)
+        return self.backward(bent, n), bent.sum(axis=0)
+
+    def squares_transposed(self, left: Array) -> Array:
+        return SparseBlock(self.rows, np.square).backward(left, 0)
+
+    def weighted_gram(self, weights: Array) -> Array:
+        scaled = with_data(self.rows, self.rows.data * self.spread_rows(weights))
+        return np.asarray((self.rows.T @ scaled).toarray(), dtype=np.float64)
+
+    def outer_gram(self, scale: Array) -> Array:
+        scaled = with_data(self.rows, self.rows.data * scale[self.rows.indices])
+        return np.asarray((scaled @ self.rows.T).toarray(), dtype=np.float64)
+
+    def dense_chunks(self) -> Iterator[tuple[slice, Array]]:
+        for where in chunks(self.n_rows, self.n_features, _CHUNK_ENTRIES, least=256):
+            yield where, row_view(self.rows, where.start, where.stop).toarray().astype(np.float64, copy=False)
+
+    def take_rows(self, mask: Array) -> SparseBlock:
+        return SparseBlock(self.rows[mask])
+
+    def entries(self) -> Array:
+        return self.rows.data
+
+    def spread(self, values: Array) -> Array:
+        return values[self.rows.indices] if np.ndim(values) else values
+
+    def spread_rows(self, values: Array) -> Array:
+        return np.repeat(values, np.diff(self.rows.indptr))
+
+    def with_entries(self, entries: Array) -> SparseBlock:
+        return SparseBlock(with_data(self.rows, entries))
+
+    def row_sums(self, entries: Array) -> Array:
+        return with_data(self.rows, entries) @ np.ones(self.n_features)
+
+
+def row_view(X: Any, begin: int, end: int) -> sparse.csr_array:
+    """Return rows ``begin`` to ``end`` of a CSR matrix as a view of its arrays (SciPy's slicing copies them)."""
+    first, last = X.indptr[begin], X.indptr[end]
+    parts = (X.data[first:last], X.indices[first:last], X.indptr[begin : end + 1] - first)
+    return _csr(parts, (end - begin, X.shape[1]))
+
+
+def with_data(X: Any, data: Array) -> sparse.csr_array:
+    """Return a CSR array with the pattern of ``X``, shared, and other values."""
+    return _csr((data, X.indices, X.indptr), X.shape)
+
+
+def _csr(parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> sparse.csr_array:
+    """Build a CSR array that shares ``parts`` and keeps their index type (the constructor may copy to change it)."""
+    out = sparse.csr_array(shape, dtype=parts[0].dtype)
+    out.data, out.indices, out.indptr = parts
+    return out
+
+
+def _like(values: Array, rows: Any) -> Array:
+    return np.ascontiguousarray(values, dtype=rows.dtype)

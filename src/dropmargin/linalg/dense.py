@@ -1,0 +1,105 @@
+"""Rows of a dense matrix. Products run in the precision of ``X``, a few rows at a time, while they are in cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dropmargin.linalg.blocks import Block, EntryFunction, chunks, curve
+from dropmargin.typing import Array
+
+# Rows are worked on in chunks of about this many entries, so that a chunk and f of it stay in cache.
+_CHUNK_ENTRIES = 2**17
+
+
+class DenseBlock(Block):
+    """Rows of a dense matrix, in any memory order. ``f(X)`` is never stored."""
+
+    def __init__(self, rows: Array, entry: EntryFunction | None = None) -> None:
+        self.rows = rows
+        self.entry = entry
+        self.n_rows, self.n_features = rows.shape
+
+    def _chunks(self, transformed: bool, least: int = 16) -> Iterator[tuple[slice, Array, Array]]:
+        """Yield slices of rows, the rows, and, if asked, ``f`` of the rows."""
+        for where in chunks(self.n_rows, self.n_features, _CHUNK_ENTRIES, least):
+            rows = self.rows[where]
+            yield where, rows, self.entry(rows) if transformed and self.entry is not None else rows
+
+    def forward(self, weights: Array, n_x: int) -> Array:
+        first, second = self._split(weights, n_x)
+        out = np.empty((self.n_rows, weights.shape[1]))
+        if weights.shape[1] == n_x:
+            out[:] = self.rows @ first
+            return out
+        for where, rows, transformed in self._chunks(True):
+            out[where, :n_x] = rows @ first
+            out[where, n_x:] = transformed @ second
+        return out
+
+    def backward(self, left: Array, n_x: int) -> Array:
+        first, second = self._split(left, n_x)
+        out = np.zeros((self.n_features, left.shape[1]))
+        for where, rows, transformed in self._chunks(left.shape[1] > n_x):
+            out[:, :n_x] += rows.T @ first[where]
+            if left.shape[1] > n_x:
+                out[:, n_x:] += transformed.T @ second[where]
+        return out
+
+    def sandwich(self, weights: Array, shift: Array, curved: Array, n: int) -> tuple[Array, Array]:
+        first, second = self._split(weights, n)
+        width = weights.shape[1]
+        out, sums = np.zeros((self.n_features, width)), np.zeros(width)
+        for where, rows, transformed in self._chunks(width > n):
+            scores = rows @ first if width == n else np.hstack([rows @ first, transformed @ second])
+            bent = curve(scores + shift, curved[where], n)
+            sums += bent.sum(axis=0)
+            bent = bent.astype(self.rows.dtype, copy=False)
+            out[:, :n] += rows.T @ bent[:, :n]
+            if width > n:
+                out[:, n:] += transformed.T @ bent[:, n:]
+        return out, sums
+
+    def _split(self, factors: Array, n_x: int) -> tuple[Array, Array]:
+        """Return the factors of ``X`` and of ``f(X)`` in the precision of ``X``."""
+        return (
+            np.ascontiguousarray(factors[:, :n_x], dtype=self.rows.dtype),
+            np.ascontiguousarray(factors[:, n_x:], dtype=self.rows.dtype),
+        )
+
+    def squares_transposed(self, left: Array) -> Array:
+        return DenseBlock(self.rows, np.square).backward(left, 0)
+
+    def weighted_gram(self, weights: Array) -> Array:
+        total = np.zeros((self.n_features, self.n_features))
+        weights = weights[:, None].astype(self.rows.dtype)
+        for where, rows, _ in self._chunks(False, least=1024):
+            total += rows.T @ (rows * weights[where])
+        return total
+
+    def outer_gram(self, scale: Array) -> Array:
+        rows = np.asarray(self.rows, dtype=np.float64)
+        return (rows * scale) @ rows.T
+
+    def dense_chunks(self) -> Iterator[tuple[slice, Array]]:
+        for where, rows, _ in self._chunks(False, least=256):
+            yield where, np.asarray(rows, dtype=np.float64)
+
+    def take_rows(self, mask: Array) -> DenseBlock:
+        return DenseBlock(self.rows[mask])
+
+    def entries(self) -> Array:
+        return self.rows
+
+    def spread(self, values: Array) -> Array:
+        return values
+
+    def spread_rows(self, values: Array) -> Array:
+        return values[:, None]
+
+    def with_entries(self, entries: Array) -> DenseBlock:
+        return DenseBlock(entries)
+
+    def row_sums(self, entries: Array) -> Array:
+        return entries.sum(axis=1, dtype=np.float64)

@@ -1,0 +1,124 @@
+"""Whole matrices: canonical form, the cut into blocks, maps of the entries; checks before a fit, scores after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from dropmargin.linalg.blocks import Block, EntryFunction
+from dropmargin.linalg.csr import SparseBlock, row_view, with_data
+from dropmargin.linalg.dense import DenseBlock
+from dropmargin.typing import Array
+
+# A partition holds at least this many stored entries: below that, handing it to a thread costs more than it saves.
+_PARTITION_ENTRIES = 2**18
+# The partition must not depend on the number of threads, or the results would.
+_MOST_PARTITIONS = 8
+# A column whose mean is this many standard deviations from zero costs a solver all its digits.
+_LARGE_OFFSET = 1e3
+
+
+def canonical(X: Any) -> Any:
+    """Return ``X`` as a dense array or as CSR without duplicate entries; the caller's arrays are never changed.
+
+    A duplicate entry ``a + b`` must be summed before it is squared: ``a^2 + b^2`` would not be its square. Indices
+    out of range, which SciPy does not look for, are an error here: compiled code would read what is not there.
+    """
+    if not sparse.issparse(X):
+        return X
+    rows = sparse.csr_array(X)  # shares the arrays if X is CSR
+    # Flags that came with X are not trusted: a new array scans the indices.
+    rows = sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape, copy=False)
+    try:
+        rows.check_format(full_check=True)
+    except ValueError as error:
+        raise ValueError(f"X is not a valid sparse matrix: {error}.") from error
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
+
+
+def row_blocks(X: Any, entry: EntryFunction | None = None) -> list[Block]:
+    """Cut ``X`` into blocks of rows without copying; the cut depends on the data alone, never on the threads."""
+    n_rows, n_features = X.shape
+    stored = X.nnz if sparse.issparse(X) else n_rows * n_features
+    count = int(min(_MOST_PARTITIONS, max(1, stored // _PARTITION_ENTRIES), max(1, n_rows)))
+    if sparse.issparse(X):
+        # Equal shares of the entries; a transposed product costs a vector of n_features per block on top.
+        count = min(count, max(1, stored // max(1, 4 * n_features)))
+        inner = np.searchsorted(X.indptr, np.linspace(0, stored, count + 1)[1:-1])
+    else:
+        inner = np.linspace(0, n_rows, count + 1).astype(int)[1:-1]
+    edges = np.unique(np.concatenate([[0], inner, [n_rows]])).astype(int)
+    if sparse.issparse(X):
+        return [SparseBlock(row_view(X, begin, end), entry) for begin, end in pairwise(edges)]
+    return [DenseBlock(X[begin:end], entry) for begin, end in pairwise(edges)]
+
+
+def stack_blocks(blocks: Sequence[Block]) -> Block:
+    """Return the rows of several blocks as one block, copied."""
+    rows = [block.rows for block in blocks]
+    if isinstance(blocks[0], SparseBlock):
+        return SparseBlock(sparse.csr_array(sparse.vstack(rows, format="csr")))
+    return DenseBlock(np.concatenate(rows))
+
+
+def map_entries(X: Any, function: Callable[[Array, Any], Array], *, zeros_stay: bool, what: str) -> Any:
+    """Return ``X`` with ``function(values, columns)`` applied to its stored entries.
+
+    ``columns`` are the entries' columns: an index per value if ``X`` is sparse, the full slice if it is dense. A
+    function that does not leave zeros as they are is refused for a sparse ``X``, in the name of ``what``.
+    """
+    if not sparse.issparse(X):
+        return function(np.asarray(X), slice(None))
+    if not zeros_stay:
+        raise ValueError(
+            f"{what} has no zeros left, so a sparse X would become dense. "
+            "Pass X.toarray() if that fits into memory, or choose Dropout or Poisson noise."
+        )
+    rows = canonical(X)
+    changed = with_data(rows, function(rows.data, rows.indices))
+    return changed if isinstance(X, sparse.sparray) else sparse.csr_matrix(changed)
+
+
+def entry_range(X: Any) -> tuple[float, float]:
+    """Return the smallest and the largest entry."""
+    values = X.data if sparse.issparse(X) else X
+    if values.size == 0:
+        return 0.0, 0.0
+    return float(values.min()), float(values.max())
+
+
+def worst_column(X: Any, smallest: bool) -> int:
+    """Return the column of the smallest entry, or else of the largest in absolute value."""
+    values = X.data if sparse.issparse(X) else X
+    where = int(np.argmin(values) if smallest else np.argmax(np.abs(values)))
+    return int(X.indices[where]) if sparse.issparse(X) else where % X.shape[1]
+
+
+def large_offset(X: Any, weights: Array) -> Array | None:
+    """Return the weighted column means of a dense ``X`` if one of them dwarfs its column's spread, else ``None``.
+
+    An unpenalised offset makes the fit invariant to a shift of the columns, but finite precision does not.
+    """
+    if sparse.issparse(X):
+        return None
+    share = weights / weights.sum()
+    mean = np.asarray(X.T @ share.astype(X.dtype), dtype=np.float64)
+    square = np.zeros(X.shape[1])
+    for begin in range(0, X.shape[0], 1024):
+        square += share[begin : begin + 1024] @ np.square(X[begin : begin + 1024] - mean)
+    deviation, size = np.sqrt(square), np.abs(mean)
+    # A constant column carries nothing; only if it is large does it do harm.
+    harmful = (deviation > 1e-12 * size) | (size > _LARGE_OFFSET)
+    return mean if np.any((size > _LARGE_OFFSET * deviation) & harmful) else None
+
+
+def linear_scores(X: Any, coef: Array, intercept: Array) -> Array:
+    """Return ``X @ coef.T + intercept`` as a dense array of one column per row of ``coef``."""
+    return np.asarray(X @ coef.T) + intercept
