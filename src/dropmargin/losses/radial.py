@@ -145,6 +145,12 @@ class HuberHinge(RadialLoss):
     def kappa(self, r: Array) -> Array:
         return np.where(2.0 * r < self.width, 0.0, -0.5 / np.maximum(r, 0.5 * self.width) ** 3)
 
+    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
+        _, mixed, by_variance = super().curvature(y, m, v)
+        # Exactly zero outside the width if there is no noise: rows without curvature are left out of the systems.
+        r = np.maximum(self._polar(y, m, v)[1], _TINY)
+        return np.where(2.0 * r < self.width, 1.0 / self.width, 0.5 * (v / r) / r / r), mixed, by_variance
+
 
 class Logistic(RadialLoss):
     """The bound on the expected logistic loss, ``log(2 cosh(r / 2)) - y m / 2`` with ``r^2 = m^2 + v`` (Lemma 2)."""

@@ -108,7 +108,7 @@ class Objective(ABC):
     penalty: Penalty
     #: Whether `Point.majoriser` answers.
     has_weights: bool
-    #: Whether the curvature is so uneven that conjugate gradients alone would crawl.
+    #: Whether the curvature is so uneven (a kink, hardly rounded off) that conjugate gradients alone would crawl.
     is_stiff: bool
 
     @abstractmethod

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dropmargin.linalg import Partitions, PerPartition
-from dropmargin.losses import HuberHinge, MomentLoss
+from dropmargin.losses import MomentLoss
 from dropmargin.noise import Variance
 from dropmargin.objective.base import Curvature, Labelled, Line, Objective, Penalty, Point
 from dropmargin.objective.preconditioner import Preconditioner, choose_preconditioner
@@ -66,16 +66,12 @@ class MomentObjective(Objective):
     columns: Array
     smoothing: float = 0.0
     base: PerPartition | None = None
+    is_stiff: bool = False
     has_weights: bool = True
 
     @property
     def n_columns(self) -> int:  # type: ignore[override]
         return len(self.columns)
-
-    @property
-    def is_stiff(self) -> bool:  # type: ignore[override]
-        """Without noise, a kink is rounded off by little or nothing."""
-        return self.variance.is_zero and (self.smoothing > 0.0 or isinstance(self.loss, HuberHinge))
 
     @property
     def n_passes(self) -> float:

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from dropmargin.objective.moment import CurvatureWeights, MomentPoint
 
 
-# Up to this many features (or rows, if there are fewer) a factorisation per column costs less than the passes it saves:
-# for an approximate step, and for a step that is to be exact.
-_DIRECT_SIZE = 200
-_DIRECT_SIZE_EXACT = 1500
-# Up to this many features one Gram matrix shared by all columns does.
+# Up to this many features, or rows if there are fewer, a step that is to be exact is worth a factorisation per column.
+_DIRECT_SIZE = 1500
+# Up to this many rows, any step is.
+_FEW_ROWS = 200
+# Up to this many features, one Gram matrix shared by all columns and all steps does.
 _GRAM_FEATURES = 2000
 
 
@@ -97,11 +97,10 @@ def choose_preconditioner(point: MomentPoint, weights: PerPartition, direct: boo
     # Rows without curvature (a hinge far from its kink) take no part.
     n_rows = int(np.max(objective.data.map_sum(_count, weights)[0]))
     ridge = objective.penalty.l2 > 0.0
-    if min(n_rows, n_features) <= (_DIRECT_SIZE_EXACT if direct else _DIRECT_SIZE):
-        if n_rows < n_features and ridge:
-            return woodbury(point, weights)
-        if n_features <= _DIRECT_SIZE_EXACT:
-            return _cholesky_or_diagonal(explicit_curvature(point, weights), point, weights)
+    if n_rows < n_features and n_rows <= (_DIRECT_SIZE if direct else _FEW_ROWS) and ridge:
+        return woodbury(point, weights)
+    if n_features <= _DIRECT_SIZE and direct:
+        return _cholesky_or_diagonal(explicit_curvature(point, weights), point, weights)
     if n_features <= min(_GRAM_FEATURES, n_rows) and ridge:
         return _cholesky_or_diagonal(shared_gram(point, weights), point, weights)
     return Diagonal(diagonal(point, weights))

@@ -47,7 +47,8 @@ def solve_noise_free(
     while True:
         # 1. Minimise with the multipliers as they are.
         loss = HuberHinge(objective.loss.kink, width)
-        shifted = replace(objective, loss=loss, base=objective.data.map(_shift, columns, dual, width))
+        base = objective.data.map(_shift, columns, dual, width)
+        shifted = replace(objective, loss=loss, base=base, is_stiff=True)
         left = max(1, max_iter - len(history))
         found = newton(shifted, coef, tol=inner_tol, max_iter=left, monitor=ignore, warm=warm or bool(history))
         coef = found.coef

@@ -36,7 +36,7 @@ def orthant(objective: Objective, start: Array, *, tol: float, max_iter: int, mo
         free = (point.coef != 0.0) | (steepest != 0.0)
         free[-1] = True
         rough = iteration <= 3 and objective.has_weights and not warm
-        curvature = _Restricted(point.majoriser() if rough else point.hessian(), free)
+        curvature = _Restricted(point.majoriser() if rough else point.hessian(direct=objective.is_stiff), free)
         # 2. The Newton direction of the free weights.
         direction = conjugate_gradient.solve(curvature, -steepest * free, 0.5 if rough else 0.1, _INNER_ITERATIONS)
         promised = -0.5 * float(np.sum(steepest * direction))

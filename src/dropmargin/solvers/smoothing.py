@@ -40,9 +40,9 @@ def solve_smoothed(
 
     eps = (_FIRST_WARM if warm else _FIRST) * objective.loss.kink
     last = _LAST * objective.loss.kink
-    coef, stage_tol, final = start, max(tol, 0.1), False
+    coef, stage_tol, final, stiff = start, max(tol, 0.1), False, False
     while True:
-        smooth = replace(objective, smoothing=eps)
+        smooth = replace(objective, smoothing=eps, is_stiff=stiff)
         left = max(1, max_iter - len(history))
         result = solve(smooth, coef, tol=stage_tol, max_iter=left, monitor=record, warm=warm or coef is not start)
         coef = result.coef
@@ -57,6 +57,7 @@ def solve_smoothed(
         if not _negligible(point, eps, tol) and eps > last and (final or not _rounded_by_noise(point, eps)):
             eps = max(last, eps * _FACTOR)
         final = eps <= last or _negligible(point, eps, tol)
+        stiff = not _rounded_by_noise(point, eps)
         stage_tol = tol if final else max(tol, 1e-3)
 
 
