@@ -89,7 +89,7 @@ def fit_columns(
                 minimise(
                     problem.solver,
                     objective,
-                    coef[:, columns],
+                    objective.at(coef[:, columns]),
                     tol=problem.tol,
                     max_iter=problem.max_iter,
                     monitor=problem.monitor,

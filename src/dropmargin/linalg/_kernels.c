@@ -19,6 +19,8 @@ enum { MODE_NONE = 0, MODE_SQUARE = 1, MODE_IDENTITY = 2, MODE_ARRAY = 3 };
 #else
 #define CLONES
 #endif
+/* A feature's two numbers; rows of NumPy's arrays may not be aligned to more than a double. */
+typedef double pair __attribute__((vector_size(16), aligned(8), may_alias));
 #define INLINE static inline __attribute__((always_inline))
 
 #define ENTRY(x, e) (mode == MODE_SQUARE ? (x) * (x) : mode == MODE_IDENTITY ? (x) : mode == MODE_ARRAY ? (double)fdata[e] : 0.0)
@@ -36,39 +38,38 @@ enum { MODE_NONE = 0, MODE_SQUARE = 1, MODE_IDENTITY = 2, MODE_ARRAY = 3 };
 
 #define DEFINE(NAME, DATA, INDEX, UINDEX)                                                                              \
                                                                                                                        \
-/* One row times one column of weights of X and one of f(X); two chains of sums hide the latency of the additions. */  \
+/* One row times one column of weights of X and one of f(X), the pair in one vector; four chains of sums hide the latency \
+ * of the additions. */                                                                                                 \
 INLINE void dot_##NAME(INDEX begin, INDEX end, const INDEX *indices, const DATA *data, const DATA *fdata,              \
-                       const int mode, const double *weights, double *a, double *t)                                    \
+                       const int mode, const double *weights, double *row)                                             \
 {                                                                                                                      \
-    double a0 = 0.0, a1 = 0.0, t0 = 0.0, t1 = 0.0;                                                                     \
+    const pair *z = (const pair *)weights;                                                                             \
+    pair s0 = {row[0], row[1]}, s1 = {0.0, 0.0}, s2 = {0.0, 0.0}, s3 = {0.0, 0.0};                                     \
     INDEX e = begin;                                                                                                   \
-    for (; e + 1 < end; e += 2) {                                                                                      \
-        const double x = data[e], y = data[e + 1];                                                                     \
-        const double *z = weights + 2 * (size_t)(UINDEX)indices[e];                                                    \
-        const double *v = weights + 2 * (size_t)(UINDEX)indices[e + 1];                                                \
-        a0 += x * z[0];                                                                                                \
-        t0 += ENTRY(x, e) * z[1];                                                                                      \
-        a1 += y * v[0];                                                                                                \
-        t1 += ENTRY(y, e + 1) * v[1];                                                                                  \
+    for (; e + 3 < end; e += 4) {                                                                                      \
+        const double x0 = data[e], x1 = data[e + 1], x2 = data[e + 2], x3 = data[e + 3];                               \
+        s0 += (pair){x0, ENTRY(x0, e)} * z[(UINDEX)indices[e]];                                                        \
+        s1 += (pair){x1, ENTRY(x1, e + 1)} * z[(UINDEX)indices[e + 1]];                                                \
+        s2 += (pair){x2, ENTRY(x2, e + 2)} * z[(UINDEX)indices[e + 2]];                                                \
+        s3 += (pair){x3, ENTRY(x3, e + 3)} * z[(UINDEX)indices[e + 3]];                                                \
     }                                                                                                                  \
-    if (e < end) {                                                                                                     \
+    for (; e < end; e++) {                                                                                             \
         const double x = data[e];                                                                                      \
-        const double *z = weights + 2 * (size_t)(UINDEX)indices[e];                                                    \
-        a0 += x * z[0];                                                                                                \
-        t0 += ENTRY(x, e) * z[1];                                                                                      \
+        s0 += (pair){x, ENTRY(x, e)} * z[(UINDEX)indices[e]];                                                          \
     }                                                                                                                  \
-    *a += a0 + a1;                                                                                                     \
-    *t += t0 + t1;                                                                                                     \
+    s0 = (s0 + s1) + (s2 + s3);                                                                                        \
+    row[0] = s0[0];                                                                                                    \
+    row[1] = s0[1];                                                                                                    \
 }                                                                                                                      \
                                                                                                                        \
 INLINE void scatter_##NAME(INDEX begin, INDEX end, const INDEX *indices, const DATA *data, const DATA *fdata,          \
-                           const int mode, double a, double t, double *out)                                            \
+                           const int mode, const double *row, double *out)                                             \
 {                                                                                                                      \
+    pair *z = (pair *)out;                                                                                             \
+    const pair left = {row[0], row[1]};                                                                                \
     for (INDEX e = begin; e < end; e++) {                                                                              \
         const double x = data[e];                                                                                      \
-        double *z = out + 2 * (size_t)(UINDEX)indices[e];                                                              \
-        z[0] += x * a;                                                                                                 \
-        z[1] += ENTRY(x, e) * t;                                                                                       \
+        z[(UINDEX)indices[e]] += (pair){x, ENTRY(x, e)} * left;                                                        \
     }                                                                                                                  \
 }                                                                                                                      \
                                                                                                                        \
@@ -167,18 +168,18 @@ CLONES void sandwich_##NAME(int64_t n_rows, CSR(DATA, INDEX), int mode, int n, c
 }
 
 #define ROW indptr[i], indptr[i + 1], indices, data, fdata
-#define FORWARD_ONE_f4i4(M) dot_f4i4(ROW, M, weights, row, row + 1)
-#define FORWARD_ONE_f4i8(M) dot_f4i8(ROW, M, weights, row, row + 1)
-#define FORWARD_ONE_f8i4(M) dot_f8i4(ROW, M, weights, row, row + 1)
-#define FORWARD_ONE_f8i8(M) dot_f8i8(ROW, M, weights, row, row + 1)
+#define FORWARD_ONE_f4i4(M) dot_f4i4(ROW, M, weights, row)
+#define FORWARD_ONE_f4i8(M) dot_f4i8(ROW, M, weights, row)
+#define FORWARD_ONE_f8i4(M) dot_f8i4(ROW, M, weights, row)
+#define FORWARD_ONE_f8i8(M) dot_f8i8(ROW, M, weights, row)
 #define FORWARD_MANY_f4i4(M) dots_f4i4(ROW, M, n_x, n_f, weights, row)
 #define FORWARD_MANY_f4i8(M) dots_f4i8(ROW, M, n_x, n_f, weights, row)
 #define FORWARD_MANY_f8i4(M) dots_f8i4(ROW, M, n_x, n_f, weights, row)
 #define FORWARD_MANY_f8i8(M) dots_f8i8(ROW, M, n_x, n_f, weights, row)
-#define BACKWARD_ONE_f4i4(M) scatter_f4i4(ROW, M, row[0], row[1], out)
-#define BACKWARD_ONE_f4i8(M) scatter_f4i8(ROW, M, row[0], row[1], out)
-#define BACKWARD_ONE_f8i4(M) scatter_f8i4(ROW, M, row[0], row[1], out)
-#define BACKWARD_ONE_f8i8(M) scatter_f8i8(ROW, M, row[0], row[1], out)
+#define BACKWARD_ONE_f4i4(M) scatter_f4i4(ROW, M, row, out)
+#define BACKWARD_ONE_f4i8(M) scatter_f4i8(ROW, M, row, out)
+#define BACKWARD_ONE_f8i4(M) scatter_f8i4(ROW, M, row, out)
+#define BACKWARD_ONE_f8i8(M) scatter_f8i8(ROW, M, row, out)
 #define BACKWARD_MANY_f4i4(M) scatters_f4i4(ROW, M, n_x, n_f, row, out)
 #define BACKWARD_MANY_f4i8(M) scatters_f4i8(ROW, M, n_x, n_f, row, out)
 #define BACKWARD_MANY_f8i4(M) scatters_f8i4(ROW, M, n_x, n_f, row, out)

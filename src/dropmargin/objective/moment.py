@@ -78,7 +78,10 @@ class MomentObjective(Objective):
         return self.data.n_sweeps / 2
 
     def at(self, coef: Array) -> MomentPoint:
-        scores = self.sweep(_scores, *self.packed(coef, np.square(coef[:-1])))
+        if not coef.any():
+            scores = self.data.map(_no_scores, coef.shape[1])  # the usual start: nothing to multiply
+        else:
+            scores = self.sweep(_scores, *self.packed(coef, np.square(coef[:-1])))
         if self.base is not None:
             scores = PerPartition(s._replace(mean=s.mean + own) for s, own in zip(scores, self.base, strict=True))
         return MomentPoint(self, coef, scores)
@@ -150,6 +153,10 @@ class MomentPoint(Point):
         out.gradient = np.ascontiguousarray(self.gradient[:, columns])
         out.noise_curvature = np.ascontiguousarray(self.noise_curvature[:, columns])
         return out
+
+    def under(self, objective: MomentObjective) -> MomentPoint:
+        """Return this point of an objective that differs in its loss or its smoothing only."""
+        return MomentPoint(objective, self.coef, self.scores)
 
     def risk(self, smoothing: float) -> Array:
         """Return the weighted loss at these coefficients for another smoothing; no sweep over the data."""
@@ -285,6 +292,10 @@ def _scores(part: Labelled, factors: Array, shift: Array, n_means: int) -> Score
     if out.shape[1] == n_means:
         return Scores(mean, np.broadcast_to(shift[n_means:], (len(mean), len(shift) - n_means)))
     return Scores(mean, out[:, n_means:] + shift[n_means:])
+
+
+def _no_scores(part: Labelled, n: int) -> Scores:
+    return Scores(np.zeros((part.block.n_rows, n)), np.zeros((part.block.n_rows, n)))
 
 
 def _moved(scores: Scores, moves: Scores, step: Array) -> Scores:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dropmargin.losses import Loss
-from dropmargin.objective import MomentObjective, Objective, Penalty
+from dropmargin.objective import MomentObjective, Objective, Penalty, Point
 from dropmargin.solvers.closed_form import closed_form
 from dropmargin.solvers.lbfgs import lbfgs
 from dropmargin.solvers.newton import irls, newton
@@ -21,7 +21,6 @@ from dropmargin.solvers.noise_free import solve_noise_free
 from dropmargin.solvers.orthant import orthant
 from dropmargin.solvers.result import Iteration, Monitor, Result
 from dropmargin.solvers.smoothing import solve_smoothed
-from dropmargin.typing import Array
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def choose_solver(name: Any, loss: Loss, penalty: Penalty) -> Solver:
 def minimise(
     solver: Solver,
     objective: Objective,
-    start: Array,
+    start: Point,
     *,
     tol: float,
     max_iter: int,
@@ -78,7 +77,7 @@ def minimise(
     if not solver.blockwise and objective.n_columns > 1:
         assert isinstance(objective, MomentObjective)
         parts = [
-            minimise(solver, objective.select([k]), start[:, [k]], **options)  # type: ignore[arg-type]
+            minimise(solver, objective.select([k]), start.select([k]), **options)  # type: ignore[arg-type]
             for k in range(objective.n_columns)
         ]
         return combine(parts)

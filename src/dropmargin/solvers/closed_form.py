@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from dropmargin.objective import Objective
+from dropmargin.objective import Objective, Point
 from dropmargin.solvers import conjugate_gradient
 from dropmargin.solvers.result import Iteration, Monitor, Result
-from dropmargin.typing import Array
 
 
 def closed_form(
-    objective: Objective, start: Array, *, tol: float, max_iter: int, monitor: Monitor, warm: bool
+    objective: Objective, start: Point, *, tol: float, max_iter: int, monitor: Monitor, warm: bool
 ) -> Result:
     """Solve ``(l2 + 2 C X'SX + 2 C diag(V's)) w = 2 C X'Sy`` directly, with conjugate gradients as refinement."""
-    point = objective.at(start)
     rtol = min(1e-6, np.sqrt(tol) * 1e-3)
-    direction = conjugate_gradient.solve(point.majoriser(direct=True), -point.gradient, rtol, max_iter)
-    point = objective.at(start + direction)
+    direction, _ = conjugate_gradient.solve(start.majoriser(direct=True), -start.gradient, rtol, max_iter)
+    point = objective.at(start.coef + direction)
     left = np.einsum("dk,dk->k", point.gradient, point.majoriser(direct=True).precondition(point.gradient))
     converged = bool(np.all(0.5 * left <= max(tol, 1e-14) * np.abs(point.value)))
     message = (

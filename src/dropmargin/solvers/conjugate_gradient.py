@@ -8,13 +8,18 @@ from dropmargin.objective import Curvature
 from dropmargin.typing import Array
 
 
-def solve(curvature: Curvature, right: Array, rtol: Array | float, max_iter: int) -> Array:
-    """Return an approximate solution of ``curvature x = right``, column by column.
+def solve(
+    curvature: Curvature, right: Array, rtol: float, max_iter: int, least_gain: Array | float = 0.0
+) -> tuple[Array, Array]:
+    """Return an approximate solution of ``curvature x = right``, column by column, and what its last step gained.
 
-    A column stops when its residual, in the norm of the preconditioner, has fallen to ``rtol`` of its start. The result
-    of every step is a descent direction for the function whose gradient is ``-right``.
+    The gain of a step is the decrease of ``x' curvature x / 2 - right' x``. A column stops when a step gains less than
+    ``least_gain``, or when its residual, in the norm of the preconditioner, has fallen to ``rtol`` of its start. Every
+    iterate is a descent direction for the function whose gradient is ``-right``.
     """
     solution = np.zeros_like(right)
+    gain = np.zeros(right.shape[1])
+    least_gain = np.broadcast_to(least_gain, gain.shape)
     residual = right.copy()
     preconditioned = curvature.precondition(residual)
     direction = preconditioned.copy()
@@ -32,6 +37,7 @@ def solve(curvature: Curvature, right: Array, rtol: Array | float, max_iter: int
         step = np.where(bend > 0.0, size[columns] / np.where(bend > 0.0, bend, 1.0), 0.0)
         solution[:, columns] += step * direction[:, columns]
         residual[:, columns] -= step * image
+        gain[columns] = 0.5 * step * size[columns]
         preconditioned = curvature.precondition(residual)
         renewed = _dots(residual, preconditioned)
         stuck = np.zeros_like(active)
@@ -39,8 +45,8 @@ def solve(curvature: Curvature, right: Array, rtol: Array | float, max_iter: int
         ratio = np.where(active, renewed / np.where(size > 0.0, size, 1.0), 0.0)
         direction = preconditioned + ratio * direction
         size = np.where(active, renewed, size)
-        active &= (size > goal) & ~stuck
-    return solution
+        active &= (size > goal) & (gain > least_gain) & ~stuck
+    return solution, gain
 
 
 def _dots(a: Array, b: Array) -> Array:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import minimize
 
-from dropmargin.objective import Objective
+from dropmargin.objective import Objective, Point
 from dropmargin.solvers.result import Iteration, Monitor, Result
 from dropmargin.typing import Array
 
 
-def lbfgs(objective: Objective, start: Array, *, tol: float, max_iter: int, monitor: Monitor, warm: bool) -> Result:
+def lbfgs(objective: Objective, start: Point, *, tol: float, max_iter: int, monitor: Monitor, warm: bool) -> Result:
     """Minimise by L-BFGS; it stops when an iteration gains less than ``tol / 100`` of the objective."""
     history: list[Iteration] = []
     latest = [0.0]
@@ -27,7 +27,7 @@ def lbfgs(objective: Objective, start: Array, *, tol: float, max_iter: int, moni
 
     found = minimize(
         value_and_gradient,
-        start[:, 0],
+        start.coef[:, 0],
         jac=True,
         method="L-BFGS-B",
         callback=record,

@@ -4,8 +4,9 @@ The majoriser is far from tight near the optimum (its tail is linear), the Hessi
 it: so the first steps use the one and the rest the other. Both systems are solved by conjugate gradients. All columns
 take their steps together; a column that has converged leaves the block.
 
-The gap ``J - J*`` is estimated by half the squared Newton decrement, the decrease that the model of a step promises:
-on review text it was within 15 % of the true gap. The stop rule is relative to ``J``, so warm starts are safe.
+The gap ``J - J*`` before a step is half the squared Newton decrement, the decrease that the model promises: on review
+text that was within 15 % of the truth. After the step it is what the step fell short of the promise, and what the inner
+solve left undone. The stop rule is relative to ``J``, so warm starts are safe.
 """
 
 from __future__ import annotations
@@ -19,31 +20,33 @@ from dropmargin.solvers import conjugate_gradient
 from dropmargin.solvers.result import Iteration, Monitor, Result
 from dropmargin.typing import Array
 
-_MAJORISER_STEPS = 3
+_MAJORISER_STEPS = 2
 _INNER_ITERATIONS = 250
 _ARMIJO = 1e-4
 _HALVINGS = 30
 # Relative differences of the objective below this are rounding.
 _ROUNDING = 1e-13
-# A step's model misses about this share of the gap, by its truncated inner solve.
-_MODEL_ERROR = 0.1
+# An inner solve ends when a step of it gains less than this share of the gap that is asked for, and what it leaves is
+# taken for this many times its last gain.
+_LEAST_GAIN = 0.1
+_GAINS_LEFT = 5.0
 # Below this relative gap, steps that no longer help are the work of rounding, not of the problem.
 _PRECISION_GAP = 1e-8
 
 
-def newton(objective: Objective, start: Array, *, tol: float, max_iter: int, monitor: Monitor, warm: bool) -> Result:
-    """Minimise by three steps on the majoriser (none from a warm start, or where there is none), then Newton steps."""
+def newton(objective: Objective, start: Point, *, tol: float, max_iter: int, monitor: Monitor, warm: bool) -> Result:
+    """Minimise by two steps on the majoriser (none from a warm start, or where there is none), then Newton steps."""
     first = _MAJORISER_STEPS if objective.has_weights and not warm else 0
 
     def model(point: Point, iteration: int) -> tuple[Curvature, float]:
         if iteration <= first:
             return point.majoriser(), 0.5
-        return point.hessian(direct=objective.is_stiff), 0.1
+        return point.hessian(direct=objective.is_stiff), 0.2
 
     return descend(objective, start, model, tol=tol, max_iter=max_iter, monitor=monitor, n_rough=first)
 
 
-def irls(objective: Objective, start: Array, *, tol: float, max_iter: int, monitor: Monitor, warm: bool) -> Result:
+def irls(objective: Objective, start: Point, *, tol: float, max_iter: int, monitor: Monitor, warm: bool) -> Result:
     """Minimise by iteratively re-weighted least squares, the paper's two steps.
 
     The E-step is the majoriser's weights, the M-step its minimum: by a Cholesky factor or Woodbury's identity where the
@@ -58,7 +61,7 @@ def irls(objective: Objective, start: Array, *, tol: float, max_iter: int, monit
 
 def descend(
     objective: Objective,
-    start: Array,
+    start: Point,
     model: Callable[[Point, int], tuple[Curvature, float]],
     *,
     tol: float,
@@ -78,18 +81,18 @@ def descend(
     linear : bool
         Whether convergence is linear, so that the gap is many times what one step gains.
     """
-    coef = start.copy()
-    point = objective.at(coef)
-    values = point.value.copy()
-    gaps = np.full(start.shape[1], np.inf)
-    columns = np.arange(start.shape[1])
-    progress = _Progress(tol, start.shape[1], linear)
+    point, n_columns = start, len(start.value)
+    coef, values = point.coef.copy(), point.value.copy()
+    gaps = np.full(n_columns, np.inf)
+    columns = np.arange(n_columns)
+    progress = _Progress(tol, n_columns, linear)
     history: list[Iteration] = []
     for iteration in range(1, max_iter + 1):
         # 1. The model: a parabola above the objective, or its second-order expansion.
         curvature, rtol = model(point, iteration)
         # 2. The direction, and the decrease that the model promises.
-        direction = conjugate_gradient.solve(curvature, -point.gradient, rtol, _INNER_ITERATIONS)
+        least_gain = _LEAST_GAIN * tol * np.abs(point.value)
+        direction, gain = conjugate_gradient.solve(curvature, -point.gradient, rtol, _INNER_ITERATIONS, least_gain)
         promised = -0.5 * np.einsum("dk,dk->k", point.gradient, direction)
         # 3. The step.
         line = point.along(direction)
@@ -98,18 +101,19 @@ def descend(
         coef[:, columns] = point.coef
         values[columns] = point.value
         # 4. How far it is still to go; columns that have arrived leave.
-        gaps[columns] = progress.gap(before, promised, point.value, rough=iteration <= n_rough)
+        gaps[columns] = progress.gap(before, promised, point.value, gain, rough=iteration <= n_rough)
         history.append(Iteration(iteration, float(values.sum()), float(gaps.sum()), objective.n_passes, len(columns)))
         monitor(history[-1])
         done = progress.done(point.value, gaps[columns])
         if done.all():
-            return Result(coef, values, iteration, progress.arrived, progress.message, history)
+            whole = point if len(columns) == n_columns else None
+            return Result(coef, values, iteration, True, progress.message, history, whole)
         if done.any():
             columns, point = columns[~done], point.select(~done)
             progress.keep(~done)
     worst = float(np.max(gaps / np.abs(values)))
     message = f"stopped after max_iter={max_iter} iterations at an estimated relative gap of {worst:.1e} (tol={tol:g})"
-    return Result(coef, values, max_iter, False, message, history)
+    return Result(coef, values, max_iter, False, message, history, point if len(columns) == n_columns else None)
 
 
 def backtrack(line: Line, point: Point, promised: Array) -> Array:
@@ -134,21 +138,17 @@ class _Progress:
         self.linear = linear
         self.previous = np.full(n_columns, np.inf)
         self.idle = np.zeros(n_columns, dtype=int)
-        self.arrived = True
         self.message = f"reached a relative gap of at most tol={tol:g}"
 
-    def gap(self, before: Array, promised: Array, after: Array, rough: bool) -> Array:
-        """Return the estimated gap after a step."""
-        shortfall = np.maximum(promised - (before - after), 0.0)
+    def gap(self, before: Array, promised: Array, after: Array, gain: Array, rough: bool) -> Array:
+        """Return the estimated gap after a step: what it fell short of its promise, and what the inner solve left."""
         if self.linear:
             # Gains that shrink by a factor f per step add up to gain * f / (1 - f); f still rises: hence twice that.
             factor = np.clip(promised / self.previous, 0.0, 1.0 - 1e-6)
             known = np.isfinite(self.previous) | (promised == 0.0)  # one step tells no factor
-            left = np.where(known, 2.0 * promised * factor / (1.0 - factor) + _MODEL_ERROR**2 * promised, np.inf)
-        elif rough:
-            left = promised
+            left = np.where(known, 2.0 * promised * factor / (1.0 - factor) + _GAINS_LEFT * gain, np.inf)
         else:
-            left = shortfall + _MODEL_ERROR * promised
+            left = np.maximum(promised - (before - after), 0.0) + _GAINS_LEFT * gain
         self.idle = np.where(promised < 0.7 * self.previous, 0, self.idle + 1)
         self.previous = np.where(promised > 0.0, promised, np.finfo(float).tiny)
         return np.full_like(left, np.inf) if rough else left

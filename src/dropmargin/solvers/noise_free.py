@@ -35,7 +35,7 @@ _PRECISION_GAP = 1e-12
 
 
 def solve_noise_free(
-    objective: MomentObjective, start: Array, *, tol: float, max_iter: int, monitor: Monitor, warm: bool
+    objective: MomentObjective, start: MomentPoint, *, tol: float, max_iter: int, monitor: Monitor, warm: bool
 ) -> Result:
     """Minimise the noise-free hinge objective to a relative duality gap of ``tol``."""
     history: list[Iteration] = []
@@ -43,17 +43,18 @@ def solve_noise_free(
     least = _LEAST_WIDTH * objective.loss.kink
     columns = objective.columns
     dual = objective.data.map(_first_dual, columns)
-    coef, inner_tol, previous = start, 1e-2, np.inf
+    coef, inner_tol, previous = start.coef, 1e-2, np.inf
     while True:
         # 1. Minimise with the multipliers as they are.
         loss = HuberHinge(objective.loss.kink, width)
         base = objective.data.map(_shift, columns, dual, width)
         shifted = replace(objective, loss=loss, base=base, is_stiff=True)
         left = max(1, max_iter - len(history))
-        found = newton(shifted, coef, tol=inner_tol, max_iter=left, monitor=ignore, warm=warm or bool(history))
+        warm = warm or bool(history)
+        found = newton(shifted, shifted.at(coef), tol=inner_tol, max_iter=left, monitor=ignore, warm=warm)
         coef = found.coef
         # 2. The multipliers that follow, and the duality gap that they prove.
-        point = shifted.at(coef)
+        point = found.point if isinstance(found.point, MomentPoint) else shifted.at(coef)
         renewed = objective.data.map(_new_dual, columns, objective.loss.kink, width, point.scores)
         value, of_scores, of_gradient = _duality_gap(objective, point, renewed)
         gap = float(np.max((of_scores + of_gradient) / np.abs(value)))

@@ -24,10 +24,10 @@ _MODEL_ERROR = 0.1
 _PRECISION_GAP = 1e-8
 
 
-def orthant(objective: Objective, start: Array, *, tol: float, max_iter: int, monitor: Monitor, warm: bool) -> Result:
+def orthant(objective: Objective, start: Point, *, tol: float, max_iter: int, monitor: Monitor, warm: bool) -> Result:
     """Minimise ``J`` with its l1 term."""
     l1 = objective.penalty.l1
-    point = objective.at(start.copy())
+    point = start
     history: list[Iteration] = []
     best, idle = np.inf, 0
     for iteration in range(1, max_iter + 1):
@@ -38,7 +38,7 @@ def orthant(objective: Objective, start: Array, *, tol: float, max_iter: int, mo
         rough = iteration <= 3 and objective.has_weights and not warm
         curvature = _Restricted(point.majoriser() if rough else point.hessian(direct=objective.is_stiff), free)
         # 2. The Newton direction of the free weights.
-        direction = conjugate_gradient.solve(curvature, -steepest * free, 0.5 if rough else 0.1, _INNER_ITERATIONS)
+        direction, _ = conjugate_gradient.solve(curvature, -steepest * free, 0.5 if rough else 0.1, _INNER_ITERATIONS)
         promised = -0.5 * float(np.sum(steepest * direction))
         # 3. The step along the arc, or else along the diagonal's.
         moved = _arc(objective, point, direction, steepest, halvings=12)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from dropmargin.objective import Point
 from dropmargin.typing import Array
 
 
@@ -36,6 +37,8 @@ class Result:
     message : str
         Why it stopped, as a sentence.
     history : list of Iteration
+    point : Point or None
+        The objective at ``coef``, if the solver has it whole.
     """
 
     coef: Array
@@ -44,3 +47,4 @@ class Result:
     converged: bool
     message: str
     history: list[Iteration] = field(default_factory=list)
+    point: Point | None = None

@@ -16,12 +16,12 @@ import numpy as np
 from dropmargin.objective import MomentObjective
 from dropmargin.objective.moment import MomentPoint
 from dropmargin.solvers.result import Iteration, Monitor, Result
-from dropmargin.typing import Array
 
 _FIRST = 0.1
 _FIRST_WARM = 1e-4
 _FACTOR = 0.1
 _LAST = 1e-12
+_STAGE_TOL = 1e-3
 # The noise rounds the kink off if fewer rows than this have a score that is steadier than the smoothing.
 _STEADY_SHARE = 0.01
 
@@ -29,7 +29,14 @@ Solve = Callable[..., Result]
 
 
 def solve_smoothed(
-    solve: Solve, objective: MomentObjective, start: Array, *, tol: float, max_iter: int, monitor: Monitor, warm: bool
+    solve: Solve,
+    objective: MomentObjective,
+    start: MomentPoint,
+    *,
+    tol: float,
+    max_iter: int,
+    monitor: Monitor,
+    warm: bool,
 ) -> Result:
     """Minimise an objective with a kink by a solver that needs it smooth."""
     history: list[Iteration] = []
@@ -40,33 +47,42 @@ def solve_smoothed(
 
     eps = (_FIRST_WARM if warm else _FIRST) * objective.loss.kink
     last = _LAST * objective.loss.kink
-    coef, stage_tol, final, stiff = start, max(tol, 0.1), False, False
+    stage_tol, final, stiff = max(tol, 0.1), False, False
+    point = start
     while True:
+        # 1. Minimise under the present smoothing.
         smooth = replace(objective, smoothing=eps, is_stiff=stiff)
         left = max(1, max_iter - len(history))
-        result = solve(smooth, coef, tol=stage_tol, max_iter=left, monitor=record, warm=warm or coef is not start)
-        coef = result.coef
-        point = smooth.at(coef)
-        stop = not result.converged and len(history) >= max_iter
-        if stop or (final and (eps <= last or _negligible(point, eps, tol))):
-            exact = objective.penalty.value(coef) + point.risk(0.0)
-            return replace(result, objective=exact, n_iter=max(1, len(history)), history=history)
-        if not final:
-            while eps > last and not _negligible(point, eps, tol) and _rounded_by_noise(point, eps):
-                eps *= _FACTOR
-        if not _negligible(point, eps, tol) and eps > last and (final or not _rounded_by_noise(point, eps)):
-            eps = max(last, eps * _FACTOR)
+        warm = warm or point is not start
+        result = solve(smooth, point.under(smooth), tol=stage_tol, max_iter=left, monitor=record, warm=warm)
+        point = result.point if isinstance(result.point, MomentPoint) else objective.at(result.coef)
+        # 2. Done, if that was the last smoothing, or if there is no time for another.
+        if (final and (eps <= last or _negligible(point, eps, tol))) or len(history) >= max_iter:
+            exact = objective.penalty.value(point.coef) + point.risk(0.0)
+            done = result.converged and final
+            return replace(result, objective=exact, n_iter=len(history), converged=done, history=history, point=None)
+        # 3. Less smoothing: at once as little as the noise allows, else a step at a time.
+        eps = _less(point, eps, last, tol, at_once=not final)
         final = eps <= last or _negligible(point, eps, tol)
+        stage_tol = tol if final else max(tol, _STAGE_TOL)
         stiff = not _rounded_by_noise(point, eps)
-        stage_tol = tol if final else max(tol, 1e-3)
+
+
+def _less(point: MomentPoint, eps: float, last: float, tol: float, at_once: bool) -> float:
+    """Return the next smoothing."""
+    if at_once:
+        while eps > last and not _negligible(point, eps, tol) and _rounded_by_noise(point, eps):
+            eps *= _FACTOR
+        if _negligible(point, eps, tol) or _rounded_by_noise(point, eps):
+            return max(eps, last)
+    return max(last, eps * _FACTOR)
 
 
 def _negligible(point: MomentPoint, eps: float, tol: float) -> bool:
     """Whether smoothing by ``eps`` changes the objective by less than a tenth of ``tol``."""
     exact = point.risk(0.0)
-    return bool(
-        np.all(point.risk(eps) - exact <= 0.1 * tol * np.abs(point.objective.penalty.value(point.coef) + exact))
-    )
+    scale = np.abs(point.objective.penalty.value(point.coef) + exact)
+    return bool(np.all(point.risk(eps) - exact <= 0.1 * tol * scale))
 
 
 def _rounded_by_noise(point: MomentPoint, eps: float) -> bool:
