@@ -253,6 +253,6 @@ class MCFClassifier(MarginalisedClassifier):
         self.verbose = verbose
 
     def _make_loss(self) -> Loss:
-        if self.loss not in _MCF_LOSSES:
+        if not isinstance(self.loss, str) or self.loss not in _MCF_LOSSES:
             raise ValueError(f"loss of MCFClassifier must be one of {list(_MCF_LOSSES)}, got {self.loss!r}.")
         return as_loss(_MCF_LOSSES[self.loss])

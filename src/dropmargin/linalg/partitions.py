@@ -12,7 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 P = TypeVar("P")
+
+
+def _with_error_state(state: Any, function: Callable[..., Any], *args: Any) -> Any:
+    with np.errstate(**state):
+        return function(*args)
 
 
 class PerPartition(list[Any]):
@@ -41,7 +48,11 @@ class Partitions(Generic[P]):
         dealt = [[arg[i] if isinstance(arg, PerPartition) else arg for arg in args] for i in range(len(self.parts))]
         if self._pool is None:
             return PerPartition(function(part, *own) for part, own in zip(self.parts, dealt, strict=True))
-        futures = [self._pool.submit(function, part, *own) for part, own in zip(self.parts, dealt, strict=True)]
+        state = np.geterr()  # NumPy's error state belongs to a thread: hand the caller's on
+        futures = [
+            self._pool.submit(_with_error_state, state, function, part, *own)
+            for part, own in zip(self.parts, dealt, strict=True)
+        ]
         try:
             return PerPartition(future.result() for future in futures)
         except BaseException:  # an interrupt, too: leave no work behind

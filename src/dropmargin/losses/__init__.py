@@ -21,7 +21,7 @@ def as_loss(loss: Any, approximation: str = "bound") -> Loss:
     """Return the loss that a user meant: a name of `LOSSES`, or a `Loss`."""
     if isinstance(loss, Loss):
         return loss
-    if loss not in LOSSES:
+    if not isinstance(loss, str) or loss not in LOSSES:
         raise ValueError(f"loss must be one of {sorted(LOSSES)} or a loss object, got {loss!r}.")
     known = LOSSES[loss]
     if approximation not in ("bound", "gaussian"):

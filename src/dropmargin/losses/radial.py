@@ -18,6 +18,7 @@ The hinge row is also the worst case of the expected hinge loss over all noises 
 from __future__ import annotations
 
 from abc import abstractmethod
+from numbers import Real
 
 import numpy as np
 from scipy.special import expit
@@ -98,8 +99,8 @@ class Hinge(RadialLoss):
     k = 0.5
 
     def __init__(self, margin: float = 1.0) -> None:
-        if not (np.isfinite(margin) and margin > 0.0):
-            raise ValueError(f"margin of Hinge must be a positive number, got {margin!r}.")
+        if not (isinstance(margin, Real) and np.isfinite(margin) and margin > 0.0):
+            raise ValueError(f"margin must be a positive number, got {margin!r}.")
         self.margin = self.kink = float(margin)
 
     def tail(self, r: Array) -> Array:

@@ -113,9 +113,12 @@ class Noise(BaseEstimator):
         given = getattr(self, name)
         label = f"{name} of {type(self).__name__}"
         try:
-            value = np.asarray(given, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{label} must be a number or one number per feature, got {given!r}.") from error
+            value = np.asarray(given)
+        except ValueError:  # a ragged list
+            value = np.asarray(None)
+        if value.dtype.kind not in "fiu":
+            raise ValueError(f"{label} must be a number or one number per feature, got {given!r}.")
+        value = value.astype(np.float64)
         if value.ndim > 1 or (value.ndim == 1 and value.shape != (n_features,)):
             raise ValueError(
                 f"{label} must be a number or one number per feature: "

@@ -123,7 +123,7 @@ class Poisson(Noise):
         return Variance(entry=_identity, slope=1.0)
 
     def log_mgf(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             growth = np.exp(t)
             # 0 * inf is 0 here: a feature that is absent stays absent
             slope = np.where(x == 0.0, 0.0, x * growth)

@@ -44,14 +44,18 @@ SOLVERS: dict[str, Solver] = {
 
 def choose_solver(name: Any, loss: Loss, penalty: Penalty) -> Solver:
     """Return the solver of that name, or the best for ``"auto"``; a `ValueError` if it cannot do the job."""
+    if not isinstance(name, str) or name not in ("auto", *SOLVERS):
+        raise ValueError(f"solver must be 'auto' or one of {sorted(SOLVERS)}, got {name!r}.")
     if name == "auto":
         return SOLVERS["orthant" if penalty.l1 else "newton"]
-    if name not in SOLVERS:
-        raise ValueError(f"solver must be 'auto' or one of {sorted(SOLVERS)}, got {name!r}.")
     solver = SOLVERS[name]
     if bool(penalty.l1) != solver.l1:
         needed = "an l1 or elastic-net" if penalty.l1 else "an l2"
-        possible = [other for other, entry in SOLVERS.items() if entry.l1 == bool(penalty.l1)]
+        possible = [
+            other
+            for other, entry in SOLVERS.items()
+            if entry.l1 == bool(penalty.l1) and (entry.needs is None or getattr(loss, entry.needs, False))
+        ]
         raise ValueError(f"solver={name!r} cannot minimise {needed} penalty; use solver='auto' or one of {possible}.")
     if solver.needs is not None and not getattr(loss, solver.needs, False):
         reasons = {"has_majoriser": "a quadratic majoriser", "is_quadratic": "the quadratic loss"}

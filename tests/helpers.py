@@ -1,0 +1,159 @@
+"""What several test files share: small data, the losses and noises of the library, its formulas written out plainly.
+
+The plain formulas are those of the design, with no call into the library but to read a noise's parameter.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+from scipy.special import ndtr
+
+from dropmargin.linalg import Partitions, canonical, row_blocks
+from dropmargin.losses import (
+    Exponential,
+    GaussianHinge,
+    GaussianLogistic,
+    Hinge,
+    Logistic,
+    MCFLogistic,
+    MGFLoss,
+    Quadratic,
+)
+from dropmargin.noise import Dropout, Gaussian, Laplace, Poisson, Variance
+from dropmargin.objective import Labelled, MGFObjective, MomentObjective, Penalty
+from dropmargin.solvers import SOLVERS, minimise
+
+N_FEATURES = 6
+
+MOMENT_LOSSES = {
+    "hinge": Hinge(),
+    "logistic": Logistic(),
+    "quadratic": Quadratic(),
+    "gaussian-hinge": GaussianHinge(),
+    "gaussian-logistic": GaussianLogistic(),
+}
+MGF_LOSSES = {"exponential": Exponential(), "mcf-logistic": MCFLogistic()}
+LOSSES = MOMENT_LOSSES | MGF_LOSSES
+RADIAL = ("hinge", "logistic", "quadratic")
+
+NOISES = {
+    "none": None,
+    "dropout": Dropout(0.4),
+    "dropout per feature": Dropout([0.0, 0.1, 0.3, 0.5, 0.7, 0.9]),
+    "gaussian": Gaussian(0.3),
+    "gaussian per feature": Gaussian([0.0, 0.1, 0.5, 1.0, 0.2, 0.3]),
+    "laplace": Laplace(0.2),
+    "laplace per feature": Laplace([0.2, 0.0, 0.1, 0.3, 0.25, 0.05]),
+    "poisson": Poisson(),
+}
+SOME_NOISES = [name for name in NOISES if name != "none"]
+
+
+def make_data(n_samples: int = 40, n_columns: int = 1, seed: int = 0):
+    """Return non-negative rows with many zeros, labels in {-1, +1} (one column per problem) and sample weights."""
+    rng = np.random.default_rng(seed)
+    X = rng.poisson(0.8, (n_samples, N_FEATURES)) * rng.uniform(0.3, 1.2, (n_samples, N_FEATURES))
+    scores = (X - X.mean(axis=0)) @ rng.normal(size=(N_FEATURES, n_columns)) + 0.5 * rng.normal(
+        size=(n_samples, n_columns)
+    )
+    return X, np.where(scores > 0.0, 1.0, -1.0), rng.uniform(0.5, 2.0, n_samples)
+
+
+def make_objective(X, labels, weights, loss, noise, *, C=1.0, fit_intercept=True, l2=1.0, column=0):
+    """Return the objective of a loss and a noise, on two partitions; of one column if it is through the MGF."""
+    X = canonical(X)
+    through_mgf = isinstance(loss, MGFLoss)
+    variance = Variance() if noise is None else noise.variance()
+    entry = variance.entry if variance.moves_entries and not through_mgf else None
+    parts = []
+    for rows in (slice(0, len(labels) // 3), slice(len(labels) // 3, None)):
+        (block,) = row_blocks(canonical(X[rows]), entry)
+        parts.append(Labelled(block, labels[rows], C * weights[rows, None]))
+    data = Partitions(parts)
+    if through_mgf:
+        noise = Dropout(0.0) if noise is None else noise
+        return MGFObjective(data, loss, noise, Penalty(l2=l2), fit_intercept, X.shape[1], column)
+    columns = np.arange(labels.shape[1])
+    return MomentObjective(data, loss, variance, Penalty(l2=l2), fit_intercept, X.shape[1], columns)
+
+
+def solve(solver, objective, coef, *, tol, max_iter):
+    """Return the result of a solver by its name, started at coefficients."""
+    return minimise(SOLVERS[solver], objective, objective.at(coef), tol=tol, max_iter=max_iter)
+
+
+def as_format(X, layout):
+    return sparse.csr_array(X) if layout == "sparse" else X
+
+
+# The formulas of the design -----------------------------------------------------------------------------------------
+
+
+def plain_variance(noise, X):
+    """Return ``V_id``, the variance of each corrupted entry."""
+    if noise is None:
+        return np.zeros_like(X)
+    if isinstance(noise, Dropout):
+        q = np.asarray(noise.rate, dtype=float)
+        return q / (1.0 - q) * X**2
+    if isinstance(noise, Gaussian):
+        return np.asarray(noise.scale, dtype=float) ** 2 + np.zeros_like(X)
+    if isinstance(noise, Laplace):
+        return 2.0 * np.asarray(noise.scale, dtype=float) ** 2 + np.zeros_like(X)
+    assert isinstance(noise, Poisson)
+    return X.copy()
+
+
+def plain_log_mgf(noise, t, X):
+    """Return ``K_d(t) = log E exp(t x~_d)`` of each entry."""
+    if noise is None:
+        return t * X
+    if isinstance(noise, Dropout):
+        q = np.asarray(noise.rate, dtype=float)
+        return np.log(q + (1.0 - q) * np.exp(t * X / (1.0 - q)))
+    if isinstance(noise, Gaussian):
+        return t * X + np.asarray(noise.scale, dtype=float) ** 2 * t**2 / 2.0
+    if isinstance(noise, Laplace):
+        rest = 1.0 - np.asarray(noise.scale, dtype=float) ** 2 * t**2
+        return np.where(rest > 0.0, t * X - np.log(np.where(rest > 0.0, rest, 1.0)), np.inf)
+    assert isinstance(noise, Poisson)
+    return X * (np.exp(t) - 1.0)
+
+
+_T = np.linspace(-12.0, 12.0, 481)
+_NORMAL = np.exp(-0.5 * _T**2) / np.sqrt(2.0 * np.pi) * (_T[1] - _T[0])
+
+
+def plain_moment_loss(name, y, m, v):
+    """Return ``phi(y; m, v)`` of a loss of `MOMENT_LOSSES`."""
+    z, sd = 1.0 - y * m, np.sqrt(v)
+    if name == "hinge":
+        return (z + np.sqrt(z**2 + v)) / 2.0
+    if name == "logistic":
+        return np.log(2.0 * np.cosh(np.sqrt(m**2 + v) / 2.0)) - y * m / 2.0
+    if name == "quadratic":
+        return (y - m) ** 2 + v
+    if name == "gaussian-hinge":
+        ratio = z / np.where(sd > 0.0, sd, 1.0)
+        noisy = z * ndtr(ratio) + sd * np.exp(-0.5 * ratio**2) / np.sqrt(2.0 * np.pi)
+        return np.where(sd > 0.0, noisy, np.maximum(z, 0.0))
+    assert name == "gaussian-logistic"
+    # the trapezoidal rule, which is exact to rounding for a function as smooth as this one
+    return np.logaddexp(0.0, -(y * m)[..., None] + sd[..., None] * _T) @ _NORMAL
+
+
+def plain_objective(name, noise, X, y, weights, C, coef):
+    """Return ``J(w, b)``; ``coef`` is ``w`` with ``b`` last, ``y`` a vector."""
+    w, b = coef[:-1], coef[-1]
+    if name in MOMENT_LOSSES:
+        losses = plain_moment_loss(name, y, X @ w + b, plain_variance(noise, X) @ w**2)
+    else:
+        K = plain_log_mgf(noise, -y[:, None] * w, X).sum(axis=1) - y * b
+        losses = np.exp(K) if name == "exponential" else np.logaddexp(0.0, K)
+    return 0.5 * w @ w + C * weights @ losses
+
+
+def central_difference(function, at, direction, step=1e-6):
+    """Return the derivative of a function along a direction."""
+    return (function(at + step * direction) - function(at - step * direction)) / (2.0 * step)

@@ -1,0 +1,275 @@
+"""A loss and a noise from outside the package work with every solver that applies; impossible pairs say what to do."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize
+from scipy.special import ndtr
+
+from dropmargin import MCFClassifier, NoisyLinearClassifier
+from dropmargin.losses import MGFLoss, MomentLoss, RadialLoss, as_loss
+from dropmargin.noise import Noise, Variance
+from dropmargin.objective import Penalty
+from dropmargin.solvers import SOLVERS, choose_solver
+from helpers import N_FEATURES, as_format, central_difference, make_data, make_objective
+
+
+def _name(case):
+    return case if isinstance(case, str) else type(case).__name__
+
+
+each_layout = pytest.mark.parametrize("layout", ["dense", "sparse"])
+
+
+class PseudoHuber(RadialLoss):
+    """``delta^2 (sqrt(1 + (r / delta)^2) - 1)`` of the distance to the label: quadratic near, linear far."""
+
+    margin = 1.0
+
+    def __init__(self, delta=0.5):
+        self.delta = delta
+
+    def tail(self, r):
+        return self.delta**2 * (np.sqrt(1.0 + (r / self.delta) ** 2) - 1.0)
+
+    def tail_slope(self, r):
+        return r * self.gamma(r)
+
+    def gamma(self, r):
+        return 1.0 / np.sqrt(1.0 + (r / self.delta) ** 2)
+
+    def kappa(self, r):
+        return -(self.gamma(r) ** 3) / self.delta**2
+
+
+class GaussianSquaredHinge(MomentLoss):
+    """``E max(0, Z)^2`` for ``Z ~ N(1 - y m, v)``, a moment loss that is not radial."""
+
+    @staticmethod
+    def _parts(y, m, v):
+        z, sd = 1.0 - y * m, np.sqrt(np.maximum(v, 1e-30))
+        ratio = z / sd
+        return z, sd, ndtr(ratio), np.exp(-0.5 * np.minimum(ratio**2, 1400.0)) / np.sqrt(2.0 * np.pi)
+
+    def value(self, y, m, v):
+        z, sd, below, density = self._parts(y, m, v)
+        return (z**2 + sd**2) * below + z * sd * density
+
+    def gradient(self, y, m, v):
+        z, sd, below, density = self._parts(y, m, v)
+        return -2.0 * y * (z * below + sd * density), below
+
+    def curvature(self, y, m, v):
+        z, sd, below, density = self._parts(y, m, v)
+        return 2.0 * below, -y * density / sd, -0.5 * z * density / sd**3
+
+    def weight(self, y, m, v):
+        return np.full_like(m, 2.0)
+
+
+class HalfExponential(MGFLoss):
+    """``2 exp(K / 2)``, a loss through the MGF."""
+
+    def value(self, K):
+        with np.errstate(over="ignore"):
+            return 2.0 * np.exp(0.5 * K)
+
+    def slope(self, K):
+        return 0.5 * self.value(K)
+
+    def curvature(self, K):
+        return 0.25 * self.value(K)
+
+
+class Speckle(Noise):
+    """Multiplicative normal noise, ``x~ = x (1 + size * e)``: variance ``size^2 x^2``."""
+
+    def __init__(self, size=0.5):
+        self.size = size
+
+    def check(self, n_features):
+        self._parameter("size", n_features, 0.0, 1e50, "[0, 1e50)")
+
+    def variance(self):
+        return Variance(entry=np.square, slope=np.asarray(self.size, dtype=float) ** 2)
+
+    def log_mgf(self, t, x):
+        v = np.asarray(self.size, dtype=float) ** 2 * x**2
+        return t * x + 0.5 * v * t**2, x + v * t, v + 0.0 * t
+
+    def draw(self, x, rng):
+        return x * (1.0 + np.asarray(self.size, dtype=float) * rng.standard_normal(x.shape))
+
+
+class Jitter(Noise):
+    """Multiplicative uniform noise with a variance and nothing else."""
+
+    def variance(self):
+        return Variance(entry=np.square, slope=1.0 / 3.0)
+
+
+SIZES = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
+NOISES = {"speckle": Speckle(0.6), "speckle per feature": Speckle(SIZES), "jitter": Jitter()}
+
+
+def _size_squared(noise):
+    return 1.0 / 3.0 if isinstance(noise, Jitter) else np.asarray(noise.size) ** 2
+
+
+def _plain_objective(loss, noise, X, y, C, coef):
+    """Return the objective with the losses and noises of this file, each written out once more."""
+    w, b = coef[:-1], coef[-1]
+    V = _size_squared(noise) * X**2
+    m, v = X @ w + b, V @ w**2
+    if isinstance(loss, PseudoHuber):
+        losses = loss.delta**2 * (np.sqrt(1.0 + ((m - y) ** 2 + v) / loss.delta**2) - 1.0)
+    elif isinstance(loss, GaussianSquaredHinge):
+        t = np.linspace(-10.0, 10.0, 801)
+        density = np.exp(-0.5 * t**2) / np.exp(-0.5 * t**2).sum()
+        losses = np.maximum(0.0, 1.0 - (y * m)[:, None] + np.sqrt(v)[:, None] * t) ** 2 @ density
+    else:
+        losses = 2.0 * np.exp(0.5 * (-y * m + 0.5 * v))
+    return 0.5 * w @ w + C * losses.sum()
+
+
+CASES = [
+    (loss, noise, solver)
+    for loss, noises, solvers in [
+        (PseudoHuber(), NOISES, ["auto", "newton", "irls", "lbfgs"]),
+        (GaussianSquaredHinge(), NOISES, ["auto", "newton", "lbfgs"]),
+        (HalfExponential(), ["speckle", "speckle per feature"], ["auto", "newton", "lbfgs"]),
+    ]
+    for noise in noises
+    for solver in solvers
+]
+
+
+@each_layout
+@pytest.mark.parametrize(("loss", "noise", "solver"), CASES, ids=_name)
+def test_a_loss_and_a_noise_from_outside_reach_the_minimum(loss, noise, solver, layout):
+    X, labels, _ = make_data(n_samples=60, seed=4)
+    y, noise = labels[:, 0], NOISES[noise]
+    found = minimize(
+        lambda coef: _plain_objective(loss, noise, X, y, 0.7, coef),
+        np.zeros(N_FEATURES + 1),
+        method="BFGS",
+        jac="3-point",
+        options={"gtol": 1e-7},
+    )
+    model = NoisyLinearClassifier(loss, noise=noise, C=0.7, solver=solver, tol=1e-11, max_iter=5000)
+    model.fit(as_format(X, layout), y)
+    assert model.converged_
+    assert model.objective_ == pytest.approx(found.fun, rel=1e-7)
+    assert_allclose(np.append(model.coef_, model.intercept_), found.x, atol=2e-4)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("loss", [PseudoHuber(), GaussianSquaredHinge()], ids=_name)
+def test_its_derivatives_follow_from_those_of_the_loss(loss, noise):
+    X, labels, weights = make_data(n_columns=2)
+    objective = make_objective(X, labels, weights, loss, NOISES[noise])
+    rng = np.random.default_rng(0)
+    coef, direction = 0.5 * rng.normal(size=(2, N_FEATURES + 1, 2))
+    point = objective.at(coef)
+    slope = central_difference(lambda at: objective.at(at).value, coef, direction, 1e-6)
+    bend = central_difference(lambda at: objective.at(at).gradient, coef, direction, 1e-6)
+    assert_allclose(np.sum(point.gradient * direction, axis=0), slope, rtol=1e-6)
+    assert_allclose(point.hessian().product(direction), bend, rtol=1e-5, atol=1e-6)
+
+
+def test_a_noise_from_outside_samples_and_has_parameters():
+    X = np.full((20_000, 2), 2.0)
+    sample = Speckle([0.0, 0.5]).sample(X, random_state=0)
+    assert_allclose(sample.mean(axis=0), 2.0, atol=0.05)
+    assert_allclose(sample.std(axis=0), [0.0, 1.0], atol=0.05)
+    assert Speckle(0.3).get_params() == {"size": 0.3}
+    with pytest.raises(ValueError, match=r"size of Speckle must be in \[0, 1e50\), got -1.0"):
+        NoisyLinearClassifier("logistic", noise=Speckle(-1.0)).fit(np.eye(4), [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize("loss", [PseudoHuber(), GaussianSquaredHinge(), HalfExponential()], ids=_name)
+@pytest.mark.parametrize("penalty", ["l1", "elasticnet"])
+def test_a_loss_from_outside_takes_an_l1_penalty(loss, penalty):
+    """At the minimum, minus the smooth gradient is a subgradient of the l1 term."""
+    X, labels, weights = make_data(n_samples=60, seed=4)
+    l1 = 1.0 if penalty == "l1" else 0.5
+    C = 0.03 * (1.0 + l1) * (2.0 if isinstance(loss, PseudoHuber) else 1.0)
+    model = NoisyLinearClassifier(loss, noise=Speckle(0.6), C=C, penalty=penalty, tol=1e-10, max_iter=5000)
+    model.fit(X, labels[:, 0], sample_weight=weights)
+    objective = make_objective(X, labels, weights, loss, Speckle(0.6), C=C, l2=1.0 - l1)
+    w = model.coef_[0]
+    gradient = objective.at(np.append(w, model.intercept_)[:, None]).gradient[:, 0]
+    assert np.any(w == 0.0)
+    assert np.any(w != 0.0)
+    assert_allclose(gradient[:-1][w != 0.0], -l1 * np.sign(w[w != 0.0]), atol=1e-3)
+    assert np.all(np.abs(gradient[:-1]) <= l1 + 1e-3)
+    assert abs(gradient[-1]) < 1e-3
+
+
+# Impossible pairs ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        NoisyLinearClassifier("exponential", noise=Jitter()),
+        NoisyLinearClassifier("mcf-logistic", noise=Jitter()),
+        NoisyLinearClassifier(HalfExponential(), noise=Jitter()),
+        MCFClassifier("logistic", noise=Jitter()),
+    ],
+    ids=["exponential", "mcf-logistic", "from outside", "MCFClassifier"],
+)
+def test_a_noise_without_log_mgf_cannot_serve_a_loss_that_needs_it(model):
+    X, labels, _ = make_data()
+    assert not Jitter().has_log_mgf
+    assert Speckle().has_log_mgf
+    with pytest.raises(ValueError, match=r"needs a noise with log_mgf\(\), which Jitter lacks"):
+        model.fit(X, labels[:, 0])
+
+
+IMPOSSIBLE = [
+    ("irls", as_loss("hinge", "gaussian"), "l2"),
+    ("irls", as_loss("logistic", "gaussian"), "l2"),
+    ("irls", as_loss("exponential"), "l2"),
+    ("irls", as_loss("mcf-logistic"), "l2"),
+    ("irls", GaussianSquaredHinge(), "l2"),
+    ("irls", HalfExponential(), "l2"),
+    ("closed-form", as_loss("hinge"), "l2"),
+    ("closed-form", as_loss("logistic"), "l2"),
+    ("closed-form", as_loss("exponential"), "l2"),
+    ("closed-form", PseudoHuber(), "l2"),
+    ("orthant", as_loss("quadratic"), "l2"),
+    ("orthant", as_loss("hinge"), "l2"),
+    ("newton", as_loss("hinge"), "l1"),
+    ("irls", as_loss("hinge"), "elasticnet"),
+    ("lbfgs", PseudoHuber(), "l1"),
+    ("closed-form", as_loss("quadratic"), "l1"),
+    ("simplex", as_loss("hinge"), "l2"),
+    (None, as_loss("hinge"), "l2"),
+    (["newton"], as_loss("hinge"), "l2"),
+]
+
+
+@pytest.mark.parametrize(("solver", "loss", "penalty"), IMPOSSIBLE)
+def test_an_impossible_pair_is_refused_with_the_name_of_a_possible_solver(solver, loss, penalty):
+    X, labels, _ = make_data()
+    model = NoisyLinearClassifier(loss, noise=Speckle(0.3), solver=solver, penalty=penalty)
+    with pytest.raises(ValueError, match="solver") as error:
+        model.fit(X, labels[:, 0])
+    message = str(error.value)
+    assert repr(solver) in message
+    named = set(re.findall(r"'([a-z-]+)'", message)) - {solver if isinstance(solver, str) else None}
+    assert named & set(SOLVERS) or "auto" in named
+    possible = 0
+    for name in named & set(SOLVERS):
+        try:
+            choose_solver(name, loss, Penalty(l2=1.0) if penalty == "l2" else Penalty(l2=0.0, l1=1.0))
+        except ValueError:
+            continue
+        possible += 1
+    assert possible > 0
+    assert not hasattr(model, "coef_")

@@ -1,0 +1,387 @@
+"""Data and parameters at the edge of what numbers can hold: RELIABILITY tests 3 and 14 to 18.
+
+A fit either gives a finite, usable model, or it says what is wrong: an error that names the column, or one warning that
+says how far the solver got. It never hangs (hence the timeouts), and never gives a NaN.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+from datasets import estimators, make_binary, make_centred, make_multiclass, make_separable, parameters
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from dropmargin import Dropout, DropoutLogisticRegression, DropoutSVC, Gaussian, Laplace, MCFClassifier
+
+pytestmark = pytest.mark.timeout(60)
+
+# Enough iterations for every problem here that can be solved.
+_ESTIMATORS = estimators(max_iter=200)
+_DENSE_OR_SPARSE = pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+
+every_loss = pytest.mark.parametrize("estimator", _ESTIMATORS.values(), ids=_ESTIMATORS.keys())
+
+
+def _fit(estimator, X, y, **params):
+    """Fit, allow for one warning of convergence and no other, and return the model and whether it warned."""
+    model = clone(estimator).set_params(**params)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    assert all(w.category is ConvergenceWarning for w in caught), [str(w.message) for w in caught]
+    assert len(caught) <= 1
+    assert model.converged_ == (not caught)
+    assert np.isfinite(parameters(model)).all()
+    assert np.isfinite(model.objective_)
+    return model, bool(caught)
+
+
+# Huge and tiny entries --------------------------------------------------------------------------------------------
+
+
+@every_loss
+@pytest.mark.parametrize("noise", [None, 0.5, Gaussian(scale=0.1)], ids=["none", "dropout", "gaussian"])
+@pytest.mark.parametrize("size", [1e-300, 1e-208, 1e100, 1e200, 1e300])
+@_DENSE_OR_SPARSE
+def test_one_column_of_extreme_size_is_solved_or_named(estimator, noise, size, make):
+    X, y = make_binary()
+    X[:, 3] *= size
+    try:
+        model, warned = _fit(estimator, make(X), y, noise=noise)
+    except ValueError as error:
+        assert size > 1.0
+        assert "column 3" in str(error)
+        return
+    assert warned or model.score(make(X), y) > 0.7
+
+
+@every_loss
+@pytest.mark.parametrize("noise", [None, 0.5], ids=["none", "dropout"])
+@pytest.mark.parametrize("size", [1e-300, 1e-208, 1e-100, 1e-20, 1e20, 1e50, 1e99, 1e100, 1e200, 1e300])
+def test_all_entries_of_extreme_size_are_solved_or_refused(estimator, noise, size):
+    X, y = make_binary()
+    try:
+        model, warned = _fit(estimator, X * size, y, noise=noise)
+    except ValueError as error:
+        assert size > 1.0
+        assert re.search(r"column \d", str(error))
+        return
+    # entries of 1e-300 can only be told from zero with a C to match: then the offset alone is the right answer
+    assert warned or size < 1.0 or model.score(X * size, y) > 0.7
+
+
+@every_loss
+@pytest.mark.parametrize("value", [1e100, -1e200, 1e300])
+def test_a_single_huge_entry_is_solved_or_named(estimator, value):
+    # LinearSVC hangs on [[0], [1e100]]
+    X = np.array([[0.0], [value]])
+    try:
+        model, warned = _fit(estimator, X, [0, 1], noise=0.5)
+    except ValueError as error:
+        assert "column 0" in str(error)
+        return
+    assert warned or list(model.predict(X)) == [0, 1]
+
+
+@every_loss
+def test_denormal_entries_do_no_harm(estimator):
+    # LIBLINEAR hangs on entries of 3.7e-208
+    X, y = make_binary()
+    disturbed = X.copy()
+    disturbed[X == 0.0] = 3.7e-208
+    model, warned = _fit(estimator, disturbed, y, noise=0.5, tol=1e-20)
+    wanted, _ = _fit(estimator, X, y, noise=0.5, tol=1e-20)
+    assert not warned
+    np.testing.assert_allclose(parameters(model), parameters(wanted), rtol=1e-6, atol=1e-9)
+
+
+@_DENSE_OR_SPARSE
+def test_the_error_about_a_huge_entry_names_the_frame_column(make):
+    pd = pytest.importorskip("pandas")
+    X, y = make_binary()
+    X[5, 2] = -1e250
+    with pytest.raises(ValueError, match=r"column 2.*scale"):
+        DropoutSVC().fit(make(X), y)
+    with pytest.raises(ValueError, match=r"column 'c'"):
+        DropoutSVC().fit(pd.DataFrame(X, columns=list("abcdefgh")), y)
+
+
+@every_loss
+@pytest.mark.parametrize("noise", [Gaussian(scale=1e99), Laplace(scale=1e99), Gaussian(scale=1e-200)], ids=str)
+def test_noise_of_extreme_size_gives_finite_weights(estimator, noise):
+    X, y = make_binary()
+    model, _ = _fit(estimator, X, y, noise=noise)
+    assert np.isfinite(model.decision_function(X)).all()
+    if noise.scale > 1.0:
+        assert np.abs(model.coef_).max() < 1e-50
+
+
+# Offsets and mixed scales -----------------------------------------------------------------------------------------
+
+
+@every_loss
+@pytest.mark.parametrize(
+    "noise", [None, Gaussian(scale=0.1), Laplace(scale=0.1)], ids=["none", "gaussian", "laplace"]
+)
+@pytest.mark.parametrize("shift", [1e3, 1e5, 1e8, -1e8])
+def test_a_large_offset_of_the_columns_is_solved_or_warned_about(estimator, noise, shift):
+    # peers stop after three iterations at chance level, without a word
+    X, y = make_centred()
+    wanted, _ = _fit(estimator, X, y, noise=noise)
+    assert wanted.score(X, y) > 0.85
+    model, warned = _fit(estimator, X + shift, y, noise=noise)
+    assert warned or model.score(X + shift, y) >= wanted.score(X, y) - 0.03
+
+
+@pytest.mark.parametrize("noise", [None, Gaussian(scale=0.1)], ids=["none", "gaussian"])
+@pytest.mark.parametrize("name", ["svc", "logistic", "mcf-quadratic"])
+def test_moment_losses_undo_an_offset_of_a_million_to_six_digits(name, noise):
+    # additive noise does not see the offset, so the unpenalised offset makes the problem the same
+    X, y = make_centred()
+    wanted, _ = _fit(_ESTIMATORS[name], X, y, noise=noise, tol=1e-20)
+    model, warned = _fit(_ESTIMATORS[name], X + 1e6, y, noise=noise, tol=1e-20)
+    assert not warned
+    np.testing.assert_allclose(model.coef_, wanted.coef_, rtol=1e-6, atol=1e-6)
+
+
+@every_loss
+@pytest.mark.parametrize("noise", [0.1, Dropout(rate=0.5)], ids=["0.1", "0.5"])
+def test_a_large_offset_under_dropout_does_not_break_the_fit(estimator, noise):
+    # here the offset is signal to be dropped, so the answer is another one; but it must be an answer
+    X, y = make_centred()
+    model, warned = _fit(estimator, X + 1e8, y, noise=noise)
+    assert np.isfinite(model.decision_function(X + 1e8)).all()
+    assert warned or model.score(X + 1e8, y) >= max(np.mean(y == 0), np.mean(y == 1))
+
+
+@every_loss
+@pytest.mark.parametrize("noise", [None, 0.3], ids=["none", "dropout"])
+@pytest.mark.parametrize("C", [1.0, 1e3])
+def test_columns_of_mixed_scales_are_solved_or_warned_about(estimator, noise, C):
+    X, y = make_centred(n_features=5)
+    scales = np.logspace(-6, 6, 5)
+    model, warned = _fit(estimator, X * scales, y, noise=noise, C=C)
+    # the small columns are too dear to use: what can be had is the model on the others
+    visible = X * np.where(scales < 1.0, scales, 1.0)
+    wanted, _ = _fit(estimator, visible, y, noise=noise, C=C)
+    assert warned or model.score(X * scales, y) >= wanted.score(visible, y) - 0.03
+
+
+@pytest.mark.parametrize("name", _ESTIMATORS)
+def test_mixed_scales_with_noise_alone_to_regularise_are_the_standardised_problem(name):
+    # dropout does not see a column's unit, so with a C of 1e12 only rounding does
+    X, y = make_centred(n_features=5)
+    scales = np.logspace(-3, 3, 5)
+    model, warned = _fit(_ESTIMATORS[name], X * scales, y, noise=0.3, C=1e12, tol=1e-12)
+    wanted, _ = _fit(_ESTIMATORS[name], X, y, noise=0.3, C=1e12, tol=1e-12)
+    assert warned or model.score(X * scales, y) == pytest.approx(wanted.score(X, y), abs=0.01)
+    assert warned or np.allclose(model.coef_ * scales, wanted.coef_, rtol=1e-3, atol=1e-3)
+
+
+# Extreme parameters -----------------------------------------------------------------------------------------------
+
+
+@every_loss
+@pytest.mark.parametrize("rate", [0.99, 1 - 1e-6, 1 - 1e-10, 1 - 1e-16])
+@_DENSE_OR_SPARSE
+def test_dropout_near_one_stays_finite(estimator, rate, make):
+    X, y = make_binary()
+    assert rate < 1.0
+    model, _ = _fit(estimator, make(X), y, noise=rate)
+    assert np.isfinite(model.decision_function(make(X))).all()
+
+
+@pytest.mark.parametrize("name", _ESTIMATORS)
+def test_weights_vanish_as_dropout_goes_to_one(name):
+    X, y = make_binary()
+    sizes = [
+        np.abs(_fit(_ESTIMATORS[name], X, y, noise=rate, tol=1e-12)[0].coef_).max() for rate in (0.5, 0.99, 1 - 1e-6)
+    ]
+    assert sizes[0] > sizes[1] > sizes[2]
+    assert sizes[2] < 1e-3
+
+
+@every_loss
+@pytest.mark.parametrize("noise", [None, 0.5], ids=["none", "dropout"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("C", [1e-12, 1e6, 1e12])
+def test_separable_data_with_extreme_c_stay_finite(estimator, noise, fit_intercept, C):
+    X, y = make_separable()
+    model, warned = _fit(estimator, X, y, noise=noise, C=C, fit_intercept=fit_intercept)
+    assert fit_intercept or model.intercept_[0] == 0.0
+    assert warned or C < 1.0 or model.score(X, y) > 0.95
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("C", [1.0, 1e4, 1e8])
+def test_the_hard_margin_is_found_on_separable_data(fit_intercept, C):
+    # two points decide: the weight is one over half their distance
+    X = np.array([[-1.0, 0.0], [1.0, 0.0], [-3.0, 1.0], [3.0, -1.0]])
+    model, warned = _fit(DropoutSVC(noise=None), X, [0, 1, 0, 1], C=C, tol=1e-10, fit_intercept=fit_intercept)
+    assert not warned
+    np.testing.assert_allclose(model.coef_, [[1.0, 0.0]], atol=1e-4)
+    assert model.objective_ == pytest.approx(0.5, rel=1e-8)
+
+
+_LOSS_OF_SCORES = {
+    "svc": lambda margin: np.maximum(0.0, 1.0 - margin),
+    "logistic": lambda margin: np.logaddexp(0.0, -margin),
+    "mcf-quadratic": lambda margin: np.square(1.0 - margin),
+    "mcf-exponential": lambda margin: np.exp(-margin),
+    "mcf-logistic": lambda margin: np.logaddexp(0.0, -margin),
+}
+
+
+def _best_offset_alone(name, weights, y):
+    """Return the objective of the best model with no weights, which no fit may exceed."""
+    offsets = np.linspace(-30.0, 30.0, 60_001)
+    loss = _LOSS_OF_SCORES[name.removesuffix("-gaussian")]
+    totals = [weights[y == label].sum() for label in (0, 1)]
+    return (totals[0] * loss(-offsets) + totals[1] * loss(offsets)).min()
+
+
+@pytest.mark.parametrize("name", _ESTIMATORS)
+@pytest.mark.parametrize("noise", [None, 0.1], ids=["none", "dropout"])
+@pytest.mark.parametrize("class_weight", [{0: 1e3, 1: 1e-4}, {0: 1e-4, 1: 1e3}, {0: 1.0, 1: 1e-3}], ids=str)
+def test_class_weights_orders_apart_are_solved(name, noise, class_weight):
+    X, y = make_binary()
+    X = 20.0 * (X - X.mean(axis=0))
+    model, warned = _fit(_ESTIMATORS[name], X, y, noise=noise, class_weight=class_weight)
+    assert not warned, model.history_[-1]
+    weights = np.array([class_weight[0], class_weight[1]])[y]
+    assert model.objective_ <= _best_offset_alone(name, weights, y) * (1.0 + 1e-3)
+
+
+@pytest.mark.parametrize("name", _ESTIMATORS)
+@pytest.mark.parametrize("noise", [None, 0.1], ids=["none", "dropout"])
+@pytest.mark.parametrize("seed", range(5))
+def test_labels_of_pure_chance_on_columns_far_from_zero_are_solved(name, noise, seed):
+    rng = np.random.RandomState(seed)
+    X = rng.normal(loc=100.0, size=(80, 2))
+    y = (rng.rand(80) < 0.56).astype(int)
+    model, warned = _fit(_ESTIMATORS[name], X, y, noise=noise)
+    assert not warned, model.history_[-1]
+    assert model.objective_ <= _best_offset_alone(name, np.ones(80), y) * (1.0 + 1e-3)
+
+
+@pytest.mark.parametrize("name", _ESTIMATORS)
+@pytest.mark.parametrize("rare", [1, 2, 5])
+def test_a_rare_class_is_solved(name, rare):
+    X, y = make_binary(n_samples=200)
+    keep = np.flatnonzero((y == 0) | (np.cumsum(y) <= rare))
+    X, y = X[keep], y[keep]
+    assert y.sum() == rare
+    model, warned = _fit(_ESTIMATORS[name], X, y, noise=0.1)
+    assert not warned, model.history_[-1]
+    assert model.objective_ <= _best_offset_alone(name, np.ones(len(y)), y) * (1.0 + 1e-3)
+
+
+# Probabilities ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [DropoutLogisticRegression(), DropoutLogisticRegression(approximation="gaussian"), MCFClassifier("logistic")],
+    ids=["logistic", "logistic-gaussian", "mcf-logistic"],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_probabilities_of_margins_of_a_billion_are_finite_and_sum_to_one(estimator, dtype, n_classes):
+    X, y = make_binary() if n_classes == 2 else make_multiclass(n_classes=n_classes)
+    X = X.astype(dtype)
+    model, _ = _fit(estimator, X, y)
+    far = np.vstack([X * 1e10, -X * 1e10, X]).astype(dtype)
+    assert np.abs(model.decision_function(far)).max() > 1e9
+    probabilities = model.predict_proba(far)
+    assert probabilities.shape == (len(far), n_classes)
+    assert np.isfinite(probabilities).all()
+    assert (probabilities >= 0.0).all()
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-6)
+    logs = model.predict_log_proba(X)
+    np.testing.assert_allclose(np.exp(logs), model.predict_proba(X), rtol=1e-4)
+
+
+@pytest.mark.parametrize("scores", [[-1e9, -1e9, -1e9], [-1e9, -2e9, -3e9], [1e9, 1e9, -1e9], [800.0, -800.0, 0.0]])
+def test_probabilities_rank_the_classes_as_their_scores_do(scores):
+    X, y = make_multiclass()
+    model = DropoutLogisticRegression().fit(X, y)
+    model.coef_ = np.zeros_like(model.coef_)
+    model.intercept_ = np.array(scores)
+    probabilities = model.predict_proba(X[:1])[0]
+    assert probabilities.sum() == pytest.approx(1.0)
+    assert (np.diff(probabilities[np.argsort(scores)]) >= 0.0).all()
+    assert probabilities[np.argmin(scores)] <= probabilities[np.argmax(scores)]
+
+
+@pytest.mark.parametrize("name", ["logistic", "mcf-logistic"])
+def test_log_probabilities_of_far_rows_are_not_minus_infinity(name):
+    # a probability of exp(-2000) is zero, its logarithm is not
+    X, y = make_binary()
+    model, _ = _fit(_ESTIMATORS[name], X, y)
+    model.coef_ = model.coef_ * (2000.0 / np.abs(model.coef_).max())
+    scores = model.decision_function(X)
+    assert np.abs(scores).max() > 1000.0
+    logs = model.predict_log_proba(X)
+    np.testing.assert_allclose(logs[:, 1], -np.logaddexp(0.0, -scores), rtol=1e-10)
+
+
+# Not converged ----------------------------------------------------------------------------------------------------
+
+
+@every_loss
+@pytest.mark.parametrize("multi_class", ["ovr", "ovo"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_one_iteration_gives_one_warning_that_says_how_far_it_got(estimator, multi_class, n_classes):
+    X, y = make_binary() if n_classes == 2 else make_multiclass()
+    model = clone(estimator).set_params(max_iter=1, tol=1e-10, multi_class=multi_class, noise=0.3)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    assert len(caught) == 1
+    assert caught[0].category is ConvergenceWarning
+    assert caught[0].filename == __file__, "the warning should point to the caller's line"
+    message = str(caught[0].message)
+    assert type(model).__name__ in message
+    assert "max_iter" in message
+    assert "gap" in message
+    assert "tol" in message
+    assert model.converged_ is False
+    assert model.n_iter_ == 1
+    assert np.isfinite(parameters(model)).all()
+
+
+@pytest.mark.parametrize("penalty", ["l2", "l1", "elasticnet"])
+@pytest.mark.parametrize("noise", [None, 0.3], ids=["none", "dropout"])
+@pytest.mark.parametrize("name", _ESTIMATORS)
+@pytest.mark.parametrize("max_iter", [1, 2, 3])
+def test_few_iterations_are_counted_and_warned_about_for_every_penalty(name, noise, penalty, max_iter):
+    X, y = make_binary()
+    model, warned = _fit(_ESTIMATORS[name], X, y, noise=noise, penalty=penalty, max_iter=max_iter, tol=1e-14)
+    assert model.n_iter_ <= max_iter
+    assert len(model.history_) == model.n_iter_
+    assert warned
+    assert model.n_iter_ == max_iter
+
+
+@pytest.mark.parametrize("solver", ["irls", "newton", "lbfgs"])
+@pytest.mark.parametrize("name", ["svc", "logistic"])
+def test_every_iterative_solver_warns_when_it_runs_out_of_iterations(name, solver):
+    X, y = make_binary()
+    model, warned = _fit(_ESTIMATORS[name], X, y, solver=solver, max_iter=2, tol=1e-12)
+    assert warned
+    assert model.n_iter_ == 2
+
+
+@pytest.mark.parametrize("solver", ["irls", "newton", "lbfgs", "closed-form"])
+@pytest.mark.parametrize("tol", [0.0, 1e-300])
+def test_a_tolerance_of_nothing_ends_at_the_limit_of_precision_without_a_warning(solver, tol):
+    X, y = make_centred()
+    estimator = MCFClassifier("quadratic") if solver == "closed-form" else DropoutLogisticRegression()
+    model, warned = _fit(estimator, X, y, solver=solver, tol=tol)
+    assert not warned
+    assert model.n_iter_ < model.max_iter

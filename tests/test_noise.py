@@ -1,0 +1,355 @@
+"""The noises: unbiased, with the variance and the log-MGF that they claim, and errors for parameters out of range."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.base import clone
+
+from dropmargin.noise import Dropout, Gaussian, Laplace, Noise, Poisson, as_noise
+from helpers import N_FEATURES, NOISES, SOME_NOISES, as_format, plain_log_mgf, plain_variance
+
+ROW = np.array([0.0, 0.5, 1.0, 2.5, 0.7, 3.0])
+N_DRAWS = 200_000
+
+
+@pytest.fixture(scope="module")
+def draws():
+    """Return many corrupted copies of `ROW`, by noise."""
+    many = np.tile(ROW, (N_DRAWS, 1))
+    return {name: NOISES[name].sample(many, random_state=seed) for seed, name in enumerate(SOME_NOISES)}
+
+
+def _within_standard_errors(samples, expected, n_errors=5.0):
+    error = samples.std(axis=0) / np.sqrt(len(samples))
+    assert_array_equal(np.abs(samples.mean(axis=0) - expected) <= n_errors * error + 1e-12, True)
+
+
+def _variance(noise, x):
+    """Return the variance as the library says it."""
+    law = noise.variance()
+    return (law.slope * law.entry(x) if law.moves_entries else 0.0) + law.floor + np.zeros_like(x)
+
+
+# Moments ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SOME_NOISES)
+def test_samples_are_unbiased(name, draws):
+    _within_standard_errors(draws[name], ROW)
+
+
+@pytest.mark.parametrize("name", SOME_NOISES)
+def test_samples_have_the_stated_variance(name, draws):
+    _within_standard_errors((draws[name] - ROW) ** 2, _variance(NOISES[name], ROW))
+
+
+@pytest.mark.parametrize("name", SOME_NOISES)
+def test_variance_is_the_formula_of_the_design(name):
+    assert_allclose(_variance(NOISES[name], ROW), plain_variance(NOISES[name], ROW[None])[0], rtol=1e-14)
+
+
+@pytest.mark.parametrize("t", [-0.8, -0.1, 0.3, 0.8])
+@pytest.mark.parametrize("name", SOME_NOISES)
+def test_log_mgf_is_that_of_the_samples(name, t, draws):
+    noise = NOISES[name]
+    tilted = np.exp(t * (draws[name] - ROW))
+    _within_standard_errors(tilted, np.exp(noise.log_mgf(np.full(N_FEATURES, t), ROW)[0] - t * ROW))
+
+
+@pytest.mark.parametrize("name", SOME_NOISES)
+def test_log_mgf_is_the_formula_of_the_design(name):
+    t = np.linspace(-2.0, 2.0, 9)[:, None] + np.zeros(N_FEATURES)
+    assert_allclose(NOISES[name].log_mgf(t, ROW)[0], plain_log_mgf(NOISES[name], t, ROW), rtol=1e-12, atol=1e-14)
+
+
+def test_features_are_corrupted_independently(draws):
+    for samples in draws.values():
+        standard = (samples - ROW) / np.maximum(samples.std(axis=0), 1e-300)
+        correlation = standard.T @ standard / N_DRAWS
+        assert np.abs(correlation - np.diag(np.diag(correlation))).max() < 6.0 / np.sqrt(N_DRAWS)
+
+
+# The log-MGF and its derivatives ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("t", [-30.0, -3.0, -0.5, 0.0, 0.5, 3.0, 30.0])
+@pytest.mark.parametrize(
+    "noise",
+    [*(NOISES[name] for name in SOME_NOISES), Dropout(0.0), Dropout(0.999), Gaussian(0.0), Laplace(0.0), Laplace(0.03)],
+    ids=repr,
+)
+def test_derivatives_of_the_log_mgf_match_finite_differences(noise, t):
+    if isinstance(noise, Laplace):
+        t *= 0.1  # the domain is |t| < 1 / scale, and 1 / 0.3 is the narrowest here
+    t = np.full(N_FEATURES, t)
+    # the scale on which K bends is (1 - rate) / x
+    step = 1e-5 * (1.0 - np.max(noise.rate) if isinstance(noise, Dropout) else 1.0)
+    low, middle, high = (noise.log_mgf(t + shift, ROW) for shift in (-step, 0.0, step))
+    for order in (0, 1):
+        slope = (high[order] - low[order]) / (2.0 * step)
+        size = np.abs(middle[order]) * np.finfo(float).eps / step  # what rounding costs the difference
+        assert np.all(np.abs(slope - middle[order + 1]) <= 1e-6 * np.abs(middle[order + 1]) + 10.0 * size + 1e-8)
+
+
+@pytest.mark.parametrize("noise", [*(NOISES[name] for name in SOME_NOISES), Dropout(0.0)], ids=repr)
+def test_log_mgf_at_zero_has_the_mean_and_the_variance_as_derivatives(noise):
+    value, slope, second = noise.log_mgf(np.zeros(N_FEATURES), ROW)
+    assert_allclose(value, 0.0, atol=1e-15)
+    assert_allclose(slope, ROW, rtol=1e-14)
+    assert_allclose(second, _variance(noise, ROW), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-12, 0.5, 0.999])
+@pytest.mark.parametrize("t", [-1e8, -1e3, 1e3, 1e8])
+def test_dropout_log_mgf_reaches_its_limits_without_overflow(rate, t):
+    x = np.array([0.0, 2.0, -2.0])
+    value, slope, second = Dropout(rate).log_mgf(np.full(3, t), x)
+    kept = x / (1.0 - rate)
+    assert np.all(np.isfinite([value, slope, second]))
+    tends_to_kept = t * x > 0.0 if rate else np.ones(3, dtype=bool)
+    assert_allclose(slope, np.where(tends_to_kept, kept, 0.0), rtol=1e-12, atol=1e-100)
+    assert_allclose(second, 0.0, atol=1e-100)
+    if rate:
+        far = np.log1p(-rate) + t * kept
+        assert_allclose(value, np.where(x == 0.0, 0.0, np.where(far > 0.0, far, np.log(rate))), rtol=1e-12, atol=1e-12)
+
+
+def test_poisson_log_mgf_at_extreme_t():
+    noise, x = Poisson(), np.array([0.0, 2.0])
+    low, high = noise.log_mgf(np.full(2, -1e4), x), noise.log_mgf(np.full(2, 1e4), x)
+    assert_array_equal(low, [[0.0, -2.0], [0.0, 0.0], [0.0, 0.0]])
+    assert_array_equal(high, [[0.0, np.inf]] * 3)
+
+
+@pytest.mark.parametrize("t", [2.0, -2.0, 2.0000001, -50.0])
+def test_laplace_log_mgf_is_infinite_outside_its_domain(t):
+    noise = Laplace(0.5)
+    assert_array_equal(noise.log_mgf(np.array([t]), np.array([1.0]))[0], np.inf)
+    assert np.isfinite(noise.log_mgf(np.array([0.999 * np.sign(t) * 2.0]), np.array([1.0]))[0]).all()
+
+
+@pytest.mark.parametrize("name", SOME_NOISES)
+def test_log_mgf_is_convex(name):
+    t = np.linspace(-3.0, 3.0, 13)[:, None] + np.zeros(N_FEATURES)
+    assert np.all(NOISES[name].log_mgf(t, ROW)[2] >= 0.0)
+
+
+# Columns ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [[4, 1], slice(2, 5), np.array([0, 0, 5])], ids=str)
+@pytest.mark.parametrize("name", SOME_NOISES)
+def test_take_gives_the_noise_of_those_columns(name, columns):
+    noise = NOISES[name]
+    taken = noise.take(columns)
+    assert type(taken) is type(noise)
+    assert taken is not noise
+    x = ROW[columns]
+    assert_array_equal(_variance(taken, x), _variance(noise, ROW)[columns])
+    t = np.full(N_FEATURES, 0.4)
+    for part, whole in zip(taken.log_mgf(t[columns], x), noise.log_mgf(t, ROW), strict=True):
+        assert_array_equal(part, whole[columns])
+
+
+def test_take_leaves_the_noise_alone():
+    noise = Dropout([0.1, 0.2, 0.3])
+    noise.take([0])
+    assert noise.rate == [0.1, 0.2, 0.3]
+
+
+# Sampling -----------------------------------------------------------------------------------------------------------
+
+
+def _sparse_rows(kind=sparse.csr_array, dtype=np.float64, n_samples=50):
+    rng = np.random.default_rng(3)
+    dense = rng.poisson(0.5, (n_samples, N_FEATURES)).astype(dtype)
+    return kind(dense)
+
+
+@pytest.mark.parametrize("noise", [Dropout(0.4), NOISES["dropout per feature"], Poisson()], ids=repr)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix, sparse.csc_array])
+def test_sparse_samples_stay_sparse(noise, dtype, kind):
+    X = _sparse_rows(kind, dtype)
+    before = X.copy()
+    sample = noise.sample(X, random_state=0)
+    assert sparse.issparse(sample)
+    assert isinstance(sample, sparse.sparray) == isinstance(X, sparse.sparray)
+    assert sample.dtype == dtype
+    assert sample.shape == X.shape
+    assert not np.any((sample.toarray() != 0.0) & (X.toarray() == 0.0))
+    assert (sample != X).nnz > 0
+    assert (before != X).nnz == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", SOME_NOISES)
+def test_dense_samples_keep_type_and_leave_x_alone(name, dtype):
+    X = np.tile(ROW, (20, 1)).astype(dtype)
+    before = X.copy()
+    sample = NOISES[name].sample(X, random_state=0)
+    assert sample.dtype == dtype
+    assert sample.shape == X.shape
+    assert_array_equal(X, before)
+    assert np.any(sample != X)
+
+
+def test_dropout_deletes_or_rescales():
+    rate = np.array([0.0, 0.1, 0.3, 0.5, 0.7, 0.9])
+    X = np.tile(ROW, (500, 1))
+    sample = Dropout(rate).sample(X, random_state=0)
+    deleted = sample == 0.0
+    assert_allclose(np.where(deleted, 0.0, sample), np.where(deleted, 0.0, X / (1.0 - rate)), rtol=1e-15)
+    assert_allclose(deleted[:, 1:].mean(axis=0), rate[1:], atol=0.1)
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+def test_samples_of_integer_counts_are_not_truncated(layout):
+    counts = as_format(np.ones((4000, 3), dtype=np.int64), layout)
+    sample = Dropout(0.3).sample(counts, random_state=0)
+    sample = sample.toarray() if sparse.issparse(sample) else sample
+    assert_allclose(np.unique(sample), [0.0, 1.0 / 0.7], rtol=1e-12)
+
+
+def test_duplicate_entries_of_a_sparse_x_are_one_entry():
+    twice = sparse.csr_array((np.ones(2000), np.zeros(2000, dtype=int), np.arange(0, 2001, 2)), shape=(1000, 1))
+    sample = Dropout(0.5).sample(twice, random_state=0).toarray()
+    assert_array_equal(np.unique(sample), [0.0, 4.0])
+
+
+@pytest.mark.parametrize("noise", [Gaussian(0.1), Laplace(0.1), Gaussian([0.0] * 5 + [0.1])], ids=repr)
+def test_additive_noise_refuses_to_fill_a_sparse_x(noise):
+    with pytest.raises(ValueError, match=f"{type(noise).__name__}.*dense"):
+        noise.sample(_sparse_rows(), random_state=0)
+
+
+@pytest.mark.parametrize("name", SOME_NOISES)
+def test_samples_are_reproducible(name):
+    X = np.tile(ROW, (30, 1))
+    noise = NOISES[name]
+    first = noise.sample(X, random_state=7)
+    assert_array_equal(noise.sample(X, random_state=7), first)
+    assert np.any(noise.sample(X, random_state=8) != first)
+    assert_array_equal(noise.sample(X, random_state=np.random.RandomState(7)), first)
+
+
+@pytest.mark.parametrize("noise", [Dropout(0.0), Gaussian(0.0), Laplace(0.0)], ids=repr)
+def test_noise_of_size_zero_changes_nothing(noise):
+    X = np.tile(ROW, (3, 1))
+    assert noise.variance().is_zero
+    assert_array_equal(noise.sample(X, random_state=0), X)
+
+
+def test_sampling_a_negative_rate_of_poisson_is_an_error():
+    assert not Poisson.allows_negative
+    with pytest.raises(ValueError, match=r"< 0|>= 0|negative"):
+        Poisson().sample(np.array([[1.0, -1.0]]), random_state=0)
+
+
+# Parameters ---------------------------------------------------------------------------------------------------------
+
+BAD_NUMBERS = [
+    (Dropout, "rate", 1.0),
+    (Dropout, "rate", -0.1),
+    (Dropout, "rate", 1.5),
+    (Dropout, "rate", np.nan),
+    (Dropout, "rate", np.inf),
+    (Gaussian, "scale", -0.5),
+    (Gaussian, "scale", np.nan),
+    (Gaussian, "scale", np.inf),
+    (Laplace, "scale", -2.0),
+    (Laplace, "scale", np.nan),
+    (Laplace, "scale", np.inf),
+]
+
+
+@pytest.mark.parametrize(("cls", "parameter", "value"), BAD_NUMBERS)
+def test_a_number_out_of_range_is_an_error_that_names_it(cls, parameter, value):
+    with pytest.raises(ValueError, match=rf"{parameter} of {cls.__name__}.*\[0, 1.*{value}"):
+        cls(value).check(3)
+
+
+@pytest.mark.parametrize(("cls", "parameter", "value"), BAD_NUMBERS)
+def test_one_feature_out_of_range_is_an_error_that_names_the_feature(cls, parameter, value):
+    with pytest.raises(ValueError, match=rf"{parameter} of {cls.__name__}.*{value}.*feature 1"):
+        cls([0.1, value, 0.2]).check(3)
+
+
+@pytest.mark.parametrize("value", [[0.1, 0.2], [0.1] * 4, [], [[0.1, 0.2, 0.3]]], ids=repr)
+@pytest.mark.parametrize(("cls", "parameter"), [(Dropout, "rate"), (Gaussian, "scale"), (Laplace, "scale")])
+def test_a_wrong_length_is_an_error_that_names_both_lengths(cls, parameter, value):
+    with pytest.raises(ValueError, match=rf"{parameter} of {cls.__name__}.*3 features.*shape \({np.shape(value)[0]}"):
+        cls(value).check(3)
+
+
+@pytest.mark.parametrize("value", ["much", "0.5", ["a", "b", "c"], {"rate": 0.5}, 0.5j, [[0.1], [0.2, 0.3]]], ids=repr)
+@pytest.mark.parametrize(("cls", "parameter"), [(Dropout, "rate"), (Gaussian, "scale"), (Laplace, "scale")])
+def test_what_is_no_number_is_an_error_that_shows_it(cls, parameter, value):
+    with pytest.raises(ValueError, match=rf"{parameter} of {cls.__name__} must be a number") as error:
+        cls(value).check(3)
+    assert repr(value) in str(error.value)
+
+
+@pytest.mark.parametrize("noise", [Dropout(1.0), Gaussian(-1.0), Laplace([0.1, 0.2])], ids=repr)
+def test_sampling_checks_the_parameters(noise):
+    with pytest.raises(ValueError, match=r"rate|scale"):
+        noise.sample(np.ones((2, 3)), random_state=0)
+
+
+@pytest.mark.parametrize(
+    "noise", [Dropout(0.0), Dropout(1.0 - 2.0**-53), Dropout([0.0, 0.5, 0.99]), Gaussian(0.0), Laplace(3), Poisson()]
+)
+def test_good_parameters_pass(noise):
+    noise.check(3)
+    law = noise.variance()
+    assert np.all(np.isfinite(law.slope))
+    assert np.all(np.isfinite(law.floor))
+
+
+@pytest.mark.parametrize("name", SOME_NOISES)
+def test_noises_are_scikit_learn_parameter_objects(name):
+    noise = NOISES[name]
+    copy = clone(noise)
+    assert copy is not noise
+    assert type(copy) is type(noise)
+    assert repr(copy) == repr(noise)
+    assert copy.get_params() == noise.get_params()
+
+
+def test_set_params_changes_the_distribution():
+    noise = Gaussian(1.0).set_params(scale=3.0)
+    assert noise.get_params() == {"scale": 3.0}
+    assert noise.variance().floor == 9.0
+
+
+def test_as_noise_understands_numbers_noises_and_none():
+    noise = Laplace(0.2)
+    assert as_noise(noise) is noise
+    assert as_noise(None) is None
+    for number in (0.25, np.float32(0.25), 0):
+        dropout = as_noise(number)
+        assert isinstance(dropout, Dropout)
+        assert dropout.rate == float(number)
+
+
+@pytest.mark.parametrize("value", ["dropout", True, [0.1, 0.2], Dropout], ids=repr)
+def test_as_noise_refuses_anything_else(value):
+    with pytest.raises(ValueError, match=r"noise must be None, a dropout rate"):
+        as_noise(value)
+
+
+@pytest.mark.parametrize(
+    ("method", "args"),
+    [("variance", ()), ("log_mgf", (ROW, ROW)), ("draw", (ROW, np.random.RandomState(0)))],
+    ids=["variance", "log_mgf", "draw"],
+)
+def test_a_noise_that_defines_nothing_says_what_is_missing(method, args):
+    class Nothing(Noise):
+        pass
+
+    assert not Nothing().has_log_mgf
+    with pytest.raises(NotImplementedError, match=rf"Nothing.*{method}"):
+        getattr(Nothing(), method)(*args)

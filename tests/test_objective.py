@@ -1,0 +1,598 @@
+"""The objective: every pair of loss and noise is the formula of the design, and so are its derivatives."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+from dropmargin.linalg import Partitions, row_blocks
+from dropmargin.losses import Exponential, Hinge, Logistic, Quadratic
+from dropmargin.noise import Dropout, Gaussian, Laplace, Poisson, Variance
+from dropmargin.objective import Labelled, MomentObjective, Penalty
+from dropmargin.objective.preconditioner import (
+    Cholesky,
+    Diagonal,
+    Woodbury,
+    diagonal,
+    explicit_curvature,
+    factorise,
+    shared_gram,
+    woodbury,
+)
+from helpers import (
+    LOSSES,
+    MGF_LOSSES,
+    MOMENT_LOSSES,
+    N_FEATURES,
+    NOISES,
+    RADIAL,
+    as_format,
+    central_difference,
+    make_data,
+    make_objective,
+    plain_moment_loss,
+    plain_variance,
+    solve,
+)
+
+C = 0.7
+PAIRS = list(itertools.product(LOSSES, NOISES))
+MOMENT_PAIRS = list(itertools.product(MOMENT_LOSSES, NOISES))
+each_pair = pytest.mark.parametrize(("loss", "noise"), PAIRS)
+each_moment_pair = pytest.mark.parametrize(("loss", "noise"), MOMENT_PAIRS)
+each_layout = pytest.mark.parametrize("layout", ["dense", "sparse"])
+with_and_without_intercept = pytest.mark.parametrize("fit_intercept", [True, False], ids=["offset", "no offset"])
+
+
+def _problem(loss, noise, layout="dense", n_columns=3, fit_intercept=True, seed=0):
+    """Return an objective, its data, and coefficients to ask it at; a loss through the MGF has one column."""
+    X, labels, weights = make_data(n_columns=n_columns, seed=seed)
+    column = n_columns // 2
+    options = {"C": C, "fit_intercept": fit_intercept, "column": column}
+    objective = make_objective(as_format(X, layout), labels, weights, LOSSES[loss], NOISES[noise], **options)
+    if loss in MGF_LOSSES:  # exponentials grow fast: smaller weights
+        return objective, X, labels[:, [column]], weights, _coefficients(1, fit_intercept, seed, scale=0.2)
+    return objective, X, labels, weights, _coefficients(n_columns, fit_intercept, seed)
+
+
+def _coefficients(n_columns, fit_intercept=True, seed=0, scale=0.6):
+    coef = scale * np.random.default_rng([seed, 1]).normal(size=(N_FEATURES + 1, n_columns))
+    coef[-1] *= fit_intercept
+    return coef
+
+
+# Value --------------------------------------------------------------------------------------------------------------
+
+
+def _loss_of_row(loss, noise, x, y, w, b):
+    """Return the loss of one row by the formulas of the design, feature by feature."""
+
+    def parameter(value, d):
+        return float(np.broadcast_to(np.asarray(value, dtype=float), N_FEATURES)[d])
+
+    m, v, K = b, 0.0, -y * b
+    for d in range(N_FEATURES):
+        m += w[d] * x[d]
+        t = -y * w[d]
+        if isinstance(noise, Dropout):
+            q = parameter(noise.rate, d)
+            v += w[d] ** 2 * q / (1 - q) * x[d] ** 2
+            K += math.log(q + (1 - q) * math.exp(t * x[d] / (1 - q)))
+        elif isinstance(noise, Gaussian):
+            s = parameter(noise.scale, d)
+            v += w[d] ** 2 * s**2
+            K += t * x[d] + s**2 * t**2 / 2
+        elif isinstance(noise, Laplace):
+            s = parameter(noise.scale, d)
+            v += w[d] ** 2 * 2 * s**2
+            K += t * x[d] - math.log(1 - s**2 * t**2)
+        elif isinstance(noise, Poisson):
+            v += w[d] ** 2 * x[d]
+            K += x[d] * (math.exp(t) - 1)
+        else:
+            K += t * x[d]
+    if loss == "exponential":
+        return math.exp(K)
+    if loss == "mcf-logistic":
+        return math.log(1 + math.exp(K))
+    if loss == "hinge":
+        return (1 - y * m + math.sqrt((1 - y * m) ** 2 + v)) / 2
+    if loss == "logistic":
+        return math.log(2 * math.cosh(math.sqrt(m**2 + v) / 2)) - y * m / 2
+    if loss == "quadratic":
+        return (y - m) ** 2 + v
+    return float(plain_moment_loss(loss, *(np.array([number]) for number in (y, m, v)))[0])
+
+
+@each_layout
+@each_pair
+def test_value_is_the_formula_of_the_design(loss, noise, layout):
+    objective, X, labels, weights, coef = _problem(loss, noise, layout)
+    expected = []
+    for k in range(labels.shape[1]):
+        w, b = coef[:-1, k], coef[-1, k]
+        total = sum(w[d] ** 2 for d in range(N_FEATURES)) / 2
+        for i in range(len(X)):
+            total += C * weights[i] * _loss_of_row(loss, NOISES[noise], X[i], labels[i, k], w, b)
+        expected.append(total)
+    assert_allclose(objective.at(coef).value, expected, rtol=1e-8 if loss == "gaussian-logistic" else 1e-12)
+
+
+@each_pair
+def test_value_at_zero_weights(loss, noise):
+    """No score, no noise: every row pays the loss of a score of zero."""
+    objective, _, _, weights, coef = _problem(loss, noise)
+    of_zero = np.log(2.0) if "logistic" in loss else 1.0
+    point = objective.at(np.zeros_like(coef))
+    assert_allclose(point.value, C * weights.sum() * of_zero, rtol=1e-8)
+    assert np.all(np.isfinite(point.gradient))
+    assert np.all(np.isfinite(point.hessian().product(coef)))
+
+
+@each_moment_pair
+def test_smoothing_adds_to_the_variance_of_every_score(loss, noise):
+    objective, X, labels, weights, coef = _problem(loss, noise)
+    m = X @ coef[:-1] + coef[-1]
+    v = plain_variance(NOISES[noise], X) @ coef[:-1] ** 2 + 0.3**2
+    expected = 0.5 * np.sum(coef[:-1] ** 2, axis=0) + C * weights @ plain_moment_loss(loss, labels, m, v)
+    point = objective.at(coef)
+    assert_allclose(replace(objective, smoothing=0.3).at(coef).value, expected, rtol=1e-8)
+    assert_allclose(point.objective.penalty.value(coef) + point.risk(0.3), expected, rtol=1e-8)
+
+
+def test_elastic_net_penalty():
+    coef = np.array([[1.0, 0.0], [-2.0, 3.0], [9.0, 9.0]])
+    assert_allclose(Penalty(l2=0.5, l1=0.25).value(coef), [0.25 * 5.0 + 0.25 * 3.0, 0.25 * 9.0 + 0.25 * 3.0])
+
+
+# Derivatives --------------------------------------------------------------------------------------------------------
+
+
+@each_layout
+@with_and_without_intercept
+@each_pair
+def test_gradient_matches_finite_differences(loss, noise, fit_intercept, layout):
+    objective, _, _, _, coef = _problem(loss, noise, layout, fit_intercept=fit_intercept)
+    gradient = objective.at(coef).gradient
+    for d in range(N_FEATURES + fit_intercept):
+        direction = np.zeros_like(coef)
+        direction[d] = 1.0
+        slope = central_difference(lambda at: objective.at(at).value, coef, direction, 1e-5)
+        assert_allclose(gradient[d], slope, rtol=1e-6, atol=1e-7)
+    if not fit_intercept:
+        assert_array_equal(gradient[-1], 0.0)
+
+
+@each_layout
+@with_and_without_intercept
+@each_pair
+def test_hessian_products_match_finite_differences_of_the_gradient(loss, noise, fit_intercept, layout):
+    objective, _, _, _, coef = _problem(loss, noise, layout, fit_intercept=fit_intercept)
+    hessian = objective.at(coef).hessian()
+    for seed in range(3):
+        direction = _coefficients(coef.shape[1], fit_intercept, seed=seed + 10)
+        bend = central_difference(lambda at: objective.at(at).gradient, coef, direction, 1e-6)
+        assert_allclose(hessian.product(direction), bend, rtol=1e-5, atol=1e-6 * np.abs(bend).max())
+
+
+@each_pair
+def test_hessian_is_symmetric_and_positive_definite(loss, noise):
+    objective, _, _, _, coef = _problem(loss, noise, n_columns=1)
+    matrix = _matrix(objective.at(coef).hessian(), 0, 1)
+    assert_allclose(matrix, matrix.T, rtol=1e-10, atol=1e-12)
+    assert np.linalg.eigvalsh(matrix[:-1, :-1]).min() >= 1.0 - 1e-10  # the penalty alone gives one
+    assert np.linalg.eigvalsh(matrix).min() >= -1e-12
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e3])
+@each_moment_pair
+def test_gradient_at_tiny_and_huge_weights_is_finite_and_descends(loss, noise, scale):
+    objective, _, _, _, coef = _problem(loss, noise, n_columns=1)
+    point = objective.at(scale * coef)
+    assert np.all(np.isfinite(point.gradient))
+    step = 1e-9 * (scale if scale > 1 else 1.0) / np.linalg.norm(point.gradient)
+    assert objective.at(point.coef - step * point.gradient).value <= point.value
+
+
+# One block, several columns, two layouts ----------------------------------------------------------------------------
+
+
+@with_and_without_intercept
+@each_pair
+def test_dense_and_sparse_rows_answer_alike(loss, noise, fit_intercept):
+    dense, *_, coef = _problem(loss, noise, "dense", fit_intercept=fit_intercept)
+    thin, *_ = _problem(loss, noise, "sparse", fit_intercept=fit_intercept)
+    direction = _coefficients(coef.shape[1], fit_intercept, seed=5)
+    answers = []
+    for objective in (dense, thin):
+        point = objective.at(coef)
+        curvature = point.hessian()
+        line = point.along(direction)
+        step = np.full(coef.shape[1], 0.3)
+        products = [curvature.product(direction), curvature.precondition(direction)]
+        answers.append([point.value, point.gradient, *products, line.value(step)])
+    for first, second in zip(*answers, strict=True):
+        assert_allclose(first, second, rtol=1e-10, atol=1e-12)
+
+
+@each_pair
+def test_explicit_zeros_and_unsorted_rows_change_nothing(loss, noise):
+    objective, X, labels, weights, coef = _problem(loss, noise)
+    column = 1 if loss in MGF_LOSSES else 0
+    backwards = np.arange(N_FEATURES)[::-1]
+    full = sparse.csr_array(
+        (X[:, backwards].ravel(), np.tile(backwards, len(X)), N_FEATURES * np.arange(len(X) + 1)), shape=X.shape
+    )
+    labels = make_data(n_columns=3)[1]
+    other = make_objective(full, labels, weights, LOSSES[loss], NOISES[noise], C=C, column=column)
+    assert_allclose(other.at(coef).value, objective.at(coef).value, rtol=1e-12)
+    assert_allclose(other.at(coef).gradient, objective.at(coef).gradient, rtol=1e-10, atol=1e-12)
+
+
+@each_moment_pair
+def test_columns_of_a_block_are_independent_problems(loss, noise):
+    objective, X, labels, weights, coef = _problem(loss, noise)
+    block = objective.at(coef)
+    direction = _coefficients(3, seed=5)
+    product = block.hessian().product(direction)
+    for k in range(3):
+        alone = make_objective(X, labels[:, [k]], weights, LOSSES[loss], NOISES[noise], C=C).at(coef[:, [k]])
+        assert_allclose(block.value[[k]], alone.value, rtol=1e-13)
+        assert_allclose(block.gradient[:, [k]], alone.gradient, rtol=1e-11, atol=1e-12)
+        assert_allclose(product[:, [k]], alone.hessian().product(direction[:, [k]]), rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("columns", [[2, 0], [1], np.array([True, False, True])], ids=str)
+@each_moment_pair
+def test_selected_columns_are_those_of_the_block(loss, noise, columns):
+    objective, *_, coef = _problem(loss, noise)
+    direction = _coefficients(3, seed=5)
+    block = objective.at(coef)
+    selected = block.select(columns)
+    fresh = objective.select(columns).at(coef[:, columns])
+    assert selected.objective.n_columns == fresh.objective.n_columns == coef[:, columns].shape[1]
+    for point in (selected, fresh):
+        assert_array_equal(point.coef, coef[:, columns])
+        assert_allclose(point.value, block.value[columns], rtol=1e-13)
+        assert_allclose(point.gradient, block.gradient[:, columns], rtol=1e-12, atol=1e-13)
+    image = block.hessian().product(direction)[:, columns]
+    solved = block.hessian().precondition(direction)[:, columns]
+    moved = block.along(direction).value(np.full(3, 0.4))[columns]
+    for curvature in (selected.hessian(), fresh.hessian(), block.hessian().select(columns)):
+        assert_allclose(curvature.product(direction[:, columns]), image, rtol=1e-11, atol=1e-12)
+        assert_allclose(curvature.precondition(direction[:, columns]), solved, rtol=1e-9, atol=1e-11)
+    line = selected.along(direction[:, columns])
+    assert_allclose(line.value(np.full(fresh.objective.n_columns, 0.4)), moved, rtol=1e-12)
+
+
+@each_moment_pair
+def test_base_scores_are_added_and_follow_their_columns(loss, noise):
+    objective, *_, coef = _problem(loss, noise)
+    shift = np.array([0.2, -0.5, 1.0])
+    base = objective.data.map(lambda part: np.tile(shift, (part.block.n_rows, 1)))
+    moved = coef.copy()
+    moved[-1] += shift
+    based = replace(objective, base=base)
+    assert_allclose(based.at(coef).value, objective.at(moved).value, rtol=1e-12)
+    assert_allclose(based.at(coef).gradient, objective.at(moved).gradient, rtol=1e-10, atol=1e-12)
+    assert_allclose(based.select([2]).at(coef[:, [2]]).value, objective.at(moved).value[[2]], rtol=1e-12)
+
+
+# Lines --------------------------------------------------------------------------------------------------------------
+
+
+@each_layout
+@each_pair
+def test_a_line_has_the_values_and_points_of_the_objective(loss, noise, layout):
+    objective, *_, coef = _problem(loss, noise, layout)
+    direction = _coefficients(coef.shape[1], seed=7, scale=0.3)
+    line = objective.at(coef).along(direction)
+    for scale in (-1.0, 0.0, 1e-3, 0.5, 1.0):
+        step = scale * np.linspace(1.0, 2.0, coef.shape[1])
+        there = objective.at(coef + step * direction)
+        assert_allclose(line.value(step), there.value, rtol=1e-12)
+        point = line.point(step)
+        assert_allclose(point.coef, coef + step * direction, rtol=1e-15)
+        assert_allclose(point.value, there.value, rtol=1e-12)
+        assert_allclose(point.gradient, there.gradient, rtol=1e-8, atol=1e-10)
+        assert_allclose(point.hessian().product(direction), there.hessian().product(direction), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", RADIAL)
+def test_a_line_through_zero_weights_keeps_the_variance_positive(loss):
+    """At step 1 every weight is zero; rounding must not leave a negative variance."""
+    objective, *_, coef = _problem(loss, "dropout")
+    there = objective.at(coef).along(-coef).point(np.ones(3))
+    assert_allclose(there.value, objective.at(np.zeros_like(coef)).value, rtol=1e-7)
+    assert np.all(np.isfinite(there.gradient))
+
+
+@each_layout
+@pytest.mark.parametrize("loss", MGF_LOSSES)
+@pytest.mark.parametrize("noise", ["laplace", "laplace per feature"])
+def test_a_line_is_infinite_outside_the_domain_of_the_noise(loss, noise, layout):
+    objective, *_, coef = _problem(loss, noise, layout)
+    direction = np.zeros_like(coef)
+    direction[0] = 1.0
+    line = objective.at(np.zeros_like(coef)).along(direction)
+    assert np.isfinite(line.value(np.array([4.9])))
+    assert_array_equal(line.value(np.array([5.1])), np.inf)
+
+
+# The majoriser ------------------------------------------------------------------------------------------------------
+
+
+def _matrix(curvature, column, n_columns):
+    """Return the matrix of a curvature, by its products with the unit vectors."""
+    out = np.empty((N_FEATURES + 1, N_FEATURES + 1))
+    for d in range(N_FEATURES + 1):
+        unit = np.zeros((N_FEATURES + 1, n_columns))
+        unit[d] = 1.0
+        out[:, d] = curvature.product(unit)[:, column]
+    return out
+
+
+def _m_step_matrix(loss, noise, X, labels, weights, coef, k):
+    """Return ``I + C sum_i s_i gamma_i E[x~ x~']`` with the offset as a last feature, row by row."""
+    V = plain_variance(NOISES[noise], X)
+    matrix = np.diag([1.0] * N_FEATURES + [0.0])
+    for i in range(len(X)):
+        m, v = X[i] @ coef[:-1, k] + coef[-1, k], V[i] @ coef[:-1, k] ** 2
+        r = np.sqrt((m - {"hinge": labels[i, k], "logistic": 0.0, "quadratic": labels[i, k]}[loss]) ** 2 + v)
+        gamma = {"hinge": 0.5 / r, "logistic": np.tanh(r / 2) / (2 * r), "quadratic": 2.0}[loss]
+        x = np.append(X[i], 1.0)
+        matrix += C * weights[i] * gamma * (np.outer(x, x) + np.diag(np.append(V[i], 0.0)))
+    return matrix
+
+
+@each_layout
+@pytest.mark.parametrize(("loss", "noise"), list(itertools.product(RADIAL, NOISES)))
+def test_majoriser_is_the_matrix_of_the_papers_m_step(loss, noise, layout):
+    objective, X, labels, weights, coef = _problem(loss, noise, layout)
+    majoriser = objective.at(coef).majoriser()
+    for k in range(3):
+        expected = _m_step_matrix(loss, noise, X, labels, weights, coef, k)
+        assert_allclose(_matrix(majoriser, k, 3), expected, rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize(("loss", "noise"), list(itertools.product(RADIAL, NOISES)))
+def test_majoriser_lies_above_the_objective(loss, noise):
+    objective, *_, coef = _problem(loss, noise)
+    point = objective.at(coef)
+    majoriser = point.majoriser()
+    for seed in range(20):
+        step = _coefficients(3, seed=seed + 100, scale=10.0 ** (seed % 4 - 2))
+        model = point.value + np.sum(step * (point.gradient + 0.5 * majoriser.product(step)), axis=0)
+        value = objective.at(coef + step).value
+        assert np.all(value <= model + 1e-10 * np.abs(model))
+        if loss == "quadratic":
+            assert_allclose(value, model, rtol=1e-10)
+
+
+@pytest.mark.parametrize("loss", MGF_LOSSES)
+def test_losses_through_the_mgf_have_no_majoriser_and_say_so(loss):
+    objective, *_, coef = _problem(loss, "dropout")
+    assert not objective.has_weights
+    with pytest.raises(NotImplementedError, match="has no quadratic majoriser"):
+        objective.at(coef).majoriser()
+
+
+# Preconditioners ----------------------------------------------------------------------------------------------------
+
+
+@each_layout
+@with_and_without_intercept
+@each_moment_pair
+def test_explicit_curvature_is_the_matrix_of_the_products(loss, noise, fit_intercept, layout):
+    objective, *_, coef = _problem(loss, noise, layout, fit_intercept=fit_intercept)
+    point = objective.at(coef)
+    for curvature in (point.hessian(), point.majoriser()):
+        for k, matrix in enumerate(explicit_curvature(point, curvature.weights)):
+            products = _matrix(curvature, k, 3)
+            if not fit_intercept:  # products are only ever asked for directions without an offset
+                products[:-1, -1] = 0.0
+            assert_allclose(matrix, products, rtol=1e-9, atol=1e-10)
+
+
+@with_and_without_intercept
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("loss", ["logistic", "quadratic", "gaussian-logistic"])
+def test_cholesky_preconditioner_is_the_inverse(loss, noise, fit_intercept):
+    objective, *_, coef = _problem(loss, noise, fit_intercept=fit_intercept)
+    hessian = objective.at(coef).hessian(direct=True)
+    assert isinstance(hessian.preconditioner, Cholesky)
+    direction = _coefficients(3, fit_intercept, seed=3)
+    assert_allclose(hessian.precondition(hessian.product(direction)), direction, rtol=1e-8, atol=1e-10)
+
+
+@each_layout
+@with_and_without_intercept
+@pytest.mark.parametrize(("loss", "noise"), list(itertools.product(["hinge", "logistic", "quadratic"], NOISES)))
+def test_woodbury_is_the_inverse_of_the_majoriser(loss, noise, fit_intercept, layout):
+    X, labels, weights = make_data(n_samples=4, n_columns=2, seed=2)  # fewer rows than features
+    options = {"C": C, "fit_intercept": fit_intercept}
+    objective = make_objective(as_format(X, layout), labels, weights, LOSSES[loss], NOISES[noise], **options)
+    point = objective.at(_coefficients(2, fit_intercept, seed=4))
+    majoriser = point.majoriser(direct=True)
+    assert isinstance(majoriser.preconditioner, Woodbury)
+    right = _coefficients(2, fit_intercept, seed=9)
+    for k in range(2):
+        matrix = _matrix(majoriser, k, 2)
+        if not fit_intercept:
+            matrix[:-1, -1] = 0.0
+        assert_allclose(
+            majoriser.precondition(right)[:, k], np.linalg.solve(matrix, right[:, k]), rtol=1e-8, atol=1e-10
+        )
+        chosen = woodbury(point, majoriser.weights).select([k])
+        assert_allclose(chosen.solve(right[:, [k]])[:, 0], majoriser.precondition(right)[:, k], rtol=1e-12)
+
+
+@each_layout
+@with_and_without_intercept
+@pytest.mark.parametrize(("loss", "noise"), list(itertools.product(["hinge", "logistic", "gaussian-hinge"], NOISES)))
+def test_shared_gram_is_the_mean_weight_times_the_gram_matrix(loss, noise, fit_intercept, layout):
+    objective, X, _, weights, coef = _problem(loss, noise, layout, fit_intercept=fit_intercept)
+    point = objective.at(coef)
+    curvature = point.majoriser()
+    h = np.concatenate([part.by_mean for part in curvature.weights])
+    rows = np.hstack([X, np.ones((len(X), 1))])
+    gram = (rows * (C * weights)[:, None]).T @ rows
+    for k, matrix in enumerate(shared_gram(point, curvature.weights)):
+        expected = gram * (h[:, k].sum() / (C * weights.sum()))
+        expected[:-1, :-1] += np.eye(N_FEATURES) + np.diag(point.noise_curvature[:, k])
+        if not fit_intercept:
+            expected[-1] = expected[:, -1] = 0.0
+            expected[-1, -1] = 1.0
+        assert_allclose(matrix, expected, rtol=1e-11, atol=1e-12)
+
+
+def test_shared_gram_may_be_asked_twice():
+    """The Gram matrix is kept between steps, so nothing may be added to the one that is kept."""
+    objective, *_, coef = _problem("logistic", "dropout")
+    point = objective.at(coef)
+    weights = point.majoriser().weights
+    assert_array_equal(list(shared_gram(point, weights)), list(shared_gram(point, weights)))
+
+
+@each_layout
+@pytest.mark.parametrize(("loss", "noise"), list(itertools.product(["hinge", "logistic", "quadratic"], NOISES)))
+def test_diagonal_is_that_of_the_majoriser(loss, noise, layout):
+    objective, *_, coef = _problem(loss, noise, layout)
+    point = objective.at(coef)
+    majoriser = point.majoriser()
+    out = diagonal(point, majoriser.weights)
+    for k in range(3):
+        assert_allclose(out[:, k], np.diag(_matrix(majoriser, k, 3)), rtol=1e-11)
+    right = _coefficients(3, seed=8)
+    assert_allclose(Diagonal(out).solve(right), right / out)
+    assert_allclose(Diagonal(out).select([2, 1]).solve(right[:, [2, 1]]), (right / out)[:, [2, 1]])
+
+
+@each_layout
+@pytest.mark.parametrize(
+    ("n_samples", "n_features", "direct", "expected"),
+    [
+        (30, 8, True, Cholesky),
+        (8, 30, False, Woodbury),
+        (400, 250, False, Cholesky),  # of the shared Gram matrix
+        (250, 400, False, Diagonal),
+        (250, 400, True, Woodbury),
+        (400, 250, True, Cholesky),
+    ],
+)
+def test_every_preconditioner_is_positive_definite_and_the_direct_ones_exact(
+    n_samples, n_features, direct, expected, layout
+):
+    rng = np.random.default_rng(0)
+    X = rng.poisson(0.3, (n_samples, n_features)).astype(float)
+    labels = rng.choice([-1.0, 1.0], (n_samples, 2))
+    objective = make_objective(as_format(X, layout), labels, np.ones(n_samples), Logistic(), Dropout(0.3))
+    majoriser = objective.at(0.1 * rng.normal(size=(n_features + 1, 2))).majoriser(direct=direct)
+    assert isinstance(majoriser.preconditioner, expected)
+    direction = rng.normal(size=(n_features + 1, 2))
+    solved = majoriser.precondition(direction)
+    assert np.all(np.sum(direction * solved, axis=0) > 0.0)
+    if direct or expected is Woodbury:
+        assert_allclose(majoriser.product(solved), direction, rtol=1e-7, atol=1e-8)
+
+
+def test_factorise_of_an_indefinite_matrix_is_none_and_of_a_badly_scaled_one_is_exact():
+    assert factorise(np.array([[1.0, 2.0], [2.0, 1.0]])) is None
+    assert factorise(np.full((2, 2), np.nan)) is None
+    scale = np.array([1e-150, 1.0, 1e150])
+    inner = np.array([[2.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 1.0, 4.0]])
+    factor = factorise(inner * scale * scale[:, None])
+    right = np.array([1.0, -2.0, 0.5])
+    solved = Cholesky([factor]).solve((right * scale)[:, None])[:, 0]
+    assert_allclose(solved * scale, np.linalg.solve(inner, right), rtol=1e-12)
+
+
+# Convexity ----------------------------------------------------------------------------------------------------------
+
+
+@each_pair
+@settings(derandomize=True, deadline=None, max_examples=12)
+@given(seed=st.integers(0, 2**20), share=st.floats(0.0, 1.0), size=st.sampled_from([1e-3, 0.3, 1.0, 10.0]))
+def test_objective_is_convex(loss, noise, seed, share, size):
+    objective, *_ = _problem(loss, noise, n_columns=1)
+    if loss in MGF_LOSSES:
+        size = min(size, 1.0)  # a Poisson's MGF is doubly exponential
+    ends = [size * np.random.default_rng([seed, k]).uniform(-1.0, 1.0, (N_FEATURES + 1, 1)) for k in (0, 1)]
+    values = [objective.at(end).value[0] for end in ends]
+    middle = objective.at((1.0 - share) * ends[0] + share * ends[1]).value[0]
+    chord = (1.0 - share) * values[0] + share * values[1]
+    assert np.isfinite(chord)
+    assert middle <= chord + 1e-12 * abs(chord)
+
+
+# Threads and partitions ---------------------------------------------------------------------------------------------
+
+
+@each_pair
+def test_threads_change_no_bit(loss, noise):
+    objective, *_, coef = _problem(loss, noise)
+    direction = _coefficients(coef.shape[1], seed=5)
+    answers = []
+    for n_threads in (1, 2):
+        with Partitions(objective.data.parts, n_threads) as data:
+            point = replace(objective, data=data).at(coef)
+            answers.append([point.value, point.gradient, point.hessian().product(direction)])
+    for first, second in zip(*answers, strict=True):
+        assert_array_equal(first, second)
+
+
+@each_layout
+@pytest.mark.parametrize("solver", ["newton", "lbfgs"])
+def test_threads_change_nothing_where_trial_steps_overflow(solver, layout):
+    """What the solvers are ready to ignore in a trial step, an overflow, must not be a warning in a worker thread."""
+    rng = np.random.default_rng(1)
+    X = np.where(rng.uniform(size=(40, N_FEATURES)) < 0.5, 200.0 * rng.uniform(size=(40, N_FEATURES)), 0.0)
+    labels = rng.choice([-1.0, 1.0], (40, 1))
+    objective = make_objective(as_format(X, layout), labels, np.ones(40), Exponential(), Dropout(0.9), C=10.0)
+    found = []
+    for n_threads in (1, 2):
+        with Partitions(objective.data.parts, n_threads) as data:
+            start = np.zeros((N_FEATURES + 1, 1))
+            found.append(solve(solver, replace(objective, data=data), start, tol=1e-6, max_iter=500))
+    assert found[0].converged
+    assert_array_equal(found[0].coef, found[1].coef)
+
+
+def test_partitions_add_up_to_the_whole():
+    X, labels, weights = make_data(n_columns=3)
+    coef = _coefficients(3)
+    (block,) = row_blocks(X, np.square)
+    whole = MomentObjective(
+        Partitions([Labelled(block, labels, C * weights[:, None])]),
+        Hinge(),
+        Variance(entry=np.square, slope=0.5),
+        Penalty(),
+        True,
+        N_FEATURES,
+        np.arange(3),
+    )
+    halves = make_objective(X, labels, weights, Hinge(), Dropout(1.0 / 3.0), C=C)
+    assert_allclose(whole.at(coef).value, halves.at(coef).value, rtol=1e-13)
+    assert_allclose(whole.at(coef).gradient, halves.at(coef).gradient, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("solver", ["newton", "irls", "closed-form"])
+def test_solvers_start_from_any_block_of_coefficients(solver):
+    """The quadratic problem has one answer, whatever the start and the route."""
+    X, labels, weights = make_data(n_columns=3)
+    objective = make_objective(X, labels, weights, Quadratic(), Dropout(0.3), C=C)
+    V = plain_variance(Dropout(0.3), X)
+    rows = np.hstack([X, np.ones((len(X), 1))])
+    matrix = 2 * C * (rows * weights[:, None]).T @ rows + np.diag(np.append(1.0 + 2 * C * weights @ V, 0.0))
+    expected = np.linalg.solve(matrix, 2 * C * (rows * weights[:, None]).T @ labels)
+    result = solve(solver, objective, _coefficients(3, seed=6), tol=1e-12, max_iter=50)
+    assert result.converged
+    assert_allclose(result.coef, expected, rtol=1e-8, atol=1e-9)

@@ -1,0 +1,528 @@
+"""How a fit behaves while it runs and after it: RELIABILITY tests 23 to 25, and life inside scikit-learn.
+
+Interruption, determinism, threads and processes, searches and pipelines, copies, warm starts, progress lines.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import joblib
+import numpy as np
+import pytest
+from datasets import (
+    N_FEATURES,
+    assert_bitwise_equal,
+    assert_same_state,
+    estimators,
+    fitted_state,
+    make_binary,
+    make_multiclass,
+    make_sparse,
+    noises,
+    relative_difference,
+)
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from dropmargin import (
+    Dropout,
+    DropoutLogisticRegression,
+    DropoutSVC,
+    Gaussian,
+    MCFClassifier,
+    NoisyLinearClassifier,
+    Poisson,
+)
+from dropmargin.linalg import blocks
+
+_ESTIMATORS = estimators()
+every_loss = pytest.mark.parametrize("estimator", _ESTIMATORS.values(), ids=_ESTIMATORS.keys())
+
+
+# Interruption -----------------------------------------------------------------------------------------------------
+
+# The long fit takes minutes if nobody stops it: no interrupt can come too late.
+_INTERRUPTED = """
+import sys, threading
+import numpy as np
+from dropmargin import DropoutSVC, MCFClassifier
+
+name, n_jobs = sys.argv[1], int(sys.argv[2])
+rng = np.random.RandomState(0)
+X, y = rng.randn(60, 400), np.arange(60) % 3
+model = {
+    "newton": DropoutSVC(noise=None),
+    "irls": DropoutSVC(solver="irls"),
+    "lbfgs": DropoutSVC(solver="lbfgs"),
+    "l1": DropoutSVC(penalty="l1"),
+    "ovo": DropoutSVC(multi_class="ovo"),
+    "mgf": MCFClassifier("exponential"),
+}[name].set_params(n_jobs=n_jobs).fit(X, y)
+before = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in vars(model).items()}
+threads = threading.active_count()
+long = rng.randn(15000, 400)
+codes = rng.randint(0, 6, size=15000)
+model.verbose, model.tol, model.max_iter, model.C = 1, 0.0, 10**6, 1e4
+before.update(verbose=1, tol=0.0, max_iter=10**6, C=1e4)
+print("begin", flush=True)
+try:
+    model.fit(long, codes)
+except KeyboardInterrupt:
+    now = vars(model)
+    same = now.keys() == before.keys() and all(np.array_equal(now[k], v) for k, v in before.items())
+    model.predict(X)
+    print("intact" if same else "changed", threading.active_count() - threads, flush=True)
+else:
+    print("finished", flush=True)
+"""
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("name", ["newton", "irls", "lbfgs", "l1", "ovo", "mgf"])
+def test_an_interrupt_stops_a_fit_and_leaves_the_last_one_with_no_thread_behind(name, n_jobs):
+    child = subprocess.Popen(
+        [sys.executable, "-c", _INTERRUPTED, name, str(n_jobs)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert child.stdout.readline() == "begin\n"
+        assert "iteration" in child.stderr.readline()  # it is in the middle of the fit
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert out == "intact 0\n", err[-2000:]
+    assert child.returncode == 0
+
+
+@pytest.mark.parametrize("after", [1, 3])
+def test_an_interrupt_inside_an_iteration_leaves_the_last_fit(after):
+    class Interrupting(Gaussian):
+        """Raises what the interpreter raises on Ctrl-C, at a given evaluation."""
+
+        calls = 0
+
+        def log_mgf(self, t, x):
+            Interrupting.calls += 1
+            if Interrupting.calls > after:
+                raise KeyboardInterrupt
+            return super().log_mgf(t, x)
+
+    X, y = make_binary()
+    model = MCFClassifier("logistic", noise=Gaussian(scale=0.1)).fit(X, y)
+    model.noise = Interrupting(scale=0.1)
+    state = fitted_state(model)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:, :4], y)
+    assert_same_state(model, state)
+
+
+# Determinism and concurrency --------------------------------------------------------------------------------------
+
+
+@every_loss
+@pytest.mark.parametrize("noise", noises().values(), ids=noises().keys())
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_the_same_fit_twice_is_the_same_to_the_last_bit(estimator, noise, make):
+    X, y = make_multiclass()
+    one, two = (clone(estimator).set_params(noise=noise).fit(make(X), y) for _ in range(2))
+    assert_bitwise_equal(one, two)
+    assert one.history_ == two.history_
+    assert_bitwise_equal(one.fit(make(X), y), two)  # a third, on a fitted estimator
+
+
+def _fit_by_seed(name, noise, seed, n_jobs=1):
+    X, y = make_multiclass(seed=seed)
+    return clone(_ESTIMATORS[name]).set_params(noise=noise, n_jobs=n_jobs).fit(X, y)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("name", ["svc", "logistic", "mcf-quadratic", "mcf-logistic"])
+def test_fits_in_concurrent_threads_do_not_disturb_each_other(name, n_jobs, monkeypatch):
+    monkeypatch.setattr(blocks, "_PARTITION_ENTRIES", 50)
+    noise = Dropout(rate=np.linspace(0.0, 0.8, N_FEATURES))  # one object, shared by all
+    seeds = range(1, 7)
+    alone = [_fit_by_seed(name, noise, seed) for seed in seeds]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda seed: _fit_by_seed(name, noise, seed, n_jobs), seeds))
+    for one, other in zip(alone, together, strict=True):
+        assert_bitwise_equal(one, other)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_fits_in_other_processes_give_the_same_bits(start):
+    arguments = [("svc", 0.3, 1, 2), ("mcf-logistic", 0.3, 2, 1)]
+    here = [_fit_by_seed(*args) for args in arguments]  # before the fork, so that the child inherits used state
+    with multiprocessing.get_context(start).Pool(2) as pool:
+        there = pool.starmap(_fit_by_seed, arguments)
+    for one, other in zip(here, there, strict=True):
+        assert_bitwise_equal(one, other)
+
+
+def _blas_threads():
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+def test_a_fit_leaves_the_number_of_blas_threads_as_it_was():
+    X, y = make_multiclass()
+    with threadpool_limits(2, user_api="blas"):
+        before = _blas_threads()
+        DropoutSVC(n_jobs=2).fit(X, y)
+        with pytest.raises(ValueError, match="rate"):
+            DropoutSVC(noise=2.0).fit(X, y)
+        assert _blas_threads() == before
+
+
+@pytest.mark.timeout(60)
+def test_overlapping_fits_leave_the_number_of_blas_threads_as_it_was():
+    """The first to begin is the first to end: each must restore what was there before either."""
+    first_is_inside, second_is_inside, first_is_done = (threading.Event() for _ in range(3))
+
+    class First(Gaussian):
+        def log_mgf(self, t, x):
+            first_is_inside.set()
+            second_is_inside.wait()
+            return super().log_mgf(t, x)
+
+    class Second(Gaussian):
+        def log_mgf(self, t, x):
+            second_is_inside.set()
+            first_is_done.wait()
+            return super().log_mgf(t, x)
+
+    X, y = make_binary()
+    with threadpool_limits(2, user_api="blas"):
+        before = _blas_threads()
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(MCFClassifier("logistic", noise=First(scale=0.1)).fit, X, y)
+            first_is_inside.wait()
+            second = pool.submit(MCFClassifier("logistic", noise=Second(scale=0.1)).fit, X, y)
+            first.result()
+            first_is_done.set()
+            second.result()
+        assert _blas_threads() == before
+
+
+def test_a_fit_leaves_no_threads_behind():
+    X, y = make_sparse(3_000, 200, 0.5)
+    before = threading.active_count()
+    for estimator in (DropoutSVC(n_jobs=2), MCFClassifier("exponential", n_jobs=2, C=0.01)):
+        estimator.fit(X, y)
+        assert threading.active_count() == before
+    with pytest.raises(ValueError, match="column"):
+        DropoutSVC(n_jobs=2).fit(X * 1e200, y)
+    assert threading.active_count() == before
+
+
+# Life inside scikit-learn -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(120)
+def test_grid_search_over_noise_and_c_in_two_processes():
+    X, y = make_multiclass()
+    grid = {"noise": [None, 0.1, 0.5, Gaussian(scale=0.3)], "C": [0.1, 1.0]}
+    in_two, in_one = (GridSearchCV(DropoutSVC(), grid, cv=3, n_jobs=n_jobs).fit(X, y) for n_jobs in (2, None))
+    assert np.isfinite(in_two.cv_results_["mean_test_score"]).all()
+    np.testing.assert_array_equal(in_two.cv_results_["mean_test_score"], in_one.cv_results_["mean_test_score"])
+    assert_bitwise_equal(in_two.best_estimator_, in_one.best_estimator_)
+
+
+@pytest.mark.timeout(120)
+def test_grid_search_over_the_rate_of_a_noise_object():
+    X, y = make_binary()
+    search = GridSearchCV(DropoutSVC(noise=Dropout()), {"noise__rate": [0.1, 0.5, 0.9]}, cv=3, n_jobs=2).fit(X, y)
+    by_number = GridSearchCV(DropoutSVC(), {"noise": [0.1, 0.5, 0.9]}, cv=3).fit(X, y)
+    np.testing.assert_array_equal(search.cv_results_["mean_test_score"], by_number.cv_results_["mean_test_score"])
+    assert search.best_estimator_.noise.rate == by_number.best_params_["noise"]
+
+
+def test_parameters_of_the_noise_can_be_set_through_the_estimator():
+    X, y = make_binary()
+    model = DropoutSVC(noise=Dropout(rate=0.1)).set_params(noise__rate=0.7, C=0.5)
+    assert model.get_params()["noise__rate"] == 0.7
+    assert_bitwise_equal(model.fit(X, y), DropoutSVC(noise=0.7, C=0.5).fit(X, y))
+    with pytest.raises(ValueError, match="Invalid parameter 'scale'"):
+        model.set_params(noise__scale=1.0)
+
+
+@every_loss
+@pytest.mark.parametrize("noise", noises().values(), ids=noises().keys())
+def test_clone_copies_the_parameters_and_not_the_fit(estimator, noise):
+    X, y = make_binary()
+    model = clone(estimator).set_params(noise=noise).fit(X, y)
+    copy = clone(model)
+    assert not hasattr(copy, "coef_")
+    assert repr(copy.get_params(deep=False)) == repr(model.get_params(deep=False))
+    assert copy.noise is not model.noise or not hasattr(noise, "get_params")
+    assert_bitwise_equal(copy.fit(X, y), model)
+
+
+def test_a_fit_does_not_change_the_parameters():
+    X, y = make_binary()
+    noise = Dropout(rate=[0.3] * N_FEATURES)
+    model = DropoutSVC(noise=noise, class_weight={0: 2.0})
+    before = repr(model.get_params())
+    model.fit(X, y)
+    assert model.noise is noise
+    assert noise.rate == [0.3] * N_FEATURES
+    assert repr(model.get_params()) == before
+
+
+def _by_pickle(model, path):
+    return pickle.loads(pickle.dumps(model))
+
+
+def _by_joblib(model, path):
+    joblib.dump(model, path / "model.joblib")
+    return joblib.load(path / "model.joblib")
+
+
+@every_loss
+@pytest.mark.parametrize("copy", [_by_pickle, _by_joblib])
+@pytest.mark.parametrize("labels", [[0, 1, 2], ["a", "b", "c"]], ids=["int", "str"])
+def test_pickle_and_joblib_keep_the_model(estimator, copy, labels, tmp_path):
+    X, y = make_multiclass()
+    model = clone(estimator).set_params(noise=Gaussian(scale=np.linspace(0.0, 1.0, N_FEATURES)), n_jobs=2)
+    model.fit(X, np.array(labels)[y])
+    again = copy(model, tmp_path)
+    assert_bitwise_equal(again, model)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert again.history_ == model.history_
+    assert_bitwise_equal(again.fit(X, np.array(labels)[y]), model)
+
+
+def test_a_pipeline_from_text_to_labels():
+    texts = ["good great fine", "bad poor awful", "great good", "awful bad bad", "fine great", "poor awful"] * 3
+    labels = ["up", "down"] * 9
+    for noise in (0.5, Poisson()):
+        pipeline = make_pipeline(CountVectorizer(), DropoutLogisticRegression(noise=noise)).fit(texts, labels)
+        assert pipeline.score(texts, labels) == 1.0
+        assert pipeline.predict(["great"])[0] == "up"
+        np.testing.assert_allclose(pipeline.predict_proba(texts).sum(axis=1), 1.0)
+
+
+def test_cross_validation_in_a_pipeline_of_sparse_data():
+    X, y = make_sparse(200, 40, 0.3)
+    pipeline = make_pipeline(MaxAbsScaler(), DropoutSVC(noise=0.3))
+    scores = cross_val_score(pipeline, X, y, cv=4)
+    assert scores.min() > 0.6
+
+
+@pytest.mark.parametrize("multi_class", ["ovr", "ovo"])
+def test_calibration_gives_the_hinge_its_probabilities(multi_class):
+    X, y = make_multiclass(n_samples=120)
+    model = CalibratedClassifierCV(DropoutSVC(multi_class=multi_class), cv=3).fit(X, y)
+    probabilities = model.predict_proba(X)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    assert np.mean(model.predict(X) == y) > 0.5
+
+
+# What is and is not there -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["predict_proba", "predict_log_proba"])
+@pytest.mark.parametrize(
+    "estimator",
+    [DropoutSVC(), MCFClassifier("quadratic"), MCFClassifier("exponential"), NoisyLinearClassifier("hinge")],
+    ids=str,
+)
+def test_scores_that_are_no_log_odds_have_no_probabilities_and_say_where_to_get_them(estimator, method):
+    X, y = make_binary()
+    for model in (estimator, clone(estimator).fit(X, y)):
+        assert not hasattr(model, method)
+        with pytest.raises(AttributeError) as caught:
+            getattr(model, method)
+        reasons = f"{caught.value} {caught.value.__cause__}"
+        assert type(model).__name__ in reasons
+        assert "CalibratedClassifierCV" in reasons
+
+
+def test_one_vs_one_has_no_probabilities_and_says_where_to_get_them():
+    with pytest.raises(AttributeError) as caught:
+        DropoutLogisticRegression(multi_class="ovo").predict_proba  # noqa: B018
+    assert "multi_class='ovr'" in f"{caught.value} {caught.value.__cause__}"
+
+
+@every_loss
+@pytest.mark.parametrize("method", ["predict", "decision_function", "score"])
+def test_an_estimator_that_is_not_fitted_says_so(estimator, method):
+    X, y = make_binary()
+    arguments = (X, y) if method == "score" else (X,)
+    with pytest.raises(NotFittedError, match=type(estimator).__name__):
+        getattr(clone(estimator), method)(*arguments)
+
+
+@pytest.mark.parametrize("name", ["logistic", "mcf-logistic"])
+def test_probabilities_of_an_estimator_that_is_not_fitted_say_so(name):
+    with pytest.raises(NotFittedError):
+        clone(_ESTIMATORS[name]).predict_proba(make_binary()[0])
+
+
+@every_loss
+def test_prediction_refuses_another_number_of_features(estimator):
+    X, y = make_binary()
+    with pytest.raises(ValueError, match="8 features"):
+        clone(estimator).fit(X, y).predict(X[:, :3])
+
+
+@every_loss
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_attributes_of_a_fit_are_all_there(estimator, n_classes):
+    X, y = make_binary() if n_classes == 2 else make_multiclass()
+    model = clone(estimator).fit(X, y)
+    n_columns = 1 if n_classes == 2 else n_classes
+    assert model.coef_.shape == (n_columns, N_FEATURES)
+    assert model.intercept_.shape == (n_columns,)
+    assert model.n_features_in_ == N_FEATURES
+    assert model.converged_ is True
+    assert isinstance(model.n_iter_, int)
+    assert model.n_iter_ >= 1
+    assert model.n_passes_ > 0.0
+    assert np.isfinite(model.objective_)
+    assert [entry.iteration for entry in model.history_][:1] == [1]
+    assert {"iteration", "objective", "gap", "passes"} <= set(model.history_[0]._fields)
+    scores = model.decision_function(X)
+    assert scores.shape == ((len(y),) if n_classes == 2 else (len(y), n_classes))
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@every_loss
+def test_without_an_offset_there_is_none(estimator, fit_intercept):
+    X, y = make_binary()
+    y[:10] = 1
+    model = clone(estimator).set_params(fit_intercept=fit_intercept).fit(X, y)
+    assert np.all((model.intercept_ != 0.0) == fit_intercept)
+
+
+# Progress ---------------------------------------------------------------------------------------------------------
+
+
+@every_loss
+@pytest.mark.parametrize("noise", [None, 0.3], ids=["none", "dropout"])
+def test_verbose_prints_a_line_per_iteration_to_stderr_and_nothing_to_stdout(estimator, noise, capfd):
+    X, y = make_binary()
+    model = clone(estimator).set_params(noise=noise, verbose=1).fit(X, y)
+    out, err = capfd.readouterr()
+    lines = err.splitlines()
+    assert out == ""
+    assert len(lines) == model.n_iter_ == len(model.history_)
+    for number, line in enumerate(lines, start=1):
+        assert type(model).__name__ in line
+        assert f"iteration {number:4d}" in line
+        assert "objective" in line
+
+
+@pytest.mark.parametrize("solver", ["irls", "newton", "lbfgs"])
+def test_every_solver_reports_its_progress(solver, capfd):
+    X, y = make_binary()
+    model = DropoutLogisticRegression(solver=solver, verbose=2).fit(X, y)
+    assert len(capfd.readouterr().err.splitlines()) == model.n_iter_
+
+
+@every_loss
+def test_a_quiet_fit_prints_nothing(estimator, capfd):
+    X, y = make_multiclass()
+    clone(estimator).fit(X, y)
+    assert capfd.readouterr() == ("", "")
+
+
+# Warm starts ------------------------------------------------------------------------------------------------------
+
+_WARM = {
+    **_ESTIMATORS,
+    "svc-l1": DropoutSVC(penalty="l1"),
+    "logistic-l1": DropoutLogisticRegression(penalty="l1"),
+    "svc-lbfgs": DropoutSVC(solver="lbfgs"),
+    "logistic-irls": DropoutLogisticRegression(solver="irls"),
+    "svc-ovo": DropoutSVC(multi_class="ovo"),
+}
+
+
+def _relative_gap(model, wanted):
+    return abs(model.objective_ - wanted.objective_) / abs(wanted.objective_)
+
+
+@pytest.mark.parametrize("noise", [None, 0.3], ids=["none", "dropout"])
+@pytest.mark.parametrize("name", _WARM)
+def test_a_warm_start_at_the_solution_costs_less_and_stays_there(name, noise):
+    X, y = make_multiclass(n_samples=200)
+    cold = clone(_WARM[name]).set_params(noise=noise, tol=1e-6, warm_start=True).fit(X, y)
+    warm = clone(cold).fit(X, y)
+    passes, iterations = warm.n_passes_, warm.n_iter_
+    warm.fit(X, y)
+    if name != "mcf-quadratic":  # one step solves it, from anywhere
+        assert warm.n_iter_ < iterations
+    assert warm.n_passes_ < passes
+    assert _relative_gap(warm, cold) <= 2e-6
+
+
+@pytest.mark.parametrize("noise", [None, 0.3], ids=["none", "dropout"])
+@pytest.mark.parametrize("name", ["svc", "svc-gaussian", "logistic", "mcf-exponential", "mcf-logistic", "svc-l1"])
+def test_a_warm_start_from_a_neighbour_saves_passes_and_reaches_the_same_optimum(name, noise):
+    X, y = make_binary(n_samples=300)
+    cold = clone(_WARM[name]).set_params(noise=noise, C=1.05, tol=1e-6).fit(X, y)
+    warm = clone(_WARM[name]).set_params(noise=noise, C=1.0, tol=1e-6, warm_start=True).fit(X, y)
+    warm.set_params(C=1.05).fit(X, y)
+    assert warm.n_passes_ < cold.n_passes_
+    assert _relative_gap(warm, cold) <= 2e-6
+
+
+@every_loss
+def test_a_warm_start_far_away_reaches_the_same_optimum(estimator):
+    X, y = make_binary()
+    warm = clone(estimator).set_params(warm_start=True, tol=1e-20, noise=0.3).fit(X, y)
+    warm.fit(X, 1 - y)
+    cold = clone(estimator).set_params(tol=1e-20, noise=0.3).fit(X, 1 - y)
+    assert relative_difference(warm, cold) <= 1e-8
+
+
+@every_loss
+@pytest.mark.parametrize("change", ["classes", "names", "features", "pairs"])
+def test_a_warm_start_with_other_classes_or_shape_starts_afresh(estimator, change):
+    X, y = make_multiclass()
+    warm = clone(estimator).set_params(warm_start=True).fit(X, y)
+    if change == "classes":
+        X, y = make_binary()
+    elif change == "names":
+        y = np.array(["a", "b", "c"])[y]
+    elif change == "features":
+        X = X[:, :5]
+    else:
+        X, y = make_multiclass(n_samples=200, n_classes=4)
+        warm.set_params(multi_class="ovo")
+    params = {"multi_class": warm.multi_class}
+    assert_bitwise_equal(warm.fit(X, y), clone(estimator).set_params(**params).fit(X, y))
+
+
+def test_a_warm_start_does_not_mistake_pairs_for_classes():
+    # three classes have three pairs: the same shape, another meaning
+    X, y = make_multiclass()
+    warm = DropoutSVC(warm_start=True, tol=1e-20).fit(X, y)
+    warm.set_params(multi_class="ovo").fit(X, y)
+    cold = DropoutSVC(multi_class="ovo", tol=1e-20).fit(X, y)
+    assert relative_difference(warm, cold) <= 1e-8
+
+
+def test_without_warm_start_a_second_fit_forgets_the_first():
+    X, y = make_binary()
+    model = DropoutSVC().fit(X, 1 - y)
+    assert_bitwise_equal(model.fit(X, y), DropoutSVC().fit(X, y))
