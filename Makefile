@@ -4,11 +4,12 @@ VENV ?= .venv
 RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint clean help
+.PHONY: demo test lint bench clean help
 
 help:
 	@echo "make demo   deleted pixels on the digits data: an SVM against Dropout-SVM"
 	@echo "make test   style, types and tests"
+	@echo "make bench  the benchmarks (hours; needs the data, see benchmarks/README.md)"
 	@echo "make clean  remove the virtual environment and caches"
 
 demo: $(STAMP)
@@ -28,6 +29,10 @@ $(STAMP): pyproject.toml hatch_build.py src/dropmargin/linalg/_kernels.c
 	@$(PYTHON) -m venv $(VENV)
 	@$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@
+
+bench: $(STAMP)
+	@$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	@$(RUN)/python -m benchmarks
 
 clean:
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,9 +1,9 @@
 /* Sweeps over the rows of a CSR matrix, several products at once.
  *
  * Every function reads X once. Next to X it knows f(X), an element-wise function given by `mode`: none, the square, X
- * itself, or an array of its own with the pattern of X. Weights of X and of f(X) lie side by side, one row of doubles per
- * feature, so that an entry touches one place in memory. All sums are in double precision, in an order that depends on
- * the data alone.
+ * itself, or an array of its own with the pattern of X. Weights of X and of f(X) lie side by side, one row of doubles
+ * per feature, so that an entry touches one place in memory. All sums are in double precision, in an order that depends
+ * on the data alone.
  *
  * Instances: data float or double, indices 32 or 64 bit. Columns are read as unsigned: they are never negative, and the
  * sign extension costs time. Memory belongs to the caller; the outputs of the transposed sweeps start as zeros.
@@ -23,7 +23,8 @@ enum { MODE_NONE = 0, MODE_SQUARE = 1, MODE_IDENTITY = 2, MODE_ARRAY = 3 };
 typedef double pair __attribute__((vector_size(16), aligned(8), may_alias));
 #define INLINE static inline __attribute__((always_inline))
 
-#define ENTRY(x, e) (mode == MODE_SQUARE ? (x) * (x) : mode == MODE_IDENTITY ? (x) : mode == MODE_ARRAY ? (double)fdata[e] : 0.0)
+#define ENTRY(x, e)                                                                                                    \
+    (mode == MODE_SQUARE ? (x) * (x) : mode == MODE_IDENTITY ? (x) : mode == MODE_ARRAY ? (double)fdata[e] : 0.0)
 #define CSR(DATA, INDEX) const INDEX *indptr, const INDEX *indices, const DATA *data, const DATA *fdata
 #define MAX_WIDTH 512
 
@@ -39,7 +40,7 @@ typedef double pair __attribute__((vector_size(16), aligned(8), may_alias));
 #define DEFINE(NAME, DATA, INDEX, UINDEX)                                                                              \
                                                                                                                        \
 /* One row times one column of weights of X and one of f(X), the pair in one vector; four chains of sums hide the latency \
- * of the additions. */                                                                                                 \
+ * of the additions. */                                                                                                \
 INLINE void dot_##NAME(INDEX begin, INDEX end, const INDEX *indices, const DATA *data, const DATA *fdata,              \
                        const int mode, const double *weights, double *row)                                             \
 {                                                                                                                      \
@@ -102,6 +103,46 @@ INLINE void scatters_##NAME(INDEX begin, INDEX end, const INDEX *indices, const 
     }                                                                                                                  \
 }                                                                                                                      \
                                                                                                                        \
+/* The same for a width of at most four that the compiler knows, with the sums in registers. */                        \
+INLINE void few_dots_##NAME(INDEX begin, INDEX end, const INDEX *indices, const DATA *data, const DATA *fdata,         \
+                            const int mode, const int n_x, const int n_f, const double *weights, double *row)          \
+{                                                                                                                      \
+    double sums[4] = {0.0, 0.0, 0.0, 0.0}, more[4] = {0.0, 0.0, 0.0, 0.0};                                             \
+    INDEX e = begin;                                                                                                   \
+    for (; e + 1 < end; e += 2) {                                                                                      \
+        const double x = data[e], y = data[e + 1];                                                                     \
+        const double *z = weights + (size_t)(n_x + n_f) * (UINDEX)indices[e];                                          \
+        const double *v = weights + (size_t)(n_x + n_f) * (UINDEX)indices[e + 1];                                      \
+        for (int k = 0; k < n_x + n_f; k++) sums[k] += (k < n_x ? x : ENTRY(x, e)) * z[k];                             \
+        for (int k = 0; k < n_x + n_f; k++) more[k] += (k < n_x ? y : ENTRY(y, e + 1)) * v[k];                         \
+    }                                                                                                                  \
+    if (e < end) {                                                                                                     \
+        const double x = data[e];                                                                                      \
+        const double *z = weights + (size_t)(n_x + n_f) * (UINDEX)indices[e];                                          \
+        for (int k = 0; k < n_x + n_f; k++) sums[k] += (k < n_x ? x : ENTRY(x, e)) * z[k];                             \
+    }                                                                                                                  \
+    for (int k = 0; k < n_x + n_f; k++) row[k] += sums[k] + more[k];                                                   \
+}                                                                                                                      \
+                                                                                                                       \
+/* One row forth, and one row back, by the fastest way for its width. */                                               \
+INLINE void row_forth_##NAME(INDEX begin, INDEX end, const INDEX *indices, const DATA *data, const DATA *fdata,        \
+                             const int mode, int n_x, int n_f, const double *weights, double *row)                     \
+{                                                                                                                      \
+    if (n_x == 1 && n_f == 1) dot_##NAME(begin, end, indices, data, fdata, mode, weights, row);                        \
+    else if (n_x == 1 && n_f == 0) few_dots_##NAME(begin, end, indices, data, fdata, mode, 1, 0, weights, row);        \
+    else if (n_x == 1 && n_f == 2) few_dots_##NAME(begin, end, indices, data, fdata, mode, 1, 2, weights, row);        \
+    else dots_##NAME(begin, end, indices, data, fdata, mode, n_x, n_f, weights, row);                                  \
+}                                                                                                                      \
+                                                                                                                       \
+INLINE void row_back_##NAME(INDEX begin, INDEX end, const INDEX *indices, const DATA *data, const DATA *fdata,         \
+                            const int mode, int n_x, int n_f, const double *row, double *out)                          \
+{                                                                                                                      \
+    if (n_x == 1 && n_f == 1) scatter_##NAME(begin, end, indices, data, fdata, mode, row, out);                        \
+    else if (n_x == 1 && n_f == 0) scatters_##NAME(begin, end, indices, data, fdata, mode, 1, 0, row, out);            \
+    else if (n_x == 0 && n_f == 1) scatters_##NAME(begin, end, indices, data, fdata, mode, 0, 1, row, out);            \
+    else scatters_##NAME(begin, end, indices, data, fdata, mode, n_x, n_f, row, out);                                  \
+}                                                                                                                      \
+                                                                                                                       \
 /* out[i] = (X[i] @ weights_x, f(X)[i] @ weights_f), one row of n_x + n_f doubles each. */                             \
 CLONES void forward_##NAME(int64_t n_rows, CSR(DATA, INDEX), int mode, int n_x, int n_f, const double *weights,        \
                            double *out)                                                                                \
@@ -110,11 +151,7 @@ CLONES void forward_##NAME(int64_t n_rows, CSR(DATA, INDEX), int mode, int n_x, 
     for (int64_t i = 0; i < n_rows * width; i++) out[i] = 0.0;                                                         \
     for (int64_t i = 0; i < n_rows; i++) {                                                                             \
         double *row = out + width * i;                                                                                 \
-        if (n_x == 1 && n_f == 1) {                                                                                    \
-            BY_MODE(FORWARD_ONE_##NAME)                                                                                \
-        } else {                                                                                                       \
-            BY_MODE(FORWARD_MANY_##NAME)                                                                               \
-        }                                                                                                              \
+        BY_MODE(FORTH_##NAME)                                                                                          \
     }                                                                                                                  \
 }                                                                                                                      \
                                                                                                                        \
@@ -124,17 +161,13 @@ CLONES void backward_##NAME(int64_t n_rows, CSR(DATA, INDEX), int mode, int n_x,
 {                                                                                                                      \
     for (int64_t i = 0; i < n_rows; i++) {                                                                             \
         const double *row = left + (n_x + n_f) * i;                                                                    \
-        if (n_x == 1 && n_f == 1) {                                                                                    \
-            BY_MODE(BACKWARD_ONE_##NAME)                                                                               \
-        } else {                                                                                                       \
-            BY_MODE(BACKWARD_MANY_##NAME)                                                                              \
-        }                                                                                                              \
+        BY_MODE(BACK_##NAME)                                                                                           \
     }                                                                                                                  \
 }                                                                                                                      \
                                                                                                                        \
-/* Forth and back in one sweep, for n columns: with (a, t) = (X @ p, f(X) @ u) + shift of a row,                        \
+/* Forth and back in one sweep, for n columns: with (a, t) = (X @ p, f(X) @ u) + shift of a row,                       \
  *   out += (X' (A a + B t), f(X)' (B a + D t)),  sums += (A a + B t, B a + D t).                                      \
- * Without f (mode 0) there is no t, and weights, shift, out and sums have n columns instead of 2 n. `curved` holds n   \
+ * Without f (mode 0) there is no t, and weights, shift, out and sums have n columns instead of 2 n. `curved` holds n  \
  * values of A per row, or n of A, then n of B, then n of D. */                                                        \
 CLONES void sandwich_##NAME(int64_t n_rows, CSR(DATA, INDEX), int mode, int n, const double *weights,                  \
                             const double *shift, const double *curved, double *out, double *sums)                      \
@@ -144,11 +177,7 @@ CLONES void sandwich_##NAME(int64_t n_rows, CSR(DATA, INDEX), int mode, int n, c
     for (int64_t i = 0; i < n_rows; i++) {                                                                             \
         const double *h = curved + (mode == MODE_NONE ? n : 3 * n) * i;                                                \
         for (int k = 0; k < width; k++) row[k] = shift[k];                                                             \
-        if (n_x == 1 && n_f == 1) {                                                                                    \
-            BY_MODE(FORWARD_ONE_##NAME)                                                                                \
-        } else {                                                                                                       \
-            BY_MODE(FORWARD_MANY_##NAME)                                                                               \
-        }                                                                                                              \
+        BY_MODE(FORTH_##NAME)                                                                                          \
         for (int k = 0; k < n; k++) {                                                                                  \
             if (mode == MODE_NONE) {                                                                                   \
                 row[k] *= h[k];                                                                                        \
@@ -159,31 +188,19 @@ CLONES void sandwich_##NAME(int64_t n_rows, CSR(DATA, INDEX), int mode, int n, c
             }                                                                                                          \
         }                                                                                                              \
         for (int k = 0; k < width; k++) sums[k] += row[k];                                                             \
-        if (n_x == 1 && n_f == 1) {                                                                                    \
-            BY_MODE(BACKWARD_ONE_##NAME)                                                                               \
-        } else {                                                                                                       \
-            BY_MODE(BACKWARD_MANY_##NAME)                                                                              \
-        }                                                                                                              \
+        BY_MODE(BACK_##NAME)                                                                                           \
     }                                                                                                                  \
 }
 
 #define ROW indptr[i], indptr[i + 1], indices, data, fdata
-#define FORWARD_ONE_f4i4(M) dot_f4i4(ROW, M, weights, row)
-#define FORWARD_ONE_f4i8(M) dot_f4i8(ROW, M, weights, row)
-#define FORWARD_ONE_f8i4(M) dot_f8i4(ROW, M, weights, row)
-#define FORWARD_ONE_f8i8(M) dot_f8i8(ROW, M, weights, row)
-#define FORWARD_MANY_f4i4(M) dots_f4i4(ROW, M, n_x, n_f, weights, row)
-#define FORWARD_MANY_f4i8(M) dots_f4i8(ROW, M, n_x, n_f, weights, row)
-#define FORWARD_MANY_f8i4(M) dots_f8i4(ROW, M, n_x, n_f, weights, row)
-#define FORWARD_MANY_f8i8(M) dots_f8i8(ROW, M, n_x, n_f, weights, row)
-#define BACKWARD_ONE_f4i4(M) scatter_f4i4(ROW, M, row, out)
-#define BACKWARD_ONE_f4i8(M) scatter_f4i8(ROW, M, row, out)
-#define BACKWARD_ONE_f8i4(M) scatter_f8i4(ROW, M, row, out)
-#define BACKWARD_ONE_f8i8(M) scatter_f8i8(ROW, M, row, out)
-#define BACKWARD_MANY_f4i4(M) scatters_f4i4(ROW, M, n_x, n_f, row, out)
-#define BACKWARD_MANY_f4i8(M) scatters_f4i8(ROW, M, n_x, n_f, row, out)
-#define BACKWARD_MANY_f8i4(M) scatters_f8i4(ROW, M, n_x, n_f, row, out)
-#define BACKWARD_MANY_f8i8(M) scatters_f8i8(ROW, M, n_x, n_f, row, out)
+#define FORTH_f4i4(M) row_forth_f4i4(ROW, M, n_x, n_f, weights, row)
+#define FORTH_f4i8(M) row_forth_f4i8(ROW, M, n_x, n_f, weights, row)
+#define FORTH_f8i4(M) row_forth_f8i4(ROW, M, n_x, n_f, weights, row)
+#define FORTH_f8i8(M) row_forth_f8i8(ROW, M, n_x, n_f, weights, row)
+#define BACK_f4i4(M) row_back_f4i4(ROW, M, n_x, n_f, row, out)
+#define BACK_f4i8(M) row_back_f4i8(ROW, M, n_x, n_f, row, out)
+#define BACK_f8i4(M) row_back_f8i4(ROW, M, n_x, n_f, row, out)
+#define BACK_f8i8(M) row_back_f8i8(ROW, M, n_x, n_f, row, out)
 
 DEFINE(f4i4, float, int32_t, uint32_t)
 DEFINE(f4i8, float, int64_t, uint64_t)

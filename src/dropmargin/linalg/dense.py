@@ -10,7 +10,7 @@ from dropmargin.linalg.blocks import Block, EntryFunction, chunks, curve
 from dropmargin.typing import Array
 
 # Rows are worked on in chunks of about this many entries, so that a chunk and f of it stay in cache.
-_CHUNK_ENTRIES = 2**17
+_CHUNK_ENTRIES = 2**18
 
 
 class DenseBlock(Block):
@@ -22,10 +22,18 @@ class DenseBlock(Block):
         self.n_rows, self.n_features = rows.shape
 
     def _chunks(self, transformed: bool, least: int = 16) -> Iterator[tuple[slice, Array, Array]]:
-        """Yield slices of rows, the rows, and, if asked, ``f`` of the rows."""
+        """Yield slices of rows, the rows, and, if asked, ``f`` of the rows (valid until the next chunk)."""
+        buffer = None
         for where in chunks(self.n_rows, self.n_features, _CHUNK_ENTRIES, least):
             rows = self.rows[where]
-            yield where, rows, self.entry(rows) if transformed and self.entry is not None else rows
+            if not transformed or self.entry is None:
+                yield where, rows, rows
+            elif isinstance(self.entry, np.ufunc):
+                # One buffer for all chunks: fresh memory would cost more than the squares.
+                buffer = np.empty_like(rows) if buffer is None else buffer
+                yield where, rows, self.entry(rows, out=buffer[: len(rows)])
+            else:
+                yield where, rows, self.entry(rows)
 
     def forward(self, weights: Array, n_x: int) -> Array:
         first, second = self._split(weights, n_x)
@@ -42,9 +50,9 @@ class DenseBlock(Block):
         first, second = self._split(left, n_x)
         out = np.zeros((self.n_features, left.shape[1]))
         for where, rows, transformed in self._chunks(left.shape[1] > n_x):
-            out[:, :n_x] += rows.T @ first[where]
+            out[:, :n_x] += (first[where].T @ rows).T
             if left.shape[1] > n_x:
-                out[:, n_x:] += transformed.T @ second[where]
+                out[:, n_x:] += (second[where].T @ transformed).T
         return out
 
     def sandwich(self, weights: Array, shift: Array, curved: Array, n: int) -> tuple[Array, Array]:
@@ -56,9 +64,9 @@ class DenseBlock(Block):
             bent = curve(scores + shift, curved[where], n)
             sums += bent.sum(axis=0)
             bent = bent.astype(self.rows.dtype, copy=False)
-            out[:, :n] += rows.T @ bent[:, :n]
+            out[:, :n] += (bent[:, :n].T @ rows).T
             if width > n:
-                out[:, n:] += transformed.T @ bent[:, n:]
+                out[:, n:] += (bent[:, n:].T @ transformed).T
         return out, sums
 
     def _split(self, factors: Array, n_x: int) -> tuple[Array, Array]:
@@ -73,9 +81,10 @@ class DenseBlock(Block):
 
     def weighted_gram(self, weights: Array) -> Array:
         total = np.zeros((self.n_features, self.n_features))
-        weights = weights[:, None].astype(self.rows.dtype)
+        roots = np.sqrt(weights[:, None]).astype(self.rows.dtype)
         for where, rows, _ in self._chunks(False, least=1024):
-            total += rows.T @ (rows * weights[where])
+            scaled = rows * roots[where]
+            total += scaled.T @ scaled  # symmetric: half the work
         return total
 
     def outer_gram(self, scale: Array) -> Array:

@@ -179,7 +179,8 @@ class MomentPoint(Point):
         weights = objective.data.map(
             rule, objective.loss, objective.variance, objective.columns, objective.smoothing**2, self.scores
         )
-        return MomentCurvature(self, weights, choose_preconditioner(self, weights, direct))
+        preconditioner = choose_preconditioner(self, weights, direct)
+        return MomentCurvature(objective, self.coef, self.noise_curvature, weights, preconditioner)
 
     def along(self, direction: Array) -> MomentLine:
         return MomentLine(self, direction)
@@ -215,28 +216,30 @@ class MomentLine(Line):
         return MomentPoint(start.objective, start.coef + step * self.direction, moved)
 
 
+@dataclass(frozen=True)
 class MomentCurvature(Curvature):
     """The Hessian or the majoriser at a point: per-row weights, and the products of the module's docstring."""
 
-    def __init__(self, point: MomentPoint, weights: PerPartition, preconditioner: Preconditioner) -> None:
-        self.point = point
-        self.weights = weights
-        self.preconditioner = preconditioner
+    objective: MomentObjective
+    coef: Array
+    noise_curvature: Array
+    weights: PerPartition
+    preconditioner: Preconditioner
 
     def product(self, direction: Array) -> Array:
-        point = self.point
-        objective = point.objective
-        n = direction.shape[1]
+        objective, w, n = self.objective, self.coef[:-1], direction.shape[1]
         coupled = self.weights[0].is_coupled
-        cross = point.coef[:-1] * direction[:-1] if coupled else np.empty((objective.n_features, 0))
-        factors, shift, _ = objective.packed(direction, cross) if coupled else (direction[:-1], direction[-1], n)
+        if coupled:
+            factors, shift, _ = objective.packed(direction, w * direction[:-1])
+        else:
+            factors, shift = direction[:-1], direction[-1]
         back, sums = objective.sweep_sum(_sandwich, self.weights, factors, shift)
         objective.data.n_sweeps += 1  # one product forth, one back
         out = np.empty_like(direction)
-        out[:-1] = back[:, :n] + (objective.penalty.l2 + point.noise_curvature) * direction[:-1]
+        out[:-1] = back[:, :n] + (objective.penalty.l2 + self.noise_curvature) * direction[:-1]
         if coupled:
             by_entries = back[:, n:] if objective.variance.moves_entries else None
-            out[:-1] += point.coef[:-1] * objective.variance_transposed(by_entries, sums[n:])
+            out[:-1] += w * objective.variance_transposed(by_entries, sums[n:])
         out[-1] = sums[:n] if objective.fit_intercept else direction[-1]
         return out
 
@@ -244,8 +247,13 @@ class MomentCurvature(Curvature):
         return self.preconditioner.solve(residual)
 
     def select(self, columns: Any) -> MomentCurvature:
-        weights = PerPartition(part.select(columns) for part in self.weights)
-        return MomentCurvature(self.point.select(columns), weights, self.preconditioner.select(columns))
+        return MomentCurvature(
+            self.objective.select(columns),
+            np.ascontiguousarray(self.coef[:, columns]),
+            np.ascontiguousarray(self.noise_curvature[:, columns]),
+            PerPartition(part.select(columns) for part in self.weights),
+            self.preconditioner.select(columns),
+        )
 
 
 class CurvatureWeights(NamedTuple):

@@ -14,39 +14,46 @@ def solve(
     """Return an approximate solution of ``curvature x = right``, column by column, and what its last step gained.
 
     The gain of a step is the decrease of ``x' curvature x / 2 - right' x``. A column stops when a step gains less than
-    ``least_gain``, or when its residual, in the norm of the preconditioner, has fallen to ``rtol`` of its start. Every
-    iterate is a descent direction for the function whose gradient is ``-right``.
+    ``least_gain``, or when its residual, in the norm of the preconditioner, has fallen to ``rtol`` of its start, and
+    leaves the block. Every iterate is a descent direction for the function whose gradient is ``-right``.
     """
-    solution = np.zeros_like(right)
-    gain = np.zeros(right.shape[1])
-    least_gain = np.broadcast_to(least_gain, gain.shape)
-    residual = right.copy()
-    preconditioned = curvature.precondition(residual)
-    direction = preconditioned.copy()
-    size = _dots(residual, preconditioned)
+    solutions, gains = np.zeros_like(right), np.zeros(right.shape[1])
+    least_gain = np.broadcast_to(least_gain, gains.shape)
+    columns = np.arange(right.shape[1])
+    solution, residual = np.zeros_like(right), right.copy()
+    direction = curvature.precondition(residual)
+    size = _dots(residual, direction)
     goal = np.square(rtol) * size
-    active = size > 0.0
+    gain, finished = gains, ~(size > 0.0)
     for _ in range(max_iter):
-        if not active.any():
-            break
-        everything = bool(active.all())
-        columns = slice(None) if everything else np.flatnonzero(active)
-        image = (curvature if everything else curvature.select(columns)).product(direction[:, columns])
-        bend = _dots(direction[:, columns], image)
+        if finished.any():
+            # 1. Columns that are done take their results along.
+            gains[columns[finished]] = gain[finished]
+            solutions[:, columns[finished]] = solution[:, finished]
+            if finished.all():
+                return solutions, gains
+            kept = np.flatnonzero(~finished)
+            columns, size, goal, least_gain = columns[kept], size[kept], goal[kept], least_gain[kept]
+            solution, residual, direction = (np.ascontiguousarray(a[:, kept]) for a in (solution, residual, direction))
+            curvature = curvature.select(kept)
+        # 2. The step along the direction.
+        image = curvature.product(direction)
+        bend = _dots(direction, image)
         # Rounding may make a positive definite matrix look otherwise: then what is solved so far is the answer.
-        step = np.where(bend > 0.0, size[columns] / np.where(bend > 0.0, bend, 1.0), 0.0)
-        solution[:, columns] += step * direction[:, columns]
-        residual[:, columns] -= step * image
-        gain[columns] = 0.5 * step * size[columns]
+        positive = bend > 0.0
+        step = np.where(positive, size / np.where(positive, bend, 1.0), 0.0)
+        solution += step * direction
+        residual -= step * image
+        gain = 0.5 * step * size
+        # 3. The next direction, conjugate to this one.
         preconditioned = curvature.precondition(residual)
         renewed = _dots(residual, preconditioned)
-        stuck = np.zeros_like(active)
-        stuck[columns] = step == 0.0
-        ratio = np.where(active, renewed / np.where(size > 0.0, size, 1.0), 0.0)
-        direction = preconditioned + ratio * direction
-        size = np.where(active, renewed, size)
-        active &= (size > goal) & (gain > least_gain) & ~stuck
-    return solution, gain
+        direction = preconditioned + (renewed / size) * direction
+        size = renewed
+        finished = ~(size > goal) | (gain <= least_gain) | ~positive
+    gains[columns] = gain
+    solutions[:, columns] = solution
+    return solutions, gains
 
 
 def _dots(a: Array, b: Array) -> Array:

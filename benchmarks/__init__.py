@@ -1,0 +1,1 @@
+"""Our estimators and their peers in one process, alternating: ``make bench`` or ``python -m benchmarks``."""
