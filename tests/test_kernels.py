@@ -1,0 +1,115 @@
+"""The compiled sweeps give what SciPy gives, whatever the kind of data, and nothing depends on their being there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from dropmargin import DropoutSVC
+from dropmargin.linalg import DenseBlock, SparseBlock, kernels
+
+_ENTRIES = [None, np.square, np.abs]
+_WIDTHS = [(1, 0), (1, 1), (1, 2), (0, 1), (3, 0), (3, 3), (2, 4)]
+
+
+def _matrix(dtype=np.float64, index=np.int32):
+    rng = np.random.default_rng(0)
+    X = sparse.random(57, 23, density=0.3, random_state=rng, data_rvs=rng.standard_normal, format="csr")
+    X = sparse.csr_array(X.astype(dtype))
+    X.data[::7] = 0.0  # explicit zeros
+    X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
+    return X
+
+
+@pytest.fixture(params=["compiled", "scipy"])
+def backend(request, monkeypatch):
+    if request.param == "scipy":
+        monkeypatch.setattr(kernels, "_LIBRARY", None)
+    elif not kernels.available():
+        pytest.skip("the kernels were not built: no C compiler when the package was installed")
+    return request.param
+
+
+@pytest.mark.parametrize("entry", _ENTRIES)
+@pytest.mark.parametrize(("n_x", "n_f"), _WIDTHS)
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products_are_those_of_a_dense_matrix(backend, dtype, index, n_x, n_f, entry):
+    X = _matrix(dtype, index)
+    dense = X.toarray().astype(np.float64)
+    transformed = dense if entry is None else entry(dense)
+    rng = np.random.default_rng(1)
+    weights, left = rng.standard_normal((23, n_x + n_f)), rng.standard_normal((57, n_x + n_f))
+    tolerance = {"rtol": 1e-4, "atol": 1e-4} if dtype == np.float32 else {"rtol": 1e-12, "atol": 1e-12}
+    for block in (SparseBlock(X, entry), DenseBlock(X.toarray(), entry)):
+        forth, back = block.forward(weights, n_x), block.backward(left, n_x)
+        np.testing.assert_allclose(forth[:, :n_x], dense @ weights[:, :n_x], **tolerance)
+        np.testing.assert_allclose(forth[:, n_x:], transformed @ weights[:, n_x:], **tolerance)
+        np.testing.assert_allclose(back[:, :n_x], dense.T @ left[:, :n_x], **tolerance)
+        np.testing.assert_allclose(back[:, n_x:], transformed.T @ left[:, n_x:], **tolerance)
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+@pytest.mark.parametrize("n", [1, 3, 300])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sandwich_is_forth_and_back(backend, dtype, n, coupled):
+    X = _matrix(dtype)
+    dense = X.toarray().astype(np.float64)
+    rng = np.random.default_rng(2)
+    width = 2 * n if coupled else n
+    weights, shift = rng.standard_normal((23, width)), rng.standard_normal(width)
+    curved = rng.standard_normal((57, 3 * n if coupled else n))
+    a = dense @ weights[:, :n] + shift[:n]
+    if coupled:
+        t = np.square(dense) @ weights[:, n:] + shift[n:]
+        by_mean = curved[:, :n] * a + curved[:, n : 2 * n] * t
+        by_variance = curved[:, n : 2 * n] * a + curved[:, 2 * n :] * t
+        expected = np.hstack([dense.T @ by_mean, np.square(dense).T @ by_variance])
+        sums = np.concatenate([by_mean.sum(axis=0), by_variance.sum(axis=0)])
+    else:
+        expected, sums = dense.T @ (curved * a), (curved * a).sum(axis=0)
+    tolerance = {"rtol": 1e-3, "atol": 1e-3} if dtype == np.float32 else {"rtol": 1e-11, "atol": 1e-11}
+    for block in (SparseBlock(X, np.square), DenseBlock(X.toarray(), np.square)):
+        got, got_sums = block.sandwich(weights, shift, curved, n)
+        np.testing.assert_allclose(got, expected, **tolerance)
+        np.testing.assert_allclose(got_sums, sums, **tolerance)
+
+
+def test_an_index_out_of_range_is_an_error_and_not_a_crash():
+    X = _matrix()
+    y = np.arange(57) % 2
+    X.indices[5] = 1_000_000
+    with pytest.raises(ValueError, match=r"not a valid sparse matrix|indices"):
+        DropoutSVC().fit(X, y)
+
+
+def test_a_fit_without_the_kernels_gives_the_same_coefficients():
+    script = (
+        "import numpy as np, sys\n"
+        "from scipy import sparse\n"
+        "from dropmargin import DropoutSVC\n"
+        "from dropmargin.linalg import kernels\n"
+        "rng = np.random.default_rng(0)\n"
+        "X = sparse.random(200, 40, density=0.2, random_state=rng, format='csr')\n"
+        "y = (X @ rng.standard_normal(40) > 0).astype(int)\n"
+        "model = DropoutSVC(noise=0.3, tol=1e-12).fit(X, y)\n"
+        "print(kernels.available(), *model.coef_.ravel().tolist())\n"
+    )
+    outputs = []
+    for flag in ("0", "1"):
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "DROPMARGIN_KERNELS": flag},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        outputs.append(done.stdout.split())
+    assert outputs[0][0] == "False"
+    assert outputs[1][0] == str(kernels.available())
+    np.testing.assert_allclose(np.array(outputs[0][1:], float), np.array(outputs[1][1:], float), rtol=1e-5, atol=1e-7)
