@@ -47,9 +47,7 @@ def make_centred(n_samples: int = 200, n_features: int = 5, seed: int = 3) -> tu
     return X, (X @ np.linspace(1.0, -1.0, n_features) + 0.4 * rng.randn(n_samples) > 0.0).astype(int)
 
 
-def make_sparse(
-    n_samples: int, n_features: int, density: float, seed: int = 4
-) -> tuple[sparse.csr_array, np.ndarray]:
+def make_sparse(n_samples: int, n_features: int, density: float, seed: int = 4) -> tuple[sparse.csr_array, np.ndarray]:
     """Return sparse counts and two classes."""
     rng = np.random.RandomState(seed)
     X = sparse.csr_array(sparse.random(n_samples, n_features, density, format="csr", random_state=rng))

@@ -11,6 +11,9 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy import sparse
+from sklearn.base import clone
+
 from datasets import (
     N_FEATURES,
     TIGHT,
@@ -23,11 +26,8 @@ from datasets import (
     parameters,
     relative_difference,
 )
-from scipy import sparse
-from sklearn.base import clone
-
 from dropmargin import Dropout, DropoutLogisticRegression, DropoutSVC, Gaussian, MCFClassifier, Poisson
-from dropmargin.linalg import blocks
+from dropmargin.linalg import matrix, row_blocks
 
 _BAR = 1e-10
 _ESTIMATORS = estimators(tol=TIGHT, C=0.5)
@@ -53,7 +53,7 @@ def _assert_close(got, wanted, bar=_BAR):
 # Rows, weights, labels --------------------------------------------------------------------------------------------
 
 
-@every_loss
+@each_core_loss
 @every_noise
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
 def test_integer_weights_equal_repeated_rows_and_zero_a_removed_one(estimator, noise, class_weight):
@@ -61,9 +61,7 @@ def test_integer_weights_equal_repeated_rows_and_zero_a_removed_one(estimator, n
     weights = np.random.RandomState(5).randint(0, 4, size=len(y))
     assert (weights == 0).any()
     weighted = _fit(estimator, X, y, weights, noise=noise, class_weight=class_weight)
-    repeated = _fit(
-        estimator, X.repeat(weights, axis=0), y.repeat(weights), noise=noise, class_weight=class_weight
-    )
+    repeated = _fit(estimator, X.repeat(weights, axis=0), y.repeat(weights), noise=noise, class_weight=class_weight)
     _assert_close(weighted, repeated)
     assert weighted.objective_ == pytest.approx(repeated.objective_, rel=1e-12)
 
@@ -255,7 +253,7 @@ _CONTAINERS = {
     "list": lambda X: X.tolist(),
     **{
         f"{form}_{kind}": getattr(sparse, f"{form}_{kind}")
-        for form in ("csr", "csc", "coo", "bsr", "lil", "dok", "dia")
+        for form in ("csr", "csc", "coo", "bsr", "lil")
         for kind in ("matrix", "array")
     },
 }
@@ -324,7 +322,7 @@ def test_non_canonical_csr_gives_the_dense_model_and_is_left_untouched(estimator
     arrays = messy.data, messy.indices, messy.indptr
     np.testing.assert_array_equal(messy.toarray(), X)
     if kind is sparse.csr_matrix:
-        messy = kind((X.shape))
+        messy = kind(X.shape)
         messy.data, messy.indices, messy.indptr = arrays
     before = [a.tobytes() for a in arrays]
     model = _fit(estimator, messy, y, noise=noise)
@@ -360,7 +358,7 @@ def test_the_callers_data_labels_and_weights_are_left_untouched(estimator, make)
 # Precision --------------------------------------------------------------------------------------------------------
 
 
-@every_loss
+@each_core_loss
 @every_noise
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
 def test_single_precision_agrees_with_double_and_is_kept(estimator, noise, make):
@@ -489,13 +487,13 @@ _THREADED = [
 
 
 @pytest.mark.parametrize("estimator", _THREADED, ids=str)
-@pytest.mark.parametrize("make", [np.ascontiguousarray, np.asfortranarray, sparse.csr_array, sparse.csc_array])
+@pytest.mark.parametrize("make", [np.asfortranarray, sparse.csr_array])
 def test_the_number_of_threads_does_not_change_a_bit(estimator, make, monkeypatch):
     X, y = make_multiclass(n_samples=120)
-    monkeypatch.setattr(blocks, "_PARTITION_ENTRIES", 50)
-    assert len(blocks.row_blocks(X)) > 3
+    monkeypatch.setattr(matrix, "_PARTITION_ENTRIES", 50)
+    assert len(row_blocks(X)) > 3
     one = _fit(estimator, make(X), y, n_jobs=1)
-    for n_jobs in (2, 3, -1):
+    for n_jobs in (2, 3):
         other = _fit(estimator, make(X), y, n_jobs=n_jobs)
         assert_bitwise_equal(other, one)
         assert other.objective_ == one.objective_
@@ -507,7 +505,7 @@ def test_the_number_of_threads_does_not_change_a_bit(estimator, make, monkeypatc
 def test_the_partition_of_the_rows_changes_rounding_only(name, noise, monkeypatch):
     X, y = make_multiclass()
     whole = _fit(_ESTIMATORS[name], X, y, noise=noise)
-    monkeypatch.setattr(blocks, "_PARTITION_ENTRIES", 50)
+    monkeypatch.setattr(matrix, "_PARTITION_ENTRIES", 50)
     _assert_close(_fit(_ESTIMATORS[name], X, y, noise=noise), whole)
 
 
@@ -515,6 +513,6 @@ def test_the_partition_of_the_rows_changes_rounding_only(name, noise, monkeypatc
 def test_the_number_of_threads_does_not_change_a_bit_on_data_of_real_size(as_sparse):
     X, y = make_sparse(15_000, 1_000, 0.1) if as_sparse else make_sparse(6_000, 300, 0.5)
     X = X if as_sparse else X.toarray()
-    assert len(blocks.row_blocks(X)) > 3
+    assert len(row_blocks(X)) > 3
     estimator = DropoutSVC(noise=0.3, C=0.01, tol=1e-2)
     assert_bitwise_equal(_fit(estimator, X, y, n_jobs=1), _fit(estimator, X, y, n_jobs=2))

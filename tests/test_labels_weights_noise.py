@@ -9,6 +9,9 @@ import re
 
 import numpy as np
 import pytest
+from scipy import sparse
+from sklearn.base import clone
+
 from datasets import (
     N_FEATURES,
     TIGHT,
@@ -21,9 +24,6 @@ from datasets import (
     parameters,
     relative_difference,
 )
-from scipy import sparse
-from sklearn.base import clone
-
 from dropmargin import (
     Dropout,
     DropoutLogisticRegression,
@@ -124,7 +124,7 @@ def _weights(change):
         (["heavy"] * 60, ["heavy"]),
         ([], ["(0,)", "(60,)"]),
     ],
-    ids=lambda value: "-".join(map(str, value)) if value and isinstance(value, list) else "weights",
+    ids=lambda value: f"{np.shape(value)}"[:20] if isinstance(value, np.ndarray | float) else f"{value}"[:20],
 )
 def test_bad_sample_weights_are_refused_and_named(estimator, weights, parts):
     X, y = make_binary()
@@ -383,7 +383,10 @@ def test_rates_from_zero_to_almost_one_live_side_by_side(estimator, make):
 )
 def test_noise_of_size_zero_is_no_noise(estimator, zero):
     X, y = make_binary()
-    assert relative_difference(_fit(estimator, X, y, noise=zero, tol=TIGHT), _fit(estimator, X, y, noise=None, tol=TIGHT)) <= 1e-10
+    assert (
+        relative_difference(_fit(estimator, X, y, noise=zero, tol=TIGHT), _fit(estimator, X, y, noise=None, tol=TIGHT))
+        <= 1e-10
+    )
 
 
 @every_loss

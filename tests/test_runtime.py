@@ -6,6 +6,7 @@ Interruption, determinism, threads and processes, searches and pipelines, copies
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
 import signal
 import subprocess
@@ -16,6 +17,16 @@ from concurrent.futures import ThreadPoolExecutor
 import joblib
 import numpy as np
 import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
+from threadpoolctl import threadpool_info, threadpool_limits
+
 from datasets import (
     N_FEATURES,
     assert_bitwise_equal,
@@ -28,16 +39,6 @@ from datasets import (
     noises,
     relative_difference,
 )
-from scipy import sparse
-from sklearn.base import clone
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.exceptions import NotFittedError
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler
-from threadpoolctl import threadpool_info, threadpool_limits
-
 from dropmargin import (
     Dropout,
     DropoutLogisticRegression,
@@ -47,7 +48,7 @@ from dropmargin import (
     NoisyLinearClassifier,
     Poisson,
 )
-from dropmargin.linalg import blocks
+from dropmargin.linalg import matrix
 
 _ESTIMATORS = estimators()
 every_loss = pytest.mark.parametrize("estimator", _ESTIMATORS.values(), ids=_ESTIMATORS.keys())
@@ -55,15 +56,15 @@ every_loss = pytest.mark.parametrize("estimator", _ESTIMATORS.values(), ids=_EST
 
 # Interruption -----------------------------------------------------------------------------------------------------
 
-# The long fit takes minutes if nobody stops it: no interrupt can come too late.
+# If nobody stops it, the long fit takes many times as long as its first iteration.
 _INTERRUPTED = """
-import sys, threading
+import pickle, sys, threading
 import numpy as np
 from dropmargin import DropoutSVC, MCFClassifier
 
 name, n_jobs = sys.argv[1], int(sys.argv[2])
 rng = np.random.RandomState(0)
-X, y = rng.randn(60, 400), np.arange(60) % 3
+X, y = rng.randn(60, 40), np.arange(60) % 3
 model = {
     "newton": DropoutSVC(noise=None),
     "irls": DropoutSVC(solver="irls"),
@@ -72,28 +73,28 @@ model = {
     "ovo": DropoutSVC(multi_class="ovo"),
     "mgf": MCFClassifier("exponential"),
 }[name].set_params(n_jobs=n_jobs).fit(X, y)
-before = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in vars(model).items()}
-threads = threading.active_count()
-long = rng.randn(15000, 400)
-codes = rng.randint(0, 6, size=15000)
 model.verbose, model.tol, model.max_iter, model.C = 1, 0.0, 10**6, 1e4
-before.update(verbose=1, tol=0.0, max_iter=10**6, C=1e4)
+before = pickle.dumps(vars(model))
+threads = threading.active_count()
+long = rng.randn(10000, 300)
+codes = rng.randint(0, 6, size=10000)
 print("begin", flush=True)
 try:
     model.fit(long, codes)
 except KeyboardInterrupt:
-    now = vars(model)
-    same = now.keys() == before.keys() and all(np.array_equal(now[k], v) for k, v in before.items())
     model.predict(X)
-    print("intact" if same else "changed", threading.active_count() - threads, flush=True)
+    state = "intact" if pickle.dumps(vars(model)) == before else "changed"
+    print(state, threading.active_count() - threads, flush=True)
 else:
     print("finished", flush=True)
 """
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("n_jobs", [1, 2])
-@pytest.mark.parametrize("name", ["newton", "irls", "lbfgs", "l1", "ovo", "mgf"])
+@pytest.mark.parametrize(
+    ("name", "n_jobs"),
+    [("newton", 1), ("newton", 2), ("irls", 2), ("lbfgs", 1), ("l1", 2), ("ovo", 1), ("ovo", 2), ("mgf", 1)],
+)
 def test_an_interrupt_stops_a_fit_and_leaves_the_last_one_with_no_thread_behind(name, n_jobs):
     child = subprocess.Popen(
         [sys.executable, "-c", _INTERRUPTED, name, str(n_jobs)],
@@ -156,7 +157,7 @@ def _fit_by_seed(name, noise, seed, n_jobs=1):
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("name", ["svc", "logistic", "mcf-quadratic", "mcf-logistic"])
 def test_fits_in_concurrent_threads_do_not_disturb_each_other(name, n_jobs, monkeypatch):
-    monkeypatch.setattr(blocks, "_PARTITION_ENTRIES", 50)
+    monkeypatch.setattr(matrix, "_PARTITION_ENTRIES", 50)
     noise = Dropout(rate=np.linspace(0.0, 0.8, N_FEATURES))  # one object, shared by all
     seeds = range(1, 7)
     alone = [_fit_by_seed(name, noise, seed) for seed in seeds]
@@ -167,7 +168,7 @@ def test_fits_in_concurrent_threads_do_not_disturb_each_other(name, n_jobs, monk
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("start", ["fork", "spawn"])
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_fits_in_other_processes_give_the_same_bits(start):
     arguments = [("svc", 0.3, 1, 2), ("mcf-logistic", 0.3, 2, 1)]
@@ -192,34 +193,55 @@ def test_a_fit_leaves_the_number_of_blas_threads_as_it_was():
         assert _blas_threads() == before
 
 
+# In a process of its own, so that the number of BLAS threads is two and belongs to nobody.
+_OVERLAPPING = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np
+from threadpoolctl import threadpool_info
+from dropmargin import Gaussian, MCFClassifier
+
+first_is_inside, second_is_inside, first_is_done = (threading.Event() for _ in range(3))
+
+class First(Gaussian):
+    def log_mgf(self, t, x):
+        first_is_inside.set()
+        second_is_inside.wait()
+        return super().log_mgf(t, x)
+
+class Second(Gaussian):
+    def log_mgf(self, t, x):
+        second_is_inside.set()
+        first_is_done.wait()
+        return super().log_mgf(t, x)
+
+def blas_threads():
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+X, y = np.random.RandomState(0).rand(20, 3), np.arange(20) % 2
+print(blas_threads())
+with ThreadPoolExecutor(2) as pool:
+    first = pool.submit(MCFClassifier("logistic", noise=First()).fit, X, y)
+    first_is_inside.wait()
+    second = pool.submit(MCFClassifier("logistic", noise=Second()).fit, X, y)
+    first.result()
+    first_is_done.set()
+    second.result()
+print(blas_threads())
+"""
+
+
 @pytest.mark.timeout(60)
 def test_overlapping_fits_leave_the_number_of_blas_threads_as_it_was():
-    """The first to begin is the first to end: each must restore what was there before either."""
-    first_is_inside, second_is_inside, first_is_done = (threading.Event() for _ in range(3))
-
-    class First(Gaussian):
-        def log_mgf(self, t, x):
-            first_is_inside.set()
-            second_is_inside.wait()
-            return super().log_mgf(t, x)
-
-    class Second(Gaussian):
-        def log_mgf(self, t, x):
-            second_is_inside.set()
-            first_is_done.wait()
-            return super().log_mgf(t, x)
-
-    X, y = make_binary()
-    with threadpool_limits(2, user_api="blas"):
-        before = _blas_threads()
-        with ThreadPoolExecutor(2) as pool:
-            first = pool.submit(MCFClassifier("logistic", noise=First(scale=0.1)).fit, X, y)
-            first_is_inside.wait()
-            second = pool.submit(MCFClassifier("logistic", noise=Second(scale=0.1)).fit, X, y)
-            first.result()
-            first_is_done.set()
-            second.result()
-        assert _blas_threads() == before
+    # the first to begin is the first to end: the second must not restore the one thread that it found
+    names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "BLIS_NUM_THREADS")
+    environment = {**os.environ, **dict.fromkeys(names, "2")}
+    done = subprocess.run(
+        [sys.executable, "-c", _OVERLAPPING], env=environment, capture_output=True, text=True, check=True
+    )
+    before, after = done.stdout.splitlines()
+    assert "2" in before
+    assert after == before
 
 
 def test_a_fit_leaves_no_threads_behind():
@@ -239,7 +261,7 @@ def test_a_fit_leaves_no_threads_behind():
 @pytest.mark.timeout(120)
 def test_grid_search_over_noise_and_c_in_two_processes():
     X, y = make_multiclass()
-    grid = {"noise": [None, 0.1, 0.5, Gaussian(scale=0.3)], "C": [0.1, 1.0]}
+    grid = {"noise": [None, 0.5, Gaussian(scale=0.3)], "C": [0.1, 1.0]}
     in_two, in_one = (GridSearchCV(DropoutSVC(), grid, cv=3, n_jobs=n_jobs).fit(X, y) for n_jobs in (2, None))
     assert np.isfinite(in_two.cv_results_["mean_test_score"]).all()
     np.testing.assert_array_equal(in_two.cv_results_["mean_test_score"], in_one.cv_results_["mean_test_score"])

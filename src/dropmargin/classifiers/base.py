@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
-from scipy.special import expit
+from scipy.special import log_expit, logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dropmargin.classifiers import validation
 from dropmargin.classifiers.fitting import Problem, fit_one_vs_one, fit_one_vs_rest
-from dropmargin.linalg import linear_scores
+from dropmargin.linalg import canonical, linear_scores
 from dropmargin.losses import Loss, MGFLoss
 from dropmargin.noise import Noise, as_noise
 from dropmargin.objective import Penalty
@@ -94,10 +94,9 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         )
         if problem.noise is not None:
             problem.noise.check(X.shape[1])
-        X = validation.check_entries(X, problem.noise, getattr(self, "feature_names_in_", None))
+        X = validation.check_entries(canonical(X), problem.noise, getattr(self, "feature_names_in_", None))
         weights = validation.check_weights(sample_weight, X.shape[0])
-        classes, codes = validation.encode_labels(y, weights, type(self).__name__)
-        weights = validation.class_weights(self.class_weight, classes, codes, weights)
+        classes, codes, weights = validation.encode_labels(y, self.class_weight, weights, type(self).__name__)
         n_classes = len(classes)
         fit = fit_one_vs_one if self.multi_class == "ovo" and n_classes > 2 else fit_one_vs_rest
         n_columns = n_classes * (n_classes - 1) // 2 if fit is fit_one_vs_one else n_classes if n_classes > 2 else 1
@@ -117,6 +116,8 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         tol = validation.check_number("tol", self.tol, 0.0)
         max_iter = validation.check_integer("max_iter", self.max_iter, 1)
         validation.check_choice("multi_class", self.multi_class, _MULTI_CLASS)
+        if self.n_jobs is not None:
+            validation.check_n_jobs(self.n_jobs)
         kind = validation.check_choice("penalty", self.penalty, _PENALTIES)
         ratio = {"l2": 0.0, "l1": 1.0}.get(kind)
         if ratio is None:
@@ -203,19 +204,16 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
     @available_if(_gives_probabilities)
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each class, one column per class; one-vs-rest probabilities are normalised."""
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return np.stack([expit(-scores), expit(scores)], axis=1)
-        # In the log domain, so that rows far from every class still sum to one.
-        logs = -np.logaddexp(0.0, -scores)
-        shares = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return shares / shares.sum(axis=1, keepdims=True)
+        return np.exp(self.predict_log_proba(X))
 
     @available_if(_gives_probabilities)
     def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithm of `predict_proba`."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
+        """Return the logarithm of `predict_proba`, finite also where the probability is not a number above zero."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return log_expit(np.stack([-scores, scores], axis=1))
+        logs = log_expit(scores)
+        return logs - logsumexp(logs, axis=1, keepdims=True)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

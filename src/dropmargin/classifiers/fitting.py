@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from threadpoolctl import ThreadpoolController
 
-from dropmargin.linalg import Partitions, canonical, large_offset, row_blocks
+from dropmargin.linalg import Partitions, large_offset, row_blocks
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import Dropout, Noise, Variance
 from dropmargin.objective import Labelled, MGFObjective, MomentObjective, Objective, Penalty
-from dropmargin.solvers import Monitor, Result, Solver, combine, minimise
+from dropmargin.solvers import Iteration, Monitor, Result, Solver, combine, minimise
 from dropmargin.typing import Array
+
+# A column whose mean is this many standard deviations from zero is centred: where the Gram matrix preconditions, it
+# only costs digits, and where the diagonal does, it costs passes as well.
+_OFFSET_MOMENT = 1e3
+_OFFSET_MGF = 3.0
 
 
 @dataclass(frozen=True)
@@ -47,15 +53,30 @@ def fit_one_vs_one(
 ) -> tuple[Result, float]:
     """Fit one column per pair of classes, each on the rows of its pair."""
 
-    def fit_pair(index: int, first: int, second: int) -> tuple[Result, float]:
+    stop = threading.Event()
+
+    def monitor(entry: Iteration) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        problem.monitor(entry)
+
+    own_problem = replace(problem, monitor=monitor)
+
+    def fit_pair(index: int, pair: tuple[int, int]) -> tuple[Result, float]:
+        first, second = pair
         rows = np.flatnonzero((codes == first) | (codes == second))
         labels = np.where(codes[rows] == second, 1.0, -1.0)[:, None]
         own = None if start is None else start[:, [index]]
-        return fit_columns(problem, X[rows], labels, weights[rows], own, 1)
+        return fit_columns(own_problem, X[rows], labels, weights[rows], own, 1)
 
-    pairs = combinations(range(n_classes), 2)
-    jobs = (delayed(fit_pair)(index, *pair) for index, pair in enumerate(pairs))
-    results = Parallel(n_jobs=n_threads, prefer="threads")(jobs)
+    pairs = list(combinations(range(n_classes), 2))
+    with ThreadPoolExecutor(n_threads) as pool:
+        try:
+            results = list(pool.map(fit_pair, range(len(pairs)), pairs))
+        except BaseException:  # an interrupt, too: pairs that wait are dropped, pairs at work stop at their next step
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
     return combine([result for result, _ in results]), sum(passes for _, passes in results)
 
 
@@ -64,10 +85,9 @@ def fit_columns(
 ) -> tuple[Result, float]:
     """Minimise the objective of every column of ``labels``."""
     variance = Variance() if problem.noise is None else problem.noise.variance()
-    X = canonical(X)
     offset = None
-    if problem.fit_intercept and not variance.moves_entries and not isinstance(problem.loss, MGFLoss):
-        offset = large_offset(X, weights)
+    if problem.fit_intercept and not variance.moves_entries:
+        offset = large_offset(X, weights, _OFFSET_MGF if isinstance(problem.loss, MGFLoss) else _OFFSET_MOMENT)
         X = X if offset is None else X - offset.astype(X.dtype)
     coef = np.zeros((X.shape[1] + 1, labels.shape[1])) if start is None else start.astype(np.float64)
     if offset is not None:
@@ -80,8 +100,7 @@ def fit_columns(
         Labelled(block, labels[begin:end], scaled[begin:end])
         for block, begin, end in zip(blocks, edges[:-1], edges[1:], strict=True)
     ]
-    # The library's own threads work on partitions; BLAS threads under them would only fight.
-    with Partitions(parts, n_threads) as data, _blas().limit(limits=1, user_api="blas"):
+    with Partitions(parts, n_threads) as data, _one_blas_thread:
         objectives = _objectives(problem, data, variance, X.shape[1], labels.shape[1])
         results = []
         for objective, columns in objectives:
@@ -119,11 +138,32 @@ def _objectives(
     return [(block, list(range(n_columns)))]
 
 
-_controller: list[ThreadpoolController] = []
+class _OneBlasThread:
+    """Limits BLAS to one thread while any fit is under way: partitions have threads of their own, and both would fight.
+
+    The limit belongs to the process, so that fits that overlap share it: the first sets it, the last takes it back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._controller: ThreadpoolController | None = None
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                # Finding the libraries takes milliseconds, so it is done once.
+                self._controller = self._controller or ThreadpoolController()
+                self._limit = self._controller.limit(limits=1, user_api="blas")
+                self._limit.__enter__()
+            self._users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._limit.__exit__(None, None, None)
 
 
-def _blas() -> ThreadpoolController:
-    """Return the controller of the BLAS libraries; finding them takes milliseconds, so it is done once."""
-    if not _controller:
-        _controller.append(ThreadpoolController())
-    return _controller[0]
+_one_blas_thread = _OneBlasThread()

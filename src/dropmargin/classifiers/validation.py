@@ -36,6 +36,12 @@ def check_integer(name: str, value: Any, low: int) -> int:
     return int(value)
 
 
+def check_n_jobs(value: Any) -> None:
+    """Check that a number of threads is an integer other than 0; -1 stands for all cores, as in scikit-learn."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value == 0:
+        raise ValueError(f"n_jobs must be None, a number of threads, or -1 for all cores, got {value!r}.")
+
+
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     """Return a parameter after checking that it is one of the allowed names."""
     if not isinstance(value, str) or value not in allowed:
@@ -49,7 +55,10 @@ def check_weights(sample_weight: Any, n_samples: int) -> Array:
         return np.ones(n_samples)
     if isinstance(sample_weight, Real):
         return np.full(n_samples, check_number("sample_weight", sample_weight, 0.0, low_open=True))
-    weights = np.asarray(sample_weight, dtype=np.float64)
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sample_weight must hold one number per row of X, got {sample_weight!r}.") from error
     if weights.ndim != 1:
         raise ValueError(f"sample_weight must be 1D array or scalar, got an array of shape {weights.shape}.")
     if weights.shape != (n_samples,):
@@ -68,42 +77,45 @@ def check_weights(sample_weight: Any, n_samples: int) -> Array:
     return weights
 
 
-def encode_labels(y: Any, weights: Array, estimator: str) -> tuple[Array, Array]:
-    """Return the classes with any weight, and each row's index among them (-1 for a row of a class without)."""
+def encode_labels(y: Any, class_weight: Any, weights: Array, estimator: str) -> tuple[Array, Array, Array]:
+    """Return the classes that have any weight, each row's index among them (-1 for another), and the rows' weights."""
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
+    weights = weights * _class_factors(class_weight, classes, codes, weights)[codes]
     present = np.bincount(codes, weights=weights, minlength=len(classes)) > 0.0
     if present.sum() < 2:
-        only = classes[present]
         left_out = "" if present.all() else " after rows of weight zero were left out"
         raise ValueError(
             f"{estimator} needs samples of at least 2 classes in the data, but the data contains only "
-            f"one class{left_out}: {only[0]!r}."
+            f"one class{left_out}: {classes[present].tolist()[0]!r}."
         )
     renumbered = np.where(present, np.cumsum(present) - 1, -1)
-    return classes[present], renumbered[codes]
+    return classes[present], renumbered[codes], weights
 
 
-def class_weights(class_weight: Any, classes: Array, codes: Array, weights: Array) -> Array:
-    """Return the sample weights times the class weights; ``"balanced"`` counts rows by their weight."""
+def _class_factors(class_weight: Any, classes: Array, codes: Array, weights: Array) -> Array:
+    """Return one factor per class; ``"balanced"`` counts rows by their weight."""
+    factors = np.ones(len(classes))
     if class_weight is None:
-        return weights
-    known = codes >= 0
-    if isinstance(class_weight, str):
-        if class_weight != "balanced":
-            raise ValueError(f"class_weight must be 'balanced', a dict or None, got {class_weight!r}.")
-        totals = np.bincount(codes[known], weights=weights[known], minlength=len(classes))
-        factors = totals.sum() / (len(classes) * totals)
-    elif isinstance(class_weight, Mapping):
-        factors = np.ones(len(classes))
-        for index, label in enumerate(classes.tolist()):
-            if label in class_weight:
-                factors[index] = check_number(f"class_weight[{label!r}]", class_weight[label], 0.0)
-        if not (factors > 0.0).any():
-            raise ValueError("class_weight is zero for every class: there is nothing to learn from.")
-    else:
+        return factors
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        totals = np.bincount(codes, weights=weights, minlength=len(classes))
+        present = totals > 0.0
+        factors[present] = totals.sum() / (present.sum() * totals[present])
+        return factors
+    if not isinstance(class_weight, Mapping):
         raise ValueError(f"class_weight must be 'balanced', a dict or None, got {class_weight!r}.")
-    return np.where(known, weights * factors[np.maximum(codes, 0)], 0.0)
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in labels]
+    missing = [label for label in labels if label not in class_weight]
+    if unknown and missing:  # more likely a slip than a wish: the same rule as scikit-learn's
+        raise ValueError(f"class_weight names {unknown!r}, which are not in y, but not {missing!r}, which are.")
+    for index, label in enumerate(labels):
+        if label in class_weight:
+            factors[index] = check_number(f"class_weight[{label!r}]", class_weight[label], 0.0)
+    if not np.any(factors[codes] * weights):
+        raise ValueError("class_weight is zero for every class: there is nothing to learn from.")
+    return factors
 
 
 def check_entries(X: Any, noise: Noise | None, names: Any) -> Any:

@@ -18,8 +18,8 @@ from dropmargin.typing import Array
 _PARTITION_ENTRIES = 2**18
 # The partition must not depend on the number of threads, or the results would.
 _MOST_PARTITIONS = 8
-# A column whose mean is this many standard deviations from zero costs a solver all its digits.
-_LARGE_OFFSET = 1e3
+# A constant column of this size costs a solver its digits.
+_LARGE_CONSTANT = 1e3
 
 
 def canonical(X: Any) -> Any:
@@ -101,8 +101,8 @@ def worst_column(X: Any, smallest: bool) -> int:
     return int(X.indices[where]) if sparse.issparse(X) else where % X.shape[1]
 
 
-def large_offset(X: Any, weights: Array) -> Array | None:
-    """Return the weighted column means of a dense ``X`` if one of them dwarfs its column's spread, else ``None``.
+def large_offset(X: Any, weights: Array, ratio: float) -> Array | None:
+    """Return the weighted column means of a dense ``X`` if one is ``ratio`` times its column's spread, else ``None``.
 
     An unpenalised offset makes the fit invariant to a shift of the columns, but finite precision does not.
     """
@@ -115,8 +115,8 @@ def large_offset(X: Any, weights: Array) -> Array | None:
         square += share[begin : begin + 1024] @ np.square(X[begin : begin + 1024] - mean)
     deviation, size = np.sqrt(square), np.abs(mean)
     # A constant column carries nothing; only if it is large does it do harm.
-    harmful = (deviation > 1e-12 * size) | (size > _LARGE_OFFSET)
-    return mean if np.any((size > _LARGE_OFFSET * deviation) & harmful) else None
+    harmful = (deviation > 1e-12 * size) | (size > _LARGE_CONSTANT)
+    return mean if np.any((size > ratio * deviation) & harmful) else None
 
 
 def linear_scores(X: Any, coef: Array, intercept: Array) -> Array:

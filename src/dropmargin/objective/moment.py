@@ -16,6 +16,7 @@ Every function of a partition is pure and at module level: another backend may s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -27,6 +28,10 @@ from dropmargin.noise import Variance
 from dropmargin.objective.base import Curvature, Labelled, Line, Objective, Penalty, Point
 from dropmargin.objective.preconditioner import Preconditioner, choose_preconditioner
 from dropmargin.typing import Array
+
+# The search for the best offset.
+_FARTHEST_OFFSET = 30.0
+_BISECTIONS = 40
 
 
 class Scores(NamedTuple):
@@ -111,6 +116,31 @@ class MomentObjective(Objective):
         out: Array | float = 0.0 if by_entries is None else _column(variance.slope) * by_entries
         return out + _column(variance.floor) * by_floor if variance.has_floor else out
 
+    def label_shares(self) -> Array:
+        """Return the shares of the two labels in the weight, positive first, one column each."""
+        both = np.stack(self.data.map_sum(_label_weights, self.columns))
+        return both / both.sum(axis=0)
+
+    def best_constant(self) -> Array:
+        """Return coefficients with no weights and the best offsets.
+
+        Without weights every row of a label has the same score, so two losses per column are all there is to balance.
+        """
+        coef = np.zeros((self.n_features + 1, self.n_columns))
+        if not self.fit_intercept:
+            return coef
+        shares = self.label_shares()
+        labels = np.array([[1.0], [-1.0]]) * np.ones(self.n_columns)
+        variance = np.full(labels.shape, self.smoothing**2)
+
+        def slope(offset: Array) -> Array:
+            return np.sum(
+                shares * self.loss.gradient(labels, np.broadcast_to(offset, labels.shape), variance)[0], axis=0
+            )
+
+        coef[-1] = _bisect(slope, np.full(self.n_columns, _FARTHEST_OFFSET))
+        return coef
+
     def select(self, columns: Any) -> MomentObjective:
         base = None if self.base is None else PerPartition(own[:, columns] for own in self.base)
         return replace(self, columns=self.columns[columns], base=base)
@@ -157,6 +187,23 @@ class MomentPoint(Point):
     def under(self, objective: MomentObjective) -> MomentPoint:
         """Return this point of an objective that differs in its loss or its smoothing only."""
         return MomentPoint(objective, self.coef, self.scores)
+
+    def at_best_offset(self) -> MomentPoint:
+        """Return the point with the best offsets for its weights: a search on the scores, and no sweep for it."""
+        objective = self.objective
+        if not objective.fit_intercept:
+            return self
+
+        def slope(offset: Array) -> Array:
+            return objective.data.map_sum(
+                _offset_slope, objective.loss, objective.columns, objective.smoothing**2, self.scores, offset
+            )[0]
+
+        offset = _bisect(slope, _FARTHEST_OFFSET + 2.0 * np.abs(self.coef[-1]))
+        coef = self.coef.copy()
+        coef[-1] += offset
+        scores = PerPartition(scores._replace(mean=scores.mean + offset) for scores in self.scores)
+        return MomentPoint(objective, coef, scores)
 
     def risk(self, smoothing: float) -> Array:
         """Return the weighted loss at these coefficients for another smoothing; no sweep over the data."""
@@ -300,6 +347,29 @@ def _scores(part: Labelled, factors: Array, shift: Array, n_means: int) -> Score
     if out.shape[1] == n_means:
         return Scores(mean, np.broadcast_to(shift[n_means:], (len(mean), len(shift) - n_means)))
     return Scores(mean, out[:, n_means:] + shift[n_means:])
+
+
+def _label_weights(part: Labelled, columns: Array) -> tuple[Array, Array]:
+    positive = part.labels[:, columns] > 0.0
+    weights = part.weights[:, 0]
+    return np.einsum("i,ik->k", weights, positive), np.einsum("i,ik->k", weights, ~positive)
+
+
+def _offset_slope(
+    part: Labelled, loss: MomentLoss, columns: Array, floor: float, scores: Scores, offset: Array
+) -> tuple[Array]:
+    by_mean, _ = loss.gradient(part.labels[:, columns], scores.mean + offset, scores.variance + floor)
+    return (np.einsum("i,ik->k", part.weights[:, 0], by_mean),)
+
+
+def _bisect(slope: Callable[[Array], Array], farthest: Array) -> Array:
+    """Return, column by column, where a slope that rises changes its sign, between ``-farthest`` and ``farthest``."""
+    low, high = -farthest, farthest
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        rising = slope(middle) > 0.0
+        low, high = np.where(rising, low, middle), np.where(rising, middle, high)
+    return 0.5 * (low + high)
 
 
 def _no_scores(part: Labelled, n: int) -> Scores:

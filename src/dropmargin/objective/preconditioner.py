@@ -22,7 +22,7 @@ from dropmargin.typing import Array
 if TYPE_CHECKING:
     from dropmargin.linalg import Block, PerPartition
     from dropmargin.objective.base import Labelled
-    from dropmargin.objective.moment import CurvatureWeights, MomentPoint
+    from dropmargin.objective.moment import CurvatureWeights, MomentObjective, MomentPoint
 
 
 # Up to this many features, or rows if there are fewer, a step that is to be exact is worth a factorisation per column.
@@ -31,6 +31,8 @@ _DIRECT_SIZE = 1500
 _FEW_ROWS = 200
 # Up to this many features, one Gram matrix shared by all columns and all steps does.
 _GRAM_FEATURES = 2000
+# The least curvature of the offset, as a share of the total weight.
+_OFFSET_FLOOR = 1e-14
 
 
 class Preconditioner(ABC):
@@ -138,6 +140,7 @@ def _with_penalty(matrix: Array, point: MomentPoint, k: int) -> Array:
     objective = point.objective
     index = np.arange(objective.n_features)
     matrix[index, index] += objective.penalty.l2 + point.noise_curvature[:, k]
+    matrix[-1, -1] += _offset_floor(objective)
     if not objective.fit_intercept:
         matrix[-1, :] = matrix[:, -1] = 0.0
         matrix[-1, -1] = 1.0
@@ -153,11 +156,13 @@ def woodbury(point: MomentPoint, weights: PerPartition) -> Woodbury:
         block = stack_blocks([rows for rows, _ in taken])
         h = np.concatenate([h for _, h in taken])
         diagonal = objective.penalty.l2 + point.noise_curvature[:, k]
-        columns.append(_woodbury_column(block, diagonal, h, objective.fit_intercept))
+        columns.append(_woodbury_column(block, diagonal, h, objective.fit_intercept, _offset_floor(objective)))
     return Woodbury(columns)
 
 
-def _woodbury_column(block: Block, diagonal: Array, h: Array, fit_intercept: bool) -> Callable[[Array], Array]:
+def _woodbury_column(
+    block: Block, diagonal: Array, h: Array, fit_intercept: bool, floor: float
+) -> Callable[[Array], Array]:
     root = np.sqrt(h)
     inner = root[:, None] * block.outer_gram(1.0 / diagonal) * root
     inner[np.diag_indices_from(inner)] += 1.0
@@ -170,7 +175,7 @@ def _woodbury_column(block: Block, diagonal: Array, h: Array, fit_intercept: boo
 
     border = block.transposed_times(h)
     solved_border = solve_weights(border)
-    corner = max(h.sum() - border @ solved_border, np.finfo(float).eps * h.sum(), np.finfo(float).tiny)
+    corner = max(h.sum() - border @ solved_border, np.finfo(float).eps * h.sum(), floor)
 
     def solve(right: Array) -> Array:
         weights = solve_weights(right[:-1])
@@ -188,7 +193,7 @@ def diagonal(point: MomentPoint, weights: PerPartition) -> Array:
     squares, total = objective.sweep_sum(_squares, weights)
     out = np.empty_like(point.coef)
     out[:-1] = objective.penalty.l2 + squares + point.noise_curvature
-    out[-1] = total if objective.fit_intercept else 1.0
+    out[-1] = np.maximum(total, _offset_floor(objective)) if objective.fit_intercept else 1.0
     # A column of zeros with an l1 penalty has no curvature at all; any positive number will do.
     out[out <= 0.0] = 1.0
     return out
@@ -199,12 +204,25 @@ def factorise(matrix: Array) -> Any | None:
     # Scaling to a unit diagonal first: columns of very different units cost no digits.
     scale = 1.0 / np.sqrt(np.maximum(np.diag(matrix), np.finfo(float).tiny))
     try:
-        factor, lower = cho_factor(matrix * scale * scale[:, None], lower=True, check_finite=False)
+        with np.errstate(over="ignore", invalid="ignore"):
+            factor, lower = cho_factor(matrix * scale * scale[:, None], lower=True, check_finite=False)
     except np.linalg.LinAlgError:
         return None
     if not np.isfinite(factor).all():
         return None
     return np.tril(factor) / scale[:, None], lower
+
+
+def _offset_floor(objective: MomentObjective) -> float:
+    """Return a curvature of the offset that is next to nothing: hinges that are all far from their kinks have none."""
+    cache = objective.data.cache
+    if "weight" not in cache:
+        (cache["weight"],) = objective.data.map_sum(_total_weight)
+    return _OFFSET_FLOOR * cache["weight"]
+
+
+def _total_weight(part: Labelled) -> tuple[float]:
+    return (float(part.weights.sum()),)
 
 
 def _squares(part: Labelled, weights: CurvatureWeights) -> tuple[Array, Array]:

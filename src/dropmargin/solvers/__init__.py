@@ -86,8 +86,8 @@ def minimise(
         ]
         return combine(parts)
     if isinstance(objective, MomentObjective) and objective.loss.kink:
-        if objective.variance.is_zero and solver.run is newton:
-            return solve_noise_free(objective, start, **options)  # type: ignore[arg-type]
+        if objective.variance.is_zero and solver.run in (newton, orthant):
+            return solve_noise_free(solver.run, objective, start, **options)  # type: ignore[arg-type]
         return solve_smoothed(solver.run, objective, start, **options)  # type: ignore[arg-type]
     return solver.run(objective, start, **options)
 

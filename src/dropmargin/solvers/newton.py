@@ -26,10 +26,8 @@ _ARMIJO = 1e-4
 _HALVINGS = 30
 # Relative differences of the objective below this are rounding.
 _ROUNDING = 1e-13
-# An inner solve ends when a step of it gains less than this share of the gap that is asked for, and what it leaves is
-# taken for this many times its last gain.
-_LEAST_GAIN = 0.1
-_GAINS_LEFT = 5.0
+# An inner solve may leave this share of the gap that is asked for.
+_LEAVE = 0.5
 # Below this relative gap, steps that no longer help are the work of rounding, not of the problem.
 _PRECISION_GAP = 1e-8
 
@@ -91,29 +89,51 @@ def descend(
         # 1. The model: a parabola above the objective, or its second-order expansion.
         curvature, rtol = model(point, iteration)
         # 2. The direction, and the decrease that the model promises.
-        least_gain = _LEAST_GAIN * tol * np.abs(point.value)
-        direction, gain = conjugate_gradient.solve(curvature, -point.gradient, rtol, _INNER_ITERATIONS, least_gain)
-        promised = -0.5 * np.einsum("dk,dk->k", point.gradient, direction)
-        # 3. The step.
+        enough = _LEAVE * tol * np.abs(point.value)
+        direction, left = conjugate_gradient.solve(curvature, -point.gradient, rtol, _INNER_ITERATIONS, enough)
+        promised = _promise(point, direction)
+        # 3. The step. Where a hinge has next to no curvature, its expansion knows nothing: it promises more than there
+        # is (no loss is negative), or no step along it descends. There the majoriser, which always descends, steps in.
+        _majorise(objective, point, promised > np.abs(point.value), direction, left, enough)
         line = point.along(direction)
-        step = backtrack(line, point, promised)
+        step = backtrack(line, point, _promise(point, direction))
+        if _majorise(objective, point, step == 0.0, direction, left, enough):
+            line = point.along(direction)
+            step = backtrack(line, point, _promise(point, direction))
+        promised = _promise(point, direction)
         before, point = point.value, line.point(step)
         coef[:, columns] = point.coef
         values[columns] = point.value
         # 4. How far it is still to go; columns that have arrived leave.
-        gaps[columns] = progress.gap(before, promised, point.value, gain, rough=iteration <= n_rough)
+        gaps[columns] = progress.gap(before, promised, point.value, left, rough=iteration <= n_rough)
         history.append(Iteration(iteration, float(values.sum()), float(gaps.sum()), objective.n_passes, len(columns)))
         monitor(history[-1])
-        done = progress.done(point.value, gaps[columns])
+        done = progress.done(point.value, gaps[columns], step == 0.0)
         if done.all():
             whole = point if len(columns) == n_columns else None
-            return Result(coef, values, iteration, True, progress.message, history, whole)
+            return Result(coef, values, iteration, progress.arrived, progress.message, history, whole)
         if done.any():
             columns, point = columns[~done], point.select(~done)
             progress.keep(~done)
     worst = float(np.max(gaps / np.abs(values)))
     message = f"stopped after max_iter={max_iter} iterations at an estimated relative gap of {worst:.1e} (tol={tol:g})"
     return Result(coef, values, max_iter, False, message, history, point if len(columns) == n_columns else None)
+
+
+def _promise(point: Point, direction: Array) -> Array:
+    """Return the decrease that a quadratic model promises for the step to its minimum."""
+    return -0.5 * np.einsum("dk,dk->k", point.gradient, direction)
+
+
+def _majorise(objective: Objective, point: Point, columns: Array, direction: Array, left: Array, enough: Array) -> bool:
+    """Put the majoriser's direction in place of these columns', if there are any; return whether there were."""
+    if not (objective.has_weights and columns.any()):
+        return False
+    part = point.select(columns)
+    direction[:, columns], left[columns] = conjugate_gradient.solve(
+        part.majoriser(), -part.gradient, 0.1, _INNER_ITERATIONS, enough[columns]
+    )
+    return True
 
 
 def backtrack(line: Line, point: Point, promised: Array) -> Array:
@@ -138,30 +158,36 @@ class _Progress:
         self.linear = linear
         self.previous = np.full(n_columns, np.inf)
         self.idle = np.zeros(n_columns, dtype=int)
+        self.arrived = True
         self.message = f"reached a relative gap of at most tol={tol:g}"
 
-    def gap(self, before: Array, promised: Array, after: Array, gain: Array, rough: bool) -> Array:
+    def gap(self, before: Array, promised: Array, after: Array, left: Array, rough: bool) -> Array:
         """Return the estimated gap after a step: what it fell short of its promise, and what the inner solve left."""
         if self.linear:
             # Gains that shrink by a factor f per step add up to gain * f / (1 - f); f still rises: hence twice that.
             factor = np.clip(promised / self.previous, 0.0, 1.0 - 1e-6)
             known = np.isfinite(self.previous) | (promised == 0.0)  # one step tells no factor
-            left = np.where(known, 2.0 * promised * factor / (1.0 - factor) + _GAINS_LEFT * gain, np.inf)
+            gap = np.where(known, 2.0 * promised * factor / (1.0 - factor) + left, np.inf)
         else:
-            left = np.maximum(promised - (before - after), 0.0) + _GAINS_LEFT * gain
+            gap = np.maximum(promised - (before - after), 0.0) + left
         self.idle = np.where(promised < 0.7 * self.previous, 0, self.idle + 1)
         self.previous = np.where(promised > 0.0, promised, np.finfo(float).tiny)
-        return np.full_like(left, np.inf) if rough else left
+        return np.full_like(gap, np.inf) if rough else gap
 
-    def done(self, value: Array, gap: Array) -> Array:
-        """Return which columns are to stop, and note why."""
+    def done(self, value: Array, gap: Array, stuck: Array) -> Array:
+        """Return which columns are to stop, and note why; ``stuck`` are those for which no step was found."""
         scale = np.abs(value)
         arrived = gap <= self.tol * scale
         # Steps that promise no less than the ones before, far below any practical tolerance: rounding has the word.
-        exhausted = (self.idle >= 4) & (gap <= _PRECISION_GAP * scale)
-        if (exhausted & ~arrived).any():
+        exhausted = ((self.idle >= 4) | stuck) & (gap <= _PRECISION_GAP * scale)
+        if (exhausted & ~arrived).any() and self.arrived:
             self.message = "reached the limit of floating-point precision"
-        return arrived | exhausted
+        failed = stuck & ~arrived & ~exhausted
+        if failed.any():
+            worst = float(np.max(gap[failed] / scale[failed]))
+            self.arrived = False
+            self.message = f"no step decreased the objective, at an estimated relative gap of {worst:.1e}"
+        return arrived | exhausted | stuck
 
     def keep(self, columns: Array) -> None:
         self.previous, self.idle = self.previous[columns], self.idle[columns]

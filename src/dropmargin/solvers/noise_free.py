@@ -6,13 +6,14 @@ rounded off over a moderate width ``e``, of shifted scores::
 
     HuberHinge_e(z_i + e a_i),  z_i = margin - y_i m_i;      then  a_i <- clip((z_i + e a_i) / e, 0, 1)
 
-A shifted score is ``m_i - y_i e a_i``. The dual objective gives a true gap,
+A shifted score is ``m_i - y_i e a_i``. The dual objective gives a true gap, for the l2 penalty
 ``sum_i c_i (max(0, z_i) - a_i z_i) + |gradient|^2 / 2``: the first part falls with the multipliers, the second with the
 precision of the inner minimum. Only rows with ``0 < z_i + e a_i < e`` have curvature, so a step is cheap to do exactly.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -21,10 +22,10 @@ from dropmargin.linalg import PerPartition
 from dropmargin.losses import HuberHinge
 from dropmargin.objective import Labelled, MomentObjective
 from dropmargin.objective.moment import MomentPoint, Scores
-from dropmargin.solvers.newton import newton
 from dropmargin.solvers.result import Iteration, Monitor, Result
 from dropmargin.typing import Array
 
+_LOPSIDED = 0.01
 _WIDTH = 0.3
 _NARROWER = 0.3
 _LEAST_WIDTH = 1e-6
@@ -35,7 +36,14 @@ _PRECISION_GAP = 1e-12
 
 
 def solve_noise_free(
-    objective: MomentObjective, start: MomentPoint, *, tol: float, max_iter: int, monitor: Monitor, warm: bool
+    solve: Callable[..., Result],
+    objective: MomentObjective,
+    start: MomentPoint,
+    *,
+    tol: float,
+    max_iter: int,
+    monitor: Monitor,
+    warm: bool,
 ) -> Result:
     """Minimise the noise-free hinge objective to a relative duality gap of ``tol``."""
     history: list[Iteration] = []
@@ -43,7 +51,9 @@ def solve_noise_free(
     least = _LEAST_WIDTH * objective.loss.kink
     columns = objective.columns
     dual = objective.data.map(_first_dual, columns)
-    coef, inner_tol, previous = start.coef, 1e-2, np.inf
+    lopsided = bool(np.any(objective.label_shares() < _LOPSIDED))
+    constant = replace(objective, loss=HuberHinge(objective.loss.kink, width)).best_constant()
+    coef, inner_tol, previous = start.coef if warm else constant, 1e-2, np.inf
     while True:
         # 1. Minimise with the multipliers as they are.
         loss = HuberHinge(objective.loss.kink, width)
@@ -51,7 +61,9 @@ def solve_noise_free(
         shifted = replace(objective, loss=loss, base=base, is_stiff=True)
         left = max(1, max_iter - len(history))
         warm = warm or bool(history)
-        found = newton(shifted, shifted.at(coef), tol=inner_tol, max_iter=left, monitor=ignore, warm=warm)
+        begin = shifted.at(coef)
+        begin = begin.at_best_offset() if lopsided else begin
+        found = solve(shifted, begin, tol=inner_tol, max_iter=left, monitor=ignore, warm=warm)
         coef = found.coef
         # 2. The multipliers that follow, and the duality gap that they prove.
         point = found.point if isinstance(found.point, MomentPoint) else shifted.at(coef)
@@ -88,12 +100,12 @@ def ignore(entry: Iteration) -> None:
 
 def _duality_gap(objective: MomentObjective, point: MomentPoint, dual: PerPartition) -> tuple[Array, Array, Array]:
     """Return the primal value, and the two parts of its gap to the dual: by the scores and by the gradient."""
-    coef, gradient, l2 = point.coef, point.gradient, objective.penalty.l2
+    coef, gradient = point.coef, point.gradient
     risk, of_scores = objective.data.map_sum(
         _complementarity, objective.columns, objective.loss.kink, point.objective.base, point.scores, dual
     )
     # The dual's sum_i c_i a_i y_i, which should be zero, is minus the gradient by the offset.
-    of_gradient = 0.5 / l2 * np.einsum("dk,dk->k", gradient[:-1], gradient[:-1]) + np.abs(gradient[-1] * coef[-1])
+    of_gradient = objective.penalty.gap(coef, gradient) + np.abs(gradient[-1] * coef[-1])
     return objective.penalty.value(coef) + risk, of_scores, of_gradient
 
 

@@ -20,51 +20,79 @@ from dropmargin.typing import Array
 _INNER_ITERATIONS = 250
 _ARMIJO = 1e-4
 _ROUNDING = 1e-13
-_MODEL_ERROR = 0.1
+_ROUGH_STEPS = 3
+_LEAVE = 0.5
+# Next to the largest weight, this is dust.
+_DUST = 1e-8
 _PRECISION_GAP = 1e-8
 
 
 def orthant(objective: Objective, start: Point, *, tol: float, max_iter: int, monitor: Monitor, warm: bool) -> Result:
     """Minimise ``J`` with its l1 term."""
-    l1 = objective.penalty.l1
-    point = start
+    point, n_rough = start, _ROUGH_STEPS if objective.has_weights and not warm else 0
     history: list[Iteration] = []
     best, idle = np.inf, 0
     for iteration in range(1, max_iter + 1):
         # 1. The steepest descent of smooth part and penalty together, and the weights that may move.
-        steepest = pseudo_gradient(point.coef, point.gradient, l1)
+        steepest = pseudo_gradient(point.coef, point.gradient, objective.penalty.l1)
         free = (point.coef != 0.0) | (steepest != 0.0)
         free[-1] = True
-        rough = iteration <= 3 and objective.has_weights and not warm
-        curvature = _Restricted(point.majoriser() if rough else point.hessian(direct=objective.is_stiff), free)
-        # 2. The Newton direction of the free weights.
-        direction, _ = conjugate_gradient.solve(curvature, -steepest * free, 0.5 if rough else 0.1, _INNER_ITERATIONS)
+        # 2. The Newton direction of the free weights; where there is no curvature, the majoriser's.
+        enough = _LEAVE * tol * np.abs(point.value)
+        rough = iteration <= n_rough
+        direction, left = _direction(objective, point, steepest, free, rough, enough)
         promised = -0.5 * float(np.sum(steepest * direction))
+        if promised > abs(float(point.value[0])) and objective.has_weights and not rough:
+            direction, left = _direction(objective, point, steepest, free, True, enough)
+            promised = -0.5 * float(np.sum(steepest * direction))
         # 3. The step along the arc, or else along the diagonal's.
         moved = _arc(objective, point, direction, steepest, halvings=12)
         if moved is None:
-            moved = _arc(objective, point, -curvature.precondition(steepest * free), steepest, halvings=60)
+            diagonal = -point.hessian().precondition(steepest * free) * free
+            moved = _arc(objective, point, diagonal, steepest, halvings=60)
         gained = 0.0 if moved is None else float(point.value[0] - moved.value[0])
         point = point if moved is None else moved
         # 4. How far it is still to go.
         value = abs(float(point.value[0]))
-        gap = promised if rough else max(promised - gained, 0.0) + _MODEL_ERROR * promised
+        gap = promised if rough else max(promised - gained, 0.0) + float(left[0])
         idle = 0 if promised < 0.7 * best else idle + 1
         best = min(best, promised)
         history.append(Iteration(iteration, float(point.value[0]), gap, objective.n_passes, 1))
         monitor(history[-1])
-        if not rough and gap <= tol * value:
-            return Result(
-                point.coef, point.value, iteration, True, f"reached a relative gap of at most {tol:g}", history
-            )
-        if moved is None or (idle >= 10 and gap <= _PRECISION_GAP * value):
-            precise = gap <= _PRECISION_GAP * value
-            message = "reached the limit of floating-point precision" if precise else "no step decreased the objective"
-            return Result(point.coef, point.value, iteration, precise, message, history)
+        arrived = not rough and gap <= tol * value
+        precise = gap <= _PRECISION_GAP * value
+        if arrived or moved is None or (idle >= 10 and precise):
+            message = "no step decreased the objective"
+            if arrived or precise:
+                point = _with_exact_zeros(objective, point)
+                limit = "reached the limit of floating-point precision"
+                message = f"reached a relative gap of at most tol={tol:g}" if arrived else limit
+            return Result(point.coef, point.value, iteration, arrived or precise, message, history, point)
     message = (
         f"stopped after max_iter={max_iter} iterations at an estimated relative gap of {gap / value:.1e} (tol={tol:g})"
     )
-    return Result(point.coef, point.value, max_iter, False, message, history)
+    return Result(point.coef, point.value, max_iter, False, message, history, point)
+
+
+def _direction(
+    objective: Objective, point: Point, steepest: Array, free: Array, majorise: bool, enough: Array
+) -> tuple[Array, Array]:
+    """Return the step of the free weights to the minimum of a quadratic model, and what the solve leaves of it."""
+    whole = point.majoriser() if majorise else point.hessian(direct=objective.is_stiff)
+    rtol = 0.5 if majorise else 0.1
+    return conjugate_gradient.solve(_Restricted(whole, free), -steepest * free, rtol, _INNER_ITERATIONS, enough)
+
+
+def _with_exact_zeros(objective: Objective, point: Point) -> Point:
+    """Return the point with weights that are zero but for rounding set to zero, if the objective does not rise."""
+    weights, slopes = point.coef[:-1], np.abs(point.gradient[:-1])
+    dust = (np.abs(weights) <= _DUST * np.abs(weights).max(initial=0.0)) & (slopes < objective.penalty.l1)
+    if not (dust & (weights != 0.0)).any():
+        return point
+    coef = point.coef.copy()
+    coef[:-1][dust] = 0.0
+    cleaned = objective.at(coef)
+    return cleaned if cleaned.value[0] <= point.value[0] * (1.0 + _ROUNDING) else point
 
 
 def pseudo_gradient(coef: Array, gradient: Array, l1: float) -> Array:

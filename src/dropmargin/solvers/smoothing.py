@@ -24,6 +24,8 @@ _LAST = 1e-12
 _STAGE_TOL = 1e-3
 # The noise rounds the kink off if fewer rows than this have a score that is steadier than the smoothing.
 _STEADY_SHARE = 0.01
+# A label with less than this share of the weight is outweighed by far.
+_LOPSIDED = 0.01
 
 Solve = Callable[..., Result]
 
@@ -48,13 +50,17 @@ def solve_smoothed(
     eps = (_FIRST_WARM if warm else _FIRST) * objective.loss.kink
     last = _LAST * objective.loss.kink
     stage_tol, final, stiff = max(tol, 0.1), False, False
-    point = start
+    # Far from its kinks a hinge has no curvature to find a way by: begin with the offset among them, and, where one label
+    # outweighs the other by far, put it back there whenever the smoothing changes.
+    lopsided = bool(np.any(objective.label_shares() < _LOPSIDED))
+    point = start if warm else objective.at(replace(objective, smoothing=eps).best_constant())
     while True:
         # 1. Minimise under the present smoothing.
         smooth = replace(objective, smoothing=eps, is_stiff=stiff)
         left = max(1, max_iter - len(history))
-        warm = warm or point is not start
-        result = solve(smooth, point.under(smooth), tol=stage_tol, max_iter=left, monitor=record, warm=warm)
+        begin = point.under(smooth)
+        begin = begin.at_best_offset() if lopsided else begin
+        result = solve(smooth, begin, tol=stage_tol, max_iter=left, monitor=record, warm=warm or bool(history))
         point = result.point if isinstance(result.point, MomentPoint) else objective.at(result.coef)
         # 2. Done, if that was the last smoothing, or if there is no time for another.
         if (final and (eps <= last or _negligible(point, eps, tol))) or len(history) >= max_iter:

@@ -1,0 +1,392 @@
+"""l1 and elastic-net penalties against independent minima, and several classes against separate binary fits.
+
+The objectives are written out here from the formulas, with NumPy alone, and minimised by `scipy.optimize`.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import linprog, minimize
+from scipy.special import ndtr
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+
+from datasets import (
+    N_FEATURES,
+    TIGHT,
+    assert_bitwise_equal,
+    estimators,
+    make_binary,
+    make_multiclass,
+    make_sparse,
+    noises,
+    parameters,
+    relative_difference,
+)
+from dropmargin import Dropout, DropoutLogisticRegression, DropoutSVC, Gaussian, MCFClassifier
+
+_ESTIMATORS = estimators(tol=TIGHT, C=0.5)
+every_loss = pytest.mark.parametrize("estimator", _ESTIMATORS.values(), ids=_ESTIMATORS.keys())
+every_noise = pytest.mark.parametrize("noise", noises().values(), ids=noises().keys())
+
+
+def _fit(estimator, X, y, sample_weight=None, **params):
+    return clone(estimator).set_params(**params).fit(X, y, sample_weight=sample_weight)
+
+
+# The formulas, for dropout of rate q (0 for no noise); they hold for complex numbers, too -------------------------
+
+
+def _loss(name, y, X, w, b, q):
+    m = X @ w + b
+    if name in ("mcf-exponential", "mcf-logistic"):
+        log_mgf = np.log(q + (1.0 - q) * np.exp(-y[:, None] * w * X / (1.0 - q))).sum(axis=1) - y * b
+        return np.exp(log_mgf) if name == "mcf-exponential" else np.log(1.0 + np.exp(log_mgf))
+    v = np.square(X) @ np.square(w) * (q / (1.0 - q))
+    if name == "svc":
+        return 0.5 * (1.0 - y * m + np.sqrt(np.square(1.0 - y * m) + v))
+    if name == "svc-gaussian":
+        z, sd = 1.0 - y * m, np.sqrt(v + 1e-300)
+        return z * ndtr(z / sd) + sd * np.exp(-0.5 * np.square(z / sd)) / np.sqrt(2.0 * np.pi)
+    if name == "logistic":
+        r = np.sqrt(np.square(m) + v + 1e-300)
+        return np.log(2.0 * np.cosh(0.5 * r)) - 0.5 * y * m
+    assert name == "mcf-quadratic"
+    return np.square(y - m) + v
+
+
+def _smooth_part(name, y, X, w, b, q, C, l2):
+    return 0.5 * l2 * np.sum(np.square(w)) + C * np.sum(_loss(name, y, X, w, b, q))
+
+
+def _gradient(name, y, X, w, b, q, C, l2):
+    """Return the derivatives by weights and offset, by complex steps: exact to the last digits."""
+    point, step = np.append(w, b), 1e-30
+    out = np.empty_like(point)
+    for d in range(len(point)):
+        moved = point.astype(complex)
+        moved[d] += 1j * step
+        out[d] = _smooth_part(name, y, X, moved[:-1], moved[-1], q, C, l2).imag / step
+    return out
+
+
+def _minimum(name, y, X, q, C, l1, l2):
+    """Return the least value, by L-BFGS-B on weights split into their positive and negative parts."""
+    d = X.shape[1]
+
+    def value_and_gradient(parts):
+        w, b = parts[:d] - parts[d:-1], parts[-1]
+        gradient = _gradient(name, y, X, w, b, q, C, l2)
+        value = _smooth_part(name, y, X, w, b, q, C, l2) + l1 * parts[:-1].sum()
+        return value, np.concatenate([gradient[:d] + l1, l1 - gradient[:d], gradient[-1:]])
+
+    bounds = [(0.0, None)] * (2 * d) + [(None, None)]
+    start = np.full(2 * d + 1, 0.01)
+    options = {"maxiter": 20_000, "maxfun": 200_000, "ftol": 1e-14, "gtol": 1e-10, "maxls": 100}
+    return minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).fun
+
+
+_PENALTIES = {"l1": (1.0, 0.0), "elasticnet": (0.5, 0.5), "l2": (0.0, 1.0)}
+# A strength at which some weights of `make_binary` are zero and some are not.
+_SELECTIVE_C = {
+    "svc": 0.1,
+    "svc-gaussian": 0.1,
+    "logistic": 0.2,
+    "logistic-gaussian": 0.2,
+    "mcf-quadratic": 0.05,
+    "mcf-exponential": 0.1,
+    "mcf-logistic": 0.2,
+}
+_WRITTEN_OUT = ["svc", "logistic", "mcf-quadratic", "mcf-exponential", "mcf-logistic"]
+
+
+@pytest.mark.parametrize("penalty", _PENALTIES)
+@pytest.mark.parametrize("name", _WRITTEN_OUT)
+@pytest.mark.parametrize("q", [0.1, 0.5])
+@pytest.mark.parametrize("C", [0.05, 1.0])
+def test_the_objective_is_the_independent_minimum(name, penalty, q, C):
+    X, y = make_binary()
+    l1, l2 = _PENALTIES[penalty]
+    model = _fit(_ESTIMATORS[name], X, y, noise=q, penalty=penalty, C=C, tol=1e-10)
+    assert model.objective_ == pytest.approx(_minimum(name, 2.0 * y - 1.0, X, q, C, l1, l2), rel=1e-6)
+    w, b = model.coef_[0], model.intercept_[0]
+    written_out = _smooth_part(name, 2.0 * y - 1.0, X, w, b, q, C, l2) + l1 * np.abs(w).sum()
+    assert model.objective_ == pytest.approx(written_out, rel=1e-12)
+
+
+@pytest.mark.parametrize("penalty", ["l1", "elasticnet"])
+def test_the_objective_of_noise_free_logistic_regression_is_the_independent_minimum(penalty):
+    X, y = make_binary()
+    l1, l2 = _PENALTIES[penalty]
+    model = _fit(_ESTIMATORS["logistic"], X, y, noise=None, penalty=penalty, tol=1e-10)
+    assert model.objective_ == pytest.approx(_minimum("logistic", 2.0 * y - 1.0, X, 0.0, 0.5, l1, l2), rel=1e-6)
+
+
+def test_the_objective_of_the_gaussian_hinge_with_l1_is_no_more_than_anywhere_near():
+    # the normal distribution's function takes no complex numbers, so: random directions
+    X, y = make_binary()
+    model = _fit(_ESTIMATORS["svc-gaussian"], X, y, noise=0.3, penalty="l1")
+    rng = np.random.RandomState(0)
+
+    def value(w, b):
+        return 0.5 * np.sum(_loss("svc-gaussian", 2.0 * y - 1.0, X, w, b, 0.3)) + np.abs(w).sum()
+
+    w, b = model.coef_[0], model.intercept_[0]
+    assert model.objective_ == pytest.approx(value(w, b), rel=1e-12)
+    for size in (1e-4, 1e-2, 1.0):
+        for _ in range(50):
+            moved = w + size * rng.randn(N_FEATURES) * (rng.rand(N_FEATURES) < 0.5), b + size * rng.randn()
+            assert value(*moved) >= model.objective_ * (1.0 - 1e-12)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("C", [0.1, 1.0])
+def test_the_l1_svm_without_noise_is_the_solution_of_its_linear_programme(C, fit_intercept):
+    X, y = make_binary()
+    n, d = X.shape
+    signs = 2.0 * y - 1.0
+    # minimise sum(w+ + w-) + C sum(xi) with y (X w + b) >= 1 - xi
+    rows = signs[:, None] * np.hstack([X, -X, np.ones((n, 1))])
+    bound = None if fit_intercept else 0.0
+    exact = linprog(
+        np.concatenate([np.ones(2 * d), [0.0], np.full(n, C)]),
+        A_ub=-np.hstack([rows, np.eye(n)]),
+        b_ub=-np.ones(n),
+        bounds=[(0.0, None)] * (2 * d) + [(bound, bound)] + [(0.0, None)] * n,
+    )
+    model = DropoutSVC(noise=None, penalty="l1", C=C, fit_intercept=fit_intercept, tol=1e-7, max_iter=200).fit(X, y)
+    assert model.objective_ == pytest.approx(exact.fun, rel=1e-6)
+    w = exact.x[:d] - exact.x[d : 2 * d]
+    np.testing.assert_allclose(model.coef_[0], w, atol=1e-3 * np.abs(w).max())
+
+
+@pytest.mark.parametrize("l1_ratio", [0.3, 1.0])
+@pytest.mark.parametrize("C", [0.3, 1.0])
+def test_noise_free_logistic_regression_agrees_with_scikit_learn(C, l1_ratio):
+    X, y = make_binary()
+    model = DropoutLogisticRegression(noise=None, penalty="elasticnet", l1_ratio=l1_ratio, C=C, tol=TIGHT).fit(X, y)
+    saga = LogisticRegression(l1_ratio=l1_ratio, C=C, solver="saga", tol=1e-9, max_iter=100_000, random_state=0)
+    saga.fit(X, y)
+    np.testing.assert_allclose(parameters(model), parameters(saga), atol=1e-5)
+
+
+# Optimality and zeros ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("penalty", ["l1", "elasticnet"])
+@pytest.mark.parametrize("name", _WRITTEN_OUT)
+@pytest.mark.parametrize("q", [0.1, 0.5])
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("factor", [0.9, 1.0, 1.1])
+def test_the_subgradient_conditions_hold_at_the_solution(name, penalty, q, make, factor):
+    X, y = make_binary()
+    l1, l2 = _PENALTIES[penalty]
+    C = factor * _SELECTIVE_C[name]
+    model = _fit(_ESTIMATORS[name], make(X), y, noise=q, penalty=penalty, C=C)
+    w = model.coef_[0]
+    gradient = _gradient(name, 2.0 * y - 1.0, X, w, model.intercept_[0], q, C, l2)
+    at_zero = w == 0.0
+    assert np.abs(gradient[:-1][~at_zero] + l1 * np.sign(w[~at_zero])).max() <= 1e-9
+    assert (np.abs(gradient[:-1][at_zero]) <= l1 + 1e-9).all()
+    assert abs(gradient[-1]) <= 1e-9
+    # real zeros and real weights, nothing in between
+    assert at_zero.any()
+    assert not at_zero.all()
+    assert np.abs(w[~at_zero]).min() > 1e-6
+
+
+@every_noise
+@pytest.mark.parametrize("name", _ESTIMATORS)
+@pytest.mark.parametrize("tol", [1e-4, 1e-8])
+def test_a_strong_l1_penalty_leaves_exact_zeros_and_a_stronger_one_nothing_else(name, noise, tol):
+    X, y = make_binary()
+    y[:6] = 1
+    some = _fit(_ESTIMATORS[name], X, y, noise=noise, penalty="l1", C=_SELECTIVE_C[name], tol=tol)
+    none = _fit(_ESTIMATORS[name], X, y, noise=noise, penalty="l1", C=1e-4, tol=tol)
+    assert 0 < np.count_nonzero(some.coef_) < N_FEATURES
+    assert np.count_nonzero(none.coef_) == 0
+    assert none.intercept_[0] > 0.0
+
+
+@pytest.mark.parametrize("name", ["logistic", "mcf-quadratic", "mcf-exponential", "mcf-logistic"])
+@pytest.mark.parametrize("q", [0.0, 0.5])
+def test_the_first_weight_enters_where_theory_says(name, q):
+    # at w = 0 the noise has no say: a weight enters once C times its gradient there exceeds the penalty
+    X, y = make_binary()
+    signs = 2.0 * y - 1.0
+    # the classes are of equal size, so the best offset alone is zero
+    gradient = _gradient(name, signs, X, np.zeros(N_FEATURES), 0.0, q, 1.0, 0.0)
+    assert abs(gradient[-1]) < 1e-12
+    edge = 1.0 / np.abs(gradient[:-1]).max()
+    below, above = (_fit(_ESTIMATORS[name], X, y, noise=q, penalty="l1", C=edge * f) for f in (0.999, 1.01))
+    assert np.count_nonzero(below.coef_) == 0
+    assert np.flatnonzero(above.coef_[0]).tolist() == [np.abs(gradient[:-1]).argmax()]
+
+
+def test_more_features_than_rows_under_l1():
+    X, y = make_sparse(40, 300, 0.1)
+    for estimator in (DropoutSVC(noise=0.3), DropoutLogisticRegression(noise=0.3), MCFClassifier(noise=0.3)):
+        model = _fit(estimator, X, y, penalty="l1", tol=1e-8)
+        dense = _fit(estimator, X.toarray(), y, penalty="l1", tol=1e-8)
+        assert 0 < np.count_nonzero(model.coef_) < 150
+        assert model.objective_ == pytest.approx(dense.objective_, rel=1e-7)
+
+
+@pytest.mark.parametrize("penalty", ["l1", "elasticnet"])
+@every_loss
+def test_an_all_zero_column_has_weight_zero_exactly(estimator, penalty):
+    X, y = make_binary()
+    X[:, 4] = 0.0
+    assert _fit(estimator, X, y, noise=0.3, penalty=penalty).coef_[0, 4] == 0.0
+
+
+# The elastic net between its ends ---------------------------------------------------------------------------------
+
+
+@every_noise
+@every_loss
+def test_an_elastic_net_without_l1_is_the_l2_penalty(estimator, noise):
+    X, y = make_binary()
+    nothing = _fit(estimator, X, y, noise=noise, penalty="elasticnet", l1_ratio=0.0)
+    l2 = _fit(estimator, X, y, noise=noise, penalty="l2")
+    assert relative_difference(nothing, l2) <= 1e-10
+
+
+@pytest.mark.parametrize("noise", [0.3, Gaussian(scale=0.3)], ids=str)
+@every_loss
+def test_an_elastic_net_with_hardly_any_l1_is_hardly_another_model(estimator, noise):
+    # another solver than for l2, the same optimum
+    X, y = make_binary()
+    hardly = _fit(estimator, X, y, noise=noise, penalty="elasticnet", l1_ratio=1e-9)
+    assert relative_difference(hardly, _fit(estimator, X, y, noise=noise)) <= 1e-7
+
+
+@every_loss
+def test_an_elastic_net_of_l1_alone_is_the_l1_penalty(estimator):
+    X, y = make_binary()
+    all_of_it = _fit(estimator, X, y, noise=0.3, penalty="elasticnet", l1_ratio=1.0)
+    assert_bitwise_equal(all_of_it, _fit(estimator, X, y, noise=0.3, penalty="l1"))
+
+
+# One-vs-rest ------------------------------------------------------------------------------------------------------
+
+
+@every_noise
+@every_loss
+def test_one_vs_rest_is_one_binary_fit_per_class(estimator, noise):
+    X, y = make_multiclass(seed=15)  # where no class is best served by no weights at all
+    together = _fit(estimator, X, y, noise=noise)
+    alone = [_fit(estimator, X, y == k, noise=noise) for k in range(3)]
+    assert relative_difference(parameters(together), np.vstack([parameters(a) for a in alone])) <= 1e-10
+    assert together.objective_ == pytest.approx(sum(a.objective_ for a in alone), rel=1e-10)
+    scores = np.column_stack([a.decision_function(X) for a in alone])
+    np.testing.assert_allclose(together.decision_function(X), scores, rtol=1e-7, atol=1e-9)
+    np.testing.assert_array_equal(together.predict(X), scores.argmax(axis=1))
+
+
+@pytest.mark.parametrize("penalty", ["l1", "elasticnet"])
+@pytest.mark.parametrize("name", _WRITTEN_OUT)
+def test_one_vs_rest_is_one_binary_fit_per_class_for_every_penalty(name, penalty):
+    X, y = make_multiclass()
+    weights = np.linspace(0.5, 1.5, len(y))
+    together = _fit(_ESTIMATORS[name], X, y, weights, noise=0.3, penalty=penalty)
+    alone = [_fit(_ESTIMATORS[name], X, y == k, weights, noise=0.3, penalty=penalty) for k in range(3)]
+    np.testing.assert_array_equal(together.coef_ == 0.0, np.vstack([a.coef_ == 0.0 for a in alone]))
+    assert relative_difference(parameters(together), np.vstack([parameters(a) for a in alone])) <= 1e-10
+
+
+@pytest.mark.parametrize("solver", ["irls", "newton", "lbfgs"])
+@pytest.mark.parametrize("name", ["svc", "logistic"])
+def test_every_solver_fits_several_classes_as_it_fits_one(name, solver):
+    X, y = make_multiclass()
+    together = _fit(_ESTIMATORS[name], X, y, noise=0.3, solver=solver, tol=1e-10)
+    alone = [_fit(_ESTIMATORS[name], X, y == k, noise=0.3, solver=solver, tol=1e-10) for k in range(3)]
+    assert relative_difference(parameters(together), np.vstack([parameters(a) for a in alone])) <= 1e-4
+    assert together.objective_ == pytest.approx(sum(a.objective_ for a in alone), rel=1e-8)
+
+
+@pytest.mark.parametrize("name", ["logistic", "logistic-gaussian", "mcf-logistic"])
+def test_one_vs_rest_probabilities_are_the_binary_ones_normalised(name):
+    X, y = make_multiclass()
+    model = _fit(_ESTIMATORS[name], X, y)
+    binary = np.column_stack([_fit(_ESTIMATORS[name], X, y == k).predict_proba(X)[:, 1] for k in range(3)])
+    np.testing.assert_allclose(model.predict_proba(X), binary / binary.sum(axis=1, keepdims=True), rtol=1e-8)
+    np.testing.assert_array_equal(model.predict_proba(X).argmax(axis=1), model.predict(X))
+
+
+# One-vs-one -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", [None, 0.3, Dropout(rate=np.linspace(0.0, 0.8, N_FEATURES))], ids=["0", "q", "q_d"])
+@every_loss
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_one_vs_one_is_one_binary_fit_per_pair(estimator, noise, make):
+    X, y = make_multiclass(n_classes=4, n_samples=120)
+    weights = np.linspace(0.5, 1.5, len(y))
+    together = _fit(estimator, make(X), y, weights, noise=noise, multi_class="ovo")
+    pairs = list(combinations(range(4), 2))
+    assert together.coef_.shape == (len(pairs), N_FEATURES)
+    for row, (first, second) in zip(parameters(together), pairs, strict=True):
+        rows = np.flatnonzero((y == first) | (y == second))
+        alone = _fit(estimator, X[rows], y[rows], weights[rows], noise=noise)
+        assert relative_difference(row[None, :], parameters(alone)) <= 1e-10
+
+
+@every_loss
+def test_one_vs_one_predicts_by_votes(estimator):
+    X, y = make_multiclass(n_classes=4, n_samples=120)
+    model = _fit(estimator, X, np.array(list("abcd"))[y], multi_class="ovo")
+    pair_scores = X @ model.coef_.T + model.intercept_
+    votes = np.zeros((len(X), 4))
+    for column, (first, second) in enumerate(combinations(range(4), 2)):
+        votes[:, second] += pair_scores[:, column] > 0.0
+        votes[:, first] += pair_scores[:, column] <= 0.0
+    predicted = np.searchsorted(model.classes_, model.predict(X))
+    assert (votes[np.arange(len(X)), predicted] == votes.max(axis=1)).all()
+    scores = model.decision_function(X)
+    assert scores.shape == (len(X), 4)
+    np.testing.assert_array_equal(scores.argmax(axis=1), predicted)
+    np.testing.assert_array_equal(np.round(scores), votes)  # what breaks a tie is worth less than half a vote
+
+
+def test_tied_votes_go_to_the_class_with_the_larger_scores():
+    X, y = make_multiclass()
+    model = DropoutSVC(multi_class="ovo").fit(X, y)
+    model.coef_ = np.zeros_like(model.coef_)
+    # 0 beats 1, 1 beats 2, 2 beats 0: one vote each, and 1 wins by the widest margin
+    model.intercept_ = np.array([-0.5, 0.1, -3.0])
+    assert (model.predict(X) == 1).all()
+
+
+@pytest.mark.parametrize("penalty", ["l2", "l1"])
+@every_loss
+def test_one_vs_one_does_not_depend_on_the_number_of_threads(estimator, penalty):
+    X, y = make_multiclass(n_classes=4, n_samples=120)
+    one, two = (_fit(estimator, X, y, multi_class="ovo", penalty=penalty, n_jobs=n, tol=1e-6) for n in (1, 2))
+    assert_bitwise_equal(one, two)
+    assert one.history_ == two.history_
+    assert one.objective_ == two.objective_
+    assert one.n_passes_ == two.n_passes_
+
+
+@every_loss
+def test_two_classes_are_the_same_problem_one_vs_one_and_one_vs_rest(estimator):
+    X, y = make_binary()
+    one, rest = (_fit(estimator, X, y, multi_class=kind) for kind in ("ovo", "ovr"))
+    assert_bitwise_equal(one, rest)
+    np.testing.assert_array_equal(one.decision_function(X), rest.decision_function(X))
+
+
+@pytest.mark.parametrize("multi_class", ["ovr", "ovo"])
+@pytest.mark.parametrize("n_classes", [3, 7])
+def test_a_class_with_a_single_row_is_fitted(multi_class, n_classes):
+    X, y = make_multiclass(n_samples=150, n_classes=n_classes)
+    X, y = np.vstack([X, 5.0 * np.ones(N_FEATURES)]), np.append(y, 99)
+    model = DropoutSVC(multi_class=multi_class).fit(X, y)
+    assert 99 in model.classes_
+    n = n_classes + 1
+    assert model.coef_.shape[0] == (n if multi_class == "ovr" else n * (n - 1) // 2)
