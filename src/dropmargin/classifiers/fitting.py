@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -153,17 +154,26 @@ class _OneBlasThread:
     def __enter__(self) -> None:
         with self._lock:
             if self._users == 0:
-                # Finding the libraries takes milliseconds, so it is done once.
-                self._controller = self._controller or ThreadpoolController()
-                self._limit = self._controller.limit(limits=1, user_api="blas")
-                self._limit.__enter__()
+                _in_passing(self._set)
             self._users += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._users -= 1
             if self._users == 0:
-                self._limit.__exit__(None, None, None)
+                _in_passing(self._limit.restore_original_limits)
+
+    def _set(self) -> None:
+        # Finding the libraries takes milliseconds, so it is done once.
+        self._controller = self._controller or ThreadpoolController()
+        self._limit = self._controller.limit(limits=1, user_api="blas")
+
+
+def _in_passing(function: Callable[[], None]) -> None:
+    """Call a function in a thread of its own: a limit may be taken back by others only once its thread has ended."""
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
 
 
 _one_blas_thread = _OneBlasThread()

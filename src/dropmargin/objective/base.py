@@ -47,19 +47,6 @@ class Penalty:
         total = 0.5 * self.l2 * np.einsum("dk,dk->k", weights, weights)
         return total + self.l1 * np.abs(weights).sum(axis=0) if self.l1 else total
 
-    def gap(self, coef: Array, gradient: Array) -> Array:
-        """Return how far the weights are from what the penalty asks for, given the rest of the objective.
-
-        The Fenchel gap ``R(w) + R*(theta) - w.theta`` with ``theta = l2 w - gradient``, minus the gradient of the loss:
-        zero at the optimum. Without an l2 part ``R*`` is infinite outside ``|theta| <= l1``; there the largest weight
-        stands in for infinity.
-        """
-        weights, theta = coef[:-1], self.l2 * coef[:-1] - gradient[:-1]
-        excess = np.maximum(np.abs(theta) - self.l1, 0.0)
-        conjugate = np.square(excess) / (2.0 * self.l2) if self.l2 else excess * np.abs(weights).max(axis=0)
-        own = self.l1 * np.abs(weights) + 0.5 * self.l2 * np.square(weights)
-        return np.maximum(own + conjugate - weights * theta, 0.0).sum(axis=0)
-
 
 class Curvature(ABC):
     """A positive definite model of the second derivative at a point, known by its products."""

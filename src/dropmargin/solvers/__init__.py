@@ -16,6 +16,7 @@ from dropmargin.losses import Loss
 from dropmargin.objective import MomentObjective, Objective, Penalty, Point
 from dropmargin.solvers.closed_form import closed_form
 from dropmargin.solvers.lbfgs import lbfgs
+from dropmargin.solvers.linear_programme import solve_linear_programme
 from dropmargin.solvers.newton import irls, newton
 from dropmargin.solvers.noise_free import solve_noise_free
 from dropmargin.solvers.orthant import orthant
@@ -86,8 +87,10 @@ def minimise(
         ]
         return combine(parts)
     if isinstance(objective, MomentObjective) and objective.loss.kink:
-        if objective.variance.is_zero and solver.run in (newton, orthant):
-            return solve_noise_free(solver.run, objective, start, **options)  # type: ignore[arg-type]
+        if objective.variance.is_zero and solver.l1 and objective.penalty.l2 == 0.0:
+            return solve_linear_programme(objective, tol=tol, monitor=monitor)
+        if objective.variance.is_zero and solver.run is newton:
+            return solve_noise_free(objective, start, **options)  # type: ignore[arg-type]
         return solve_smoothed(solver.run, objective, start, **options)  # type: ignore[arg-type]
     return solver.run(objective, start, **options)
 

@@ -10,7 +10,7 @@ from dropmargin.typing import Array
 # What a solve leaves is taken for this many times the gain of its last step, or as many times as it took steps.
 _GAINS_LEFT = 5
 # Next to the preconditioner's idea of it, this is no curvature at all.
-_FLAT = 1e-100
+_FLAT = 1e-20
 
 
 def solve(

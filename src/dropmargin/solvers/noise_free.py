@@ -6,14 +6,13 @@ rounded off over a moderate width ``e``, of shifted scores::
 
     HuberHinge_e(z_i + e a_i),  z_i = margin - y_i m_i;      then  a_i <- clip((z_i + e a_i) / e, 0, 1)
 
-A shifted score is ``m_i - y_i e a_i``. The dual objective gives a true gap, for the l2 penalty
+A shifted score is ``m_i - y_i e a_i``. The dual objective gives a true gap,
 ``sum_i c_i (max(0, z_i) - a_i z_i) + |gradient|^2 / 2``: the first part falls with the multipliers, the second with the
 precision of the inner minimum. Only rows with ``0 < z_i + e a_i < e`` have curvature, so a step is cheap to do exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +21,7 @@ from dropmargin.linalg import PerPartition
 from dropmargin.losses import HuberHinge
 from dropmargin.objective import Labelled, MomentObjective
 from dropmargin.objective.moment import MomentPoint, Scores
+from dropmargin.solvers.newton import newton
 from dropmargin.solvers.result import Iteration, Monitor, Result
 from dropmargin.typing import Array
 
@@ -36,7 +36,6 @@ _PRECISION_GAP = 1e-12
 
 
 def solve_noise_free(
-    solve: Callable[..., Result],
     objective: MomentObjective,
     start: MomentPoint,
     *,
@@ -63,7 +62,7 @@ def solve_noise_free(
         warm = warm or bool(history)
         begin = shifted.at(coef)
         begin = begin.at_best_offset() if lopsided else begin
-        found = solve(shifted, begin, tol=inner_tol, max_iter=left, monitor=ignore, warm=warm)
+        found = newton(shifted, begin, tol=inner_tol, max_iter=left, monitor=ignore, warm=warm)
         coef = found.coef
         # 2. The multipliers that follow, and the duality gap that they prove.
         point = found.point if isinstance(found.point, MomentPoint) else shifted.at(coef)
@@ -105,7 +104,8 @@ def _duality_gap(objective: MomentObjective, point: MomentPoint, dual: PerPartit
         _complementarity, objective.columns, objective.loss.kink, point.objective.base, point.scores, dual
     )
     # The dual's sum_i c_i a_i y_i, which should be zero, is minus the gradient by the offset.
-    of_gradient = objective.penalty.gap(coef, gradient) + np.abs(gradient[-1] * coef[-1])
+    squared = np.einsum("dk,dk->k", gradient[:-1], gradient[:-1])
+    of_gradient = 0.5 / objective.penalty.l2 * squared + np.abs(gradient[-1] * coef[-1])
     return objective.penalty.value(coef) + risk, of_scores, of_gradient
 
 

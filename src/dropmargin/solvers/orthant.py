@@ -24,6 +24,7 @@ _ROUGH_STEPS = 3
 _LEAVE = 0.5
 # Next to the largest weight, this is dust.
 _DUST = 1e-8
+_DUST_PRICE = 1e-11
 _PRECISION_GAP = 1e-8
 
 
@@ -85,14 +86,14 @@ def _direction(
 
 def _with_exact_zeros(objective: Objective, point: Point) -> Point:
     """Return the point with weights that are zero but for rounding set to zero, if the objective does not rise."""
-    weights, slopes = point.coef[:-1], np.abs(point.gradient[:-1])
-    dust = (np.abs(weights) <= _DUST * np.abs(weights).max(initial=0.0)) & (slopes < objective.penalty.l1)
-    if not (dust & (weights != 0.0)).any():
+    sizes = np.abs(point.coef[:-1])
+    dust = (sizes > 0.0) & (sizes <= _DUST * sizes.max(initial=0.0))
+    if not dust.any():
         return point
     coef = point.coef.copy()
     coef[:-1][dust] = 0.0
     cleaned = objective.at(coef)
-    return cleaned if cleaned.value[0] <= point.value[0] * (1.0 + _ROUNDING) else point
+    return cleaned if cleaned.value[0] <= point.value[0] + _DUST_PRICE * abs(point.value[0]) else point
 
 
 def pseudo_gradient(coef: Array, gradient: Array, l1: float) -> Array:

@@ -50,8 +50,8 @@ def solve_smoothed(
     eps = (_FIRST_WARM if warm else _FIRST) * objective.loss.kink
     last = _LAST * objective.loss.kink
     stage_tol, final, stiff = max(tol, 0.1), False, False
-    # Far from its kinks a hinge has no curvature to find a way by: begin with the offset among them, and, where one label
-    # outweighs the other by far, put it back there whenever the smoothing changes.
+    # Far from its kinks a hinge has no curvature to find a way by: begin with the offset among them, and, where one
+    # label outweighs the other by far, put it back there whenever the smoothing changes.
     lopsided = bool(np.any(objective.label_shares() < _LOPSIDED))
     point = start if warm else objective.at(replace(objective, smoothing=eps).best_constant())
     while True:
@@ -61,7 +61,12 @@ def solve_smoothed(
         begin = point.under(smooth)
         begin = begin.at_best_offset() if lopsided else begin
         result = solve(smooth, begin, tol=stage_tol, max_iter=left, monitor=record, warm=warm or bool(history))
-        point = result.point if isinstance(result.point, MomentPoint) else objective.at(result.coef)
+        point = result.point if isinstance(result.point, MomentPoint) else smooth.at(result.coef)
+        if lopsided:
+            better = point.at_best_offset()
+            if np.any(point.value - better.value > tol * np.abs(point.value)) and len(history) < max_iter:
+                point = better
+                continue
         # 2. Done, if that was the last smoothing, or if there is no time for another.
         if (final and (eps <= last or _negligible(point, eps, tol))) or len(history) >= max_iter:
             exact = objective.penalty.value(point.coef) + point.risk(0.0)
@@ -70,7 +75,8 @@ def solve_smoothed(
         # 3. Less smoothing: at once as little as the noise allows, else a step at a time.
         eps = _less(point, eps, last, tol, at_once=not final)
         final = eps <= last or _negligible(point, eps, tol)
-        stage_tol = tol if final else max(tol, _STAGE_TOL)
+        # Where one label is next to nothing, so is its share of the promise by which a gap is told.
+        stage_tol = (0.01 * tol if lopsided else tol) if final else max(tol, _STAGE_TOL)
         stiff = not _rounded_by_noise(point, eps)
 
 
