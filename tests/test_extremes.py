@@ -395,8 +395,11 @@ def test_one_iteration_gives_one_warning_that_says_how_far_it_got(estimator, mul
 def test_few_iterations_are_counted_and_warned_about_for_every_penalty(name, noise, penalty, max_iter):
     X, y = make_binary()
     model, warned = _fit(_ESTIMATORS[name], X, y, noise=noise, penalty=penalty, max_iter=max_iter, tol=1e-14)
-    assert model.n_iter_ <= max_iter
     assert len(model.history_) == model.n_iter_
+    if noise is None and penalty == "l1" and name.startswith("svc"):  # a linear programme, one step
+        assert model.converged_
+        assert model.n_iter_ == 1
+        return
     assert warned
     assert model.n_iter_ == max_iter
 

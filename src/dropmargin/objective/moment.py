@@ -116,30 +116,34 @@ class MomentObjective(Objective):
         out: Array | float = 0.0 if by_entries is None else _column(variance.slope) * by_entries
         return out + _column(variance.floor) * by_floor if variance.has_floor else out
 
-    def label_shares(self) -> Array:
-        """Return the shares of the two labels in the weight, positive first, one column each."""
-        both = np.stack(self.data.map_sum(_label_weights, self.columns))
-        return both / both.sum(axis=0)
+    def label_weights(self) -> Array:
+        """Return the weight of the positive label and of the negative one, one column each."""
+        return np.stack(self.data.map_sum(_label_weights, self.columns))
 
-    def best_constant(self) -> Array:
-        """Return coefficients with no weights and the best offsets.
+    def best_constant(self) -> tuple[Array, Array]:
+        """Return coefficients with no weights and the best offsets, and the objective there; no sweep is needed.
 
         Without weights every row of a label has the same score, so two losses per column are all there is to balance.
         """
-        coef = np.zeros((self.n_features + 1, self.n_columns))
-        if not self.fit_intercept:
-            return coef
-        shares = self.label_shares()
+        weights = self.label_weights()
         labels = np.array([[1.0], [-1.0]]) * np.ones(self.n_columns)
         variance = np.full(labels.shape, self.smoothing**2)
 
         def slope(offset: Array) -> Array:
-            return np.sum(
-                shares * self.loss.gradient(labels, np.broadcast_to(offset, labels.shape), variance)[0], axis=0
-            )
+            by_mean, _ = self.loss.gradient(labels, np.broadcast_to(offset, labels.shape), variance)
+            return np.sum(weights * by_mean, axis=0)
 
-        coef[-1] = _bisect(slope, np.full(self.n_columns, _FARTHEST_OFFSET))
-        return coef
+        def value(offset: Array) -> Array:
+            return np.sum(weights * self.loss.value(labels, np.broadcast_to(offset, labels.shape), variance), axis=0)
+
+        coef = np.zeros((self.n_features + 1, self.n_columns))
+        if self.fit_intercept:
+            # The slope's zero, or a kink itself.
+            kinks = [np.full(self.n_columns, sign * self.loss.kink) for sign in (-1.0, 1.0)]
+            offsets = np.stack([_bisect(slope, np.full(self.n_columns, _FARTHEST_OFFSET)), *kinks])
+            best = np.argmin([value(offset) for offset in offsets], axis=0)
+            coef[-1] = offsets[best, np.arange(self.n_columns)]
+        return coef, value(coef[-1])
 
     def select(self, columns: Any) -> MomentObjective:
         base = None if self.base is None else PerPartition(own[:, columns] for own in self.base)

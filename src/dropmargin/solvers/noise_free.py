@@ -23,9 +23,9 @@ from dropmargin.objective import Labelled, MomentObjective
 from dropmargin.objective.moment import MomentPoint, Scores
 from dropmargin.solvers.newton import newton
 from dropmargin.solvers.result import Iteration, Monitor, Result
+from dropmargin.solvers.smoothing import is_lopsided
 from dropmargin.typing import Array
 
-_LOPSIDED = 0.01
 _WIDTH = 0.3
 _NARROWER = 0.3
 _LEAST_WIDTH = 1e-6
@@ -50,8 +50,8 @@ def solve_noise_free(
     least = _LEAST_WIDTH * objective.loss.kink
     columns = objective.columns
     dual = objective.data.map(_first_dual, columns)
-    lopsided = bool(np.any(objective.label_shares() < _LOPSIDED))
-    constant = replace(objective, loss=HuberHinge(objective.loss.kink, width)).best_constant()
+    lopsided = is_lopsided(objective)
+    constant, _ = replace(objective, loss=HuberHinge(objective.loss.kink, width)).best_constant()
     coef, inner_tol, previous = start.coef if warm else constant, 1e-2, np.inf
     while True:
         # 1. Minimise with the multipliers as they are.

@@ -16,6 +16,7 @@ import numpy as np
 from dropmargin.objective import MomentObjective
 from dropmargin.objective.moment import MomentPoint
 from dropmargin.solvers.result import Iteration, Monitor, Result
+from dropmargin.typing import Array
 
 _FIRST = 0.1
 _FIRST_WARM = 1e-4
@@ -52,8 +53,8 @@ def solve_smoothed(
     stage_tol, final, stiff = max(tol, 0.1), False, False
     # Far from its kinks a hinge has no curvature to find a way by: begin with the offset among them, and, where one
     # label outweighs the other by far, put it back there whenever the smoothing changes.
-    lopsided = bool(np.any(objective.label_shares() < _LOPSIDED))
-    point = start if warm else objective.at(replace(objective, smoothing=eps).best_constant())
+    lopsided = is_lopsided(objective)
+    point = start if warm else objective.at(replace(objective, smoothing=eps).best_constant()[0])
     while True:
         # 1. Minimise under the present smoothing.
         smooth = replace(objective, smoothing=eps, is_stiff=stiff)
@@ -71,13 +72,33 @@ def solve_smoothed(
         if (final and (eps <= last or _negligible(point, eps, tol))) or len(history) >= max_iter:
             exact = objective.penalty.value(point.coef) + point.risk(0.0)
             done = result.converged and final
-            return replace(result, objective=exact, n_iter=len(history), converged=done, history=history, point=None)
+            coef, exact = _constant_if_better(objective, result.coef, exact)
+            return replace(
+                result, coef=coef, objective=exact, n_iter=len(history), converged=done, history=history, point=None
+            )
         # 3. Less smoothing: at once as little as the noise allows, else a step at a time.
         eps = _less(point, eps, last, tol, at_once=not final)
         final = eps <= last or _negligible(point, eps, tol)
         # Where one label is next to nothing, so is its share of the promise by which a gap is told.
         stage_tol = (0.01 * tol if lopsided else tol) if final else max(tol, _STAGE_TOL)
         stiff = not _rounded_by_noise(point, eps)
+
+
+def is_lopsided(objective: MomentObjective) -> bool:
+    """Whether one label outweighs the other by far, in any column."""
+    weights = objective.label_weights()
+    return bool(np.any(weights < _LOPSIDED * weights.sum(axis=0)))
+
+
+def _constant_if_better(objective: MomentObjective, coef: Array, value: Array) -> tuple[Array, Array]:
+    """Return the coefficients, or no weights at all in columns where that is no worse.
+
+    Under strong noise, or for a rare class, no weights and an offset at the kink may be the optimum. By smoothing it
+    is approached, but not reached.
+    """
+    constant, constant_value = objective.best_constant()
+    better = constant_value <= value
+    return np.where(better, constant, coef), np.where(better, constant_value, value)
 
 
 def _less(point: MomentPoint, eps: float, last: float, tol: float, at_once: bool) -> float:
