@@ -181,7 +181,7 @@ def test_noise_free_logistic_regression_agrees_with_scikit_learn(C, l1_ratio):
 @pytest.mark.parametrize("name", _WRITTEN_OUT)
 @pytest.mark.parametrize("q", [0.1, 0.5])
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
-# At 0.9 the hinge's optimum has rows at a kink (one weight, absent from them, and b = 1), where the gradient is no guide.
+# At 0.9 the hinge's optimum has rows at a kink (one weight, absent from them, and b = 1): no gradient to go by.
 @pytest.mark.parametrize("factor", [1.0, 1.1])
 def test_the_subgradient_conditions_hold_at_the_solution(name, penalty, q, make, factor):
     X, y = make_binary()
