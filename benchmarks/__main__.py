@@ -36,7 +36,7 @@ def best_c(make: Any, X: Any, y: Any) -> float:
 def run(case: Case, n_jobs: int, repeats: int | None, budget: float, tune: bool, only: list[str]) -> dict[str, Any]:
     """Run one case and return its result."""
     X, y, X_test, y_test = case.load()
-    makers = {k: v for k, v in models(case, X.shape[0], n_jobs).items() if not only or any(name in k for name in only)}
+    makers = {k: v for k, v in models(case, X.shape[0], n_jobs).items() if not only or k in only}
     size = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes if hasattr(X, "indptr") else X.nbytes
     chosen = {name: best_c(make, X, y) if tune else case.C for name, make in makers.items()}
     fixed = {name: (lambda make=make, name=name: make(chosen[name])) for name, make in makers.items()}
@@ -98,7 +98,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, help="rounds (default: by case, at least 5)")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds after which a model drops out (default 60)")
     parser.add_argument("--tune", action="store_true", help="each model at its own best C instead of a common one")
-    parser.add_argument("--only", nargs="*", default=[], help="only models whose name contains one of these")
+    parser.add_argument("--only", nargs="*", default=[], help="only the models of these names")
     options = parser.parse_args()
     for name in options.cases:
         if name not in CASES and name != "growth":

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,9 +30,9 @@ from dropmargin.objective.base import Curvature, Labelled, Line, Objective, Pena
 from dropmargin.objective.preconditioner import Preconditioner, choose_preconditioner
 from dropmargin.typing import Array
 
-# The search for the best offset.
-_FARTHEST_OFFSET = 30.0
-_BISECTIONS = 40
+# The search for the best offset, and a rougher one for a start.
+_FARTHEST_OFFSET, _BISECTIONS = 30.0, 40
+_FARTHEST_START, _START_BISECTIONS = 4.0, 14
 
 
 class Scores(NamedTuple):
@@ -120,30 +121,34 @@ class MomentObjective(Objective):
         """Return the weight of the positive label and of the negative one, one column each."""
         return np.stack(self.data.map_sum(_label_weights, self.columns))
 
-    def best_constant(self) -> tuple[Array, Array]:
-        """Return coefficients with no weights and the best offsets, and the objective there; no sweep is needed.
+    def starting_coef(self) -> Array:
+        """Return coefficients with no weights and roughly the best offsets; no sweep is needed.
 
         Without weights every row of a label has the same score, so two losses per column are all there is to balance.
         """
         weights = self.label_weights()
-        labels = np.array([[1.0], [-1.0]]) * np.ones(self.n_columns)
-        variance = np.full(labels.shape, self.smoothing**2)
 
         def slope(offset: Array) -> Array:
-            by_mean, _ = self.loss.gradient(labels, np.broadcast_to(offset, labels.shape), variance)
+            by_mean, _ = self.loss.gradient(*self._constant_scores(offset))
             return np.sum(weights * by_mean, axis=0)
-
-        def value(offset: Array) -> Array:
-            return np.sum(weights * self.loss.value(labels, np.broadcast_to(offset, labels.shape), variance), axis=0)
 
         coef = np.zeros((self.n_features + 1, self.n_columns))
         if self.fit_intercept:
-            # The slope's zero, or a kink itself.
-            kinks = [np.full(self.n_columns, sign * self.loss.kink) for sign in (-1.0, 1.0)]
-            offsets = np.stack([_bisect(slope, np.full(self.n_columns, _FARTHEST_OFFSET)), *kinks])
-            best = np.argmin([value(offset) for offset in offsets], axis=0)
-            coef[-1] = offsets[best, np.arange(self.n_columns)]
-        return coef, value(coef[-1])
+            coef[-1] = _bisect(slope, np.full(self.n_columns, _FARTHEST_START), _START_BISECTIONS)
+        return coef
+
+    def constant_at_kink(self) -> tuple[Array, Array]:
+        """Return no weights and the better of the offsets at the kinks, and the objective there; no sweep is needed."""
+        weights = self.label_weights()
+        coef = np.zeros((self.n_features + 1, self.n_columns))
+        if self.fit_intercept:
+            coef[-1] = np.where(weights[0] > weights[1], self.loss.kink, -self.loss.kink)
+        return coef, np.sum(weights * self.loss.value(*self._constant_scores(coef[-1])), axis=0)
+
+    def _constant_scores(self, offset: Array) -> tuple[Array, Array, Array]:
+        """Return labels, means and variances of a positive and of a negative row, if all rows have the same score."""
+        labels = np.repeat([[1.0], [-1.0]], self.n_columns, axis=1)
+        return labels, np.broadcast_to(offset, labels.shape), np.full(labels.shape, self.smoothing**2)
 
     def select(self, columns: Any) -> MomentObjective:
         base = None if self.base is None else PerPartition(own[:, columns] for own in self.base)
@@ -203,7 +208,7 @@ class MomentPoint(Point):
                 _offset_slope, objective.loss, objective.columns, objective.smoothing**2, self.scores, offset
             )[0]
 
-        offset = _bisect(slope, _FARTHEST_OFFSET + 2.0 * np.abs(self.coef[-1]))
+        offset = _bisect(slope, _FARTHEST_OFFSET + 2.0 * np.abs(self.coef[-1]), _BISECTIONS)
         coef = self.coef.copy()
         coef[-1] += offset
         scores = PerPartition(scores._replace(mean=scores.mean + offset) for scores in self.scores)
@@ -277,20 +282,34 @@ class MomentCurvature(Curvature):
     weights: PerPartition
     preconditioner: Preconditioner
 
+    @cached_property
+    def _diagonal(self) -> Array:
+        return self.objective.penalty.l2 + self.noise_curvature
+
+    @cached_property
+    def _scaled_weights(self) -> Array:
+        return _column(self.objective.variance.slope) * self.coef[:-1]
+
     def product(self, direction: Array) -> Array:
-        objective, w, n = self.objective, self.coef[:-1], direction.shape[1]
-        coupled = self.weights[0].is_coupled
-        if coupled:
-            factors, shift, _ = objective.packed(direction, w * direction[:-1])
+        objective, p, n = self.objective, direction[:-1], direction.shape[1]
+        variance = objective.variance
+        if not self.weights[0].is_coupled:
+            factors, shift = p, direction[-1]
+        elif variance.has_floor:
+            factors, shift, _ = objective.packed(direction, self.coef[:-1] * p)
         else:
-            factors, shift = direction[:-1], direction[-1]
+            factors, shift = np.empty((len(p), 2 * n)), np.zeros(2 * n)
+            factors[:, :n], shift[:n] = p, direction[-1]
+            np.multiply(self._scaled_weights, p, out=factors[:, n:])
         back, sums = objective.sweep_sum(_sandwich, self.weights, factors, shift)
         objective.data.n_sweeps += 1  # one product forth, one back
         out = np.empty_like(direction)
-        out[:-1] = back[:, :n] + (objective.penalty.l2 + self.noise_curvature) * direction[:-1]
-        if coupled:
-            by_entries = back[:, n:] if objective.variance.moves_entries else None
-            out[:-1] += w * objective.variance_transposed(by_entries, sums[n:])
+        np.multiply(self._diagonal, p, out=out[:-1])
+        out[:-1] += back[:, :n]
+        if back.shape[1] > n:
+            out[:-1] += self._scaled_weights * back[:, n:]
+        if len(sums) > n and variance.has_floor:
+            out[:-1] += _column(variance.floor) * sums[n:] * self.coef[:-1]
         out[-1] = sums[:n] if objective.fit_intercept else direction[-1]
         return out
 
@@ -366,10 +385,10 @@ def _offset_slope(
     return (np.einsum("i,ik->k", part.weights[:, 0], by_mean),)
 
 
-def _bisect(slope: Callable[[Array], Array], farthest: Array) -> Array:
+def _bisect(slope: Callable[[Array], Array], farthest: Array, n_steps: int) -> Array:
     """Return, column by column, where a slope that rises changes its sign, between ``-farthest`` and ``farthest``."""
     low, high = -farthest, farthest
-    for _ in range(_BISECTIONS):
+    for _ in range(n_steps):
         middle = 0.5 * (low + high)
         rising = slope(middle) > 0.0
         low, high = np.where(rising, low, middle), np.where(rising, middle, high)

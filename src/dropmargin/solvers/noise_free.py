@@ -51,8 +51,8 @@ def solve_noise_free(
     columns = objective.columns
     dual = objective.data.map(_first_dual, columns)
     lopsided = is_lopsided(objective)
-    constant, _ = replace(objective, loss=HuberHinge(objective.loss.kink, width)).best_constant()
-    coef, inner_tol, previous = start.coef if warm else constant, 1e-2, np.inf
+    rounded = replace(objective, loss=HuberHinge(objective.loss.kink, width))
+    coef, inner_tol, previous = start.coef if warm else rounded.starting_coef(), 1e-2, np.inf
     while True:
         # 1. Minimise with the multipliers as they are.
         loss = HuberHinge(objective.loss.kink, width)

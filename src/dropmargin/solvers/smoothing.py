@@ -54,7 +54,7 @@ def solve_smoothed(
     # Far from its kinks a hinge has no curvature to find a way by: begin with the offset among them, and, where one
     # label outweighs the other by far, put it back there whenever the smoothing changes.
     lopsided = is_lopsided(objective)
-    point = start if warm else objective.at(replace(objective, smoothing=eps).best_constant()[0])
+    point = start if warm else objective.at(replace(objective, smoothing=eps).starting_coef())
     while True:
         # 1. Minimise under the present smoothing.
         smooth = replace(objective, smoothing=eps, is_stiff=stiff)
@@ -96,7 +96,7 @@ def _constant_if_better(objective: MomentObjective, coef: Array, value: Array) -
     Under strong noise, or for a rare class, no weights and an offset at the kink may be the optimum. By smoothing it
     is approached, but not reached.
     """
-    constant, constant_value = objective.best_constant()
+    constant, constant_value = objective.constant_at_kink()
     better = constant_value <= value
     return np.where(better, constant, coef), np.where(better, constant_value, value)
 
