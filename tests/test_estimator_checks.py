@@ -30,7 +30,7 @@ _ESTIMATORS = [
     DropoutSVC(noise=Gaussian(scale=0.5)),
     DropoutSVC(approximation="gaussian"),
     # with 30 features for 15 rows and no ridge, rounding is felt at the default tolerance: here and below
-    DropoutSVC(penalty="l1", tol=1e-12),
+    DropoutSVC(penalty="l1", tol=1e-16),
     DropoutSVC(multi_class="ovo"),
     DropoutSVC(solver="irls"),
     DropoutLogisticRegression(penalty="elasticnet"),

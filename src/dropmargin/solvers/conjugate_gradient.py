@@ -9,6 +9,8 @@ from dropmargin.typing import Array
 
 # What a solve leaves is taken for this many times the gain of its last step, or as many times as it took steps.
 _GAINS_LEFT = 5
+# Until the residual has fallen to this share of its start, gains say nothing of what is left.
+_HALFWAY = 0.3
 # Next to the preconditioner's idea of it, this is no curvature at all.
 _FLAT = 1e-20
 
@@ -20,7 +22,8 @@ def solve(
 
     What counts is the decrease of ``x' curvature x / 2 - right' x``. A column stops when what it leaves of that is
     ``enough``, or when its residual, in the norm of the preconditioner, has fallen to ``rtol`` of its start, and leaves
-    the block. Every iterate is a descent direction for the function whose gradient is ``-right``.
+    the block. Small gains alone do not count: the first steps may gain little where much is left. Every iterate is a
+    descent direction for the function whose gradient is ``-right``.
     """
     solutions, remains = np.zeros_like(right), np.zeros(right.shape[1])
     enough = np.broadcast_to(enough, remains.shape)
@@ -28,7 +31,7 @@ def solve(
     solution, residual = np.zeros_like(right), right.copy()
     direction = curvature.precondition(residual)
     size = _dots(residual, direction)
-    goal = np.square(rtol) * size
+    goal, halfway = np.square(rtol) * size, np.square(_HALFWAY) * size
     remain, finished = remains, ~(size > 0.0)
     for iteration in range(1, max_iter + 1):
         if finished.any():
@@ -38,7 +41,8 @@ def solve(
             if finished.all():
                 return solutions, remains
             kept = np.flatnonzero(~finished)
-            columns, size, goal, enough = columns[kept], size[kept], goal[kept], enough[kept]
+            columns, size, enough = columns[kept], size[kept], enough[kept]
+            goal, halfway = goal[kept], halfway[kept]
             solution, residual, direction = (np.ascontiguousarray(a[:, kept]) for a in (solution, residual, direction))
             curvature = curvature.select(kept)
         # 2. The step along the direction.
@@ -55,7 +59,7 @@ def solve(
         renewed = _dots(residual, preconditioned)
         direction = preconditioned + (renewed / size) * direction
         size = renewed
-        finished = ~(size > goal) | (remain <= enough) | ~positive
+        finished = ~(size > goal) | ((remain <= enough) & (size <= halfway)) | ~positive
     remains[columns] = remain
     solutions[:, columns] = solution
     return solutions, remains
