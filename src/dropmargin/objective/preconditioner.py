@@ -22,7 +22,8 @@ from dropmargin.typing import Array
 if TYPE_CHECKING:
     from dropmargin.linalg import Block, PerPartition
     from dropmargin.objective.base import Labelled
-    from dropmargin.objective.moment import CurvatureWeights, MomentObjective, MomentPoint
+    from dropmargin.objective.curvature import CurvatureWeights
+    from dropmargin.objective.moment import MomentObjective, MomentPoint
 
 
 # Up to this many features, or rows if there are fewer, a step that is to be exact is worth a factorisation per column.

@@ -1,0 +1,122 @@
+"""The second derivative of a moment objective: per-row weights, and products in one sweep (see `objective.moment`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dropmargin.linalg import PerPartition
+from dropmargin.objective.base import Curvature, Labelled
+from dropmargin.objective.preconditioner import Preconditioner
+from dropmargin.typing import Array
+
+if TYPE_CHECKING:
+    from dropmargin.objective.moment import MomentObjective
+
+
+@dataclass(frozen=True)
+class MomentCurvature(Curvature):
+    """The Hessian or the majoriser at a point: per-row weights, and the products of `objective.moment`."""
+
+    objective: MomentObjective
+    coef: Array
+    noise_curvature: Array
+    weights: PerPartition
+    preconditioner: Preconditioner
+
+    @cached_property
+    def _diagonal(self) -> Array:
+        return self.objective.penalty.l2 + self.noise_curvature
+
+    @cached_property
+    def _scaled_weights(self) -> Array:
+        return as_column(self.objective.variance.slope) * self.coef[:-1]
+
+    def product(self, direction: Array) -> Array:
+        objective, p, n = self.objective, direction[:-1], direction.shape[1]
+        variance = objective.variance
+        if not self.weights[0].is_coupled:
+            factors, shift = p, direction[-1]
+        elif variance.has_floor:
+            factors, shift, _ = objective.packed(direction, self.coef[:-1] * p)
+        else:
+            factors, shift = np.empty((len(p), 2 * n)), np.zeros(2 * n)
+            factors[:, :n], shift[:n] = p, direction[-1]
+            np.multiply(self._scaled_weights, p, out=factors[:, n:])
+        back, sums = objective.sweep_sum(_sandwich, self.weights, factors, shift)
+        objective.data.n_sweeps += 1  # one product forth, one back
+        out = np.empty_like(direction)
+        np.multiply(self._diagonal, p, out=out[:-1])
+        out[:-1] += back[:, :n]
+        if back.shape[1] > n:
+            out[:-1] += self._scaled_weights * back[:, n:]
+        if len(sums) > n and variance.has_floor:
+            out[:-1] += as_column(variance.floor) * sums[n:] * self.coef[:-1]
+        out[-1] = sums[:n] if objective.fit_intercept else direction[-1]
+        return out
+
+    def precondition(self, residual: Array) -> Array:
+        return self.preconditioner.solve(residual)
+
+    def select(self, columns: Any) -> MomentCurvature:
+        return MomentCurvature(
+            self.objective.select(columns),
+            np.ascontiguousarray(self.coef[:, columns]),
+            np.ascontiguousarray(self.noise_curvature[:, columns]),
+            PerPartition(part.select(columns) for part in self.weights),
+            self.preconditioner.select(columns),
+        )
+
+
+class CurvatureWeights(NamedTuple):
+    """Second derivatives of the weighted loss by the moments of a partition's scores.
+
+    ``curved`` is ``s phi_mm``, or ``(s phi_mm, 2 s phi_mv, 4 s phi_vv)`` side by side, for ``n`` columns. The
+    majoriser, and a problem without noise, have the first only.
+    """
+
+    curved: Array
+    n: int
+
+    @property
+    def is_coupled(self) -> bool:
+        return self.curved.shape[1] > self.n
+
+    @property
+    def by_mean(self) -> Array:
+        return self.curved[:, : self.n]
+
+    @property
+    def mixed(self) -> Array:
+        return self.curved[:, self.n : 2 * self.n]
+
+    @property
+    def by_variance(self) -> Array:
+        return self.curved[:, 2 * self.n :]
+
+    def select(self, columns: Any) -> CurvatureWeights:
+        kept = self.by_mean[:, columns]
+        if not self.is_coupled:
+            return CurvatureWeights(np.ascontiguousarray(kept), kept.shape[1])
+        curved = np.hstack([kept, self.mixed[:, columns], self.by_variance[:, columns]])
+        return CurvatureWeights(curved, kept.shape[1])
+
+
+def _sandwich(part: Labelled, weights: CurvatureWeights, factors: Array, shift: Array) -> tuple[Array, Array]:
+    """Return ``X'(...)`` beside ``f(X)'(...)`` and the sums of the brackets, for a curvature times a direction."""
+    n = weights.n
+    if factors.shape[1] == len(shift):
+        return part.block.sandwich(factors, shift, weights.curved, n)
+    # The noise does not depend on X (Gaussian, Laplace): the same variance for every row.
+    mean = part.block.forward(factors, n) + shift[:n]
+    by_mean = weights.by_mean * mean + weights.mixed * shift[n:]
+    by_variance = weights.mixed * mean + weights.by_variance * shift[n:]
+    return part.block.backward(by_mean, n), np.concatenate([by_mean.sum(axis=0), by_variance.sum(axis=0)])
+
+
+def as_column(parameter: float | Array) -> Any:
+    """Return a scalar as it is and one value per feature as a column."""
+    return parameter if np.ndim(parameter) == 0 else np.asarray(parameter)[:, None]
