@@ -14,6 +14,7 @@ from dropmargin.linalg.matrix import (
     linear_scores,
     map_entries,
     row_blocks,
+    shares_products,
     stack_blocks,
     worst_column,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "linear_scores",
     "map_entries",
     "row_blocks",
+    "shares_products",
     "stack_blocks",
     "worst_column",
 ]

@@ -27,6 +27,7 @@ class Block(ABC):
     """Rows of the data matrix: what `DenseBlock` and `SparseBlock` have in common."""
 
     rows: Any
+    entry: EntryFunction | None
     n_rows: int
     n_features: int
 
@@ -86,6 +87,13 @@ class Block(ABC):
     @abstractmethod
     def row_sums(self, entries: Array) -> Array:
         """Return the sum of ``entries`` in each row."""
+
+    def backward_and_squares(self, left: Array, n_x: int, squared: Array) -> tuple[Array, Array]:
+        """Return `backward` of ``left`` and ``(X * X)' squared``, in one sweep where ``f`` is the square."""
+        if self.entry is not np.square:
+            return self.backward(left, n_x), self.squares_transposed(squared)
+        back = self.backward(np.hstack([left, squared]), n_x)
+        return back[:, : left.shape[1]], back[:, left.shape[1] :]
 
     def times(self, vector: Array) -> Array:
         """Return ``X @ vector``."""

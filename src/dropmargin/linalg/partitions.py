@@ -64,9 +64,11 @@ class Partitions(Generic[P]):
         """Return the element-wise sum of the tuples ``function(part, *args)``, added in the order of the parts."""
         results = self.map(function, *args)
         totals = list(results[0])
-        for result in results[1:]:
+        for count, result in enumerate(results[1:]):
             for i, value in enumerate(result):
-                if value is not None:
+                if count and isinstance(value, np.ndarray):
+                    totals[i] += value  # no longer the first partition's own
+                elif value is not None:
                     totals[i] = totals[i] + value
         return tuple(totals)
 

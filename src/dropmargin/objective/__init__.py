@@ -4,8 +4,18 @@ An objective answers what a solver may ask, at a `Point`: value and gradient, pr
 Hessian, a preconditioner, and the value along a line. Each class of a one-vs-rest problem is a column of one block.
 """
 
-from dropmargin.objective.base import Curvature, Labelled, Line, Objective, Penalty, Point
+from dropmargin.objective.base import Coarse, Curvature, Labelled, Line, Objective, Penalty, Point
 from dropmargin.objective.mgf import MGFObjective
 from dropmargin.objective.moment import MomentObjective
 
-__all__ = ["Curvature", "Labelled", "Line", "MGFObjective", "MomentObjective", "Objective", "Penalty", "Point"]
+__all__ = [
+    "Coarse",
+    "Curvature",
+    "Labelled",
+    "Line",
+    "MGFObjective",
+    "MomentObjective",
+    "Objective",
+    "Penalty",
+    "Point",
+]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,8 +48,27 @@ class Penalty:
         return total + self.l1 * np.abs(weights).sum(axis=0) if self.l1 else total
 
 
+class Coarse(NamedTuple):
+    """Two directions per column whose products with a curvature are known: the coefficients, and the offset alone.
+
+    Along the coefficients a hinge is nearly flat, and the offset is tied to all of them: both are directions that a
+    preconditioner of the features misses.
+    """
+
+    coef: Array
+    coef_image: Array
+    offset_image: Array
+
+    def select(self, columns: Any) -> Coarse:
+        """Return the directions of these columns alone."""
+        return Coarse(*(np.ascontiguousarray(array[:, columns]) for array in self))
+
+
 class Curvature(ABC):
     """A positive definite model of the second derivative at a point, known by its products."""
+
+    #: Directions that conjugate gradients need not search, if any are known.
+    coarse: Coarse | None = None
 
     @abstractmethod
     def product(self, direction: Array) -> Array:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dropmargin.linalg import PerPartition
-from dropmargin.objective.base import Curvature, Labelled
+from dropmargin.objective.base import Coarse, Curvature, Labelled
 from dropmargin.objective.preconditioner import Preconditioner
 from dropmargin.typing import Array
 
@@ -26,6 +26,7 @@ class MomentCurvature(Curvature):
     noise_curvature: Array
     weights: PerPartition
     preconditioner: Preconditioner
+    coarse: Coarse | None = None
 
     @cached_property
     def _diagonal(self) -> Array:
@@ -48,15 +49,39 @@ class MomentCurvature(Curvature):
             np.multiply(self._scaled_weights, p, out=factors[:, n:])
         back, sums = objective.sweep_sum(_sandwich, self.weights, factors, shift)
         objective.data.n_sweeps += 1  # one product forth, one back
+        by_entries = back[:, n:] if back.shape[1] > n else None
+        return self._image(direction, back[:, :n], by_entries, sums)
+
+    def _image(self, direction: Array, by_mean: Array, by_entries: Array | None, sums: Array) -> Array:
+        """Return the product with ``direction`` from those of the rows: ``X'(...)``, ``f(X)'(...)`` and the sums."""
+        objective, n = self.objective, direction.shape[1]
         out = np.empty_like(direction)
-        np.multiply(self._diagonal, p, out=out[:-1])
-        out[:-1] += back[:, :n]
-        if back.shape[1] > n:
-            out[:-1] += self._scaled_weights * back[:, n:]
-        if len(sums) > n and variance.has_floor:
-            out[:-1] += as_column(variance.floor) * sums[n:] * self.coef[:-1]
+        np.multiply(self._diagonal, direction[:-1], out=out[:-1])
+        out[:-1] += by_mean
+        if by_entries is not None:
+            out[:-1] += self._scaled_weights * by_entries
+        if len(sums) > n and objective.variance.has_floor:
+            out[:-1] += as_column(objective.variance.floor) * sums[n:] * self.coef[:-1]
         out[-1] = sums[:n] if objective.fit_intercept else direction[-1]
         return out
+
+    def with_coarse(self, back: Array, sums: Array) -> MomentCurvature:
+        """Return the curvature that knows its products with the coefficients and the offset, from those of the rows."""
+        n = self.coef.shape[1]
+        offset = np.zeros_like(self.coef)
+        offset[-1] = 1.0
+        coef_image, offset_image = (
+            self._image(
+                direction,
+                back[:, k * n : (k + 1) * n],
+                back[:, (k + 2) * n : (k + 3) * n] if back.shape[1] > 2 * n else None,
+                np.concatenate([sums[k * n : (k + 1) * n], sums[(k + 2) * n : (k + 3) * n]]),
+            )
+            for k, direction in enumerate((self.coef, offset))
+        )
+        if not self.objective.fit_intercept:  # the offset stays apart: it is zero
+            offset_image = offset
+        return replace(self, coarse=Coarse(self.coef, coef_image, offset_image))
 
     def precondition(self, residual: Array) -> Array:
         return self.preconditioner.solve(residual)
@@ -68,6 +93,7 @@ class MomentCurvature(Curvature):
             np.ascontiguousarray(self.noise_curvature[:, columns]),
             PerPartition(part.select(columns) for part in self.weights),
             self.preconditioner.select(columns),
+            None if self.coarse is None else self.coarse.select(columns),
         )
 
 

@@ -27,7 +27,7 @@ from dropmargin.losses import MomentLoss
 from dropmargin.noise import Variance
 from dropmargin.objective.base import Labelled, Line, Objective, Penalty, Point
 from dropmargin.objective.curvature import CurvatureWeights, MomentCurvature, as_column
-from dropmargin.objective.preconditioner import choose_preconditioner
+from dropmargin.objective.preconditioner import choose_preconditioner, diagonal
 from dropmargin.typing import Array
 
 # The search for the best offset, and a rougher one for a start.
@@ -236,7 +236,16 @@ class MomentPoint(Point):
             rule, objective.loss, objective.variance, objective.columns, objective.smoothing**2, self.scores
         )
         preconditioner = choose_preconditioner(self, weights, direct)
-        return MomentCurvature(objective, self.coef, self.noise_curvature, weights, preconditioner)
+        if preconditioner is not None and preconditioner.is_exact:
+            return MomentCurvature(objective, self.coef, self.noise_curvature, weights, preconditioner)
+        back, squares, sums = objective.sweep_sum(
+            _known_products, weights, self.scores, objective.base, preconditioner is None
+        )
+        if preconditioner is None:
+            n = self.coef.shape[1]
+            preconditioner = diagonal(self, squares, sums[n : 2 * n])
+        curvature = MomentCurvature(objective, self.coef, self.noise_curvature, weights, preconditioner)
+        return curvature.with_coarse(back, sums)
 
     def along(self, direction: Array) -> MomentLine:
         return MomentLine(self, direction)
@@ -357,6 +366,27 @@ def _hessian_weights(
     curved = np.hstack([by_mean, 2.0 * mixed, 4.0 * by_variance])
     curved *= part.weights
     return CurvatureWeights(curved, by_mean.shape[1])
+
+
+def _known_products(
+    part: Labelled, weights: CurvatureWeights, scores: Scores, base: Array | None, with_squares: bool
+) -> tuple[Array, Array | None, Array]:
+    """Return the rows' part of the curvature times the coefficients and times the offset, and ``(X * X)' phi_mm``.
+
+    The first has the columns of ``X'`` for the coefficients and for the offset, then those of ``f(X)'``; the last is
+    the sums of what these were multiplied with. The scores are the products with the coefficients: no way forth.
+    """
+    mean = scores.mean if base is None else scores.mean - base
+    bent = [weights.by_mean * mean, weights.by_mean]
+    if weights.is_coupled:
+        bent[0] += weights.mixed * scores.variance
+        bent += [weights.mixed * mean + weights.by_variance * scores.variance, weights.mixed]
+    left = np.hstack(bent)
+    moved = left if part.block.entry is not None else left[:, : 2 * weights.n]
+    if not with_squares:
+        return part.block.backward(moved, 2 * weights.n), None, left.sum(axis=0)
+    back, squares = part.block.backward_and_squares(moved, 2 * weights.n, weights.by_mean)
+    return back, squares, left.sum(axis=0)
 
 
 def _majoriser_weights(

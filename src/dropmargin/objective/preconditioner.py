@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, eigh
 
 from dropmargin.linalg import stack_blocks
 from dropmargin.typing import Array
@@ -32,12 +32,20 @@ _DIRECT_SIZE = 1500
 _FEW_ROWS = 200
 # Up to this many features, one Gram matrix shared by all columns and all steps does.
 _GRAM_FEATURES = 2000
+# So many rows per feature are enough for it.
+_GRAM_ROWS = 8
+# For so many columns its eigenvectors are worth their price; beyond this ratio of its numbers they are not exact.
+_MANY_COLUMNS = 4
+_EIGEN_RANGE = 1e10
 # The least curvature of the offset, as a share of the total weight.
 _OFFSET_FLOOR = 1e-14
 
 
 class Preconditioner(ABC):
     """An approximate inverse of a curvature, one per column."""
+
+    #: Whether it is the curvature's inverse but for rounding, or nearly so.
+    is_exact = False
 
     @abstractmethod
     def solve(self, residual: Array) -> Array:
@@ -64,8 +72,9 @@ class Diagonal(Preconditioner):
 class Cholesky(Preconditioner):
     """The inverse of one matrix per column, by its Cholesky factor."""
 
-    def __init__(self, factors: list[Any]) -> None:
+    def __init__(self, factors: list[Any], is_exact: bool) -> None:
         self.factors = factors
+        self.is_exact = is_exact
 
     def solve(self, residual: Array) -> Array:
         out = np.empty_like(residual)
@@ -74,7 +83,21 @@ class Cholesky(Preconditioner):
         return out
 
     def select(self, columns: Any) -> Cholesky:
-        return Cholesky([self.factors[k] for k in np.arange(len(self.factors))[columns]])
+        return Cholesky([self.factors[k] for k in np.arange(len(self.factors))[columns]], self.is_exact)
+
+
+class Eigenvectors(Preconditioner):
+    """The inverse of matrices that share their eigenvectors."""
+
+    def __init__(self, values: Array, vectors: Array) -> None:
+        self.values = values
+        self.vectors = vectors
+
+    def solve(self, residual: Array) -> Array:
+        return self.vectors @ ((self.vectors.T @ residual) / self.values)
+
+    def select(self, columns: Any) -> Eigenvectors:
+        return Eigenvectors(np.ascontiguousarray(self.values[:, columns]), self.vectors)
 
 
 class Woodbury(Preconditioner):
@@ -82,6 +105,8 @@ class Woodbury(Preconditioner):
 
     The offset, which has no entry in ``a``, is eliminated from the bordered system.
     """
+
+    is_exact = True
 
     def __init__(self, columns: list[Callable[[Array], Array]]) -> None:
         self.columns = columns
@@ -93,8 +118,8 @@ class Woodbury(Preconditioner):
         return Woodbury([self.columns[k] for k in np.arange(len(self.columns))[columns]])
 
 
-def choose_preconditioner(point: MomentPoint, weights: PerPartition, direct: bool) -> Preconditioner:
-    """Return the preconditioner that suits the shape of the data."""
+def choose_preconditioner(point: MomentPoint, weights: PerPartition, direct: bool) -> Preconditioner | None:
+    """Return the preconditioner that suits the shape of the data, or ``None`` if that is the diagonal."""
     objective = point.objective
     n_features = objective.n_features
     # Rows without curvature (a hinge far from its kink) take no part.
@@ -103,29 +128,59 @@ def choose_preconditioner(point: MomentPoint, weights: PerPartition, direct: boo
     if n_rows < n_features and n_rows <= (_DIRECT_SIZE if direct else _FEW_ROWS) and ridge:
         return woodbury(point, weights)
     if n_features <= _DIRECT_SIZE and direct:
-        return _cholesky_or_diagonal(explicit_curvature(point, weights), point, weights)
+        return _cholesky(explicit_curvature(point, weights), is_exact=True)
     if n_features <= min(_GRAM_FEATURES, n_rows) and ridge:
-        return _cholesky_or_diagonal(shared_gram(point, weights), point, weights)
-    return Diagonal(diagonal(point, weights))
+        shared = (
+            shared_eigenvectors(point, weights) if len(objective.data.parts[0].labels[0]) >= _MANY_COLUMNS else None
+        )
+        return shared or _cholesky(shared_gram(point, weights), is_exact=False)
+    return None
 
 
-def _cholesky_or_diagonal(matrices: Iterable[Array], point: MomentPoint, weights: PerPartition) -> Preconditioner:
+def _cholesky(matrices: Iterable[Array], is_exact: bool) -> Cholesky | None:
     factors = [factorise(matrix) for matrix in matrices]
-    if any(factor is None for factor in factors):
-        return Diagonal(diagonal(point, weights))
-    return Cholesky(factors)
+    return None if any(factor is None for factor in factors) else Cholesky(factors, is_exact)
 
 
 def shared_gram(point: MomentPoint, weights: PerPartition) -> Iterator[Array]:
     """Yield ``mean(h) X'SX`` plus the column's own diagonal, column by column."""
+    gram, share = _gram_and_shares(point, weights)
+    for k in range(point.coef.shape[1]):
+        yield _with_penalty(gram * share[k], point, k)
+
+
+def shared_eigenvectors(point: MomentPoint, weights: PerPartition) -> Eigenvectors | None:
+    """Return the inverse of ``l2 + mean(h) (X'SX + N)``, or ``None`` where the numbers are too far apart for that.
+
+    ``N`` is the noise's diagonal as it is at first, on average over the columns: not quite each column's own, but one
+    decomposition then does for all columns and all steps.
+    """
+    objective, cache = point.objective, point.objective.data.cache
+    gram, share = _gram_and_shares(point, weights)
+    key = "eigenvectors of the " + ("Hessian" if weights[0].is_coupled else "majoriser")
+    if key not in cache:
+        matrix = gram.copy()
+        index = np.arange(objective.n_features)
+        matrix[index, index] += np.mean(point.noise_curvature / np.maximum(share, np.finfo(float).tiny), axis=1)
+        cache[key] = eigh(matrix, driver="evd", check_finite=False, overwrite_a=True)
+    values, vectors = cache[key]
+    values = objective.penalty.l2 + share * np.maximum(values, 0.0)[:, None]
+    if not (np.isfinite(values).all() and values.max() <= _EIGEN_RANGE * objective.penalty.l2):
+        return None
+    return Eigenvectors(values, vectors)
+
+
+def _gram_and_shares(point: MomentPoint, weights: PerPartition) -> tuple[Array, Array]:
+    """Return the weighted Gram matrix, of a sample of the rows if there are many, and each column's mean weight."""
     objective = point.objective
     cache = objective.data.cache
     if "gram" not in cache:
-        cache["gram"] = objective.sweep_sum(_gram)
+        n_rows = sum(part.block.n_rows for part in objective.data.parts)
+        gram, total = objective.sweep_sum(_gram, max(1, n_rows // (_GRAM_ROWS * objective.n_features)))
+        cache["gram"] = gram, total
     gram, total = cache["gram"]
     (sums,) = objective.data.map_sum(_column_sums, weights)
-    for k in range(point.coef.shape[1]):
-        yield _with_penalty(gram * (sums[k] / total), point, k)
+    return gram, sums / total
 
 
 def explicit_curvature(point: MomentPoint, weights: PerPartition) -> Iterator[Array]:
@@ -188,16 +243,15 @@ def _woodbury_column(
     return solve
 
 
-def diagonal(point: MomentPoint, weights: PerPartition) -> Array:
+def diagonal(point: MomentPoint, squares: Array, total: Array) -> Diagonal:
     """Return ``l2 + (X * X)'h + q`` and, for the offset, the sum of ``h``: the diagonal without the mixed terms."""
     objective = point.objective
-    squares, total = objective.sweep_sum(_squares, weights)
     out = np.empty_like(point.coef)
     out[:-1] = objective.penalty.l2 + squares + point.noise_curvature
     out[-1] = np.maximum(total, _offset_floor(objective)) if objective.fit_intercept else 1.0
     # A column of zeros with an l1 penalty has no curvature at all; any positive number will do.
     out[out <= 0.0] = 1.0
-    return out
+    return Diagonal(out)
 
 
 def factorise(matrix: Array) -> Any | None:
@@ -226,19 +280,20 @@ def _total_weight(part: Labelled) -> tuple[float]:
     return (float(part.weights.sum()),)
 
 
-def _squares(part: Labelled, weights: CurvatureWeights) -> tuple[Array, Array]:
-    return part.block.squares_transposed(weights.by_mean), weights.by_mean.sum(axis=0)
-
-
-def _gram(part: Labelled) -> tuple[Array, Array]:
-    """Return the Gram matrix of the rows with a one appended, weighted, and the sum of the weights."""
-    weights = part.weights[:, 0]
-    size = part.block.n_features
+def _gram(part: Labelled, step: int) -> tuple[Array, Array]:
+    """Return the Gram matrix of every so many rows, with a one appended, weighted, and the sum of all weights."""
+    weights, block = part.weights[:, 0], part.block
+    total = weights.sum()
+    if step > 1:
+        taken = np.arange(block.n_rows) % step == 0
+        block, weights = block.take_rows(taken), weights[taken]
+        weights = weights * (total / max(weights.sum(), np.finfo(float).tiny))
+    size = block.n_features
     out = np.empty((size + 1, size + 1))
-    out[:-1, :-1] = part.block.weighted_gram(weights)
-    out[:-1, -1] = out[-1, :-1] = part.block.transposed_times(weights)
+    out[:-1, :-1] = block.weighted_gram(weights)
+    out[:-1, -1] = out[-1, :-1] = block.transposed_times(weights)
     out[-1, -1] = weights.sum()
-    return out, weights.sum()
+    return out, total
 
 
 def _count(part: Labelled, weights: CurvatureWeights) -> tuple[Array]:

@@ -14,7 +14,7 @@ def closed_form(
 ) -> Result:
     """Solve ``(l2 + 2 C X'SX + 2 C diag(V's)) w = 2 C X'Sy`` directly, with conjugate gradients as refinement."""
     rtol = min(1e-6, np.sqrt(tol) * 1e-3)
-    direction, _ = conjugate_gradient.solve(start.majoriser(direct=True), -start.gradient, rtol, max_iter)
+    direction = conjugate_gradient.solve(start.majoriser(direct=True), -start.gradient, rtol, max_iter).x
     point = objective.at(start.coef + direction)
     left = np.einsum("dk,dk->k", point.gradient, point.majoriser(direct=True).precondition(point.gradient))
     converged = bool(np.all(0.5 * left <= max(tol, 1e-14) * np.abs(point.value)))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from scipy.linalg import eigh_tridiagonal
 
 from dropmargin.objective import Curvature
+from dropmargin.solvers.deflation import Deflation
 from dropmargin.typing import Array
 
 # What a solve leaves is taken for this many times the gain of its last step, or as many times as it took steps.
@@ -15,37 +19,56 @@ _HALFWAY = 0.3
 _FLAT = 1e-20
 
 
-def solve(
-    curvature: Curvature, right: Array, rtol: float, max_iter: int, enough: Array | float = 0.0
-) -> tuple[Array, Array]:
-    """Return an approximate solution of ``curvature x = right``, column by column, and an estimate of what it leaves.
+class Solution(NamedTuple):
+    """An approximate solution, what it leaves of the decrease, and the lowest curvature that the search met.
+
+    ``lowest`` is the smallest Ritz value of the preconditioned matrix, column by column.
+    """
+
+    x: Array
+    left: Array
+    lowest: Array
+
+
+def solve(curvature: Curvature, right: Array, rtol: float, max_iter: int, enough: Array | float = 0.0) -> Solution:
+    """Return an approximate solution of ``curvature x = right``, column by column.
 
     What counts is the decrease of ``x' curvature x / 2 - right' x``. A column stops when what it leaves of that is
     ``enough``, or when its residual, in the norm of the preconditioner, has fallen to ``rtol`` of its start, and leaves
     the block. Small gains alone do not count: the first steps may gain little where much is left. Every iterate is a
     descent direction for the function whose gradient is ``-right``.
     """
-    solutions, remains = np.zeros_like(right), np.zeros(right.shape[1])
-    enough = np.broadcast_to(enough, remains.shape)
-    columns = np.arange(right.shape[1])
+    n_columns = right.shape[1]
+    result = Solution(np.zeros_like(right), np.zeros(n_columns), np.ones(n_columns))
+    enough = np.broadcast_to(enough, n_columns)
+    columns = np.arange(n_columns)
     solution, residual = np.zeros_like(right), right.copy()
+    # 1. What lies in the known directions is solved at once, and the search stays clear of them.
+    deflation = None if curvature.coarse is None else Deflation(curvature.coarse)
+    if deflation is not None:
+        solution, image = deflation.solve(residual)
+        residual -= image
     direction = curvature.precondition(residual)
     size = _dots(residual, direction)
+    direction = direction if deflation is None else deflation.project(direction)
     goal, halfway = np.square(rtol) * size, np.square(_HALFWAY) * size
-    remain, finished = remains, ~(size > 0.0)
+    left, finished = np.zeros(n_columns), ~(size > 0.0)
+    steps, ratios = np.zeros((0, n_columns)), np.zeros((0, n_columns))
     for iteration in range(1, max_iter + 1):
         if finished.any():
-            # 1. Columns that are done take their results along.
-            remains[columns[finished]] = remain[finished]
-            solutions[:, columns[finished]] = solution[:, finished]
+            # 2. Columns that are done take their results along.
+            done = columns[finished]
+            result.x[:, done], result.left[done] = solution[:, finished], left[finished]
+            result.lowest[done] = _lowest_ritz_values(steps[:, finished], ratios[:, finished])
             if finished.all():
-                return solutions, remains
+                return result
             kept = np.flatnonzero(~finished)
-            columns, size, enough = columns[kept], size[kept], enough[kept]
-            goal, halfway = goal[kept], halfway[kept]
+            columns, size, enough, goal, halfway = (a[kept] for a in (columns, size, enough, goal, halfway))
             solution, residual, direction = (np.ascontiguousarray(a[:, kept]) for a in (solution, residual, direction))
+            steps, ratios = steps[:, kept], ratios[:, kept]
             curvature = curvature.select(kept)
-        # 2. The step along the direction.
+            deflation = None if deflation is None else deflation.select(kept)
+        # 3. The step along the direction.
         image = curvature.product(direction)
         bend = _dots(direction, image)
         # Rounding may make a positive definite matrix look otherwise: then what is solved so far is the answer.
@@ -53,16 +76,47 @@ def solve(
         step = np.where(positive, size / np.where(positive, bend, 1.0), 0.0)
         solution += step * direction
         residual -= step * image
-        remain = max(_GAINS_LEFT, iteration) * 0.5 * step * size
-        # 3. The next direction, conjugate to this one.
+        left = max(_GAINS_LEFT, iteration) * 0.5 * step * size
+        # 4. The next direction, conjugate to this one.
         preconditioned = curvature.precondition(residual)
         renewed = _dots(residual, preconditioned)
-        direction = preconditioned + (renewed / size) * direction
+        preconditioned = preconditioned if deflation is None else deflation.project(preconditioned)
+        direction *= renewed / size
+        direction += preconditioned
+        steps, ratios = np.vstack([steps, step]), np.vstack([ratios, renewed / size])
         size = renewed
-        finished = ~(size > goal) | ((remain <= enough) & (size <= halfway)) | ~positive
-    remains[columns] = remain
-    solutions[:, columns] = solution
-    return solutions, remains
+        finished = ~(size > goal) | ((left <= enough) & (size <= halfway)) | ~positive
+    result.x[:, columns], result.left[columns] = solution, left
+    result.lowest[columns] = _lowest_ritz_values(steps, ratios)
+    return result
+
+
+def promise(curvature: Curvature, gradient: Array, lowest: Array) -> Array:
+    """Return the decrease that a curvature promises for a gradient, at most, if it is nowhere lower than ``lowest``.
+
+    No product is needed: with the preconditioner ``M`` and its lowest Ritz value ``t``, ``g'H^-1 g <= g'M^-1 g / t``.
+    """
+    known, residual = np.zeros(gradient.shape[1]), gradient
+    if curvature.coarse is not None:
+        solution, image = Deflation(curvature.coarse).solve(gradient)
+        known, residual = _dots(gradient, solution), gradient - image
+    rest = _dots(residual, curvature.precondition(residual)) / np.minimum(lowest, 1.0)
+    return 0.5 * (known + rest)
+
+
+def _lowest_ritz_values(steps: Array, ratios: Array) -> Array:
+    """Return the lowest Ritz value of each column, from the steps of conjugate gradients and its size ratios."""
+    lowest = np.ones(steps.shape[1])
+    for k in range(steps.shape[1]):
+        length = int(np.count_nonzero(steps[:, k]))
+        if length == 0:
+            continue
+        inverse, ratio = 1.0 / steps[:length, k], ratios[: length - 1, k]
+        diagonal = inverse.copy()
+        diagonal[1:] += ratio * inverse[:-1]
+        beside = np.sqrt(ratio) * inverse[:-1]
+        lowest[k] = eigh_tridiagonal(diagonal, beside, eigvals_only=True, select="i", select_range=(0, 0))[0]
+    return np.where(lowest > 0.0, lowest, np.inf)
 
 
 def _dots(a: Array, b: Array) -> Array:

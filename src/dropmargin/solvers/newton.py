@@ -28,6 +28,10 @@ _HALVINGS = 30
 _ROUNDING = 1e-13
 # An inner solve may leave this share of the gap that is asked for.
 _LEAVE = 0.5
+# The curvature changes along a step, and its lowest part may not have been met: what it promises is taken times this.
+_CAUTION = 1.5
+# It is worth nothing after a step that missed its own promise by more than this share.
+_KEPT_PROMISE = 0.5
 # Below this relative gap, steps that no longer help are the work of rounding, not of the problem.
 _PRECISION_GAP = 1e-8
 
@@ -90,13 +94,15 @@ def descend(
         curvature, rtol = model(point, iteration)
         # 2. The direction, and the decrease that the model promises.
         enough = _LEAVE * tol * np.abs(point.value)
-        direction, left = conjugate_gradient.solve(curvature, -point.gradient, rtol, _INNER_ITERATIONS, enough)
+        direction, left, lowest = conjugate_gradient.solve(curvature, -point.gradient, rtol, _INNER_ITERATIONS, enough)
         promised = _promise(point, direction)
         # 3. The step. Where a hinge has next to no curvature, its expansion knows nothing: it promises more than there
         # is (no loss is negative), or no step along it descends. There the majoriser, which always descends, steps in.
-        _majorise(objective, point, promised > np.abs(point.value), direction, left, enough)
+        modelled = promised <= np.abs(point.value)
+        _majorise(objective, point, ~modelled, direction, left, enough)
         line = point.along(direction)
         step = backtrack(line, point, _promise(point, direction))
+        modelled &= step > 0.0
         if _majorise(objective, point, step == 0.0, direction, left, enough):
             line = point.along(direction)
             step = backtrack(line, point, _promise(point, direction))
@@ -105,7 +111,10 @@ def descend(
         coef[:, columns] = point.coef
         values[columns] = point.value
         # 4. How far it is still to go; columns that have arrived leave.
-        gaps[columns] = progress.gap(before, promised, point.value, left, rough=iteration <= n_rough)
+        ahead = np.full(len(columns), np.inf)
+        if not linear:
+            ahead[modelled] = conjugate_gradient.promise(curvature, point.gradient, lowest)[modelled]
+        gaps[columns] = progress.gap(before, promised, point.value, left, ahead, rough=iteration <= n_rough)
         history.append(Iteration(iteration, float(values.sum()), float(gaps.sum()), objective.n_passes, len(columns)))
         monitor(history[-1])
         done = progress.done(point.value, gaps[columns], step == 0.0)
@@ -130,7 +139,7 @@ def _majorise(objective: Objective, point: Point, columns: Array, direction: Arr
     if not (objective.has_weights and columns.any()):
         return False
     part = point.select(columns)
-    direction[:, columns], left[columns] = conjugate_gradient.solve(
+    direction[:, columns], left[columns], _ = conjugate_gradient.solve(
         part.majoriser(), -part.gradient, 0.1, _INNER_ITERATIONS, enough[columns]
     )
     return True
@@ -161,15 +170,21 @@ class _Progress:
         self.arrived = True
         self.message = f"reached a relative gap of at most tol={tol:g}"
 
-    def gap(self, before: Array, promised: Array, after: Array, left: Array, rough: bool) -> Array:
-        """Return the estimated gap after a step: what it fell short of its promise, and what the inner solve left."""
+    def gap(self, before: Array, promised: Array, after: Array, left: Array, ahead: Array, rough: bool) -> Array:
+        """Return the estimated gap after a step.
+
+        It is by how much the step missed its promise, and what the inner solve left; or what the curvature of the step
+        promises for the gradient after it, ``ahead``, if that is less.
+        """
         if self.linear:
             # Gains that shrink by a factor f per step add up to gain * f / (1 - f); f still rises: hence twice that.
             factor = np.clip(promised / self.previous, 0.0, 1.0 - 1e-6)
             known = np.isfinite(self.previous) | (promised == 0.0)  # one step tells no factor
             gap = np.where(known, 2.0 * promised * factor / (1.0 - factor) + left, np.inf)
         else:
-            gap = np.maximum(promised - (before - after), 0.0) + left
+            missed = np.abs(promised - (before - after))
+            gap = missed + left
+            gap = np.where(missed <= _KEPT_PROMISE * promised, np.minimum(gap, _CAUTION * ahead), gap)
         self.idle = np.where(promised < 0.7 * self.previous, 0, self.idle + 1)
         self.previous = np.where(promised > 0.0, promised, np.finfo(float).tiny)
         return np.full_like(gap, np.inf) if rough else gap

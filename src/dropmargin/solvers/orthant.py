@@ -81,7 +81,8 @@ def _direction(
     """Return the step of the free weights to the minimum of a quadratic model, and what the solve leaves of it."""
     whole = point.majoriser() if majorise else point.hessian(direct=objective.is_stiff)
     rtol = 0.5 if majorise else 0.1
-    return conjugate_gradient.solve(_Restricted(whole, free), -steepest * free, rtol, _INNER_ITERATIONS, enough)
+    solution = conjugate_gradient.solve(_Restricted(whole, free), -steepest * free, rtol, _INNER_ITERATIONS, enough)
+    return solution.x, solution.left
 
 
 def _with_exact_zeros(objective: Objective, point: Point) -> Point:

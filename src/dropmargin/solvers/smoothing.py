@@ -25,6 +25,8 @@ _LAST = 1e-12
 _STAGE_TOL = 1e-3
 # The noise rounds the kink off if fewer rows than this have a score that is steadier than the smoothing.
 _STEADY_SHARE = 0.01
+# Scores follow the steps; a deviation that has shrunk to nothing on the way is known to 1e-8 only, and so is the loss.
+_SCORE_ROUNDING = 1e-9
 # A label with less than this share of the weight is outweighed by far.
 _LOPSIDED = 0.01
 
@@ -97,7 +99,7 @@ def _constant_if_better(objective: MomentObjective, coef: Array, value: Array) -
     is approached, but not reached.
     """
     constant, constant_value = objective.constant_at_kink()
-    better = constant_value <= value
+    better = constant_value <= value + _SCORE_ROUNDING * np.abs(value)
     return np.where(better, constant, coef), np.where(better, constant_value, value)
 
 
