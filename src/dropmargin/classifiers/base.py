@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dropmargin.classifiers import missing, survival, validation
 from dropmargin.classifiers.fitting import Problem, fit_one_vs_one, fit_one_vs_rest
+from dropmargin.classifiers.missing import Columns
 from dropmargin.linalg import canonical, linear_scores
 from dropmargin.losses import Loss, MGFLoss
 from dropmargin.noise import Noise, as_noise
@@ -115,9 +116,9 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
                 "sklearn.preprocessing.StandardScaler, or choose a smaller C."
             )
         if self.missing == "drop":
-            self.feature_means_ = missing.column_means(X, weights, has_missing)
+            self.feature_means_, self.feature_deviations_ = missing.describe_columns(X, weights, has_missing)
         elif hasattr(self, "feature_means_"):  # of an earlier fit
-            del self.feature_means_
+            del self.feature_means_, self.feature_deviations_
         self._store(result, passes, classes, X.dtype)
         return self
 
@@ -208,7 +209,7 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         X = self._check_rows(X)
         if self.missing == "error":
             return self._combine(linear_scores(X, self.coef_, self.intercept_))
-        return self._combine(missing.anchored_scores(X, self.coef_, self.intercept_, self.feature_means_))
+        return self._combine(missing.anchored_scores(X, self.coef_, self.intercept_, self._columns()))
 
     def _check_rows(self, X: Any) -> Any:
         """Return rows to predict as an array or a sparse matrix, after scikit-learn's checks."""
@@ -223,6 +224,9 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
             if whole is not X:
                 return whole
         return validate_data(self, X, reset=False, **self._accepted())
+
+    def _columns(self) -> Columns:
+        return Columns(self.feature_means_, self.feature_deviations_)
 
     def _combine(self, scores: Array) -> Array:
         """Return one score per row for two classes, one per class for more: the votes, if columns are pairs."""
@@ -252,7 +256,7 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
             and every probability is 1.
         method : {"normal", "guaranteed", "monte-carlo"}, default="normal"
             ``"normal"``: as if scores were normal, ``Phi(|m| / sqrt(v))`` for two classes, with ``m`` and ``v`` the
-            score's mean and variance; for more, an integral over the winner's score.
+            score's mean and variance; for more, the probability that the winner stays ahead of all its rivals.
             ``"guaranteed"``: a lower bound for every noise with these variances, ``m^2 / (m^2 + v)`` (Cantelli) for two
             classes; for more, one less the sum of ``v / (m^2 + v)`` over the rivals, or 0.
             ``"monte-carlo"``: the share of ``n_draws`` samples, and the only one for ``multi_class="ovo"``.
@@ -274,8 +278,9 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
             return np.ones(X.shape[0])
         striking.check(X.shape[1])
         names, out = getattr(self, "feature_names_in_", None), np.empty(X.shape[0])
-        means = self.feature_means_ if self.missing == "drop" else None
-        for where, rows in missing.anchored_rows(canonical(X), self.coef_, self.intercept_, means):
+        columns = self._columns() if self.missing == "drop" else None
+        room = survival.n_results(len(self.classes_))
+        for where, rows in missing.anchored_rows(canonical(X), self.coef_, self.intercept_, columns, room):
             rows = replace(rows, filled=validation.check_entries(rows.filled, striking, names))
             if method == "monte-carlo":
                 out[where] = survival.monte_carlo(rows, self.coef_, striking, self._winners_of, n_draws, rng)

@@ -32,9 +32,10 @@ _SOLVING = """
         One column per class, all solved as one block, or one per pair of classes.
     missing : {"error", "drop"}, default="error"
         What NaN means: an error, or a feature that is missing. In training a missing entry has neither mean nor
-        variance. At prediction the score is ``b + w.mu + 1/(1 - delta) sum_observed w_d (x_d - mu_d)``, with ``mu`` the
-        training mean and ``delta`` the row's own missing share; a row with nothing observed has ``b + w.mu``. A column
-        that a data frame lacks is missing in every row.
+        variance. At prediction the score is ``b + w.mu + 1/share sum_observed w_d (x_d - mu_d)``, with ``mu`` the
+        training mean and ``share`` what is observed of ``sum_d |w_d| sd_d``, at least half of the row's share of
+        observed features; a row with nothing observed has ``b + w.mu``. A column that a data frame lacks is missing in
+        every row.
     class_weight : dict, "balanced" or None, default=None
         Factors of the sample weights; ``"balanced"`` counts rows by their weight.
     warm_start : bool, default=False
@@ -57,8 +58,9 @@ _SOLVING = """
         The objective at the solution, summed over the columns.
     converged_ : bool
     history_ : list of named tuples (iteration, objective, gap, passes, n_active)
-    feature_means_ : ndarray of shape (n_features,)
-        Mean of the observed entries of each feature, weighted as the fit weighs the rows; only with ``missing="drop"``.
+    feature_means_, feature_deviations_ : ndarray of shape (n_features,)
+        Mean and standard deviation of the observed entries of each feature, weighted as the fit weighs the rows; only
+        with ``missing="drop"``.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only if X had string column names."""

@@ -5,23 +5,28 @@ zero, the one number that multiplies as zero does and can still be told from it;
 
 At prediction the score is anchored at the training mean ``mu``, and what is observed stands for what is not::
 
-    score = b + w.mu + 1/(1 - delta) * sum over observed d of w_d (x_d - mu_d)      delta: the missing share of the row
+    score = b + w.mu + factor * sum over observed d of w_d (x_d - mu_d)
+    factor = 1 / max(share, (1 - delta) / 2)
+    share = sum over observed d of |w_d| sd_d / sum over all d of |w_d| sd_d
 
-which is ``shift + factor * w.x``, with zeros for what is missing, ``factor = 1/(1 - delta)`` and ``shift = b + w.mu -
-factor * sum over observed d of w_d mu_d``. A complete row has ``factor = 1`` and ``shift = b``: its plain score. A row
-with every feature missing has the score ``b + w.mu``, that of the mean training row.
+``delta`` is the row's own missing share of the features, ``sd`` the training deviations: a feature counts by how far it
+moves the score. That beats ``factor = 1 / (1 - delta)``, to which it falls back if no feature moves the score, and of
+which it is never more than the double: then the few features seen are of little weight. Written as
+``shift + factor * w.x``, with zeros for what is missing, it never makes a sparse row dense. A complete row has
+``factor = 1`` and ``shift = b``: its plain score. A row with every feature missing has the score ``b + w.mu``, that of
+the mean training row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_array
 
-from dropmargin.linalg import entry_range, linear_scores, map_entries, row_blocks
+from dropmargin.linalg import Block, entry_range, linear_scores, map_entries, row_blocks
 from dropmargin.noise import Noise, Variance
 from dropmargin.typing import Array
 
@@ -75,22 +80,49 @@ def blank_for_training(X: Any, noise: Noise | None) -> tuple[Any, Noise | None]:
     return map_entries(X, blank, zeros_stay=True, what="X without NaN"), noise
 
 
-def column_means(X: Any, weights: Array, blanked: bool) -> Array:
-    """Return the weighted mean of each column's observed entries, 0 if there are none.
+class Columns(NamedTuple):
+    """What prediction needs to know of the training data: mean and standard deviation of each feature."""
+
+    mean: Array
+    deviation: Array
+
+
+def describe_columns(X: Any, weights: Array, blanked: bool) -> Columns:
+    """Return weighted mean and deviation of each column's observed entries, 0 if there are none.
 
     Zeros that a sparse ``X`` does not store are observed; nothing is made dense. ``blanked`` says whether ``X`` has
     minus zeros for missing entries.
     """
-    sums, missing = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    total, n_features = weights.sum(), X.shape[1]
+    sums, stored, missing, squares = (np.zeros(n_features) for _ in range(4))
+    for block, own in _weighted_blocks(X, weights):
+        entries = block.entries()
+        sums += block.transposed_times(own)
+        stored += block.with_entries(np.ones(entries.shape)).transposed_times(own)
+        if blanked:
+            missing += block.with_entries(_is_blank(entries).astype(np.float64)).transposed_times(own)
+    mean = _ratio(sums, total - missing)
+    for block, own in _weighted_blocks(X, weights):
+        # Centred before squaring: a column far from zero keeps its digits.
+        centred = np.square(block.entries() - block.spread(mean))
+        if blanked:
+            centred[_is_blank(block.entries())] = 0.0
+        squares += block.with_entries(centred).transposed_times(own)
+    implicit = total - stored  # the weight of zeros that are not stored, or what rounding leaves of none
+    squares += np.where(implicit > 1e-12 * total, implicit, 0.0) * np.square(mean)
+    return Columns(mean, np.sqrt(_ratio(squares, total - missing)))
+
+
+def _weighted_blocks(X: Any, weights: Array) -> Iterator[tuple[Block, Array]]:
     for where in _chunks(X, 1):
+        begin = where.start
         for block in row_blocks(X[where]):
-            own = weights[where]
-            sums += block.transposed_times(own)
-            if blanked:
-                marks = _is_blank(block.entries()).astype(np.float64)
-                missing += block.with_entries(marks).transposed_times(own)
-    observed = weights.sum() - missing
-    return np.divide(sums, observed, out=np.zeros_like(sums), where=(sums != 0.0) & (observed > 0.0))
+            yield block, weights[begin : begin + block.n_rows]
+            begin += block.n_rows
+
+
+def _ratio(above: Array, below: Array) -> Array:
+    return np.divide(above, below, out=np.zeros_like(above), where=(above != 0.0) & (below > 0.0))
 
 
 def _is_blank(values: Array) -> Array:
@@ -148,8 +180,7 @@ class Rows:
         The rows, with 0 for what is missing.
     missing : the same, or None
         1 for what is missing, else 0; ``None`` if nothing is.
-    factor : ndarray of shape (n_rows, 1)
-    shift : ndarray of shape (n_rows, n_columns)
+    factor, shift : ndarray of shape (n_rows, n_columns)
     """
 
     filled: Any
@@ -162,10 +193,9 @@ class Rows:
         return self.factor * _times(self.filled if filled is None else filled, coef) + self.shift
 
     def covariances(self, members: Array, variance: Variance, products: Array) -> Array:
-        """Return ``factor^2 sum_d V_id p_d`` of some rows for every row ``p`` of ``products``.
+        """Return ``sum_d V_id p_d`` of some rows for every row ``p`` of ``products``; what is missing has no variance.
 
-        If ``p = u * w``, that is the covariance of the scores by ``u`` and ``w`` under the noise; missing entries have
-        none.
+        If ``p = u * w``, that is the covariance of ``u.x~`` and ``w.x~`` under the noise.
         """
         out = np.zeros((len(members), len(products)))
         entry = variance.entry
@@ -177,44 +207,53 @@ class Rows:
             out += floored.sum(axis=1)
             if self.missing is not None:
                 out -= _times(self.missing[members], floored)
-        return np.square(self.factor[members]) * out
+        return out
 
 
-def anchored_rows(X: Any, coef: Array, intercept: Array, means: Array | None) -> Iterator[tuple[slice, Rows]]:
+def anchored_rows(
+    X: Any, coef: Array, intercept: Array, columns: Columns | None, n_results: int
+) -> Iterator[tuple[slice, Rows]]:
     """Yield ``X`` in chunks of rows, with what makes scores of them; see the module's docstring.
 
-    Without ``means`` there must be no NaN.
+    Without ``columns`` there must be no NaN. Chunks leave room for ``n_results`` numbers per row.
     """
-    n_features = X.shape[1]
-    for where in _chunks(X, len(coef)):
+    for where in _chunks(X, n_results):
         rows = X[where]
-        n_rows = rows.shape[0]
-        if means is None or not has_missing(rows):
-            yield where, Rows(rows, None, np.ones((n_rows, 1)), np.tile(intercept, (n_rows, 1)))
+        shape = rows.shape[0], len(coef)
+        if columns is None or not has_missing(rows):
+            yield where, Rows(rows, None, np.ones(shape), np.broadcast_to(intercept, shape))
             continue
         missing = map_entries(rows, _mark_nan, zeros_stay=True, what="X")
-        count = _times(missing, np.ones((1, n_features)))
-        at_mean = means * coef.astype(np.float64)
+        at_mean = columns.mean * coef.astype(np.float64)
         anchor = at_mean.sum(axis=1)
-        factor = np.divide(n_features, n_features - count, out=np.zeros_like(count), where=count < n_features)
+        factor, complete = _factors(missing, np.abs(coef) * columns.deviation)
         shift = intercept + anchor - factor * (anchor - _times(missing, at_mean))
-        yield (
-            where,
-            Rows(
-                map_entries(rows, _zero_nan, zeros_stay=True, what="X"),
-                missing,
-                factor,
-                np.where(count == 0.0, intercept, shift),
-            ),
-        )
+        filled = map_entries(rows, _zero_nan, zeros_stay=True, what="X")
+        yield where, Rows(filled, missing, factor, np.where(complete, intercept, shift))
 
 
-def anchored_scores(X: Any, coef: Array, intercept: Array, means: Array) -> Array:
+def _factors(missing: Any, moves: Array) -> tuple[Array, Array]:
+    """Return the factor of each row and column, 0 if nothing is observed, and whether a row is complete.
+
+    ``moves`` is ``|w_d| sd_d``, one row per column of the scores.
+    """
+    n_features = missing.shape[1]
+    count = _times(missing, np.ones((1, n_features)))
+    observed = 1.0 - count / n_features  # 1 - delta
+    total = moves.sum(axis=1)
+    lost = np.divide(_times(missing, moves), total, out=count / n_features + np.zeros_like(total), where=total > 0.0)
+    share = np.maximum(1.0 - lost, 0.5 * observed)
+    factor = np.divide(1.0, share, out=np.zeros_like(share), where=count < n_features)
+    complete = count == 0.0
+    return np.where(complete, 1.0, factor), complete
+
+
+def anchored_scores(X: Any, coef: Array, intercept: Array, columns: Columns) -> Array:
     """Return the scores of all rows, in the precision of the plain ones."""
     if not has_missing(X):
         return linear_scores(X, coef, intercept)
     scores = np.empty((X.shape[0], len(coef)), dtype=np.result_type(X.dtype, coef.dtype))
-    for where, rows in anchored_rows(X, coef, intercept, means):
+    for where, rows in anchored_rows(X, coef, intercept, columns, len(coef)):
         scores[where] = rows.scores(coef)
     return scores
 
