@@ -238,7 +238,8 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> Array:
         """Return the predicted label of each row of ``X``."""
-        return self.classes_[_winners(self.decision_function(X))]
+        winners = _winners(self.decision_function(X))
+        return self.classes_[winners]
 
     def survival_probability(
         self, X: Any, noise: Any = None, method: str = "normal", *, n_draws: int = 1000, random_state: Any = None
