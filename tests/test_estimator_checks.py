@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of an estimator, all of them; one is expected to fail, with ``missing="drop"`` only.
+"""scikit-learn's own checks of an estimator, all of them, with no expected failure.
 
 Poisson noise is left out: the checks feed it negative data, which it refuses.
 """
@@ -44,15 +44,8 @@ _ESTIMATORS = [
 ]
 
 
-def _expected_failures(estimator):
-    """Return the one check that contradicts what was asked for: it wants an error for a column that a frame lacks."""
-    if estimator.missing == "error":
-        return {}
-    return {"check_dataframe_column_names_consistency": "a column that is absent counts as missing with missing='drop'"}
-
-
 # Some checks ask for max_iter=1 or for unscaled data, where a warning is the right answer.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks(_ESTIMATORS, expected_failed_checks=_expected_failures)
+@parametrize_with_checks(_ESTIMATORS)
 def test_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)

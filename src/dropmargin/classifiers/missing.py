@@ -48,17 +48,17 @@ def restore_columns(X: Any, names: Array | None) -> Any:
     columns = getattr(X, "columns", None)
     if names is None or columns is None:
         return X
-    present, known = list(columns), list(names)
-    if set(present) >= set(known) or not set(present) <= set(known) or len(set(present)) < len(present):
+    present, position = list(columns), {name: d for d, name in enumerate(names)}
+    if len(set(present)) < len(present) or not set(present) < set(position):
         return X
-    positions = [known.index(name) for name in present]
+    positions = [position[name] for name in present]
     if positions != sorted(positions):
         raise ValueError(
             "The feature names should match those that were passed during fit.\n"
             "Feature names must be in the same order as they were in fit; absent columns count as missing."
         )
     observed = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
-    whole = np.full((len(observed), len(known)), np.nan, dtype=observed.dtype)
+    whole = np.full((len(observed), len(names)), np.nan, dtype=observed.dtype)
     whole[:, positions] = observed
     return whole
 
