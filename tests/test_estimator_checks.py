@@ -37,6 +37,10 @@ _ESTIMATORS = [
     DropoutLogisticRegression(approximation="gaussian", multi_class="ovo"),
     MCFClassifier("quadratic", solver="closed-form"),
     MCFClassifier("logistic", noise=Laplace(scale=0.1), penalty="l1", tol=1e-12),
+    DropoutSVC(missing="drop"),
+    DropoutLogisticRegression(noise=Gaussian(scale=0.5), missing="drop"),
+    DropoutSVC(multi_class="ovo", missing="drop"),
+    MCFClassifier("exponential", missing="drop"),
 ]
 
 

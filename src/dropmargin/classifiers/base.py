@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -13,11 +14,13 @@ from joblib import effective_n_jobs
 from scipy.special import log_expit, logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dropmargin.classifiers import validation
+from dropmargin.classifiers import missing, survival, validation
 from dropmargin.classifiers.fitting import Problem, fit_one_vs_one, fit_one_vs_rest
+from dropmargin.classifiers.missing import Columns
 from dropmargin.linalg import canonical, linear_scores
 from dropmargin.losses import Loss, MGFLoss
 from dropmargin.noise import Noise, as_noise
@@ -54,6 +57,7 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
     max_iter: int
     fit_intercept: bool
     multi_class: str
+    missing: str
     class_weight: Any
     warm_start: bool
     n_jobs: int | None
@@ -69,7 +73,7 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training data, never changed; float32 is kept.
+            Training data, never changed; float32 is kept. With ``missing="drop"``, NaN is a missing entry.
         y : array-like of shape (n_samples,)
             Labels: numbers, strings, booleans.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -89,12 +93,16 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> MarginalisedClassifier:
         problem = self._problem()
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True, order=None
-        )
-        if problem.noise is not None:
-            problem.noise.check(X.shape[1])
-        X = validation.check_entries(canonical(X), problem.noise, getattr(self, "feature_names_in_", None))
+        X, y = validate_data(self, X, y, **self._accepted())
+        noise = problem.noise
+        if noise is not None:
+            noise.check(X.shape[1])
+        X = canonical(X)
+        has_missing = self.missing == "drop" and missing.has_missing(X)
+        if has_missing:
+            X, own_noise = missing.blank_for_training(X, noise)
+            problem = replace(problem, noise=own_noise)
+        X = validation.check_entries(X, noise, getattr(self, "feature_names_in_", None))
         weights = validation.check_weights(sample_weight, X.shape[0])
         classes, codes, weights = validation.encode_labels(y, self.class_weight, weights, type(self).__name__)
         n_classes = len(classes)
@@ -107,8 +115,21 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
                 "The fit left the range of floating-point numbers. Scale the columns of X, for example with "
                 "sklearn.preprocessing.StandardScaler, or choose a smaller C."
             )
+        if self.missing == "drop":
+            self.feature_means_, self.feature_deviations_ = missing.describe_columns(X, weights, has_missing)
+        elif hasattr(self, "feature_means_"):  # of an earlier fit
+            del self.feature_means_, self.feature_deviations_
         self._store(result, passes, classes, X.dtype)
         return self
+
+    def _accepted(self) -> dict[str, Any]:
+        """Return what scikit-learn's validation is to let through."""
+        return {
+            "accept_sparse": "csr",
+            "accept_large_sparse": True,
+            "dtype": [np.float64, np.float32],
+            "ensure_all_finite": "allow-nan" if self.missing == "drop" else True,
+        }
 
     def _problem(self) -> Problem:
         """Check the parameters and return the problem that they describe."""
@@ -116,6 +137,7 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         tol = validation.check_number("tol", self.tol, 0.0)
         max_iter = validation.check_integer("max_iter", self.max_iter, 1)
         validation.check_choice("multi_class", self.multi_class, _MULTI_CLASS)
+        validation.check_choice("missing", self.missing, missing.CHOICES)
         if self.n_jobs is not None:
             validation.check_n_jobs(self.n_jobs)
         kind = validation.check_choice("penalty", self.penalty, _PENALTIES)
@@ -184,11 +206,30 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples,) for two classes, positive for ``classes_[1]``, else (n_samples, n_classes).
         """
+        X = self._check_rows(X)
+        if self.missing == "error":
+            return self._combine(linear_scores(X, self.coef_, self.intercept_))
+        return self._combine(missing.anchored_scores(X, self.coef_, self.intercept_, self._columns()))
+
+    def _check_rows(self, X: Any) -> Any:
+        """Return rows to predict as an array or a sparse matrix, after scikit-learn's checks."""
         check_is_fitted(self)
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True, reset=False
-        )
-        scores = linear_scores(X, self.coef_, self.intercept_)
+        validation.check_choice("missing", self.missing, missing.CHOICES)
+        if self.missing == "drop":
+            if not hasattr(self, "feature_means_"):
+                raise ValueError(
+                    "missing='drop' needs the means of the training data, got missing='error' in fit: fit again."
+                )
+            whole = missing.restore_columns(X, getattr(self, "feature_names_in_", None))
+            if whole is not X:
+                return whole
+        return validate_data(self, X, reset=False, **self._accepted())
+
+    def _columns(self) -> Columns:
+        return Columns(self.feature_means_, self.feature_deviations_)
+
+    def _combine(self, scores: Array) -> Array:
+        """Return one score per row for two classes, one per class for more: the votes, if columns are pairs."""
         if scores.shape[1] == 1:
             return scores[:, 0]
         if len(self.classes_) != scores.shape[1] or self.multi_class == "ovo":
@@ -197,9 +238,60 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> Array:
         """Return the predicted label of each row of ``X``."""
-        scores = self.decision_function(X)
-        index = (scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        return self.classes_[index]
+        winners = _winners(self.decision_function(X))
+        return self.classes_[winners]
+
+    def survival_probability(
+        self, X: Any, noise: Any = None, method: str = "normal", *, n_draws: int = 1000, random_state: Any = None
+    ) -> Array:
+        """Return, for each row, the probability that its predicted label is still predicted after noise strikes.
+
+        The noise is unbiased, ``E[x~] = x``: dropout divides what it keeps by ``1 - rate``. Features that are missing
+        (``missing="drop"``) stay missing, and noise strikes what is observed.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        noise : float, Noise or None, default=None
+            A number means ``Dropout(rate=noise)``, ``None`` the estimator's own noise; if it has none, nothing strikes
+            and every probability is 1.
+        method : {"normal", "guaranteed", "monte-carlo"}, default="normal"
+            ``"normal"``: as if scores were normal, ``Phi(|m| / sqrt(v))`` for two classes, with ``m`` and ``v`` the
+            score's mean and variance; for more, the probability that the winner stays ahead of all its rivals.
+            ``"guaranteed"``: a lower bound for every noise with these variances, ``m^2 / (m^2 + v)`` (Cantelli) for two
+            classes; for more, one less the sum of ``v / (m^2 + v)`` over the rivals, or 0.
+            ``"monte-carlo"``: the share of ``n_draws`` samples, and the only one for ``multi_class="ovo"``.
+        n_draws : int, default=1000
+        random_state : int, RandomState instance or None, default=None
+            Both for ``method="monte-carlo"`` only.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        X = self._check_rows(X)
+        validation.check_choice("method", method, survival.METHODS)
+        survival.check_scores(self.multi_class, len(self.classes_), method)
+        n_draws = validation.check_integer("n_draws", n_draws, 1)
+        rng = check_random_state(random_state)
+        striking = as_noise(self.noise if noise is None else noise)
+        if striking is None:
+            return np.ones(X.shape[0])
+        striking.check(X.shape[1])
+        names, out = getattr(self, "feature_names_in_", None), np.empty(X.shape[0])
+        columns = self._columns() if self.missing == "drop" else None
+        room = survival.n_results(len(self.classes_))
+        for where, rows in missing.anchored_rows(canonical(X), self.coef_, self.intercept_, columns, room):
+            rows = replace(rows, filled=validation.check_entries(rows.filled, striking, names))
+            if method == "monte-carlo":
+                out[where] = survival.monte_carlo(rows, self.coef_, striking, self._winners_of, n_draws, rng)
+            else:
+                out[where] = survival.closed_form(rows, self.coef_, striking.variance(), method)
+        return out
+
+    def _winners_of(self, scores: Array) -> Array:
+        """Return the index of the predicted class from the scores of all columns."""
+        return _winners(self._combine(scores))
 
     @available_if(_gives_probabilities)
     def predict_proba(self, X: Any) -> Array:
@@ -218,9 +310,15 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing == "drop"
         noise = self.noise
         tags.input_tags.positive_only = isinstance(noise, Noise) and not noise.allows_negative
         return tags
+
+
+def _winners(scores: Array) -> Array:
+    """Return the index of the predicted class of each row of what `decision_function` returns."""
+    return (scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
 
 
 def _votes(scores: Array, n_classes: int) -> Array:

@@ -30,6 +30,12 @@ _SOLVING = """
         Whether to fit an offset, neither corrupted nor penalised.
     multi_class : {"ovr", "ovo"}, default="ovr"
         One column per class, all solved as one block, or one per pair of classes.
+    missing : {"error", "drop"}, default="error"
+        What NaN means: an error, or a feature that is missing. In training a missing entry has neither mean nor
+        variance. At prediction the score is ``b + w.mu + 1/share sum_observed w_d (x_d - mu_d)``, with ``mu`` the
+        training mean and ``share`` what is observed of ``sum_d |w_d| sd_d``, at least half of the row's share of
+        observed features; a row with nothing observed has ``b + w.mu``. A column that a data frame lacks is missing in
+        every row.
     class_weight : dict, "balanced" or None, default=None
         Factors of the sample weights; ``"balanced"`` counts rows by their weight.
     warm_start : bool, default=False
@@ -52,6 +58,9 @@ _SOLVING = """
         The objective at the solution, summed over the columns.
     converged_ : bool
     history_ : list of named tuples (iteration, objective, gap, passes, n_active)
+    feature_means_, feature_deviations_ : ndarray of shape (n_features,)
+        Mean and standard deviation of the observed entries of each feature, weighted as the fit weighs the rows; only
+        with ``missing="drop"``.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only if X had string column names."""
@@ -100,6 +109,7 @@ class NoisyLinearClassifier(MarginalisedClassifier):
         max_iter: int = 1000,
         fit_intercept: bool = True,
         multi_class: str = "ovr",
+        missing: str = "error",
         class_weight: Any = None,
         warm_start: bool = False,
         n_jobs: int | None = None,
@@ -116,6 +126,7 @@ class NoisyLinearClassifier(MarginalisedClassifier):
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
         self.multi_class = multi_class
+        self.missing = missing
         self.class_weight = class_weight
         self.warm_start = warm_start
         self.n_jobs = n_jobs
@@ -161,6 +172,7 @@ class DropoutSVC(MarginalisedClassifier):
         max_iter: int = 1000,
         fit_intercept: bool = True,
         multi_class: str = "ovr",
+        missing: str = "error",
         class_weight: Any = None,
         warm_start: bool = False,
         n_jobs: int | None = None,
@@ -176,6 +188,7 @@ class DropoutSVC(MarginalisedClassifier):
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
         self.multi_class = multi_class
+        self.missing = missing
         self.class_weight = class_weight
         self.warm_start = warm_start
         self.n_jobs = n_jobs
@@ -232,6 +245,7 @@ class MCFClassifier(MarginalisedClassifier):
         max_iter: int = 1000,
         fit_intercept: bool = True,
         multi_class: str = "ovr",
+        missing: str = "error",
         class_weight: Any = None,
         warm_start: bool = False,
         n_jobs: int | None = None,
@@ -247,6 +261,7 @@ class MCFClassifier(MarginalisedClassifier):
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
         self.multi_class = multi_class
+        self.missing = missing
         self.class_weight = class_weight
         self.warm_start = warm_start
         self.n_jobs = n_jobs

@@ -1,0 +1,299 @@
+"""How sure a prediction is: closed forms against plain formulas, Monte-Carlo and integrals done by others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.stats import multivariate_normal, norm
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+from datasets import N_FEATURES, make_binary, make_multiclass
+from dropmargin import Dropout, DropoutLogisticRegression, DropoutSVC, Gaussian, Laplace, MCFClassifier, Poisson
+from dropmargin.classifiers import survival
+from dropmargin.classifiers.survival import Gaps, guaranteed, normal, normal_given_winner
+from dropmargin.noise import Noise, Variance
+from helpers import plain_variance
+
+NOISES = [
+    Dropout(0.4),
+    Dropout(np.linspace(0.0, 0.8, N_FEATURES)),
+    Gaussian(0.4),
+    Gaussian(np.linspace(0.0, 0.9, N_FEATURES)),
+    Laplace(0.3),
+    Poisson(),
+]
+
+
+def name(noise):
+    return type(noise).__name__ + (" per feature" if any(map(np.ndim, vars(noise).values())) else "")
+
+
+def with_nan(X, share=0.3):
+    X = X.copy()
+    X[np.random.RandomState(5).uniform(size=X.shape) < share] = np.nan
+    return X
+
+
+def wide(n_samples, n_classes, n_features=60, seed=0):
+    """Return rows with so many features that their noisy scores are nearly normal."""
+    return make_multiclass(n_samples, n_features, n_classes, seed)
+
+
+# Two classes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", [np.array, sparse.csr_array, sparse.csr_matrix])
+@pytest.mark.parametrize("noise", NOISES, ids=name)
+def test_two_classes_by_the_formulas(noise, layout):
+    X, y = make_binary()
+    model = DropoutSVC().fit(X, y)
+    mean, variance = model.decision_function(X), plain_variance(noise, X) @ model.coef_[0] ** 2
+    got = model.survival_probability(layout(X), noise)
+    np.testing.assert_allclose(got, norm.cdf(np.abs(mean) / np.sqrt(variance)), rtol=1e-9)
+    bound = model.survival_probability(layout(X), noise, "guaranteed")
+    np.testing.assert_allclose(bound, mean**2 / (mean**2 + variance), rtol=1e-9)
+
+
+def test_a_number_is_a_dropout_rate_and_none_the_own_noise():
+    X, y = make_multiclass()
+    model = DropoutLogisticRegression(noise=Gaussian(0.3)).fit(X, y)
+    own = model.survival_probability(X)
+    np.testing.assert_array_equal(own, model.survival_probability(X, Gaussian(0.3)))
+    np.testing.assert_array_equal(model.survival_probability(X, 0.2), model.survival_probability(X, Dropout(0.2)))
+    assert np.abs(own - model.survival_probability(X, 0.2)).max() > 0.01
+
+
+@pytest.mark.parametrize("method", ["normal", "guaranteed", "monte-carlo"])
+@pytest.mark.parametrize("make", [make_binary, make_multiclass])
+def test_without_noise_every_label_survives(make, method):
+    X, y = make()
+    silent = DropoutSVC(noise=None).fit(X, y)
+    np.testing.assert_array_equal(silent.survival_probability(X, method=method), 1.0)
+    np.testing.assert_array_equal(silent.survival_probability(X, 0.0, method, n_draws=3), 1.0)
+
+
+# More classes -------------------------------------------------------------------------------------------------------
+
+
+def random_gaps(n_rivals, seed):
+    """Return the gaps of normal scores with random weights, and their covariance."""
+    rng = np.random.RandomState(seed)
+    weights, means = rng.randn(n_rivals + 1, 12), np.sort(rng.randn(n_rivals + 1) * 2.0)[::-1]
+    ahead = weights[0] - weights[1:]
+    covariance = (ahead @ ahead.T)[None]
+    slope = ahead @ weights[0] / np.linalg.norm(weights[0])
+    return Gaps((means[0] - means[1:])[None], np.diag(covariance[0])[None], slope[None]), covariance
+
+
+@pytest.mark.parametrize(("n_rivals", "accuracy"), [(1, 1e-6), (2, 1e-3), (4, 3e-3), (9, 6e-3)])
+def test_the_joint_probability_agrees_with_scipy(n_rivals, accuracy):
+    for seed in range(8):
+        gaps, covariance = random_gaps(n_rivals, seed)
+        rng = np.random.default_rng(0)
+        exact = multivariate_normal.cdf(gaps.mean[0], cov=covariance[0], maxpts=20_000, abseps=1e-4, rng=rng)
+        assert normal(gaps, covariance)[0] == pytest.approx(exact, abs=accuracy + 2e-4)
+        assert guaranteed(gaps)[0] <= exact
+        # what is done for many classes, without the covariances
+        assert normal_given_winner(gaps)[0] == pytest.approx(exact, abs=0.08)
+
+
+def test_the_integral_over_the_winner_is_exact_if_the_rivals_are_independent():
+    mean, own = np.array([0.5, 1.0, 0.2]), np.array([1.0, 0.5, 2.0])  # variances of the rivals; the winner's is 1
+    covariance = np.diag(own) + 1.0
+    exact = multivariate_normal.cdf(mean, cov=covariance, abseps=1e-5, rng=np.random.default_rng(0))
+    gaps = Gaps(mean[None], (own + 1.0)[None], np.ones((1, 3)))
+    assert normal_given_winner(gaps)[0] == pytest.approx(exact, abs=1e-3)
+    assert normal(gaps, covariance[None])[0] == pytest.approx(exact, abs=1e-3)
+
+
+def test_rivals_without_noise_are_steps():
+    gaps = Gaps(np.array([[1.0, 3.0]]), np.ones((1, 2)), np.ones((1, 2)))  # all noise is the winner's
+    assert normal_given_winner(gaps)[0] == pytest.approx(norm.cdf(1.0), abs=1.0 / 256.0)
+    assert normal(gaps, np.ones((1, 2, 2)))[0] == pytest.approx(norm.cdf(1.0), abs=1.0 / 256.0)
+
+
+def test_a_gap_without_noise_takes_no_part():
+    gaps = Gaps(np.array([[0.0, 1.0, 2.0]]), np.array([[0.0, 1.0, 0.0]]), np.zeros((1, 3)))
+    covariance = np.zeros((1, 3, 3))
+    covariance[0, 1, 1] = 1.0
+    assert normal(gaps, covariance)[0] == pytest.approx(norm.cdf(1.0), abs=1e-6)
+
+
+def test_equal_classes_tie_and_survive():
+    nothing = np.zeros((1, 2))
+    assert normal(Gaps(nothing, nothing, nothing), np.zeros((1, 2, 2)))[0] == 1.0
+    assert normal_given_winner(Gaps(nothing, nothing, nothing))[0] == 1.0
+    assert guaranteed(Gaps(nothing, nothing, nothing))[0] == 1.0
+
+
+@pytest.mark.parametrize("n_classes", [3, 6])
+def test_the_bound_for_several_classes_by_the_formula(n_classes):
+    X, y = make_multiclass(n_classes=n_classes)
+    model = DropoutSVC().fit(X, y)
+    scores, V = model.decision_function(X), plain_variance(Dropout(0.3), X)
+    for i, value in enumerate(model.survival_probability(X, 0.3, "guaranteed")):
+        k, fails = scores[i].argmax(), 0.0
+        for j in set(range(n_classes)) - {k}:
+            variance = V[i] @ (model.coef_[k] - model.coef_[j]) ** 2
+            fails += variance / ((scores[i, k] - scores[i, j]) ** 2 + variance) if variance > 0.0 else 0.0
+        assert value == pytest.approx(max(0.0, 1.0 - fails), abs=1e-9)
+
+
+# Against draws ------------------------------------------------------------------------------------------------------
+
+WIDE_NOISES = [Dropout(0.3), Dropout(np.linspace(0.0, 0.6, 60)), Gaussian(0.4), Laplace(0.3), Poisson()]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+@pytest.mark.parametrize("n_classes", [2, 5])
+@pytest.mark.parametrize("noise", WIDE_NOISES, ids=name)
+def test_closed_forms_agree_with_draws(noise, n_classes, share):
+    X, y = wide(150, n_classes)
+    model = DropoutSVC(missing="drop").fit(X, y)
+    rows = with_nan(X, share)
+    realised = model.survival_probability(rows, noise, "monte-carlo", n_draws=300, random_state=0)
+    predicted = model.survival_probability(rows, noise)
+    sampling = np.sqrt(0.25 / 300)
+    assert np.abs(predicted - realised).mean() < 0.04  # of which sampling is half
+    assert abs((predicted - realised).mean()) < 0.025
+    assert (model.survival_probability(rows, noise, "guaranteed") <= realised + 4.0 * sampling).all()
+    assert np.mean(realised < 0.95) > 0.05  # there is something to predict
+
+
+def test_draws_of_sparse_rows_and_of_pair_votes():
+    X, y = wide(100, 4)
+    rates = {"noise": 0.3, "method": "monte-carlo", "n_draws": 400, "random_state": 0}
+    model = DropoutSVC().fit(X, y)
+    dense, thin = (model.survival_probability(rows, **rates) for rows in (X, sparse.csr_array(X)))
+    assert np.abs(dense - thin).max() < 0.15
+    assert abs((dense - thin).mean()) < 0.01
+    votes = DropoutSVC(multi_class="ovo").fit(X, y).survival_probability(X, **rates)
+    assert ((votes > 0.0) & (votes <= 1.0)).all()
+
+
+def test_many_classes_go_by_the_winner(monkeypatch):
+    X, y = wide(200, 6)
+    model = DropoutSVC().fit(X, y)
+    few = model.survival_probability(X, 0.2)
+    monkeypatch.setattr(survival, "_MOST_CLASSES", 5)
+    many = model.survival_probability(X, 0.2)
+    assert 1e-4 < np.abs(few - many).max() < 0.08
+
+
+def test_draws_are_repeatable():
+    X, y = make_binary()
+    model = DropoutSVC().fit(X, y)
+    one, two, three = (
+        model.survival_probability(X, 0.5, "monte-carlo", n_draws=20, random_state=seed) for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(one, two)
+    assert (one != three).any()
+
+
+def test_calibrated_on_digits():
+    X, y = load_digits(return_X_y=True)
+    X_train, X_test, y_train, _ = train_test_split(X / 16.0, y, test_size=0.5, random_state=0)
+    model = DropoutSVC(noise=0.1).fit(X_train, y_train)
+    predicted = model.survival_probability(X_test, 0.3)
+    realised = model.survival_probability(X_test, 0.3, "monte-carlo", n_draws=200, random_state=0)
+    bins = np.minimum((10.0 * predicted).astype(int), 9)
+    errors = [abs(predicted[bins == b].mean() - realised[bins == b].mean()) for b in np.unique(bins)]
+    assert np.mean(errors) < 0.03
+
+
+# What is missing ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=name)
+def test_noise_strikes_what_is_observed_only(noise):
+    X, y = make_binary()
+    model = DropoutSVC(missing="drop").fit(X, y)
+    rows = with_nan(X)
+    weights, seen = model.coef_[0], ~np.isnan(rows)
+    moves = np.abs(weights) * model.feature_deviations_
+    share = np.maximum(seen @ moves / moves.sum(), seen.mean(axis=1) / 2.0)
+    variance = (seen * plain_variance(noise, np.nan_to_num(rows))) @ weights**2 / share**2
+    with np.errstate(divide="ignore"):  # rows of which nothing but zeros is observed
+        wanted = norm.cdf(np.abs(model.decision_function(rows)) / np.sqrt(variance))
+    np.testing.assert_allclose(model.survival_probability(rows, noise), wanted, rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["normal", "guaranteed", "monte-carlo"])
+@pytest.mark.parametrize("make", [make_binary, make_multiclass])
+def test_where_nothing_is_observed_nothing_changes(make, method):
+    X, y = make()
+    model = DropoutSVC(missing="drop").fit(X, y)
+    nothing = np.full((2, N_FEATURES), np.nan)
+    for noise in (0.5, Gaussian(0.5)):
+        np.testing.assert_array_equal(model.survival_probability(nothing, noise, method, n_draws=5), 1.0)
+
+
+# Errors -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"method": "exact"}, r"method must be one of \['normal', 'guaranteed', 'monte-carlo'\], got 'exact'"),
+        ({"noise": 1.0}, r"rate of Dropout must be in \[0, 1\), got 1.0"),
+        ({"noise": -0.1}, "rate of Dropout"),
+        ({"noise": "dropout"}, "noise must be None, a dropout rate"),
+        ({"noise": Dropout([0.1, 0.2])}, "X has 8 features, rate has shape"),
+        ({"n_draws": 0}, "n_draws must be an integer of at least 1, got 0"),
+        ({"n_draws": 2.5}, "n_draws must be an integer"),
+        ({"random_state": "seed"}, "cannot be used to seed"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    X, y = make_binary()
+    model = DropoutSVC().fit(X, y)
+    with pytest.raises(ValueError, match=message):
+        model.survival_probability(X, **arguments)
+
+
+@pytest.mark.parametrize("method", ["normal", "guaranteed"])
+def test_pair_votes_have_no_closed_form(method):
+    X, y = make_multiclass()
+    model = DropoutSVC(multi_class="ovo").fit(X, y)
+    with pytest.raises(ValueError, match="Choose method='monte-carlo', or fit with multi_class='ovr'"):
+        model.survival_probability(X, method=method)
+    X, y = make_binary()  # one pair is one score
+    assert DropoutSVC(multi_class="ovo").fit(X, y).survival_probability(X, method=method).shape == (len(y),)
+
+
+def test_bad_data():
+    X, y = make_binary()
+    model = MCFClassifier().fit(X, y)
+    with pytest.raises(ValueError, match="expecting 8 features"):
+        model.survival_probability(X[:, :3])
+    with pytest.raises(ValueError, match="Poisson noise needs X >= 0"):
+        model.survival_probability(-X, Poisson())
+    with pytest.raises(ValueError, match=r"Pass X.toarray\(\)"):
+        model.survival_probability(sparse.csr_array(X), Gaussian(0.1), "monte-carlo")
+    with pytest.raises(ValueError, match="whose squares overflow"):
+        model.survival_probability(X * 1e200)
+
+
+def test_a_noise_of_variance_alone_has_closed_forms_but_no_draws():
+    class Vague(Noise):
+        def variance(self):
+            return Variance(entry=np.square, slope=0.5, floor=0.1)
+
+    X, y = make_binary()
+    model = DropoutSVC().fit(X, y)
+    variance = (0.5 * X**2 + 0.1) @ model.coef_[0] ** 2
+    wanted = norm.cdf(np.abs(model.decision_function(X)) / np.sqrt(variance))
+    np.testing.assert_allclose(model.survival_probability(X, Vague()), wanted, rtol=1e-9)
+    with pytest.raises(NotImplementedError, match="Vague has no draw"):
+        model.survival_probability(X, Vague(), "monte-carlo")
+
+
+def test_single_precision_agrees_with_double():
+    X, y = make_multiclass()
+    model = DropoutSVC().fit(X, y)
+    single = DropoutSVC().fit(X.astype(np.float32), y)
+    np.testing.assert_allclose(
+        single.survival_probability(X.astype(np.float32), 0.3), model.survival_probability(X, 0.3), atol=2e-2
+    )
