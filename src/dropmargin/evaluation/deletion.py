@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -77,9 +78,10 @@ def deletion_curve(
 
         - ``"entries"``: each entry of ``X`` with probability ``level``, independently, as in the paper;
         - ``"columns"``: ``level * n_features`` random columns, rounded, the same for all rows: dead sensors;
-        - ``"worst"``: as many columns, the most useful ones first. Those are the columns whose deletion alone costs this
-          classifier the most margin on ``X``, the margin being the response (decision values, or else probabilities)
-          for the right class less the largest one for another. Nothing is random, so there is one repeat.
+        - ``"worst"``: as many columns, the most useful ones first. Those are the columns whose deletion alone costs
+          this classifier the most margin on ``X`` (on 1,000 random rows of it, if there are more). The margin is the
+          response for the right class less the largest one for another; responses are decision values, or else
+          probabilities. Nothing else is random, so there is one repeat.
     n_repeats : int, default=5
         Number of random deletions per level.
     fill : float or array-like of shape (n_features,), default=0.0
@@ -88,7 +90,8 @@ def deletion_curve(
         deleted entry, zeros included.
     rescale : bool, default=False
         Whether the surviving entries make up for the deleted ones, as above. With ``fill`` the training means this is
-        *anchored* rescaling, for a linear classifier ``b + w.mu + sum_kept w_d (x_d - mu_d) / (1 - level)``. Not with NaN.
+        *anchored* rescaling; a linear classifier then scores ``b + w.mu + sum_kept w_d (x_d - mu_d) / (1 - level)``.
+        Not with NaN.
     scoring : str, callable or None, default="accuracy"
         One of scikit-learn's metrics by name, a callable ``scorer(estimator, X, y)``, or ``None`` for the estimator's
         own ``score``.
@@ -166,8 +169,8 @@ def _check_fill(fill: Any, rescale: Any, n_features: int) -> Any:
             f"rescale must be True or False, got {rescale!r}. What deleted entries become is a matter of fill: "
             "for anchored rescaling pass fill=X_train.mean(axis=0) and rescale=True."
         )
-    if isinstance(fill, Real) and not isinstance(fill, bool) and not np.isinf(fill):
-        if rescale and np.isnan(fill):
+    if isinstance(fill, Real) and not isinstance(fill, bool) and not math.isinf(fill):
+        if rescale and math.isnan(fill):
             raise ValueError(
                 "rescale=True does not go with fill=nan: the estimator decides what NaN means. Leave rescale=False."
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -52,7 +52,7 @@ class Trial:
         return float(score)
 
     def dress(self, values: Any, rows: Any = slice(None)) -> Any:
-        """Return the values of these rows as a data frame with the columns of ``X`` if that is one, else as they are."""
+        """Return the values of these rows as a data frame if ``X`` is one, with its columns, else as they are."""
         if hasattr(self.X, "iloc"):  # pandas
             return type(self.X)(values, columns=self.X.columns, index=self.X.index[rows])
         if hasattr(self.X, "columns") and hasattr(self.X, "schema"):  # polars
@@ -97,7 +97,7 @@ def repeat_seeds(n_repeats: Any, random_state: Any) -> Array:
 def score_levels(
     trial: Trial,
     corrupt: Callable[[int, int], Any],
-    intact: Sequence[bool],
+    intact: Array,
     seeds: Array,
     *,
     n_jobs: int | None,
@@ -111,7 +111,7 @@ def score_levels(
     trial : Trial
     corrupt : callable
         Returns corrupted rows, given the index of a level and a seed.
-    intact : sequence of bool, one per level
+    intact : boolean ndarray of shape (n_levels,)
         Whether nothing is corrupted at that level: the rows are scored once, as the caller gave them.
     seeds : ndarray of shape (n_repeats,)
     n_jobs : int or None
@@ -128,9 +128,9 @@ def score_levels(
     if n_jobs is not None:
         check_n_jobs(n_jobs)
     scores = np.empty((len(intact), len(seeds)))
-    if any(intact):
-        scores[np.asarray(intact)] = trial.score()
-    cells = [(level, repeat) for level in np.flatnonzero(~np.asarray(intact)) for repeat in range(len(seeds))]
+    if intact.any():
+        scores[intact] = trial.score()
+    cells = [(level, repeat) for level in np.flatnonzero(~intact) for repeat in range(len(seeds))]
 
     def score_cell(level: int, repeat: int) -> float:
         return trial.score(corrupt(int(level), int(seeds[repeat])))

@@ -6,6 +6,8 @@ fill of 0, where only stored entries matter, and with NaN, where each deleted ze
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -65,6 +67,16 @@ def presence(X: Any) -> Array:
     rows = canonical(X)
     there = (rows.data != 0.0) & ~np.isnan(rows.data)
     return np.bincount(rows.indices[there], minlength=rows.shape[1]) / rows.shape[0]
+
+
+def column_entries(X: Any) -> Iterator[tuple[Any, Array]]:
+    """Yield the rows and the values of each column's stored entries; all rows if ``X`` is dense."""
+    if not sparse.issparse(X):
+        yield from ((slice(None), column) for column in X.T)
+        return
+    columns = sparse.csc_array(X)
+    for begin, end in pairwise(columns.indptr):
+        yield columns.indices[begin:end], columns.data[begin:end]
 
 
 def _rescaled(X: Array, fill: Any, factor: float) -> Array:

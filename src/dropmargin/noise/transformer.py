@@ -16,8 +16,8 @@ _OCCASIONS = ("fit", "always")
 class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Corrupt the rows of ``X`` by a noise, to train any model on corrupted rows.
 
-    With ``when="fit"`` the noise strikes in `fit_transform` alone, which a pipeline calls in training; `transform`, which
-    it calls for a prediction, returns ``X`` as it is: data augmentation, as a dropout layer does it. So
+    With ``when="fit"`` the noise strikes in `fit_transform` alone, which a pipeline calls in training; `transform`,
+    which it calls for a prediction, returns ``X`` as it is: data augmentation, as a dropout layer does it. So
     ``fit_transform(X)`` and ``fit(X).transform(X)`` differ on purpose. With ``when="always"`` both corrupt.
 
     A corrupted row takes the place of the original, so the number of rows stays.
