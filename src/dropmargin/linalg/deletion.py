@@ -33,7 +33,7 @@ def delete_entries(X: Any, level: float, fill: Any, factor: float, rng: np.rando
             gone = rng.random((end - begin, X.shape[1])) < level
             deleted[begin:end] = np.where(gone, fill, _rescaled(X[begin:end], fill, factor))
         return deleted
-    _refuse_dense_fill(fill)
+    fill = _sparse_fill(fill)
     rows = canonical(X)
     gone = rng.random(rows.nnz) < level
     kept = with_data(rows, np.where(gone, fill, rows.data * factor).astype(rows.dtype))
@@ -49,7 +49,7 @@ def delete_columns(X: Any, columns: Array, fill: Any, factor: float) -> Any:
     gone[columns] = True
     if not sparse.issparse(X):
         return np.where(gone, fill, _rescaled(X, fill, factor)).astype(X.dtype)
-    _refuse_dense_fill(fill)
+    fill = _sparse_fill(fill)
     rows = canonical(X)
     if not np.isnan(fill):
         return _as_given(X, with_data(rows, np.where(gone[rows.indices], 0.0, rows.data * factor).astype(rows.dtype)))
@@ -83,13 +83,15 @@ def _rescaled(X: Array, fill: Any, factor: float) -> Array:
     return X if factor == 1.0 else fill + (X - fill) * factor
 
 
-def _refuse_dense_fill(fill: Any) -> None:
-    if np.any(fill):  # NaN is true
-        if np.ndim(fill) == 0 and np.isnan(fill):
-            return
-        raise ValueError(
-            "With a fill other than 0 or NaN, a sparse X would become dense. Pass X.toarray() if that fits into memory."
-        )
+def _sparse_fill(fill: Any) -> float:
+    """Return 0 or NaN, the fills that a sparse matrix can take."""
+    if not np.any(fill):
+        return 0.0
+    if np.ndim(fill) == 0 and np.isnan(fill):
+        return float("nan")
+    raise ValueError(
+        "With a fill other than 0 or NaN, a sparse X would become dense. Pass X.toarray() if that fits into memory."
+    )
 
 
 def _deleted_zeros(rows: Any, begin: int, end: int, level: float, rng: np.random.Generator) -> Any:
