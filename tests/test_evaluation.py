@@ -506,7 +506,7 @@ def test_a_fill_that_would_make_a_sparse_matrix_dense_is_refused():
 @pytest.mark.parametrize("estimator", [LinearSVC(), DropoutSVC(), make_pipeline(StandardScaler(), LinearSVC())])
 def test_an_estimator_must_be_fitted(estimator):
     X, y = make_multiclass()
-    with pytest.raises(NotFittedError, match="deletion_curve needs a fitted classifier.*call its fit first"):
+    with pytest.raises(NotFittedError, match=r"deletion_curve needs a fitted classifier.*call its fit first"):
         deletion_curve(estimator, X, y)
     with pytest.raises(NotFittedError, match="corruption_curve needs a fitted classifier"):
         corruption_curve(estimator, X, y, [0.5])

@@ -1,11 +1,13 @@
-"""The picture of deletion curves: it shows the numbers of the curves, tells them apart, and needs Matplotlib only then."""
+"""The picture of deletion curves: it shows the curves' numbers and tells them apart; Matplotlib is needed only then."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
-import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -17,14 +19,12 @@ from datasets import make_multiclass
 from dropmargin import DeletionCurveDisplay, DropoutSVC, deletion_curve
 from dropmargin.plotting.style import line_style
 
-matplotlib.use("Agg")
-plt = pytest.importorskip("matplotlib.pyplot")
-
 LEVELS = [0.5, 0.0, 0.9]
 
 
 @pytest.fixture(autouse=True)
-def _close_figures():
+def _draw_in_memory():
+    plt.switch_backend("Agg")
     yield
     plt.close("all")
 
@@ -210,3 +210,12 @@ def test_importing_the_library_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_snippets_of_the_guide_run_in_their_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[1] / "docs" / "evaluation.md").read_text()
+    names: dict = {}
+    for snippet in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(snippet, names)
+    assert (tmp_path / "deletion.png").stat().st_size > 10_000

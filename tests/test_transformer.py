@@ -129,7 +129,7 @@ def test_bad_rows_are_refused():
     with pytest.raises(NotFittedError):
         NoiseTransformer().transform(X)
     step = NoiseTransformer().fit(X)
-    with pytest.raises(ValueError, match="7 features.*expecting 8"):
+    with pytest.raises(ValueError, match=r"7 features.*expecting 8"):
         step.transform(X[:, :7])
     X[0, 0] = np.nan
     with pytest.raises(ValueError, match="NaN"):

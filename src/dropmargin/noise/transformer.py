@@ -124,7 +124,6 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = isinstance(self.noise, Noise) and not self.noise.allows_negative
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.requires_fit = True
         # fit_transform is not fit and then transform: scikit-learn's checks have no better word for it
-        tags.non_deterministic = True
+        tags.non_deterministic = self.noise is not None
         return tags
