@@ -1,4 +1,4 @@
-"""Imports go one way: linalg -> noise, losses -> objective -> solvers -> classifiers."""
+"""Imports go one way: linalg -> noise, losses -> objective -> solvers -> classifiers -> evaluation -> plotting."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from pathlib import Path
 
 import dropmargin
 
-_ORDER = ["typing", "linalg", "noise", "losses", "objective", "solvers", "classifiers"]
+_ORDER = [
+    "typing",
+    "progress",
+    "linalg",
+    "noise",
+    "losses",
+    "objective",
+    "solvers",
+    "classifiers",
+    "evaluation",
+    "plotting",
+]
 _ROOT = Path(dropmargin.__file__).parent
 
 

@@ -1,17 +1,24 @@
 """Linear classifiers that survive the loss of their features: dropout training in closed form."""
 
 from dropmargin.classifiers import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
-from dropmargin.noise import Dropout, Gaussian, Laplace, Poisson
+from dropmargin.evaluation import corruption_curve, deletion_curve
+from dropmargin.noise import Dropout, Gaussian, Laplace, NoiseTransformer, Poisson, estimate_dropout_rates
+from dropmargin.plotting import DeletionCurveDisplay
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DeletionCurveDisplay",
     "Dropout",
     "DropoutLogisticRegression",
     "DropoutSVC",
     "Gaussian",
     "Laplace",
     "MCFClassifier",
+    "NoiseTransformer",
     "NoisyLinearClassifier",
     "Poisson",
+    "corruption_curve",
+    "deletion_curve",
+    "estimate_dropout_rates",
 ]

@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 
-from dropmargin.linalg import map_entries
+from dropmargin.linalg import entry_range, map_entries
 from dropmargin.typing import Array
 
 
@@ -101,6 +101,11 @@ class Noise(BaseEstimator):
         """
         X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True)
         self.check(X.shape[1])
+        if not self.allows_negative and entry_range(X)[0] < 0.0:
+            raise ValueError(
+                f"{type(self).__name__} noise needs X >= 0, but X has {entry_range(X)[0]:g}. "
+                "Negative values in data: choose Dropout or Gaussian noise."
+            )
         rng = check_random_state(random_state)
 
         def corrupt(values: Array, columns: Any) -> Array:

@@ -1,0 +1,104 @@
+"""The score of a classifier whose features are corrupted at prediction by any of the noises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dropmargin.evaluation.curve import ScoreCurve
+from dropmargin.evaluation.trial import make_trial, repeat_seeds, score_levels
+from dropmargin.noise import Noise, as_noise
+
+
+@dataclass(frozen=True, eq=False)
+class CorruptionCurve(ScoreCurve):
+    """Scores of one classifier under several noises, as `corruption_curve` returns them.
+
+    Attributes
+    ----------
+    noises : tuple of Noise or None
+        One per level.
+    scores : ndarray of shape (n_noises, n_repeats)
+    mean, std : ndarray of shape (n_noises,)
+        Mean and standard deviation over the repeats.
+    scoring
+        As the caller chose it.
+    """
+
+    noises: tuple[Noise | None, ...]
+
+
+def corruption_curve(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    noises: Any,
+    *,
+    n_repeats: int = 5,
+    scoring: Any = "accuracy",
+    sample_weight: Any = None,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+    verbose: int = 1,
+) -> CorruptionCurve:
+    """Return the scores of a fitted classifier on rows that are corrupted by each of several noises.
+
+    Parameters
+    ----------
+    estimator : classifier
+        Any fitted scikit-learn classifier or pipeline.
+    X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
+        Rows to test on. Never changed; a data frame reaches the estimator as a data frame.
+    y : array-like of shape (n_samples,)
+        Their labels.
+    noises : sequence of Noise, float or None
+        For example ``[None, Gaussian(scale=0.1), Gaussian(scale=0.2)]``. A number is the rate of dropout; ``None``
+        leaves the rows as they are. Gaussian and Laplace noise leave no zeros and are refused for a sparse ``X``.
+    n_repeats : int, default=5
+        Number of corrupted copies per noise.
+    scoring : str, callable or None, default="accuracy"
+        As for `deletion_curve`.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the rows in the score.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the noise. With the same int, every estimator meets the same corrupted rows; and the noises of a curve
+        start from the same random numbers, so that a larger scale is the same noise, enlarged.
+    n_jobs : int, default=None
+        Number of threads; it does not change the result.
+    verbose : int, default=1
+        0 for no progress bar, as for `deletion_curve`.
+
+    Returns
+    -------
+    CorruptionCurve
+        ``noises``, ``scores`` of shape (n_noises, n_repeats), ``mean``, ``std``.
+    """
+    checked = _check_noises(noises)
+    seeds = repeat_seeds(n_repeats, random_state)
+    trial = make_trial(estimator, X, y, scoring, sample_weight, "corruption_curve")
+    for noise in checked:
+        if noise is not None:
+            noise.check(trial.values.shape[1])
+
+    def corrupt(level: int, seed: int) -> Any:
+        noise = checked[level]
+        assert noise is not None  # such a level is intact
+        return noise.sample(trial.values, seed)
+
+    intact = np.array([noise is None for noise in checked])
+    scores = score_levels(trial, corrupt, intact, seeds, n_jobs=n_jobs, verbose=verbose, label="corruption curve")
+    return CorruptionCurve(scores, scoring, checked)
+
+
+def _check_noises(noises: Any) -> tuple[Noise | None, ...]:
+    if isinstance(noises, Noise) or not isinstance(noises, Iterable) or isinstance(noises, str):
+        raise ValueError(
+            f"noises must be a list of noises such as [Gaussian(scale=0.1), Gaussian(scale=0.2)], got {noises!r}."
+        )
+    checked = tuple(as_noise(noise) for noise in noises)
+    if not checked:
+        raise ValueError("noises is empty: name at least one noise, such as [Gaussian(scale=0.1)].")
+    return checked

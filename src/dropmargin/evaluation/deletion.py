@@ -1,0 +1,186 @@
+"""The score of a classifier whose features are deleted at prediction: the paper's "nightmare at test time"."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from dropmargin.classifiers.validation import check_choice
+from dropmargin.evaluation.curve import ScoreCurve
+from dropmargin.evaluation.trial import make_trial, repeat_seeds, score_levels
+from dropmargin.evaluation.usefulness import margin_losses
+from dropmargin.linalg.deletion import delete_columns, delete_entries
+from dropmargin.typing import Array
+
+_STRATEGIES = ("entries", "columns", "worst")
+DEFAULT_LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+@dataclass(frozen=True, eq=False)
+class DeletionCurve(ScoreCurve):
+    """Scores of one classifier at several levels of deletion, as `deletion_curve` returns them.
+
+    Attributes
+    ----------
+    levels : ndarray of shape (n_levels,)
+        Share of the features that is deleted, in the caller's order.
+    scores : ndarray of shape (n_levels, n_repeats)
+    mean, std : ndarray of shape (n_levels,)
+        Mean and standard deviation over the repeats.
+    strategy, fill, rescale, scoring
+        As the caller chose them.
+    """
+
+    levels: Array
+    strategy: str
+    fill: Any
+    rescale: bool
+
+
+def deletion_curve(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    levels: Any = DEFAULT_LEVELS,
+    strategy: str = "entries",
+    n_repeats: int = 5,
+    fill: Any = 0.0,
+    rescale: bool = False,
+    scoring: Any = "accuracy",
+    sample_weight: Any = None,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+    verbose: int = 1,
+) -> DeletionCurve:
+    """Return the scores of a fitted classifier when a share of its features is deleted.
+
+    A deleted entry becomes ``fill``, and the others ``x``, or with ``rescale=True``
+    ``fill + (x - fill) / (1 - share deleted)``, which leaves their expectation as it was.
+
+    Parameters
+    ----------
+    estimator : classifier
+        Any fitted scikit-learn classifier or pipeline.
+    X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
+        Rows to test on, all numbers. Never changed; a data frame reaches the estimator as a data frame.
+    y : array-like of shape (n_samples,)
+        Their labels.
+    levels : array-like of shape (n_levels,), default=(0, 0.1, ..., 0.9)
+        Shares of the features to delete, each in [0, 1]. At 0 the score is the plain one. At 1 every entry is deleted,
+        the classifier sees the same row every time, and the score is that of a constant prediction.
+    strategy : {"entries", "columns", "worst"}, default="entries"
+        What is deleted:
+
+        - ``"entries"``: each entry of ``X`` with probability ``level``, independently, as in the paper;
+        - ``"columns"``: ``level * n_features`` random columns, rounded, the same for all rows: dead sensors;
+        - ``"worst"``: as many columns, the most useful ones first. Those are the columns whose deletion alone costs
+          this classifier the most margin on ``X`` (on 1,000 random rows of it, if there are more). The margin is the
+          response for the right class less the largest one for another; responses are decision values, or else
+          probabilities. Nothing else is random, so there is one repeat.
+    n_repeats : int, default=5
+        Number of random deletions per level.
+    fill : float or array-like of shape (n_features,), default=0.0
+        What a deleted entry becomes: 0 as in the paper, the means of the training columns for mean imputation, or NaN
+        for a classifier that knows what to do about it. A sparse ``X`` can take 0 or NaN; with NaN it stores every
+        deleted entry, zeros included.
+    rescale : bool, default=False
+        Whether the surviving entries make up for the deleted ones, as above. With ``fill`` the training means this is
+        *anchored* rescaling; a linear classifier then scores ``b + w.mu + sum_kept w_d (x_d - mu_d) / (1 - level)``.
+        Not with NaN.
+    scoring : str, callable or None, default="accuracy"
+        One of scikit-learn's metrics by name, a callable ``scorer(estimator, X, y)``, or ``None`` for the estimator's
+        own ``score``.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the rows in the score.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the deletions. With the same int and ``X`` of the same kind (dense or sparse) and shape, every estimator
+        meets the same deletions; and what is deleted at one level is deleted at the higher ones, too.
+    n_jobs : int, default=None
+        Number of threads; it does not change the result.
+    verbose : int, default=1
+        0 for no progress bar. There is none anyway unless stderr is a terminal and the work takes over two seconds.
+
+    Returns
+    -------
+    DeletionCurve
+        ``levels``, ``scores`` of shape (n_levels, n_repeats), ``mean``, ``std``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from dropmargin import DropoutSVC, deletion_curve
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = DropoutSVC(noise=0.1).fit(X[:1000] / 16, y[:1000])
+    >>> curve = deletion_curve(model, X[1000:] / 16, y[1000:], levels=[0.0, 0.5], random_state=0)
+    >>> [f"{accuracy:.1f}" for accuracy in curve.mean]
+    ['0.9', '0.6']
+    """
+    levels = check_levels(levels)
+    check_choice("strategy", strategy, _STRATEGIES)
+    seeds = repeat_seeds(n_repeats, random_state)
+    trial = make_trial(estimator, X, y, scoring, sample_weight, "deletion_curve")
+    values, n_features = trial.values, trial.values.shape[1]
+    filling = _check_fill(fill, rescale, n_features)
+    n_deleted = np.floor(levels * n_features + 0.5).astype(int)
+    shares = levels if strategy == "entries" else n_deleted / n_features
+    # Where nothing is left there is nothing to rescale.
+    factors = [1.0 / (1.0 - share) if rescale and share < 1.0 else 1.0 for share in shares]
+    if strategy == "worst":
+        seeds = seeds[:1]
+        most_useful_first = np.argsort(-margin_losses(trial, filling, int(seeds[0]), verbose), kind="stable")
+
+    def delete(level: int, seed: int) -> Any:
+        rng = np.random.default_rng(seed)
+        if strategy == "entries":
+            return delete_entries(values, levels[level], filling, factors[level], rng)
+        order = most_useful_first if strategy == "worst" else rng.permutation(n_features)
+        return delete_columns(values, order[: n_deleted[level]], filling, factors[level])
+
+    scores = score_levels(trial, delete, shares == 0.0, seeds, n_jobs=n_jobs, verbose=verbose, label="deletion curve")
+    return DeletionCurve(scores, scoring, levels, strategy, fill, rescale)
+
+
+def check_levels(levels: Any) -> Array:
+    """Return levels as an array after checking that each is a share."""
+    try:
+        checked = np.asarray(levels)
+    except ValueError:  # a ragged list
+        checked = np.asarray(None)
+    if checked.ndim != 1 or checked.size == 0 or checked.dtype.kind not in "fiu":
+        raise ValueError(f"levels must be a list of one or more numbers in [0, 1], got {levels!r}.")
+    wrong = ~((checked >= 0) & (checked <= 1))  # catches NaN, too
+    if wrong.any():
+        raise ValueError(
+            f"levels must be in [0, 1], shares of the features to delete; got {checked[wrong][0]!r}. "
+            "Write 0.3 for 30 %."
+        )
+    return checked.astype(np.float64)
+
+
+def _check_fill(fill: Any, rescale: Any, n_features: int) -> Any:
+    """Return the fill as a number or an array of one number per feature."""
+    if not isinstance(rescale, bool | np.bool_):
+        raise ValueError(
+            f"rescale must be True or False, got {rescale!r}. What deleted entries become is a matter of fill: "
+            "for anchored rescaling pass fill=X_train.mean(axis=0) and rescale=True."
+        )
+    if isinstance(fill, Real) and not isinstance(fill, bool) and not math.isinf(fill):
+        if rescale and math.isnan(fill):
+            raise ValueError(
+                "rescale=True does not go with fill=nan: the estimator decides what NaN means. Leave rescale=False."
+            )
+        return float(fill)
+    try:
+        values = np.ravel(np.asarray(fill, dtype=np.float64))
+    except (TypeError, ValueError):
+        values = np.empty(0)
+    if isinstance(fill, bool | str) or values.shape != (n_features,) or not np.isfinite(values).all():
+        raise ValueError(
+            f"fill must be a number, NaN, or one finite number per feature ({n_features} of them), got {fill!r}."
+        )
+    return values

@@ -1,0 +1,145 @@
+"""A fitted classifier and the rows that it is tried on: checks, the score of corrupted rows, many of them in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted
+
+from dropmargin.classifiers.validation import check_integer, check_n_jobs
+from dropmargin.progress import Progress
+from dropmargin.typing import Array
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is the same for every level of a curve.
+
+    Parameters
+    ----------
+    estimator : object
+        A fitted classifier.
+    X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
+        As the caller gave it.
+    values : ndarray or CSR matrix of shape (n_samples, n_features)
+        Its numbers, to be corrupted.
+    y : array-like of shape (n_samples,)
+    scorer : callable
+        ``scorer(estimator, X, y)``, as scikit-learn makes them.
+    sample_weight : array-like of shape (n_samples,) or None
+    """
+
+    estimator: Any
+    X: Any
+    values: Any
+    y: Any
+    scorer: Callable[..., Any]
+    sample_weight: Any
+
+    def score(self, values: Any = None) -> float:
+        """Return the score of corrupted rows, or of the intact ones."""
+        X = self.X if values is None else self.dress(values)
+        weights = {} if self.sample_weight is None else {"sample_weight": self.sample_weight}
+        score = self.scorer(self.estimator, X, self.y, **weights)
+        if not isinstance(score, Real):
+            raise ValueError(f"scoring must give one number per data set, got {score!r}. Choose a single metric.")
+        return float(score)
+
+    def dress(self, values: Any, rows: Any = slice(None)) -> Any:
+        """Return the values of these rows as a data frame if ``X`` is one, with its columns, else as they are."""
+        if hasattr(self.X, "iloc"):  # pandas
+            return type(self.X)(values, columns=self.X.columns, index=self.X.index[rows])
+        if hasattr(self.X, "columns") and hasattr(self.X, "schema"):  # polars
+            return type(self.X)(values, schema=list(self.X.columns), orient="row")
+        return values
+
+
+def make_trial(estimator: Any, X: Any, y: Any, scoring: Any, sample_weight: Any, caller: str) -> Trial:
+    """Return the trial of an estimator after checking that it is fitted and fits the data."""
+    if isinstance(estimator, type) or not hasattr(estimator, "predict"):
+        raise TypeError(f"{caller} needs a fitted classifier with predict(), got {estimator!r}.")
+    check_is_fitted(
+        estimator, msg=f"{caller} needs a fitted classifier; this %(name)s is not fitted yet: call its fit first."
+    )
+    values = check_array(
+        X,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        ensure_all_finite=False,  # a classifier may take NaN; if not, it says so
+        accept_large_sparse=True,
+        input_name="X",
+    )
+    n_expected = getattr(estimator, "n_features_in_", values.shape[1])
+    if n_expected != values.shape[1]:
+        raise ValueError(
+            f"X has {values.shape[1]} features, but {type(estimator).__name__} was fitted with {n_expected}. "
+            "Give it the columns of its training data."
+        )
+    check_consistent_length(values, y)
+    # Not at the top: the scorers take a good part of a second to import.
+    from sklearn.metrics import check_scoring
+
+    return Trial(estimator, X, values, y, check_scoring(estimator, scoring=scoring), sample_weight)
+
+
+def repeat_seeds(n_repeats: Any, random_state: Any) -> Array:
+    """Return one seed per repeat: what strikes a repeat depends on it alone, never on the estimator or the threads."""
+    n_repeats = check_integer("n_repeats", n_repeats, 1)
+    return check_random_state(random_state).randint(np.iinfo(np.int32).max, size=n_repeats)
+
+
+def score_levels(
+    trial: Trial,
+    corrupt: Callable[[int, int], Any],
+    intact: Array,
+    seeds: Array,
+    *,
+    n_jobs: int | None,
+    verbose: int,
+    label: str,
+) -> Array:
+    """Return the scores of ``corrupt(level, seed)`` for each level and each seed.
+
+    Parameters
+    ----------
+    trial : Trial
+    corrupt : callable
+        Returns corrupted rows, given the index of a level and a seed.
+    intact : boolean ndarray of shape (n_levels,)
+        Whether nothing is corrupted at that level: the rows are scored once, as the caller gave them.
+    seeds : ndarray of shape (n_repeats,)
+    n_jobs : int or None
+        Number of threads.
+    verbose : int
+        0 for no progress bar.
+    label : str
+        What the bar says.
+
+    Returns
+    -------
+    ndarray of shape (n_levels, n_repeats)
+    """
+    if n_jobs is not None:
+        check_n_jobs(n_jobs)
+    scores = np.empty((len(intact), len(seeds)))
+    if intact.any():
+        scores[intact] = trial.score()
+    cells = [(level, repeat) for level in np.flatnonzero(~intact) for repeat in range(len(seeds))]
+
+    def score_cell(level: int, repeat: int) -> float:
+        return trial.score(corrupt(int(level), int(seeds[repeat])))
+
+    # Threads share the data; each holds one corrupted copy at a time.
+    run = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
+    results: Iterator[float] = run(delayed(score_cell)(*cell) for cell in cells)
+    with Progress(len(cells), label, verbose=verbose) as progress:
+        for cell, score in zip(cells, results, strict=True):
+            scores[cell] = score
+            progress.advance()
+    return scores

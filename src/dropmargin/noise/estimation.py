@@ -1,0 +1,88 @@
+"""Dropout rates from data: how often a feature of training is gone where the model will be used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_array
+
+from dropmargin.linalg.deletion import presence
+from dropmargin.typing import Array
+
+
+def estimate_dropout_rates(X_train: Any, X_target: Any) -> Array:
+    """Return one dropout rate per feature, from a sample without labels of where the model will be used.
+
+    ``rate_d = max(0, 1 - P_target(x_d present) / P_train(x_d present))``, where an entry is present if it is neither
+    zero nor NaN, and ``P`` is the share of rows. A feature that is as frequent as in training, or more, has rate 0.
+
+    Parameters
+    ----------
+    X_train : {array-like, sparse matrix, data frame} of shape (n_train, n_features)
+        The rows that the model learns from.
+    X_target : {array-like, sparse matrix, data frame} of shape (n_target, n_features)
+        Rows of where it will be used, with the same columns in the same order.
+
+    Returns
+    -------
+    ndarray of shape (n_features,)
+        Rates in [0, 1), ready for ``Dropout(rate=rates)``.
+
+    Notes
+    -----
+    A feature that is never present in the target would have rate 1, which no noise may have. ``n_target`` rows without
+    it do not prove that it is gone for ever, either: its share counts as ``1 / (n_target + 1)``, so that its rate is
+    at most ``1 - 1 / (n_target + 1)``, and 0 if it is so rare in training that its absence says nothing.
+    A feature that is never present in training has rate 0: there is nothing to drop.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dropmargin import estimate_dropout_rates
+    >>> train = np.array([[1.0, 2.0], [3.0, 1.0]])
+    >>> target = np.array([[1.0, 0.0], [2.0, 5.0], [1.0, np.nan], [4.0, 0.0]])
+    >>> estimate_dropout_rates(train, target)
+    array([0.  , 0.75])
+    """
+    names = [_column_names(X) for X in (X_train, X_target)]
+    train, target = _checked("X_train", X_train), _checked("X_target", X_target)
+    _check_same_columns(names, train.shape[1], target.shape[1])
+    in_train, in_target = presence(train), presence(target)
+    in_target = np.where(in_target == 0.0, 1.0 / (target.shape[0] + 1), in_target)
+    rates = np.zeros(train.shape[1])
+    known = in_train > 0.0
+    rates[known] = np.maximum(0.0, 1.0 - in_target[known] / in_train[known])
+    return rates
+
+
+def _checked(name: str, X: Any) -> Any:
+    return check_array(
+        X,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        ensure_all_finite=False,
+        accept_large_sparse=True,
+        input_name=name,
+    )
+
+
+def _column_names(X: Any) -> list[str] | None:
+    return list(X.columns) if hasattr(X, "columns") else None
+
+
+def _check_same_columns(names: list[list[str] | None], n_train: int, n_target: int) -> None:
+    in_train, in_target = names
+    if in_train is not None and in_target is not None and in_train != in_target:
+        lacking = [name for name in in_train if name not in in_target]
+        added = [name for name in in_target if name not in in_train]
+        what = f"it lacks {lacking[:5]!r} and adds {added[:5]!r}" if lacking or added else "their order differs"
+        raise ValueError(
+            f"X_target must have the columns of X_train in the same order, but {what}. "
+            "Choose them with X_target[X_train.columns], or X_target.reindex(columns=X_train.columns) in pandas, "
+            "which fills a column that is gone with NaN."
+        )
+    if n_train != n_target:
+        raise ValueError(
+            f"X_target must have the columns of X_train: X_train has {n_train} features, X_target has {n_target}."
+        )

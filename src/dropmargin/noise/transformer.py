@@ -1,0 +1,129 @@
+"""Noise as a step of a pipeline: corrupted training rows for any model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dropmargin.noise.base import Noise, as_noise
+
+_OCCASIONS = ("fit", "always")
+
+
+class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Corrupt the rows of ``X`` by a noise, to train any model on corrupted rows.
+
+    With ``when="fit"`` the noise strikes in `fit_transform` alone, which a pipeline calls in training; `transform`,
+    which it calls for a prediction, returns ``X`` as it is: data augmentation, as a dropout layer does it. So
+    ``fit_transform(X)`` and ``fit(X).transform(X)`` differ on purpose. With ``when="always"`` both corrupt.
+
+    A corrupted row takes the place of the original, so the number of rows stays.
+
+    Parameters
+    ----------
+    noise : float, Noise or None, default=0.1
+        A number is the rate of dropout; ``None`` changes nothing.
+    when : {"fit", "always"}, default="fit"
+        Whether rows are corrupted only in training, or at prediction, too.
+    random_state : int, RandomState instance or None, default=None
+        An int draws the same noise in every call, a RandomState instance goes on from call to call.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Only if ``X`` has column names that are all strings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dropmargin import Dropout, NoiseTransformer
+    >>> X = np.ones((2, 4))
+    >>> step = NoiseTransformer(Dropout(rate=0.5), random_state=0)
+    >>> step.fit_transform(X)
+    array([[2., 2., 2., 2.],
+           [0., 2., 0., 2.]])
+    >>> step.transform(X)
+    array([[1., 1., 1., 1.],
+           [1., 1., 1., 1.]])
+    """
+
+    def __init__(self, noise: Any = 0.1, *, when: str = "fit", random_state: Any = None) -> None:
+        self.noise = noise
+        self.when = when
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> NoiseTransformer:
+        """Check the parameters against the columns of ``X``; nothing is learnt.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Return a corrupted copy of the training rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        ndarray or CSR matrix of the shape of ``X``; sparse if ``X`` is.
+        """
+        X, noise = self._fit(X)
+        return X if noise is None else noise.sample(X, self.random_state)
+
+    def transform(self, X: Any) -> Any:
+        """Return the rows as they are, or a corrupted copy if ``when="always"``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray or CSR matrix of the shape of ``X``; sparse if ``X`` is.
+        """
+        check_is_fitted(self)
+        noise = self._checked_noise()
+        X = self._rows(X, reset=False)
+        return X if noise is None or self.when == "fit" else noise.sample(X, self.random_state)
+
+    def _fit(self, X: Any) -> tuple[Any, Noise | None]:
+        noise = self._checked_noise()
+        X = self._rows(X, reset=True)
+        if noise is not None:
+            noise.check(X.shape[1])
+        return X, noise
+
+    def _checked_noise(self) -> Noise | None:
+        if not isinstance(self.when, str) or self.when not in _OCCASIONS:
+            raise ValueError(f"when must be one of {list(_OCCASIONS)}, got {self.when!r}.")
+        return as_noise(self.noise)
+
+    def _rows(self, X: Any, reset: bool) -> Any:
+        return validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True, reset=reset
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = isinstance(self.noise, Noise) and not self.noise.allows_negative
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        # fit_transform is not fit and then transform: scikit-learn's checks have no better word for it
+        tags.non_deterministic = self.noise is not None
+        return tags

@@ -1,0 +1,221 @@
+"""The picture of deletion curves: it shows the curves' numbers and tells them apart; Matplotlib is needed only then."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from datasets import make_multiclass
+from dropmargin import DeletionCurveDisplay, DropoutSVC, deletion_curve
+from dropmargin.plotting.style import line_style
+
+LEVELS = [0.5, 0.0, 0.9]
+
+
+@pytest.fixture(autouse=True)
+def _draw_in_memory():
+    plt.switch_backend("Agg")
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_multiclass(200)
+
+
+@pytest.fixture(scope="module")
+def models(data):
+    return {"plain": LinearSVC().fit(*data), "dropout": DropoutSVC().fit(*data)}
+
+
+def test_one_estimator_is_one_line_through_its_errors(data, models):
+    display = DeletionCurveDisplay.from_estimator(models["plain"], *data, levels=LEVELS, random_state=0)
+    curve = deletion_curve(models["plain"], *data, levels=LEVELS, random_state=0)
+    (line,) = display.lines_
+    assert_array_equal(line.get_xdata(), [0.0, 0.5, 0.9])  # from left to right, whatever the order of the levels
+    assert_allclose(line.get_ydata(), 1.0 - curve.mean[[1, 0, 2]])
+    assert line.get_label() == "LinearSVC"
+    assert display.figure_ is display.ax_.figure
+    assert display.ax_.get_xlabel() == "features deleted at random"
+    assert display.ax_.get_ylabel() == "error"
+    assert display.ax_.get_ylim()[0] == 0.0
+
+
+def test_the_band_is_one_standard_deviation(data, models):
+    display = DeletionCurveDisplay.from_estimator(models["plain"], *data, levels=[0.3, 0.6], random_state=0)
+    curve = display.curves["LinearSVC"]
+    (band,) = display.spreads_
+    corners = band.get_paths()[0].vertices
+    for level, mean, std in zip(curve.levels, 1.0 - curve.mean, curve.std, strict=True):
+        heights = corners[corners[:, 0] == level, 1]
+        assert_allclose([heights.min(), heights.max()], [mean - std, mean + std])
+
+
+@pytest.mark.parametrize("random_state", [0, None, np.random.RandomState(0)])
+def test_several_estimators_meet_the_same_deletions(data, models, random_state):
+    twins = {"one": models["plain"], "other": models["plain"], "dropout": models["dropout"]}
+    display = DeletionCurveDisplay.from_estimators(twins, *data, levels=LEVELS, random_state=random_state)
+    assert list(display.curves) == ["one", "other", "dropout"]
+    assert_array_equal(display.curves["one"].scores, display.curves["other"].scores)
+    assert (display.curves["one"].scores != display.curves["dropout"].scores).any()
+
+
+def test_the_seed_means_the_same_as_for_the_curve(data, models):
+    display = DeletionCurveDisplay.from_estimators(models, *data, levels=LEVELS, random_state=4)
+    for name, model in models.items():
+        curve = deletion_curve(model, *data, levels=LEVELS, random_state=4)
+        assert_array_equal(display.curves[name].scores, curve.scores)
+
+
+def test_settings_reach_the_curves(data, models):
+    X, y = data
+    settings = {
+        "levels": [0.4],
+        "strategy": "columns",
+        "n_repeats": 3,
+        "fill": X.mean(axis=0),
+        "rescale": True,
+        "scoring": "f1_macro",
+        "sample_weight": np.arange(len(y)),
+        "random_state": 2,
+    }
+    for display in (
+        DeletionCurveDisplay.from_estimator(models["plain"], X, y, name="plain", n_jobs=1, verbose=0, **settings),
+        DeletionCurveDisplay.from_estimators(models, X, y, n_jobs=1, verbose=0, **settings),
+    ):
+        assert_array_equal(display.curves["plain"].scores, deletion_curve(models["plain"], X, y, **settings).scores)
+        assert display.ax_.get_ylabel() == "f1 macro"
+        assert display.ax_.get_xlabel() == "columns deleted at random"
+
+
+def test_a_legend_names_the_lines_from_top_to_bottom(data, models):
+    display = DeletionCurveDisplay.from_estimators(models, *data, levels=LEVELS, random_state=0)
+    heights = {line.get_label(): np.mean(line.get_ydata()) for line in display.lines_}
+    named = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert named == sorted(heights, key=lambda name: -heights[name])
+
+
+def test_classifiers_without_names_are_named_after_their_class(data, models):
+    display = DeletionCurveDisplay.from_estimators(list(models.values()), *data, levels=LEVELS)
+    assert list(display.curves) == ["LinearSVC", "DropoutSVC"]
+
+
+def test_lines_differ_in_more_than_colour():
+    styles = [line_style(index) for index in range(30)]
+    assert len({style["color"] for style in styles[:7]}) == 7
+    assert len({style["marker"] for style in styles[:8]}) == 8
+    assert len({tuple(map(str, style.values())) for style in styles}) == 30
+
+
+@pytest.mark.parametrize(
+    ("scoring", "show", "label"),
+    [
+        ("accuracy", "auto", "error"),
+        ("accuracy", "score", "accuracy"),
+        ("balanced_accuracy", "auto", "balanced error"),
+        ("neg_log_loss", "auto", "neg log loss"),
+        ("roc_auc_ovr", "error", "1 - roc auc ovr"),
+        (None, "auto", "score"),
+    ],
+)
+def test_error_for_accuracy_and_the_score_for_the_rest(data, scoring, show, label):
+    model = LogisticRegression().fit(*data)
+    display = DeletionCurveDisplay.from_estimator(model, *data, levels=LEVELS, scoring=scoring, show=show)
+    mean = np.sort(display.curves["LogisticRegression"].mean)
+    shown = np.sort(1.0 - mean) if "error" in label or "1 -" in label else mean
+    assert_allclose(np.sort(display.lines_[0].get_ydata()), shown)
+    assert display.ax_.get_ylabel() == label
+
+
+def test_spread_as_bars_or_not_at_all(data, models):
+    curves = {"plain": deletion_curve(models["plain"], *data, levels=LEVELS)}
+    bars = DeletionCurveDisplay(curves).plot(spread="bars")
+    assert type(bars.spreads_[0]).__name__ == "ErrorbarContainer"
+    assert DeletionCurveDisplay(curves).plot(spread="none").spreads_ == [None]
+    worst = DeletionCurveDisplay.from_estimator(models["plain"], *data, levels=LEVELS, strategy="worst")
+    assert worst.spreads_ == [None]  # nothing varies
+    assert worst.ax_.get_xlabel() == "columns deleted, most useful first"
+
+
+def test_curves_of_different_kinds_share_a_picture_on_given_axes(data, models):
+    figure, ax = plt.subplots()
+    curves = {
+        "zeros": deletion_curve(models["plain"], *data, levels=LEVELS),
+        "worst": deletion_curve(models["plain"], *data, levels=[0.1, 0.2], strategy="worst", scoring="f1_macro"),
+    }
+    display = DeletionCurveDisplay(curves).plot(ax)
+    assert display.ax_ is ax
+    assert display.figure_ is figure
+    assert ax.get_xlabel() == "features deleted"
+    assert ax.get_ylabel() == "score"
+    assert plt.get_fignums() == [figure.number]
+
+
+def test_axes_are_in_percent(data, models):
+    display = DeletionCurveDisplay.from_estimator(models["plain"], *data)
+    display.figure_.canvas.draw()
+    for axis in (display.ax_.xaxis, display.ax_.yaxis):
+        assert all(text.get_text().endswith(" %") for text in axis.get_ticklabels())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"show": "loss"}, r"show must be one of \['auto', 'error', 'score'\], got 'loss'"),
+        ({"spread": "fog"}, r"spread must be one of \['band', 'bars', 'none'\], got 'fog'"),
+        ({"levels": [2.0]}, "levels must be in"),
+    ],
+)
+def test_bad_settings_are_refused_before_anything_is_drawn(data, models, settings, message):
+    with pytest.raises(ValueError, match=message):
+        DeletionCurveDisplay.from_estimators(models, *data, **settings)
+    assert plt.get_fignums() == []
+
+
+def test_bad_estimators_and_curves_are_refused(data, models):
+    with pytest.raises(ValueError, match="of one class: name them"):
+        DeletionCurveDisplay.from_estimators([models["plain"], models["plain"]], *data)
+    with pytest.raises(ValueError, match="estimators is empty"):
+        DeletionCurveDisplay.from_estimators({}, *data)
+    with pytest.raises(ValueError, match="estimators must be a dict"):
+        DeletionCurveDisplay.from_estimators(models["plain"], *data)
+    with pytest.raises(NotFittedError):
+        DeletionCurveDisplay.from_estimator(LinearSVC(), *data)
+    for curves in ({}, [], {"a": 1.0}, None):
+        with pytest.raises(ValueError, match="curves must be a dict of names and results of deletion_curve"):
+            DeletionCurveDisplay(curves).plot()
+
+
+def test_without_matplotlib_the_error_names_the_extra(data, models, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"pip install 'dropmargin\[plots\]'"):
+        DeletionCurveDisplay.from_estimators(models, *data)
+
+
+def test_importing_the_library_imports_nothing_heavy():
+    code = (
+        "import sys, dropmargin; heavy = {'matplotlib', 'sklearn.metrics', 'sklearn.inspection', "
+        "'sklearn.model_selection'} & set(sys.modules); sys.exit(repr(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_snippets_of_the_guide_run_in_their_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[1] / "docs" / "evaluation.md").read_text()
+    names: dict = {}
+    for snippet in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(snippet, names)
+    assert (tmp_path / "deletion.png").stat().st_size > 10_000
