@@ -511,7 +511,7 @@ def test_the_partition_of_the_rows_changes_rounding_only(name, noise, monkeypatc
 
 @pytest.mark.parametrize("as_sparse", [False, True], ids=["dense", "sparse"])
 def test_the_number_of_threads_does_not_change_a_bit_on_data_of_real_size(as_sparse):
-    X, y = make_sparse(15_000, 1_000, 0.1) if as_sparse else make_sparse(6_000, 300, 0.5)
+    X, y = make_sparse(24_000, 1_000, 0.1) if as_sparse else make_sparse(9_000, 300, 0.5)
     X = X if as_sparse else X.toarray()
     assert len(row_blocks(X)) > 3
     estimator = DropoutSVC(noise=0.3, C=0.01, tol=1e-2)
