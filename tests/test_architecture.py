@@ -1,4 +1,4 @@
-"""Imports go one way: linalg -> noise, losses -> objective -> solvers -> classifiers."""
+"""Imports go one way: linalg -> noise, losses -> objective -> solvers -> classifiers -> baselines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import dropmargin
 
-_ORDER = ["typing", "linalg", "noise", "losses", "objective", "solvers", "classifiers"]
+_ORDER = ["typing", "linalg", "noise", "losses", "objective", "solvers", "classifiers", "baselines"]
 _ROOT = Path(dropmargin.__file__).parent
 
 

@@ -1,5 +1,6 @@
 """Linear classifiers that survive the loss of their features: dropout training in closed form."""
 
+from dropmargin.baselines import ExplicitCorruption, FDropSVC
 from dropmargin.classifiers import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
 from dropmargin.noise import Dropout, Gaussian, Laplace, Poisson
 
@@ -9,6 +10,8 @@ __all__ = [
     "Dropout",
     "DropoutLogisticRegression",
     "DropoutSVC",
+    "ExplicitCorruption",
+    "FDropSVC",
     "Gaussian",
     "Laplace",
     "MCFClassifier",

@@ -101,7 +101,7 @@ def fit_columns(
         Labelled(block, labels[begin:end], scaled[begin:end])
         for block, begin, end in zip(blocks, edges[:-1], edges[1:], strict=True)
     ]
-    with Partitions(parts, n_threads) as data, _one_blas_thread:
+    with Partitions(parts, n_threads) as data, one_blas_thread:
         objectives = _objectives(problem, data, variance, X.shape[1], labels.shape[1])
         results = []
         for objective, columns in objectives:
@@ -176,4 +176,5 @@ def _in_passing(function: Callable[[], None]) -> None:
     thread.join()
 
 
-_one_blas_thread = _OneBlasThread()
+#: Shared by all fits of the process: ``with one_blas_thread: ...``
+one_blas_thread = _OneBlasThread()
