@@ -1,10 +1,11 @@
 r"""Minimise ``|w|^2 / 2 + R(w)``, ``R`` convex but not smooth, by planes below ``R``: a level bundle method.
 
-Each evaluation of ``R`` gives a plane ``h_j + g_j.w <= R(w)``; the planes' maximum is a model of ``R`` from below. With
-``alpha`` on the simplex, ``h.alpha - |G alpha|^2 / 2`` is below the minimum of the objective, and so the gap to the best
-value seen is proved. The minimum of the model is a poor place for the next evaluation while there are few planes, so the
-next point stays near the best one so far, ``p``: it minimises ``|w|^2 / 2 + model(w) + rho / 2 |w - p|^2``, where ``rho``
-is such that the model falls there to a level well between the two bounds. Both minima are small quadratic programmes::
+Each evaluation of ``R`` gives a plane ``h_j + g_j.w <= R(w)``; the planes' maximum is a model of ``R`` from below.
+With ``alpha`` on the simplex, ``h.alpha - |G alpha|^2 / 2`` is below the minimum of the objective, and so the gap to the
+best value seen is proved. The minimum of the model is a poor place for the next evaluation while there are few planes,
+so the next point stays near the best one so far, ``p``: it minimises ``|w|^2 / 2 + model(w) + rho / 2 |w - p|^2``,
+where ``rho`` is such that the model falls there to a level well between the two bounds. Both minima are small quadratic
+programmes::
 
     max_alpha (h + rho / (1 + rho) G p).alpha - |G alpha|^2 / (2 (1 + rho)),       w = (rho p - G alpha) / (1 + rho)
 
@@ -30,6 +31,7 @@ _FIRST_PROX = 1e-2
 _PROGRAMME_SHARE = 1e-3
 # A plane that took no part for so many iterations is forgotten.
 _PATIENCE = 40
+_WORTH_KEEPING = 0.8
 # Gaps below this are rounding.
 _PRECISION_GAP = 1e-13
 _RIDGE = 1e-13
@@ -89,7 +91,7 @@ class _Model:
     """The planes, their inner products, and the two quadratic programmes on them."""
 
     def __init__(self, n_features: int) -> None:
-        self.slopes = np.empty((0, n_features))
+        self.slopes = _GrowingRows(n_features)
         self.heights = np.empty(0)
         self.gram = np.empty((0, 0))
         self.idle = np.empty(0, dtype=int)  # iterations since a plane last took part
@@ -100,13 +102,15 @@ class _Model:
 
     def add(self, plane: Plane) -> None:
         """Take another plane in."""
-        products = self.slopes @ plane.slope
-        own = np.array([[plane.slope @ plane.slope]])
-        self.gram = np.block([[self.gram, products[:, None]], [products[None, :], own]])
-        self.slopes = np.vstack([self.slopes, plane.slope])
+        self.slopes.append(plane.slope)
+        products = self.slopes.rows @ plane.slope
+        gram = np.empty((len(products), len(products)))
+        gram[:-1, :-1] = self.gram
+        gram[-1, :] = gram[:, -1] = products
+        self.gram = gram
         self.heights = np.append(self.heights, plane.height)
         self.idle = np.append(self.idle, 0)
-        first = float(len(self.heights) == 1)  # the only plane has all of the simplex
+        first = float(len(products) == 1)  # the only plane has all of the simplex
         self.shares = np.append(self.shares, first)
         self.near_shares = np.append(self.near_shares, first)
 
@@ -118,37 +122,62 @@ class _Model:
 
     def next_point(self, centre: Array, lower: float, upper: float) -> tuple[Array, float]:
         """Return the point near ``centre`` where the model falls to a level between the bounds, and a lower bound."""
-        at_centre = self.slopes @ centre
+        at_centre, square = self.slopes.rows @ centre, float(centre @ centre)
         for _ in range(_LEVEL_TRIES):
             prox = self.prox
             linear = self.heights + prox / (1.0 + prox) * at_centre
-            self.near_shares = maximise_on_simplex(self.gram / (1.0 + prox), linear, self.near_shares, self.enough)
-            pull = self.near_shares @ self.slopes
-            point = (prox * centre - pull) / (1.0 + prox)
-            bound = self._bound(self.near_shares)
+            self.near_shares = shares = maximise_on_simplex(
+                self.gram / (1.0 + prox), linear, self.near_shares, self.enough
+            )
+            bound = self._bound(shares)
             lower = max(lower, bound)
-            # the model is sum_j alpha_j plane_j at its minimum: complete the square
-            level = (bound + 0.5 * np.sum(np.square(point + pull)) - lower) / (upper - lower)
+            # At the minimum the model is h.alpha + w.G alpha: a square above the bound, |w + G alpha|^2 / 2.
+            distance = square + 2.0 * (shares @ at_centre) + shares @ (self.gram @ shares)  # |p + G alpha|^2
+            level = (bound + 0.5 * np.square(prox / (1.0 + prox)) * distance - lower) / (upper - lower)
             if level < _LOW_LEVEL:
                 self.prox *= _LEVEL_FACTOR
             elif level > _HIGH_LEVEL:
                 self.prox /= _LEVEL_FACTOR
             else:
                 break
-        return point, lower
+        return (prox * centre - shares @ self.slopes.rows) / (1.0 + prox), lower
 
     def forget(self) -> None:
-        """Drop the planes that have not taken part for long."""
+        """Drop the planes that have not taken part for long, once they are many."""
         self.idle = np.where((self.shares > 0.0) | (self.near_shares > 0.0), 0, self.idle + 1)
         kept = self.idle < _PATIENCE
-        if kept.all():
+        if kept.mean() > _WORTH_KEEPING:
             return
-        self.slopes, self.heights, self.idle = self.slopes[kept], self.heights[kept], self.idle[kept]
+        self.slopes.keep(kept)
+        self.heights, self.idle = self.heights[kept], self.idle[kept]
         self.shares, self.near_shares = self.shares[kept], self.near_shares[kept]
         self.gram = self.gram[np.ix_(kept, kept)]
 
     def _bound(self, shares: Array) -> float:
         return float(self.heights @ shares - 0.5 * shares @ (self.gram @ shares))
+
+
+class _GrowingRows:
+    """A matrix that grows by rows without being copied each time."""
+
+    def __init__(self, n_columns: int) -> None:
+        self._space = np.empty((16, n_columns))
+        self._used = 0
+
+    @property
+    def rows(self) -> Array:
+        return self._space[: self._used]
+
+    def append(self, row: Array) -> None:
+        if self._used == len(self._space):
+            self._space = np.concatenate([self._space, np.empty_like(self._space)])
+        self._space[self._used] = row
+        self._used += 1
+
+    def keep(self, mask: Array) -> None:
+        kept = self.rows[mask]
+        self._space[: len(kept)] = kept
+        self._used = len(kept)
 
 
 def maximise_on_simplex(gram: Array, linear: Array, start: Array, enough: float) -> Array:

@@ -23,7 +23,7 @@ _BLOCK_ENTRIES = 2**22
 
 
 def _estimator_has(name: str) -> Callable[[ExplicitCorruption], bool]:
-    """Return a check that the inner estimator, fitted if there is one, has a method; its error names what is missing."""
+    """Return a check that the estimator, fitted if it is, has a method; its error names what is missing."""
 
     def check(self: ExplicitCorruption) -> bool:
         getattr(getattr(self, "estimator_", self.estimator), name)
@@ -40,22 +40,22 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     which `NoisyLinearClassifier` and its relatives minimise (or bound) without drawing anything.
 
     A classifier with `partial_fit` never sees more than a block of rows at a time, made when it is needed: memory does
-    not grow with ``n_copies``. For any other classifier the copies are stacked, which takes ``n_copies`` times the memory
-    of ``X``. Sparse data stay sparse.
+    not grow with ``n_copies``. For any other classifier the copies are stacked, which takes ``n_copies`` times the
+    memory of ``X``. Sparse data stay sparse.
 
     Parameters
     ----------
     estimator : classifier
-        Any scikit-learn classifier; it is cloned. If its `fit` (or `partial_fit`) takes no ``sample_weight``, the copies
-        count fully: a parameter such as ``C`` that is relative to the number of rows then acts ``n_copies`` times as
-        strong.
+        Any scikit-learn classifier; it is cloned. If its `fit` (or `partial_fit`) takes no ``sample_weight``, the
+        copies count fully: a parameter such as ``C`` that multiplies a sum over the rows then acts ``n_copies`` times
+        as strong.
     noise : float, Noise or None, default=0.1
         A number q in [0, 1) means ``Dropout(rate=q)``; ``None`` means exact copies.
     n_copies : int, default=10
         The number ``M`` of copies.
     n_epochs : int, default=1
-        For a classifier with `partial_fit` only: how often ``n_copies`` fresh copies are drawn and gone through, each in
-        a random order of its rows. One is exact for naive Bayes; stochastic gradients may need more.
+        For a classifier with `partial_fit` only: how often ``n_copies`` fresh copies are drawn and gone through, each
+        in a random order of its rows. One is exact for naive Bayes; stochastic gradients may need more.
     random_state : int, RandomState instance or None, default=None
         Source of the noise and of the order of the rows.
 
@@ -98,7 +98,8 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         y : array-like of shape (n_samples,)
             Labels.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, shared by their copies; the classifier must take weights. Rows of weight 0 are left out.
+            Weights of the rows, shared by their copies; the classifier must take weights. Rows of weight 0 are left
+            out.
 
         Returns
         -------
@@ -138,8 +139,8 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def _check_weights(self, estimator: Any, sample_weight: Any, n_samples: int) -> Array:
         if sample_weight is not None and not _takes_weights(estimator):
             raise ValueError(
-                f"sample_weight was given, but {type(estimator).__name__} takes no weights. Leave sample_weight out, or "
-                "choose another estimator."
+                f"sample_weight was given, but {type(estimator).__name__} takes no weights. Leave sample_weight out, "
+                "or choose another estimator."
             )
         return validation.check_weights(sample_weight, n_samples)
 
@@ -170,7 +171,7 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self._checked(X, "predict_log_proba")
 
     def _checked(self, X: Any, method: str) -> Array:
-        """Check ``X`` against the training data and hand it to the fitted classifier, which was fitted without names."""
+        """Check ``X`` against the training data and hand it, without names, to the fitted classifier."""
         check_is_fitted(self, "estimator_")
         X = validate_data(
             self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True, reset=False

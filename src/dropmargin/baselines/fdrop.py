@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dropmargin.baselines.cutting_planes import minimise_by_planes
-from dropmargin.baselines.stored_rows import RowGroup, group_rows
+from dropmargin.baselines.stored_rows import group_rows
 from dropmargin.baselines.worst_case import WorstCaseRisk
 from dropmargin.classifiers import validation
 from dropmargin.classifiers.fitting import one_blas_thread
@@ -27,13 +27,13 @@ from dropmargin.typing import Array
 class FDropSVC(ClassifierMixin, BaseEstimator):
     """A linear SVM that minimises the hinge loss under the worst deletion of ``n_deleted`` features of each row.
 
-    Minimises ``1/2 |w|^2 + C sum_i s_i max(0, 1 - y_i (w.x_i + b) + t_i)``, where ``t_i`` is the sum of the ``K`` largest of
-    ``max(0, y_i w_d x_id)``: the at most ``K`` features whose deletion (to zero) hurts row ``i`` most. Several classes
-    are one-vs-rest. The fit is deterministic, and its distance from the optimum is proved.
+    Minimises ``1/2 |w|^2 + C sum_i s_i max(0, 1 - y_i (w.x_i + b) + t_i)``, where ``t_i`` is the sum of the ``K``
+    largest of ``max(0, y_i w_d x_id)``: the at most ``K`` features whose deletion (to zero) hurts row ``i`` most.
+    Several classes are one-vs-rest. The fit is deterministic, and its distance from the optimum is proved.
 
-    A large ``K`` is a harsh adversary. If every row has at most ``K`` non-zero entries (certainly if ``K`` is the number of
-    features), nothing can be learnt: all weights are exactly zero and the heaviest class is predicted. On data with much
-    in common between the classes that is the optimum for far smaller ``K``, too.
+    A large ``K`` is a harsh adversary. If every row has at most ``K`` non-zero entries (certainly if ``K`` is the number
+    of features), nothing can be learnt: all weights are exactly zero and the heaviest class is predicted. Where the
+    classes have much in common that is the optimum for far smaller ``K``, too.
 
     Parameters
     ----------
@@ -188,8 +188,8 @@ class FDropSVC(ClassifierMixin, BaseEstimator):
         self.history_ = result.history
         if not result.converged:
             warnings.warn(
-                f"{type(self).__name__} did not converge: {result.message}. Raise max_iter or tol, scale the columns of X "
-                "to similar ranges, or choose a smaller C.",
+                f"{type(self).__name__} did not converge: {result.message}. Raise max_iter or tol, scale the columns "
+                "of X to similar ranges, or choose a smaller C.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -221,7 +221,7 @@ class FDropSVC(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        # Of two features the worst case deletes the better one: scikit-learn's check of the score is not meant for that.
+        # Of two features the worst case deletes the better one: scikit-learn's check of the score is not for that.
         tags.classifier_tags.poor_score = self.n_deleted != 0
         return tags
 

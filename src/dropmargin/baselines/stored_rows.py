@@ -49,7 +49,7 @@ class RowGroup:
 
     def contributions(self, weights: Array, labels: Array) -> Array:
         """Return ``y_i w_d x_id``, one value per entry, in the precision of the data."""
-        weights = weights.astype(self.values.dtype)
+        weights = weights.astype(self.values.dtype, copy=False)
         if self.columns is None:
             out = self.values * weights
         else:
@@ -68,8 +68,9 @@ class RowGroup:
 
 def group_rows(X: Any) -> list[RowGroup]:
     """Return all rows of ``X``, dense or CSR, in groups of similar length; the groups depend on the data alone."""
-    n_rows, n_features = X.shape
-    step = max(1, _SLAB_ENTRIES // max(1, n_features))
+    n_rows = X.shape[0]
+    stored = X.size  # of a sparse matrix: its stored entries
+    step = max(1, _SLAB_ENTRIES * n_rows // max(1, stored))
     return [
         group
         for begin in range(0, n_rows, step)

@@ -5,9 +5,9 @@ With ``a_id = y_i w_d x_id``, what feature ``d`` contributes to the margin of ro
     R(w) = min_b sum_i c_i max(0, u_i - y_i b),     u_i = 1 - sum_d a_id + T_K(a_i)
     T_K(a) = max { alpha.a : 0 <= alpha_d <= 1, sum_d alpha_d <= K } = min_{t >= 0} K t + sum_d max(0, a_d - t)
 
-``T_K(a)`` is the sum of the ``K`` largest of ``max(0, a_d)``, and the best ``t`` the ``K``-th largest of them. The paper
-deletes exactly ``K``; to delete a zero changes nothing, so with ``K`` zeros in a row "exactly" and "at most" are the
-same, and "at most" does not depend on how many zeros a row happens to have.
+``T_K(a)`` is the sum of the ``K`` largest of ``max(0, a_d)``, and the best ``t`` the ``K``-th largest of them. The
+paper deletes exactly ``K``; to delete a zero changes nothing, so with ``K`` zeros in a row "exactly" and "at most" are
+the same, and "at most" does not depend on how many zeros a row happens to have.
 
 ``T_K`` does not depend on the offset, so the best offset is found exactly, by sorting. With multipliers ``beta_i`` in
 [0, c_i], ``sum_i y_i beta_i = 0``, the plane ``sum_i beta_i - w.sum_i beta_i y_i (x_i * (1 - alpha_i))`` is below ``R``
@@ -57,6 +57,7 @@ class WorstCaseRisk:
 
     def __call__(self, coef: Array) -> Plane:
         """Return the risk at ``coef`` and a plane that touches it there."""
+        coef = coef.astype(self.groups[0].values.dtype, copy=False)  # once, not in every group
         slack, threshold = self._slacks(coef)
         offset, multipliers = self._best_offset(slack)
         loss = self.weights @ np.maximum(slack - self.labels * offset, 0.0)
