@@ -1,8 +1,8 @@
 r"""Minimise ``|w|^2 / 2 + R(w)``, ``R`` convex but not smooth, by planes below ``R``: a level bundle method.
 
 Each evaluation of ``R`` gives a plane ``h_j + g_j.w <= R(w)``; the planes' maximum is a model of ``R`` from below.
-With ``alpha`` on the simplex, ``h.alpha - |G alpha|^2 / 2`` is below the minimum of the objective, and so the gap to the
-best value seen is proved. The minimum of the model is a poor place for the next evaluation while there are few planes,
+With ``alpha`` on the simplex, ``h.alpha - |G alpha|^2 / 2`` is below the minimum of the objective: the gap to the best
+value seen is proved. The minimum of the model is a poor place for the next evaluation while there are few planes,
 so the next point stays near the best one so far, ``p``: it minimises ``|w|^2 / 2 + model(w) + rho / 2 |w - p|^2``,
 where ``rho`` is such that the model falls there to a level well between the two bounds. Both minima are small quadratic
 programmes::

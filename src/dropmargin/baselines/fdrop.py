@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -31,9 +32,9 @@ class FDropSVC(ClassifierMixin, BaseEstimator):
     largest of ``max(0, y_i w_d x_id)``: the at most ``K`` features whose deletion (to zero) hurts row ``i`` most.
     Several classes are one-vs-rest. The fit is deterministic, and its distance from the optimum is proved.
 
-    A large ``K`` is a harsh adversary. If every row has at most ``K`` non-zero entries (certainly if ``K`` is the number
-    of features), nothing can be learnt: all weights are exactly zero and the heaviest class is predicted. Where the
-    classes have much in common that is the optimum for far smaller ``K``, too.
+    A large ``K`` is a harsh adversary. If every row has at most ``K`` non-zero entries (certainly if ``K`` is the
+    number of features), nothing can be learnt: all weights are exactly zero and the heaviest class is predicted. Where
+    the classes have much in common that is the optimum for far smaller ``K``, too.
 
     Parameters
     ----------
@@ -158,14 +159,9 @@ class FDropSVC(ClassifierMixin, BaseEstimator):
             return minimise_by_planes(risk, X.shape[1], tol=tol, max_iter=max_iter, monitor=monitor)
 
         stop = threading.Event()
-        labels = range(len(classes)) if len(classes) > 2 else [1]
-        with one_blas_thread, ThreadPoolExecutor(effective_n_jobs(self.n_jobs)) as pool:
-            try:
-                results = list(pool.map(fit_class, labels))
-            except BaseException:  # an interrupt, too: classes that wait are dropped, those at work stop soon
-                stop.set()
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
+        labels = list(range(len(classes))) if len(classes) > 2 else [1]
+        with one_blas_thread:
+            results = _map(fit_class, labels, min(effective_n_jobs(self.n_jobs), len(labels)), stop)
         self._store(combine(results), results, classes, dtype)
         return self
 
@@ -224,6 +220,19 @@ class FDropSVC(ClassifierMixin, BaseEstimator):
         # Of two features the worst case deletes the better one: scikit-learn's check of the score is not for that.
         tags.classifier_tags.poor_score = self.n_deleted != 0
         return tags
+
+
+def _map(function: Callable[[int], Result], items: list[int], n_threads: int, stop: threading.Event) -> list[Result]:
+    """Return the function of each item, computed by some threads; at a failure ``stop`` is set, and all of them end."""
+    if n_threads == 1:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(n_threads) as pool:
+        try:
+            return list(pool.map(function, items))
+        except BaseException:  # an interrupt, too: items that wait are dropped, those at work stop soon
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
 
 
 class _Monitor:
