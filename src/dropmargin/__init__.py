@@ -1,5 +1,6 @@
 """Linear classifiers that survive the loss of their features: dropout training in closed form."""
 
+from dropmargin.baselines import ExplicitCorruption, FDropSVC
 from dropmargin.classifiers import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
 from dropmargin.evaluation import corruption_curve, deletion_curve
 from dropmargin.noise import Dropout, Gaussian, Laplace, NoiseTransformer, Poisson, estimate_dropout_rates
@@ -12,6 +13,8 @@ __all__ = [
     "Dropout",
     "DropoutLogisticRegression",
     "DropoutSVC",
+    "ExplicitCorruption",
+    "FDropSVC",
     "Gaussian",
     "Laplace",
     "MCFClassifier",

@@ -29,6 +29,8 @@ _SAMPLE_EVERY = 10
 _SAMPLE_TOL = 1e-2
 _LEAST_SAMPLE = 1000
 _ROWS_PER_FEATURE = 1
+# Rows of less than this share of the mean weight do not count.
+_LITTLE_WEIGHT = 0.01
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ def _fit_block(
     """Minimise the objective of all columns of ``labels`` together."""
     early_passes = 0.0
     warm = start is not None
-    if start is None and _can_sample(problem, X):
+    if start is None and _can_sample(problem, X, weights):
         start, early_passes = _start_from_sample(problem, X, labels, weights, n_threads)
         warm = True
     variance = Variance() if problem.noise is None else problem.noise.variance()
@@ -141,7 +143,7 @@ def _fit_block(
         Labelled(block, labels[begin:end], scaled[begin:end])
         for block, begin, end in zip(blocks, edges[:-1], edges[1:], strict=True)
     ]
-    with Partitions(parts, n_threads) as data, _one_blas_thread:
+    with Partitions(parts, n_threads) as data, one_blas_thread:
         objective = _objective(problem, data, variance, X.shape[1], labels.shape[1])
         result = minimise(
             problem.solver,
@@ -158,11 +160,11 @@ def _fit_block(
     return result, passes + early_passes
 
 
-def _can_sample(problem: Problem, X: Any) -> bool:
+def _can_sample(problem: Problem, X: Any, weights: Array) -> bool:
     """Whether a sample of the rows is enough to learn most of what all of them tell."""
-    return (
-        X.shape[0] >= _SAMPLE_EVERY * max(_LEAST_SAMPLE, _ROWS_PER_FEATURE * X.shape[1]) and problem.tol < _SAMPLE_TOL
-    )
+    n_rows = np.count_nonzero(weights > _LITTLE_WEIGHT * weights.mean())
+    enough = _SAMPLE_EVERY * max(_LEAST_SAMPLE, _ROWS_PER_FEATURE * X.shape[1])
+    return n_rows >= max(enough, 0.5 * X.shape[0]) and problem.tol < _SAMPLE_TOL
 
 
 def _start_from_sample(problem: Problem, X: Any, labels: Array, weights: Array, n_threads: int) -> tuple[Array, float]:
@@ -225,4 +227,5 @@ def _in_passing(function: Callable[[], None]) -> None:
     thread.join()
 
 
-_one_blas_thread = _OneBlasThread()
+#: Shared by all fits of the process: ``with one_blas_thread: ...``
+one_blas_thread = _OneBlasThread()

@@ -1,0 +1,220 @@
+"""Explicit corruption: any classifier, trained on corrupted copies of the data instead of on the expected loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_classifier
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dropmargin.classifiers import validation
+from dropmargin.linalg import canonical, row_blocks, stack_blocks
+from dropmargin.noise import Dropout, Noise, as_noise
+from dropmargin.typing import Array
+
+# A block for `partial_fit` has about this many entries, unless a row alone has more.
+_BLOCK_ENTRIES = 2**22
+
+
+def _estimator_has(name: str) -> Callable[[ExplicitCorruption], bool]:
+    """Return a check that the estimator, fitted if it is, has a method; its error names what is missing."""
+
+    def check(self: ExplicitCorruption) -> bool:
+        getattr(getattr(self, "estimator_", self.estimator), name)
+        return True
+
+    return check
+
+
+class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """Fit a classifier to ``n_copies`` corrupted copies of the training data, each of weight ``1 / n_copies``.
+
+    Minimises ``R(w) + C sum_i s_i (1/M) sum_m loss(y_i, x~_im)`` for the classifier's own loss and penalty, where
+    ``x~_i1, ..., x~_iM`` are ``M`` draws of the noise around row ``i``. As ``M`` grows that tends to the expected loss,
+    which `NoisyLinearClassifier` and its relatives minimise (or bound) without drawing anything.
+
+    A classifier with `partial_fit` never sees more than a block of rows at a time, made when it is needed: memory does
+    not grow with ``n_copies``. For any other classifier the copies are stacked, which takes ``n_copies`` times the
+    memory of ``X``. Sparse data stay sparse.
+
+    Parameters
+    ----------
+    estimator : classifier
+        Any scikit-learn classifier; it is cloned. If its `fit` (or `partial_fit`) takes no ``sample_weight``, the
+        copies count fully: a parameter such as ``C`` that multiplies a sum over the rows then acts ``n_copies`` times
+        as strong.
+    noise : float, Noise or None, default=0.1
+        A number q in [0, 1) means ``Dropout(rate=q)``; ``None`` means exact copies.
+    n_copies : int, default=10
+        The number ``M`` of copies.
+    n_epochs : int, default=1
+        For a classifier with `partial_fit` only: how often ``n_copies`` fresh copies are drawn and gone through, each
+        in a random order of its rows. One is exact for naive Bayes; stochastic gradients may need more.
+    random_state : int, RandomState instance or None, default=None
+        Source of the noise and of the order of the rows.
+
+    Attributes
+    ----------
+    estimator_ : the fitted classifier
+    classes_ : ndarray of shape (n_classes,)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Only if X had string column names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> from sklearn.svm import LinearSVC
+    >>> from dropmargin import ExplicitCorruption
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = ExplicitCorruption(LinearSVC(C=0.1), noise=0.5, n_copies=4, random_state=0)
+    >>> model.fit(scale(X), y).score(scale(X), y) > 0.95
+    True
+    """
+
+    def __init__(
+        self, estimator: Any, *, noise: Any = 0.1, n_copies: int = 10, n_epochs: int = 1, random_state: Any = None
+    ) -> None:
+        self.estimator = estimator
+        self.noise = noise
+        self.n_copies = n_copies
+        self.n_epochs = n_epochs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ExplicitCorruption:
+        """Draw the copies and fit the classifier.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training data, never changed; float32 is kept.
+        y : array-like of shape (n_samples,)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, shared by their copies; the classifier must take weights. Rows of weight 0 are left
+            out.
+
+        Returns
+        -------
+        self : the fitted estimator. If the fit fails or is interrupted, the estimator is as it was before.
+        """
+        before = dict(self.__dict__)
+        try:
+            return self._fit(X, y, sample_weight)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> ExplicitCorruption:
+        n_copies = validation.check_integer("n_copies", self.n_copies, 1)
+        n_epochs = validation.check_integer("n_epochs", self.n_epochs, 1)
+        if not is_classifier(self.estimator):
+            raise ValueError(f"estimator must be a scikit-learn classifier, got {self.estimator!r}.")
+        noise = as_noise(self.noise) or Dropout(rate=0.0)
+        estimator = clone(self.estimator)
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True)
+        check_classification_targets(y)
+        noise.check(X.shape[1])
+        X = validation.check_entries(canonical(X), noise, getattr(self, "feature_names_in_", None))
+        weights = self._check_weights(estimator, sample_weight, X.shape[0])
+        counted = weights > 0.0
+        if not counted.all():
+            X, y, weights = X[counted], y[counted], weights[counted]
+        rng = check_random_state(self.random_state)
+        if hasattr(estimator, "partial_fit"):
+            _fit_in_blocks(estimator, noise, X, y, weights / n_copies, n_copies * n_epochs, rng)
+        else:
+            _fit_stacked(estimator, noise, X, y, weights / n_copies, n_copies, rng)
+        self.estimator_ = estimator
+        return self
+
+    def _check_weights(self, estimator: Any, sample_weight: Any, n_samples: int) -> Array:
+        if sample_weight is not None and not _takes_weights(estimator):
+            raise ValueError(
+                f"sample_weight was given, but {type(estimator).__name__} takes no weights. Leave sample_weight out, "
+                "or choose another estimator."
+            )
+        return validation.check_weights(sample_weight, n_samples)
+
+    @property
+    def classes_(self) -> Array:
+        """The class labels."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.classes_
+
+    @available_if(_estimator_has("predict"))
+    def predict(self, X: Any) -> Array:
+        """Return the classifier's predicted labels."""
+        return self._checked(X, "predict")
+
+    @available_if(_estimator_has("decision_function"))
+    def decision_function(self, X: Any) -> Array:
+        """Return the classifier's scores."""
+        return self._checked(X, "decision_function")
+
+    @available_if(_estimator_has("predict_proba"))
+    def predict_proba(self, X: Any) -> Array:
+        """Return the classifier's probabilities of the classes."""
+        return self._checked(X, "predict_proba")
+
+    @available_if(_estimator_has("predict_log_proba"))
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithms of the classifier's probabilities."""
+        return self._checked(X, "predict_log_proba")
+
+    def _checked(self, X: Any, method: str) -> Array:
+        """Check ``X`` against the training data and hand it, without names, to the fitted classifier."""
+        check_is_fitted(self, "estimator_")
+        X = validate_data(
+            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True, reset=False
+        )
+        return getattr(self.estimator_, method)(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.input_tags.sparse = inner.input_tags.sparse
+        needs_positive = isinstance(self.noise, Noise) and not self.noise.allows_negative
+        tags.input_tags.positive_only = inner.input_tags.positive_only or needs_positive
+        if inner.classifier_tags is not None:
+            tags.classifier_tags = inner.classifier_tags
+        return tags
+
+
+def _takes_weights(estimator: Any) -> bool:
+    """Return whether the method that will fit the estimator has a parameter ``sample_weight``."""
+    method = getattr(estimator, "partial_fit", None) or estimator.fit
+    return "sample_weight" in signature(method).parameters
+
+
+def _fit_stacked(
+    estimator: Any, noise: Noise, X: Any, y: Array, weights: Array, n_copies: int, rng: np.random.RandomState
+) -> None:
+    """Fit to all copies at once, one below the other."""
+    blocks = [block for _ in range(n_copies) for block in row_blocks(canonical(noise.sample(X, rng)))]
+    extra = {"sample_weight": np.tile(weights, n_copies)} if _takes_weights(estimator) else {}
+    estimator.fit(stack_blocks(blocks).rows, np.tile(y, n_copies), **extra)
+
+
+def _fit_in_blocks(
+    estimator: Any, noise: Noise, X: Any, y: Array, weights: Array, n_copies: int, rng: np.random.RandomState
+) -> None:
+    """Fit to one block of corrupted rows after the other, each copy in a random order."""
+    n_rows, n_features = X.shape
+    step = max(1, _BLOCK_ENTRIES // n_features)
+    classes = np.unique(y)
+    takes_weights = _takes_weights(estimator)
+    for _ in range(n_copies):
+        order = rng.permutation(n_rows)
+        for begin in range(0, n_rows, step):
+            rows = order[begin : begin + step]
+            extra = {"sample_weight": weights[rows]} if takes_weights else {}
+            estimator.partial_fit(noise.sample(X[rows], rng), y[rows], classes=classes, **extra)
