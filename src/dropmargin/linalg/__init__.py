@@ -5,6 +5,7 @@ function of ``X`` in one sweep; ``partitions`` runs a function on each block, in
 """
 
 from dropmargin.linalg.blocks import Block
+from dropmargin.linalg.columns import column_dots
 from dropmargin.linalg.csr import SparseBlock
 from dropmargin.linalg.dense import DenseBlock
 from dropmargin.linalg.matrix import (
@@ -27,6 +28,7 @@ __all__ = [
     "PerPartition",
     "SparseBlock",
     "canonical",
+    "column_dots",
     "entry_range",
     "large_offset",
     "linear_scores",

@@ -10,7 +10,7 @@ from dropmargin.linalg.blocks import Block, EntryFunction, chunks, curve
 from dropmargin.typing import Array
 
 # Rows are worked on in chunks of about this many entries, so that a chunk and f of it stay in cache.
-_CHUNK_ENTRIES = 2**18
+_CHUNK_ENTRIES = 2**19
 
 
 class DenseBlock(Block):

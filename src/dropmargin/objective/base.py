@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.linalg import Block
+from dropmargin.linalg import Block, column_dots
 from dropmargin.typing import Array
 
 
@@ -44,7 +44,7 @@ class Penalty:
 
     def value(self, coef: Array) -> Array:
         weights = coef[:-1]
-        total = 0.5 * self.l2 * np.einsum("dk,dk->k", weights, weights)
+        total = 0.5 * self.l2 * column_dots(weights, weights)
         return total + self.l1 * np.abs(weights).sum(axis=0) if self.l1 else total
 
 

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.linalg import Partitions, PerPartition
+from dropmargin.linalg import Partitions, PerPartition, column_dots
 from dropmargin.losses import MomentLoss
 from dropmargin.noise import Variance
 from dropmargin.objective.base import Labelled, Line, Objective, Penalty, Point
@@ -166,31 +167,55 @@ class MomentObjective(Objective):
 
 
 class MomentPoint(Point):
-    """The objective at ``coef``, with the scores that belong to it."""
+    """The objective at ``coef``, with the scores that belong to it; value and gradient when first asked for."""
 
     def __init__(self, objective: MomentObjective, coef: Array, scores: PerPartition) -> None:
         self.objective = objective
         self.coef = coef
         self.scores = scores
+
+    @cached_property
+    def _answers(self) -> tuple[Array, Array, Array]:
+        """Value, gradient, and the noise's part of the curvature."""
+        objective, coef = self.objective, self.coef
         risk, back, sums = objective.sweep_sum(
-            _loss_and_gradient, objective.loss, objective.variance, objective.columns, objective.smoothing**2, scores
+            _loss_and_gradient,
+            objective.loss,
+            objective.variance,
+            objective.columns,
+            objective.smoothing**2,
+            self.scores,
         )
         penalty, n = objective.penalty, coef.shape[1]
-        self.value = penalty.value(coef) + risk
         by_entries = back[:, n:] if objective.variance.moves_entries else None
-        self.noise_curvature = np.zeros((objective.n_features, n)) + objective.variance_transposed(by_entries, sums[n:])
-        self.gradient = np.empty_like(coef)
-        self.gradient[:-1] = back[:, :n] + (penalty.l2 + self.noise_curvature) * coef[:-1]
-        self.gradient[-1] = sums[:n] if objective.fit_intercept else 0.0
+        noise_curvature = np.zeros((objective.n_features, n)) + objective.variance_transposed(by_entries, sums[n:])
+        gradient = np.empty_like(coef)
+        gradient[:-1] = back[:, :n] + (penalty.l2 + noise_curvature) * coef[:-1]
+        gradient[-1] = sums[:n] if objective.fit_intercept else 0.0
+        return penalty.value(coef) + risk, gradient, noise_curvature
+
+    @property
+    def value(self) -> Array:  # type: ignore[override]
+        return self._answers[0]
+
+    @property
+    def gradient(self) -> Array:  # type: ignore[override]
+        return self._answers[1]
+
+    @property
+    def noise_curvature(self) -> Array:
+        """The noise's part of the Hessian's diagonal, ``V'(2 s phi_v)``."""
+        return self._answers[2]
 
     def select(self, columns: Any) -> MomentPoint:
-        out = object.__new__(MomentPoint)
-        out.objective = self.objective.select(columns)
-        out.coef = np.ascontiguousarray(self.coef[:, columns])
-        out.scores = PerPartition(Scores(*(part[:, columns] for part in scores)) for scores in self.scores)
-        out.value = self.value[columns]
-        out.gradient = np.ascontiguousarray(self.gradient[:, columns])
-        out.noise_curvature = np.ascontiguousarray(self.noise_curvature[:, columns])
+        scores = PerPartition(Scores(*(part[:, columns] for part in scores)) for scores in self.scores)
+        out = MomentPoint(self.objective.select(columns), np.ascontiguousarray(self.coef[:, columns]), scores)
+        value, gradient, noise_curvature = self._answers
+        out._answers = (
+            value[columns],
+            np.ascontiguousarray(gradient[:, columns]),
+            np.ascontiguousarray(noise_curvature[:, columns]),
+        )
         return out
 
     def under(self, objective: MomentObjective) -> MomentPoint:
@@ -264,8 +289,8 @@ class MomentLine(Line):
             _scores, *objective.packed(direction, np.hstack([w * weights, np.square(weights)]))
         )
         l2 = objective.penalty.l2
-        self.cross = l2 * np.einsum("dk,dk->k", w, weights)
-        self.square = l2 * np.einsum("dk,dk->k", weights, weights)
+        self.cross = l2 * column_dots(w, weights)
+        self.square = l2 * column_dots(weights, weights)
         self.level = objective.penalty.value(start.coef)
 
     def value(self, step: Array) -> Array:

@@ -60,13 +60,15 @@ class Diagonal(Preconditioner):
     """The inverse of the diagonal."""
 
     def __init__(self, diagonal: Array) -> None:
-        self.diagonal = diagonal
+        self.inverse = 1.0 / diagonal
 
     def solve(self, residual: Array) -> Array:
-        return residual / self.diagonal
+        return residual * self.inverse
 
     def select(self, columns: Any) -> Diagonal:
-        return Diagonal(np.ascontiguousarray(self.diagonal[:, columns]))
+        out = object.__new__(Diagonal)
+        out.inverse = np.ascontiguousarray(self.inverse[:, columns])
+        return out
 
 
 class Cholesky(Preconditioner):

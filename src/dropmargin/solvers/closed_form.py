@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dropmargin.linalg import column_dots
 from dropmargin.objective import Objective, Point
 from dropmargin.solvers import conjugate_gradient
 from dropmargin.solvers.result import Iteration, Monitor, Result
@@ -16,7 +17,7 @@ def closed_form(
     rtol = min(1e-6, np.sqrt(tol) * 1e-3)
     direction = conjugate_gradient.solve(start.majoriser(direct=True), -start.gradient, rtol, max_iter).x
     point = objective.at(start.coef + direction)
-    left = np.einsum("dk,dk->k", point.gradient, point.majoriser(direct=True).precondition(point.gradient))
+    left = column_dots(point.gradient, point.majoriser(direct=True).precondition(point.gradient))
     converged = bool(np.all(0.5 * left <= max(tol, 1e-14) * np.abs(point.value)))
     message = (
         "solved the ridge system" if converged else f"the ridge system was not solved in max_iter={max_iter} steps"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
+from dropmargin.linalg import column_dots
 from dropmargin.objective import Curvature
 from dropmargin.solvers.deflation import Deflation
 from dropmargin.typing import Array
@@ -49,7 +50,7 @@ def solve(curvature: Curvature, right: Array, rtol: float, max_iter: int, enough
         solution, image = deflation.solve(residual)
         residual -= image
     direction = curvature.precondition(residual)
-    size = _dots(residual, direction)
+    size = column_dots(residual, direction)
     direction = direction if deflation is None else deflation.project(direction)
     goal, halfway = np.square(rtol) * size, np.square(_HALFWAY) * size
     left, finished = np.zeros(n_columns), ~(size > 0.0)
@@ -70,7 +71,7 @@ def solve(curvature: Curvature, right: Array, rtol: float, max_iter: int, enough
             deflation = None if deflation is None else deflation.select(kept)
         # 3. The step along the direction.
         image = curvature.product(direction)
-        bend = _dots(direction, image)
+        bend = column_dots(direction, image)
         # Rounding may make a positive definite matrix look otherwise: then what is solved so far is the answer.
         positive = bend > _FLAT * size
         step = np.where(positive, size / np.where(positive, bend, 1.0), 0.0)
@@ -79,7 +80,7 @@ def solve(curvature: Curvature, right: Array, rtol: float, max_iter: int, enough
         left = max(_GAINS_LEFT, iteration) * 0.5 * step * size
         # 4. The next direction, conjugate to this one.
         preconditioned = curvature.precondition(residual)
-        renewed = _dots(residual, preconditioned)
+        renewed = column_dots(residual, preconditioned)
         preconditioned = preconditioned if deflation is None else deflation.project(preconditioned)
         direction *= renewed / size
         direction += preconditioned
@@ -99,8 +100,8 @@ def promise(curvature: Curvature, gradient: Array, lowest: Array) -> Array:
     known, residual = np.zeros(gradient.shape[1]), gradient
     if curvature.coarse is not None:
         solution, image = Deflation(curvature.coarse).solve(gradient)
-        known, residual = _dots(gradient, solution), gradient - image
-    rest = _dots(residual, curvature.precondition(residual)) / np.minimum(lowest, 1.0)
+        known, residual = column_dots(gradient, solution), gradient - image
+    rest = column_dots(residual, curvature.precondition(residual)) / np.minimum(lowest, 1.0)
     return 0.5 * (known + rest)
 
 
@@ -117,7 +118,3 @@ def _lowest_ritz_values(steps: Array, ratios: Array) -> Array:
         beside = np.sqrt(ratio) * inverse[:-1]
         lowest[k] = eigh_tridiagonal(diagonal, beside, eigvals_only=True, select="i", select_range=(0, 0))[0]
     return np.where(lowest > 0.0, lowest, np.inf)
-
-
-def _dots(a: Array, b: Array) -> Array:
-    return np.einsum("dk,dk->k", a, b)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dropmargin.linalg import column_dots
 from dropmargin.objective import Coarse
 from dropmargin.typing import Array
 
@@ -22,7 +23,7 @@ class Deflation:
 
     def __init__(self, coarse: Coarse) -> None:
         self.coarse = coarse
-        a = np.einsum("dk,dk->k", coarse.coef, coarse.coef_image)
+        a = column_dots(coarse.coef, coarse.coef_image)
         b = coarse.coef_image[-1]
         c = coarse.offset_image[-1]
         with np.errstate(all="ignore"):
@@ -35,7 +36,7 @@ class Deflation:
     def solve(self, right: Array) -> tuple[Array, Array]:
         """Return the solution in the plane and its image."""
         coarse = self.coarse
-        x, y = self._weights(np.einsum("dk,dk->k", coarse.coef, right), right[-1])
+        x, y = self._weights(column_dots(coarse.coef, right), right[-1])
         solution = x * coarse.coef
         solution[-1] += y
         return solution, x * coarse.coef_image + y * coarse.offset_image
@@ -43,8 +44,8 @@ class Deflation:
     def project(self, direction: Array) -> Array:
         """Return the direction without its part in the plane, conjugate to it; in place."""
         coarse = self.coarse
-        along_coef = np.einsum("dk,dk->k", coarse.coef_image, direction)
-        x, y = self._weights(along_coef, np.einsum("dk,dk->k", coarse.offset_image, direction))
+        along_coef = column_dots(coarse.coef_image, direction)
+        x, y = self._weights(along_coef, column_dots(coarse.offset_image, direction))
         direction -= x * coarse.coef
         direction[-1] -= y
         return direction

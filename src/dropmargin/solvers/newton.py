@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from dropmargin.linalg import column_dots
 from dropmargin.objective import Curvature, Line, Objective, Point
 from dropmargin.solvers import conjugate_gradient
 from dropmargin.solvers.result import Iteration, Monitor, Result
@@ -131,7 +132,7 @@ def descend(
 
 def _promise(point: Point, direction: Array) -> Array:
     """Return the decrease that a quadratic model promises for the step to its minimum."""
-    return -0.5 * np.einsum("dk,dk->k", point.gradient, direction)
+    return -0.5 * column_dots(point.gradient, direction)
 
 
 def _majorise(objective: Objective, point: Point, columns: Array, direction: Array, left: Array, enough: Array) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dropmargin.linalg import PerPartition
+from dropmargin.linalg import PerPartition, column_dots
 from dropmargin.losses import HuberHinge
 from dropmargin.objective import Labelled, MomentObjective
 from dropmargin.objective.moment import MomentPoint, Scores
@@ -104,7 +104,7 @@ def _duality_gap(objective: MomentObjective, point: MomentPoint, dual: PerPartit
         _complementarity, objective.columns, objective.loss.kink, point.objective.base, point.scores, dual
     )
     # The dual's sum_i c_i a_i y_i, which should be zero, is minus the gradient by the offset.
-    squared = np.einsum("dk,dk->k", gradient[:-1], gradient[:-1])
+    squared = column_dots(gradient[:-1], gradient[:-1])
     of_gradient = 0.5 / objective.penalty.l2 * squared + np.abs(gradient[-1] * coef[-1])
     return objective.penalty.value(coef) + risk, of_scores, of_gradient
 
