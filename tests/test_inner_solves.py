@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
 from dropmargin import DropoutLogisticRegression, DropoutSVC
 from dropmargin.classifiers import fitting
@@ -195,3 +198,53 @@ def test_classes_of_sparse_rows_are_solved_one_by_one_and_by_threads_alike():
     assert_allclose(DropoutSVC(tol=1e-9).fit(X, y).coef_, dense.coef_, atol=1e-4)
     single = DropoutSVC().fit(X, y == 2)
     np.testing.assert_array_equal(one.coef_[2], single.coef_[0])
+
+
+_ROWS = 20_000
+
+
+def _rare(n_rare: int, *, sampled: bool):
+    """Return rows of which a few have a rare label: among those that a sample has, or not among them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(_ROWS, 5))
+    taken = np.random.default_rng(0).choice(_ROWS, size=_ROWS // 10, replace=False)
+    pool = taken if sampled else np.setdiff1d(np.arange(_ROWS), taken)
+    y = np.zeros(_ROWS, dtype=int)
+    y[pool[:n_rare]] = 1
+    return X, y
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "estimator", [DropoutSVC(), DropoutLogisticRegression(), DropoutLogisticRegression(noise=None)]
+)
+@pytest.mark.parametrize(("n_rare", "sampled"), [(3, False), (3, True), (200, True)])
+def test_labels_that_a_sample_does_not_show_fairly_are_fitted_from_zero(estimator, n_rare, sampled, monkeypatch):
+    X, y = _rare(n_rare, sampled=sampled)
+    model = estimator.fit(X, y)
+    objective, passes = model.objective_, model.n_passes_
+    monkeypatch.setattr(fitting, "_can_sample", lambda *_: False)
+    model.fit(X, y)
+    assert abs(objective / model.objective_ - 1.0) < 2e-4
+    assert passes <= 1.5 * model.n_passes_ + 5
+
+
+@pytest.mark.parametrize("penalty", ["l2", "l1"])
+def test_a_search_that_breaks_down_is_no_convergence(penalty):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(3000, 5)), np.zeros(3000, dtype=int)
+    y[:5] = 1
+    model = DropoutLogisticRegression(noise=None, penalty=penalty, warm_start=True, max_iter=30).fit(X, y)
+    best = model.objective_
+    model.intercept_ = np.array([-100.0])  # where the loss has no curvature to go by
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, y)
+    assert not model.converged_ or model.objective_ < best * 1.001
+
+
+def test_iterations_on_a_sample_are_not_shown(capsys):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12_000, 3))
+    model = DropoutLogisticRegression(verbose=1).fit(X, X[:, 0] + rng.normal(size=12_000) > 0)
+    assert len(capsys.readouterr().err.splitlines()) == model.n_iter_

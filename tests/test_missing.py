@@ -411,3 +411,11 @@ def test_dropping_beats_mean_imputation_on_digits():
             bad = with_nan(X_test, share, seed=split)
             errors[row] += [1.0 - model.score(bad, y_test) for model in models]
     assert (errors[:, [0]] < errors[:, 1:]).all()
+
+
+def test_a_frame_without_any_column_is_all_missing():
+    pandas = pytest.importorskip("pandas")
+    X, y = make_binary()
+    frame = pandas.DataFrame(X, columns=[f"c{d}" for d in range(X.shape[1])])
+    model = DropoutSVC(missing="drop").fit(frame, y)
+    np.testing.assert_array_equal(model.decision_function(frame[[]]), model.decision_function(frame * np.nan))

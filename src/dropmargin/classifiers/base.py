@@ -19,7 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dropmargin.classifiers import missing, survival, validation
-from dropmargin.classifiers.fitting import Problem, fit_one_vs_one, fit_one_vs_rest
+from dropmargin.classifiers.fitting import Problem, fit_one_vs_one, fit_one_vs_rest, say_nothing
 from dropmargin.classifiers.missing import Columns
 from dropmargin.linalg import canonical, linear_scores
 from dropmargin.losses import Loss, MGFLoss
@@ -163,7 +163,7 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
                 flush=True,
             )
 
-        return show if self.verbose else _say_nothing
+        return show if self.verbose else say_nothing
 
     def _warm_coefficients(self, classes: Array, n_features: int, n_columns: int) -> Array | None:
         """Return the coefficients of an earlier fit to start from, if they fit."""
@@ -331,7 +331,3 @@ def _votes(scores: Array, n_classes: int) -> Array:
         sums[:, second] += score
         sums[:, first] -= score
     return votes + sums / (3.0 * (np.abs(sums) + 1.0))
-
-
-def _say_nothing(entry: Iteration) -> None:
-    pass

@@ -53,7 +53,8 @@ _SOLVING = """
     n_iter_ : int
         Outer iterations; the most of any column where columns are solved apart.
     n_passes_ : float
-        Passes over the data: a product with X and one with its transpose are one pass.
+        Passes over the data: a product with X and one with its transpose are one pass. Summed over columns that are
+        solved one by one (sparse X), and with a first fit to a sample of the rows in it, by its share.
     objective_ : float
         The objective at the solution, summed over the columns.
     converged_ : bool

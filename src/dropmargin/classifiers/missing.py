@@ -51,6 +51,8 @@ def restore_columns(X: Any, names: Array | None) -> Any:
     present, position = list(columns), {name: d for d, name in enumerate(names)}
     if len(set(present)) < len(present) or not set(present) < set(position):
         return X
+    if not present:
+        return np.full((len(X), len(names)), np.nan)
     positions = [position[name] for name in present]
     if positions != sorted(positions):
         raise ValueError(

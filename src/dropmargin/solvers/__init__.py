@@ -32,11 +32,12 @@ class Solver:
     blockwise: bool = True  # takes all columns at once
     l1: bool = False  # minimises an l1 penalty (and then only that)
     needs: str | None = None  # an attribute of the loss that must be true
+    likes_a_start: bool = False  # a rough fit to a sample of the rows is worth its price
 
 
 SOLVERS: dict[str, Solver] = {
     "irls": Solver(irls, needs="has_majoriser"),
-    "newton": Solver(newton),
+    "newton": Solver(newton, likes_a_start=True),
     "lbfgs": Solver(lbfgs, blockwise=False),
     "closed-form": Solver(closed_form, needs="is_quadratic"),
     "orthant": Solver(orthant, blockwise=False, l1=True),

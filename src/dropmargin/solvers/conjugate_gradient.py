@@ -23,6 +23,8 @@ _FLAT = 1e-20
 class Solution(NamedTuple):
     """An approximate solution, what it leaves of the decrease, and the lowest curvature that the search met.
 
+    What is left is infinite where the search broke down: there was no curvature to go by.
+
     ``lowest`` is the smallest Ritz value of the preconditioned matrix, column by column.
     """
 
@@ -53,7 +55,7 @@ def solve(curvature: Curvature, right: Array, rtol: float, max_iter: int, enough
     size = column_dots(residual, direction)
     direction = direction if deflation is None else deflation.project(direction)
     goal, halfway = np.square(rtol) * size, np.square(_HALFWAY) * size
-    left, finished = np.zeros(n_columns), ~(size > 0.0)
+    left, finished = np.where(size == 0.0, 0.0, np.inf), ~(size > 0.0)
     steps, ratios = np.zeros((0, n_columns)), np.zeros((0, n_columns))
     for iteration in range(1, max_iter + 1):
         if finished.any():
@@ -77,7 +79,7 @@ def solve(curvature: Curvature, right: Array, rtol: float, max_iter: int, enough
         step = np.where(positive, size / np.where(positive, bend, 1.0), 0.0)
         solution += step * direction
         residual -= step * image
-        left = max(_GAINS_LEFT, iteration) * 0.5 * step * size
+        left = np.where(positive, max(_GAINS_LEFT, iteration) * 0.5 * step * size, np.inf)
         # 4. The next direction, conjugate to this one.
         preconditioned = curvature.precondition(residual)
         renewed = column_dots(residual, preconditioned)

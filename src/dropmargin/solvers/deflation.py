@@ -11,7 +11,7 @@ from dropmargin.objective import Coarse
 from dropmargin.typing import Array
 
 # Directions that are closer to dependent than this count as one.
-_INDEPENDENT = 1e-8
+_INDEPENDENT = 1e-6
 
 
 class Deflation:

@@ -5,8 +5,9 @@ it: so the first steps use the one and the rest the other. Both systems are solv
 take their steps together; a column that has converged leaves the block.
 
 The gap ``J - J*`` before a step is half the squared Newton decrement, the decrease that the model promises: on review
-text that was within 15 % of the truth. After the step it is what the step fell short of the promise, and what the inner
-solve left undone. The stop rule is relative to ``J``, so warm starts are safe.
+text that was within 15 % of the truth. After the step it is by how much the step missed the promise, and what the inner
+solve left undone; or, if the promise was kept at least by half, what the same curvature promises for the new gradient.
+The stop rule is relative to ``J``, so warm starts are safe.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ def descend(
         promised = _promise(point, direction)
         # 3. The step. Where a hinge has next to no curvature, its expansion knows nothing: it promises more than there
         # is (no loss is negative), or no step along it descends. There the majoriser, which always descends, steps in.
-        modelled = promised <= np.abs(point.value)
+        broken = np.isinf(left) & ~direction.any(axis=0)
+        modelled = (promised >= 0.0) & (promised <= np.abs(point.value)) & ~broken
         _majorise(objective, point, ~modelled, direction, left, enough)
         line = point.along(direction)
         step = backtrack(line, point, _promise(point, direction))
@@ -108,6 +110,7 @@ def descend(
             line = point.along(direction)
             step = backtrack(line, point, _promise(point, direction))
         promised = _promise(point, direction)
+        step = np.where(np.isinf(left) & ~direction.any(axis=0), 0.0, step)
         before, point = point.value, line.point(step)
         coef[:, columns] = point.coef
         values[columns] = point.value

@@ -43,7 +43,8 @@ def orthant(objective: Objective, start: Point, *, tol: float, max_iter: int, mo
         rough = iteration <= n_rough
         direction, left = _direction(objective, point, steepest, free, rough, enough)
         promised = -0.5 * float(np.sum(steepest * direction))
-        if promised > abs(float(point.value[0])) and objective.has_weights and not rough:
+        unknown = promised > abs(float(point.value[0])) or (np.isinf(left[0]) and not direction.any())
+        if unknown and objective.has_weights and not rough:
             direction, left = _direction(objective, point, steepest, free, True, enough)
             promised = -0.5 * float(np.sum(steepest * direction))
         # 3. The step along the arc, or else along the diagonal's.
