@@ -528,3 +528,13 @@ def test_columns_and_rows_must_match():
     named = LinearSVC().fit(frame, y)
     with pytest.raises(ValueError, match="feature names should match"):
         deletion_curve(named, frame[frame.columns[::-1]], y, levels=[0.5])
+
+
+def test_weights_for_a_scorer_that_takes_none_are_refused_before_any_work():
+    X, y = make_binary()
+    model = DropoutSVC().fit(X, y)
+    weights = np.ones(len(y))
+    with pytest.raises(ValueError, match="takes no sample_weight"):
+        deletion_curve(model, X, y, scoring=lambda estimator, X, y: 1.0, sample_weight=weights)
+    curve = deletion_curve(model, X, y, levels=[0.0], scoring="f1", sample_weight=weights)
+    assert curve.mean[0] == deletion_curve(model, X, y, levels=[0.0], scoring="f1").mean[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from numbers import Real
@@ -85,7 +86,19 @@ def make_trial(estimator: Any, X: Any, y: Any, scoring: Any, sample_weight: Any,
     # Not at the top: the scorers take a good part of a second to import.
     from sklearn.metrics import check_scoring
 
-    return Trial(estimator, X, values, y, check_scoring(estimator, scoring=scoring), sample_weight)
+    scorer = check_scoring(estimator, scoring=scoring)
+    if sample_weight is not None and not _takes(scorer, "sample_weight"):
+        raise ValueError(
+            f"scoring={scoring!r} takes no sample_weight. Give it such a parameter, make it a scorer with "
+            "sklearn.metrics.make_scorer, or leave sample_weight out."
+        )
+    return Trial(estimator, X, values, y, scorer, sample_weight)
+
+
+def _takes(function: Callable[..., Any], name: str) -> bool:
+    """Return whether a function has a parameter of this name, or takes any."""
+    parameters = inspect.signature(function).parameters
+    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def repeat_seeds(n_repeats: Any, random_state: Any) -> Array:
