@@ -105,13 +105,8 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         -------
         self : the fitted estimator. If the fit fails or is interrupted, the estimator is as it was before.
         """
-        before = dict(self.__dict__)
-        try:
+        with validation.unchanged_on_failure(self):
             return self._fit(X, y, sample_weight)
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> ExplicitCorruption:
         n_copies = validation.check_integer("n_copies", self.n_copies, 1)

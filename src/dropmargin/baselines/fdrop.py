@@ -124,13 +124,8 @@ class FDropSVC(ClassifierMixin, BaseEstimator):
         -------
         self : the fitted estimator. If the fit fails or is interrupted, the estimator is as it was before.
         """
-        before = dict(self.__dict__)
-        try:
+        with validation.unchanged_on_failure(self):
             return self._fit(X, y, sample_weight)
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> FDropSVC:
         C = validation.check_number("C", self.C, 0.0, low_open=True)

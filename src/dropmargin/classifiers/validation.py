@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
@@ -16,6 +17,18 @@ from dropmargin.typing import Array
 # Beyond this the square of an entry, weighted and summed, may overflow; beyond _SINGLE, already in single precision.
 _LARGEST = 1e100
 _SINGLE = 1e15
+
+
+@contextmanager
+def unchanged_on_failure(estimator: Any) -> Iterator[None]:
+    """Put an estimator back as it was if what is done to it fails or is interrupted."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
 
 
 def check_number(name: str, value: Any, low: float, *, low_open: bool = False, high: float = np.inf) -> float:

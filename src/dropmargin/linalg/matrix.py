@@ -49,8 +49,8 @@ def row_blocks(X: Any, entry: EntryFunction | None = None) -> list[Block]:
     stored = X.nnz if sparse.issparse(X) else n_rows * n_features
     count = int(min(_MOST_PARTITIONS, max(1, stored // _PARTITION_ENTRIES), max(1, n_rows)))
     if sparse.issparse(X):
-        # Equal shares of the entries, a power of two for even work; a transposed product costs a vector of n_features per
-        # block on top, and these are added by one thread.
+        # Equal shares of the entries, a power of two for even work; a transposed product costs a vector of n_features
+        # per block on top, and these are added by one thread.
         count = min(count, max(1, stored // max(1, 8 * n_features)))
         count = 2 ** (count.bit_length() - 1)
         inner = np.searchsorted(X.indptr, np.linspace(0, stored, count + 1)[1:-1])
