@@ -55,7 +55,9 @@ def solve(curvature: Curvature, right: Array, rtol: float, max_iter: int, enough
     size = column_dots(residual, direction)
     direction = direction if deflation is None else deflation.project(direction)
     goal, halfway = np.square(rtol) * size, np.square(_HALFWAY) * size
-    left, finished = np.where(size == 0.0, 0.0, np.inf), ~(size > 0.0)
+    # If the search breaks down at once, with nothing solved, nothing is known of what is left.
+    left = np.where(solution.any(axis=0) | (size == 0.0), 0.5 * size, np.inf)
+    finished = ~(size > 0.0)
     steps, ratios = np.zeros((0, n_columns)), np.zeros((0, n_columns))
     for iteration in range(1, max_iter + 1):
         if finished.any():
@@ -66,7 +68,8 @@ def solve(curvature: Curvature, right: Array, rtol: float, max_iter: int, enough
             if finished.all():
                 return result
             kept = np.flatnonzero(~finished)
-            columns, size, enough, goal, halfway = (a[kept] for a in (columns, size, enough, goal, halfway))
+            columns, size, left, enough = (a[kept] for a in (columns, size, left, enough))
+            goal, halfway = goal[kept], halfway[kept]
             solution, residual, direction = (np.ascontiguousarray(a[:, kept]) for a in (solution, residual, direction))
             steps, ratios = steps[:, kept], ratios[:, kept]
             curvature = curvature.select(kept)
@@ -79,7 +82,7 @@ def solve(curvature: Curvature, right: Array, rtol: float, max_iter: int, enough
         step = np.where(positive, size / np.where(positive, bend, 1.0), 0.0)
         solution += step * direction
         residual -= step * image
-        left = np.where(positive, max(_GAINS_LEFT, iteration) * 0.5 * step * size, np.inf)
+        left = np.where(positive, max(_GAINS_LEFT, iteration) * 0.5 * step * size, left)
         # 4. The next direction, conjugate to this one.
         preconditioned = curvature.precondition(residual)
         renewed = column_dots(residual, preconditioned)
