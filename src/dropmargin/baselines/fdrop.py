@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from dropmargin.baselines.cutting_planes import minimise_by_planes
 from dropmargin.baselines.stored_rows import group_rows
 from dropmargin.baselines.worst_case import WorstCaseRisk
 from dropmargin.classifiers import validation
-from dropmargin.classifiers.fitting import one_blas_thread
+from dropmargin.classifiers.fitting import in_threads, one_blas_thread
 from dropmargin.linalg import canonical, linear_scores
 from dropmargin.solvers import Iteration, Result, combine
 from dropmargin.typing import Array
@@ -156,7 +155,8 @@ class FDropSVC(ClassifierMixin, BaseEstimator):
         stop = threading.Event()
         labels = list(range(len(classes))) if len(classes) > 2 else [1]
         with one_blas_thread:
-            results = _map(fit_class, labels, min(effective_n_jobs(self.n_jobs), len(labels)), stop)
+            jobs = [partial(fit_class, label) for label in labels]
+            results = in_threads(jobs, min(effective_n_jobs(self.n_jobs), len(jobs)), stop)
         self._store(combine(results), results, classes, dtype)
         return self
 
@@ -215,19 +215,6 @@ class FDropSVC(ClassifierMixin, BaseEstimator):
         # Of two features the worst case deletes the better one: scikit-learn's check of the score is not for that.
         tags.classifier_tags.poor_score = self.n_deleted != 0
         return tags
-
-
-def _map(function: Callable[[int], Result], items: list[int], n_threads: int, stop: threading.Event) -> list[Result]:
-    """Return the function of each item, computed by some threads; at a failure ``stop`` is set, and all of them end."""
-    if n_threads == 1:
-        return [function(item) for item in items]
-    with ThreadPoolExecutor(n_threads) as pool:
-        try:
-            return list(pool.map(function, items))
-        except BaseException:  # an interrupt, too: items that wait are dropped, those at work stop soon
-            stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
 
 
 class _Monitor:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, repeat
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -19,6 +19,8 @@ from dropmargin.noise import Dropout, Noise, Variance
 from dropmargin.objective import Labelled, MGFObjective, MomentObjective, Objective, Penalty
 from dropmargin.solvers import Iteration, Monitor, Result, Solver, combine, minimise
 from dropmargin.typing import Array
+
+T = TypeVar("T")
 
 # A column whose mean is this many standard deviations from zero is centred: where the Gram matrix preconditions, it
 # only costs digits, and where the diagonal does, it costs passes as well.
@@ -104,22 +106,27 @@ def _side_by_side(
         problem.monitor(entry)
 
     own = replace(problem, monitor=monitor)
-    with ThreadPoolExecutor(n_threads) as pool:
-        try:
-            results = list(pool.map(_with_error_state, repeat(np.geterr()), jobs, repeat(own)))
-        except BaseException:  # an interrupt, too: jobs that wait are dropped, jobs at work stop at their next step
-            stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    results = in_threads([partial(job, own) for job in jobs], n_threads, stop)
     return combine([result for result, _ in results]), sum(passes for _, passes in results)
 
 
-def _with_error_state(
-    state: Any, job: Callable[[Problem], tuple[Result, float]], problem: Problem
-) -> tuple[Result, float]:
+def in_threads(jobs: Sequence[Callable[[], T]], n_threads: int, stop: threading.Event) -> list[T]:
+    """Return the results of independent jobs; if one fails, or at an interrupt, ``stop`` tells the others to end."""
+    if n_threads == 1:
+        return [job() for job in jobs]
+    with ThreadPoolExecutor(n_threads) as pool:
+        try:
+            return list(pool.map(_with_error_state, repeat(np.geterr()), jobs))
+        except BaseException:  # jobs that wait are dropped, jobs at work look at ``stop`` at their next step
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def _with_error_state(state: Any, job: Callable[[], T]) -> T:
     """Run a job under the NumPy error state of the caller, which is another thread."""
     with np.errstate(**state):
-        return job(problem)
+        return job()
 
 
 def _fit_block(

@@ -56,7 +56,7 @@ def orthant(objective: Objective, start: Point, *, tol: float, max_iter: int, mo
         point = point if moved is None else moved
         # 4. How far it is still to go.
         value = abs(float(point.value[0]))
-        gap = promised if rough else max(promised - gained, 0.0) + float(left[0])
+        gap = promised if rough else abs(promised - gained) + float(left[0])
         idle = 0 if promised < 0.7 * best else idle + 1
         best = min(best, promised)
         history.append(Iteration(iteration, float(point.value[0]), gap, objective.n_passes, 1))
