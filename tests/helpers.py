@@ -35,6 +35,7 @@ MOMENT_LOSSES = {
 }
 MGF_LOSSES = {"exponential": Exponential(), "mcf-logistic": MCFLogistic()}
 LOSSES = MOMENT_LOSSES | MGF_LOSSES
+PROBLEM_C = 0.7
 RADIAL = ("hinge", "logistic", "quadratic")
 
 NOISES = {
@@ -157,3 +158,30 @@ def plain_objective(name, noise, X, y, weights, C, coef):
 def central_difference(function, at, direction, step=1e-6):
     """Return the derivative of a function along a direction."""
     return (function(at + step * direction) - function(at - step * direction)) / (2.0 * step)
+
+
+def make_problem(loss, noise, layout="dense", n_columns=3, fit_intercept=True, seed=0):
+    """Return an objective, its data, and coefficients to ask it at; a loss through the MGF has one column."""
+    X, labels, weights = make_data(n_columns=n_columns, seed=seed)
+    column = n_columns // 2
+    options = {"C": PROBLEM_C, "fit_intercept": fit_intercept, "column": column}
+    objective = make_objective(as_format(X, layout), labels, weights, LOSSES[loss], NOISES[noise], **options)
+    if loss in MGF_LOSSES:  # exponentials grow fast: smaller weights
+        return objective, X, labels[:, [column]], weights, make_coefficients(1, fit_intercept, seed, scale=0.2)
+    return objective, X, labels, weights, make_coefficients(n_columns, fit_intercept, seed)
+
+
+def make_coefficients(n_columns, fit_intercept=True, seed=0, scale=0.6):
+    coef = scale * np.random.default_rng([seed, 1]).normal(size=(N_FEATURES + 1, n_columns))
+    coef[-1] *= fit_intercept
+    return coef
+
+
+def as_matrix(curvature, column, n_columns):
+    """Return the matrix of a curvature, by its products with the unit vectors."""
+    out = np.empty((N_FEATURES + 1, N_FEATURES + 1))
+    for d in range(N_FEATURES + 1):
+        unit = np.zeros((N_FEATURES + 1, n_columns))
+        unit[d] = 1.0
+        out[:, d] = curvature.product(unit)[:, column]
+    return out

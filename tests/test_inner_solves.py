@@ -15,7 +15,7 @@ from dropmargin.classifiers import fitting
 from dropmargin.objective import preconditioner
 from dropmargin.solvers import conjugate_gradient
 from dropmargin.solvers.deflation import Deflation
-from helpers import LOSSES, N_FEATURES, NOISES, RADIAL, as_format, make_data, make_objective
+from helpers import LOSSES, N_FEATURES, NOISES, RADIAL, as_format, as_matrix, make_data, make_objective
 
 # A hinge without noise has no curvature to ask for.
 PAIRS = [(loss, noise) for loss in RADIAL for noise in NOISES if (loss, noise) != ("hinge", "none")]
@@ -45,13 +45,8 @@ def curvature_of(request, monkeypatch):
 
 def _as_matrices(curvature):
     """Return the curvature of each column as a dense matrix."""
-    n_columns, size = curvature.coef.shape[1], N_FEATURES + 1
-    out = np.empty((n_columns, size, size))
-    for d in range(size):
-        unit = np.zeros((size, n_columns))
-        unit[d] = 1.0
-        out[:, :, d] = curvature.product(unit).T
-    return out
+    n_columns = curvature.coef.shape[1]
+    return np.stack([as_matrix(curvature, k, n_columns) for k in range(n_columns)])
 
 
 @each_pair

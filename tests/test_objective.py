@@ -14,19 +14,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from dropmargin.linalg import Partitions, row_blocks
-from dropmargin.losses import Exponential, Hinge, Logistic, Quadratic
+from dropmargin.losses import Exponential, Hinge, Quadratic
 from dropmargin.noise import Dropout, Gaussian, Laplace, Poisson, Variance
 from dropmargin.objective import Labelled, MomentObjective, Penalty
-from dropmargin.objective.preconditioner import (
-    Cholesky,
-    Diagonal,
-    Woodbury,
-    diagonal,
-    explicit_curvature,
-    factorise,
-    shared_gram,
-    woodbury,
-)
 from helpers import (
     LOSSES,
     MGF_LOSSES,
@@ -35,38 +25,26 @@ from helpers import (
     NOISES,
     RADIAL,
     as_format,
+    as_matrix,
     central_difference,
+    make_coefficients,
     make_data,
     make_objective,
+    make_problem,
     plain_moment_loss,
     plain_variance,
     solve,
 )
+from helpers import (
+    PROBLEM_C as C,
+)
 
-C = 0.7
 PAIRS = list(itertools.product(LOSSES, NOISES))
 MOMENT_PAIRS = list(itertools.product(MOMENT_LOSSES, NOISES))
 each_pair = pytest.mark.parametrize(("loss", "noise"), PAIRS)
 each_moment_pair = pytest.mark.parametrize(("loss", "noise"), MOMENT_PAIRS)
 each_layout = pytest.mark.parametrize("layout", ["dense", "sparse"])
 with_and_without_intercept = pytest.mark.parametrize("fit_intercept", [True, False], ids=["offset", "no offset"])
-
-
-def _problem(loss, noise, layout="dense", n_columns=3, fit_intercept=True, seed=0):
-    """Return an objective, its data, and coefficients to ask it at; a loss through the MGF has one column."""
-    X, labels, weights = make_data(n_columns=n_columns, seed=seed)
-    column = n_columns // 2
-    options = {"C": C, "fit_intercept": fit_intercept, "column": column}
-    objective = make_objective(as_format(X, layout), labels, weights, LOSSES[loss], NOISES[noise], **options)
-    if loss in MGF_LOSSES:  # exponentials grow fast: smaller weights
-        return objective, X, labels[:, [column]], weights, _coefficients(1, fit_intercept, seed, scale=0.2)
-    return objective, X, labels, weights, _coefficients(n_columns, fit_intercept, seed)
-
-
-def _coefficients(n_columns, fit_intercept=True, seed=0, scale=0.6):
-    coef = scale * np.random.default_rng([seed, 1]).normal(size=(N_FEATURES + 1, n_columns))
-    coef[-1] *= fit_intercept
-    return coef
 
 
 # Value --------------------------------------------------------------------------------------------------------------
@@ -115,7 +93,7 @@ def _loss_of_row(loss, noise, x, y, w, b):
 @each_layout
 @each_pair
 def test_value_is_the_formula_of_the_design(loss, noise, layout):
-    objective, X, labels, weights, coef = _problem(loss, noise, layout)
+    objective, X, labels, weights, coef = make_problem(loss, noise, layout)
     expected = []
     for k in range(labels.shape[1]):
         w, b = coef[:-1, k], coef[-1, k]
@@ -129,7 +107,7 @@ def test_value_is_the_formula_of_the_design(loss, noise, layout):
 @each_pair
 def test_value_at_zero_weights(loss, noise):
     """No score, no noise: every row pays the loss of a score of zero."""
-    objective, _, _, weights, coef = _problem(loss, noise)
+    objective, _, _, weights, coef = make_problem(loss, noise)
     of_zero = np.log(2.0) if "logistic" in loss else 1.0
     point = objective.at(np.zeros_like(coef))
     assert_allclose(point.value, C * weights.sum() * of_zero, rtol=1e-8)
@@ -139,7 +117,7 @@ def test_value_at_zero_weights(loss, noise):
 
 @each_moment_pair
 def test_smoothing_adds_to_the_variance_of_every_score(loss, noise):
-    objective, X, labels, weights, coef = _problem(loss, noise)
+    objective, X, labels, weights, coef = make_problem(loss, noise)
     m = X @ coef[:-1] + coef[-1]
     v = plain_variance(NOISES[noise], X) @ coef[:-1] ** 2 + 0.3**2
     expected = 0.5 * np.sum(coef[:-1] ** 2, axis=0) + C * weights @ plain_moment_loss(loss, labels, m, v)
@@ -160,7 +138,7 @@ def test_elastic_net_penalty():
 @with_and_without_intercept
 @each_pair
 def test_gradient_matches_finite_differences(loss, noise, fit_intercept, layout):
-    objective, _, _, _, coef = _problem(loss, noise, layout, fit_intercept=fit_intercept)
+    objective, _, _, _, coef = make_problem(loss, noise, layout, fit_intercept=fit_intercept)
     gradient = objective.at(coef).gradient
     for d in range(N_FEATURES + fit_intercept):
         direction = np.zeros_like(coef)
@@ -175,18 +153,18 @@ def test_gradient_matches_finite_differences(loss, noise, fit_intercept, layout)
 @with_and_without_intercept
 @each_pair
 def test_hessian_products_match_finite_differences_of_the_gradient(loss, noise, fit_intercept, layout):
-    objective, _, _, _, coef = _problem(loss, noise, layout, fit_intercept=fit_intercept)
+    objective, _, _, _, coef = make_problem(loss, noise, layout, fit_intercept=fit_intercept)
     hessian = objective.at(coef).hessian()
     for seed in range(3):
-        direction = _coefficients(coef.shape[1], fit_intercept, seed=seed + 10)
+        direction = make_coefficients(coef.shape[1], fit_intercept, seed=seed + 10)
         bend = central_difference(lambda at: objective.at(at).gradient, coef, direction, 1e-6)
         assert_allclose(hessian.product(direction), bend, rtol=1e-5, atol=1e-6 * np.abs(bend).max())
 
 
 @each_pair
 def test_hessian_is_symmetric_and_positive_definite(loss, noise):
-    objective, _, _, _, coef = _problem(loss, noise, n_columns=1)
-    matrix = _matrix(objective.at(coef).hessian(), 0, 1)
+    objective, _, _, _, coef = make_problem(loss, noise, n_columns=1)
+    matrix = as_matrix(objective.at(coef).hessian(), 0, 1)
     assert_allclose(matrix, matrix.T, rtol=1e-10, atol=1e-12)
     assert np.linalg.eigvalsh(matrix[:-1, :-1]).min() >= 1.0 - 1e-10  # the penalty alone gives one
     assert np.linalg.eigvalsh(matrix).min() >= -1e-12
@@ -195,7 +173,7 @@ def test_hessian_is_symmetric_and_positive_definite(loss, noise):
 @pytest.mark.parametrize("scale", [1e-8, 1e3])
 @each_moment_pair
 def test_gradient_at_tiny_and_huge_weights_is_finite_and_descends(loss, noise, scale):
-    objective, _, _, _, coef = _problem(loss, noise, n_columns=1)
+    objective, _, _, _, coef = make_problem(loss, noise, n_columns=1)
     point = objective.at(scale * coef)
     assert np.all(np.isfinite(point.gradient))
     step = 1e-9 * (scale if scale > 1 else 1.0) / np.linalg.norm(point.gradient)
@@ -208,9 +186,9 @@ def test_gradient_at_tiny_and_huge_weights_is_finite_and_descends(loss, noise, s
 @with_and_without_intercept
 @each_pair
 def test_dense_and_sparse_rows_answer_alike(loss, noise, fit_intercept):
-    dense, *_, coef = _problem(loss, noise, "dense", fit_intercept=fit_intercept)
-    thin, *_ = _problem(loss, noise, "sparse", fit_intercept=fit_intercept)
-    direction = _coefficients(coef.shape[1], fit_intercept, seed=5)
+    dense, *_, coef = make_problem(loss, noise, "dense", fit_intercept=fit_intercept)
+    thin, *_ = make_problem(loss, noise, "sparse", fit_intercept=fit_intercept)
+    direction = make_coefficients(coef.shape[1], fit_intercept, seed=5)
     answers = []
     for objective in (dense, thin):
         point = objective.at(coef)
@@ -225,7 +203,7 @@ def test_dense_and_sparse_rows_answer_alike(loss, noise, fit_intercept):
 
 @each_pair
 def test_explicit_zeros_and_unsorted_rows_change_nothing(loss, noise):
-    objective, X, labels, weights, coef = _problem(loss, noise)
+    objective, X, labels, weights, coef = make_problem(loss, noise)
     column = 1 if loss in MGF_LOSSES else 0
     backwards = np.arange(N_FEATURES)[::-1]
     full = sparse.csr_array(
@@ -239,9 +217,9 @@ def test_explicit_zeros_and_unsorted_rows_change_nothing(loss, noise):
 
 @each_moment_pair
 def test_columns_of_a_block_are_independent_problems(loss, noise):
-    objective, X, labels, weights, coef = _problem(loss, noise)
+    objective, X, labels, weights, coef = make_problem(loss, noise)
     block = objective.at(coef)
-    direction = _coefficients(3, seed=5)
+    direction = make_coefficients(3, seed=5)
     product = block.hessian().product(direction)
     for k in range(3):
         alone = make_objective(X, labels[:, [k]], weights, LOSSES[loss], NOISES[noise], C=C).at(coef[:, [k]])
@@ -253,8 +231,8 @@ def test_columns_of_a_block_are_independent_problems(loss, noise):
 @pytest.mark.parametrize("columns", [[2, 0], [1], np.array([True, False, True])], ids=str)
 @each_moment_pair
 def test_selected_columns_are_those_of_the_block(loss, noise, columns):
-    objective, *_, coef = _problem(loss, noise)
-    direction = _coefficients(3, seed=5)
+    objective, *_, coef = make_problem(loss, noise)
+    direction = make_coefficients(3, seed=5)
     block = objective.at(coef)
     selected = block.select(columns)
     fresh = objective.select(columns).at(coef[:, columns])
@@ -275,7 +253,7 @@ def test_selected_columns_are_those_of_the_block(loss, noise, columns):
 
 @each_moment_pair
 def test_base_scores_are_added_and_follow_their_columns(loss, noise):
-    objective, *_, coef = _problem(loss, noise)
+    objective, *_, coef = make_problem(loss, noise)
     shift = np.array([0.2, -0.5, 1.0])
     base = objective.data.map(lambda part: np.tile(shift, (part.block.n_rows, 1)))
     moved = coef.copy()
@@ -292,8 +270,8 @@ def test_base_scores_are_added_and_follow_their_columns(loss, noise):
 @each_layout
 @each_pair
 def test_a_line_has_the_values_and_points_of_the_objective(loss, noise, layout):
-    objective, *_, coef = _problem(loss, noise, layout)
-    direction = _coefficients(coef.shape[1], seed=7, scale=0.3)
+    objective, *_, coef = make_problem(loss, noise, layout)
+    direction = make_coefficients(coef.shape[1], seed=7, scale=0.3)
     line = objective.at(coef).along(direction)
     for scale in (-1.0, 0.0, 1e-3, 0.5, 1.0):
         step = scale * np.linspace(1.0, 2.0, coef.shape[1])
@@ -309,7 +287,7 @@ def test_a_line_has_the_values_and_points_of_the_objective(loss, noise, layout):
 @pytest.mark.parametrize("loss", RADIAL)
 def test_a_line_through_zero_weights_keeps_the_variance_positive(loss):
     """At step 1 every weight is zero; rounding must not leave a negative variance."""
-    objective, *_, coef = _problem(loss, "dropout")
+    objective, *_, coef = make_problem(loss, "dropout")
     there = objective.at(coef).along(-coef).point(np.ones(3))
     assert_allclose(there.value, objective.at(np.zeros_like(coef)).value, rtol=1e-7)
     assert np.all(np.isfinite(there.gradient))
@@ -319,7 +297,7 @@ def test_a_line_through_zero_weights_keeps_the_variance_positive(loss):
 @pytest.mark.parametrize("loss", MGF_LOSSES)
 @pytest.mark.parametrize("noise", ["laplace", "laplace per feature"])
 def test_a_line_is_infinite_outside_the_domain_of_the_noise(loss, noise, layout):
-    objective, *_, coef = _problem(loss, noise, layout)
+    objective, *_, coef = make_problem(loss, noise, layout)
     direction = np.zeros_like(coef)
     direction[0] = 1.0
     line = objective.at(np.zeros_like(coef)).along(direction)
@@ -328,16 +306,6 @@ def test_a_line_is_infinite_outside_the_domain_of_the_noise(loss, noise, layout)
 
 
 # The majoriser ------------------------------------------------------------------------------------------------------
-
-
-def _matrix(curvature, column, n_columns):
-    """Return the matrix of a curvature, by its products with the unit vectors."""
-    out = np.empty((N_FEATURES + 1, N_FEATURES + 1))
-    for d in range(N_FEATURES + 1):
-        unit = np.zeros((N_FEATURES + 1, n_columns))
-        unit[d] = 1.0
-        out[:, d] = curvature.product(unit)[:, column]
-    return out
 
 
 def _m_step_matrix(loss, noise, X, labels, weights, coef, k):
@@ -356,20 +324,20 @@ def _m_step_matrix(loss, noise, X, labels, weights, coef, k):
 @each_layout
 @pytest.mark.parametrize(("loss", "noise"), list(itertools.product(RADIAL, NOISES)))
 def test_majoriser_is_the_matrix_of_the_papers_m_step(loss, noise, layout):
-    objective, X, labels, weights, coef = _problem(loss, noise, layout)
+    objective, X, labels, weights, coef = make_problem(loss, noise, layout)
     majoriser = objective.at(coef).majoriser()
     for k in range(3):
         expected = _m_step_matrix(loss, noise, X, labels, weights, coef, k)
-        assert_allclose(_matrix(majoriser, k, 3), expected, rtol=1e-10, atol=1e-11)
+        assert_allclose(as_matrix(majoriser, k, 3), expected, rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.parametrize(("loss", "noise"), list(itertools.product(RADIAL, NOISES)))
 def test_majoriser_lies_above_the_objective(loss, noise):
-    objective, *_, coef = _problem(loss, noise)
+    objective, *_, coef = make_problem(loss, noise)
     point = objective.at(coef)
     majoriser = point.majoriser()
     for seed in range(20):
-        step = _coefficients(3, seed=seed + 100, scale=10.0 ** (seed % 4 - 2))
+        step = make_coefficients(3, seed=seed + 100, scale=10.0 ** (seed % 4 - 2))
         model = point.value + np.sum(step * (point.gradient + 0.5 * majoriser.product(step)), axis=0)
         value = objective.at(coef + step).value
         assert np.all(value <= model + 1e-10 * np.abs(model))
@@ -379,145 +347,10 @@ def test_majoriser_lies_above_the_objective(loss, noise):
 
 @pytest.mark.parametrize("loss", MGF_LOSSES)
 def test_losses_through_the_mgf_have_no_majoriser_and_say_so(loss):
-    objective, *_, coef = _problem(loss, "dropout")
+    objective, *_, coef = make_problem(loss, "dropout")
     assert not objective.has_weights
     with pytest.raises(NotImplementedError, match="has no quadratic majoriser"):
         objective.at(coef).majoriser()
-
-
-# Preconditioners ----------------------------------------------------------------------------------------------------
-
-
-@each_layout
-@with_and_without_intercept
-@each_moment_pair
-def test_explicit_curvature_is_the_matrix_of_the_products(loss, noise, fit_intercept, layout):
-    objective, *_, coef = _problem(loss, noise, layout, fit_intercept=fit_intercept)
-    point = objective.at(coef)
-    for curvature in (point.hessian(), point.majoriser()):
-        for k, matrix in enumerate(explicit_curvature(point, curvature.weights)):
-            products = _matrix(curvature, k, 3)
-            if not fit_intercept:  # products are only ever asked for directions without an offset
-                products[:-1, -1] = 0.0
-            assert_allclose(matrix, products, rtol=1e-9, atol=1e-10)
-
-
-@with_and_without_intercept
-@pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("loss", ["logistic", "quadratic", "gaussian-logistic"])
-def test_cholesky_preconditioner_is_the_inverse(loss, noise, fit_intercept):
-    objective, *_, coef = _problem(loss, noise, fit_intercept=fit_intercept)
-    hessian = objective.at(coef).hessian(direct=True)
-    assert isinstance(hessian.preconditioner, Cholesky)
-    direction = _coefficients(3, fit_intercept, seed=3)
-    assert_allclose(hessian.precondition(hessian.product(direction)), direction, rtol=1e-8, atol=1e-10)
-
-
-@each_layout
-@with_and_without_intercept
-@pytest.mark.parametrize(("loss", "noise"), list(itertools.product(["hinge", "logistic", "quadratic"], NOISES)))
-def test_woodbury_is_the_inverse_of_the_majoriser(loss, noise, fit_intercept, layout):
-    X, labels, weights = make_data(n_samples=4, n_columns=2, seed=2)  # fewer rows than features
-    options = {"C": C, "fit_intercept": fit_intercept}
-    objective = make_objective(as_format(X, layout), labels, weights, LOSSES[loss], NOISES[noise], **options)
-    point = objective.at(_coefficients(2, fit_intercept, seed=4))
-    majoriser = point.majoriser(direct=True)
-    assert isinstance(majoriser.preconditioner, Woodbury)
-    right = _coefficients(2, fit_intercept, seed=9)
-    for k in range(2):
-        matrix = _matrix(majoriser, k, 2)
-        if not fit_intercept:
-            matrix[:-1, -1] = 0.0
-        assert_allclose(
-            majoriser.precondition(right)[:, k], np.linalg.solve(matrix, right[:, k]), rtol=1e-8, atol=1e-10
-        )
-        chosen = woodbury(point, majoriser.weights).select([k])
-        assert_allclose(chosen.solve(right[:, [k]])[:, 0], majoriser.precondition(right)[:, k], rtol=1e-12)
-
-
-@each_layout
-@with_and_without_intercept
-@pytest.mark.parametrize(("loss", "noise"), list(itertools.product(["hinge", "logistic", "gaussian-hinge"], NOISES)))
-def test_shared_gram_is_the_mean_weight_times_the_gram_matrix(loss, noise, fit_intercept, layout):
-    objective, X, _, weights, coef = _problem(loss, noise, layout, fit_intercept=fit_intercept)
-    point = objective.at(coef)
-    curvature = point.majoriser()
-    h = np.concatenate([part.by_mean for part in curvature.weights])
-    rows = np.hstack([X, np.ones((len(X), 1))])
-    gram = (rows * (C * weights)[:, None]).T @ rows
-    for k, matrix in enumerate(shared_gram(point, curvature.weights)):
-        expected = gram * (h[:, k].sum() / (C * weights.sum()))
-        expected[:-1, :-1] += np.eye(N_FEATURES) + np.diag(point.noise_curvature[:, k])
-        if not fit_intercept:
-            expected[-1] = expected[:, -1] = 0.0
-            expected[-1, -1] = 1.0
-        assert_allclose(matrix, expected, rtol=1e-11, atol=1e-12)
-
-
-def test_shared_gram_may_be_asked_twice():
-    """The Gram matrix is kept between steps, so nothing may be added to the one that is kept."""
-    objective, *_, coef = _problem("logistic", "dropout")
-    point = objective.at(coef)
-    weights = point.majoriser().weights
-    assert_array_equal(list(shared_gram(point, weights)), list(shared_gram(point, weights)))
-
-
-@each_layout
-@pytest.mark.parametrize(("loss", "noise"), list(itertools.product(["hinge", "logistic", "quadratic"], NOISES)))
-def test_diagonal_is_that_of_the_majoriser(loss, noise, layout):
-    objective, *_, coef = _problem(loss, noise, layout)
-    point = objective.at(coef)
-    majoriser = point.majoriser()
-    squares = [
-        part.block.squares_transposed(own.by_mean)
-        for part, own in zip(objective.data.parts, majoriser.weights, strict=True)
-    ]
-    total = sum(own.by_mean.sum(axis=0) for own in majoriser.weights)
-    out = 1.0 / diagonal(point, sum(squares), total).inverse
-    for k in range(3):
-        assert_allclose(out[:, k], np.diag(_matrix(majoriser, k, 3)), rtol=1e-11)
-    right = _coefficients(3, seed=8)
-    assert_allclose(Diagonal(out).solve(right), right / out)
-    assert_allclose(Diagonal(out).select([2, 1]).solve(right[:, [2, 1]]), (right / out)[:, [2, 1]])
-
-
-@each_layout
-@pytest.mark.parametrize(
-    ("n_samples", "n_features", "direct", "expected"),
-    [
-        (30, 8, True, Cholesky),
-        (8, 30, False, Woodbury),
-        (400, 250, False, Cholesky),  # of the shared Gram matrix
-        (250, 400, False, Diagonal),
-        (250, 400, True, Woodbury),
-        (400, 250, True, Cholesky),
-    ],
-)
-def test_every_preconditioner_is_positive_definite_and_the_direct_ones_exact(
-    n_samples, n_features, direct, expected, layout
-):
-    rng = np.random.default_rng(0)
-    X = rng.poisson(0.3, (n_samples, n_features)).astype(float)
-    labels = rng.choice([-1.0, 1.0], (n_samples, 2))
-    objective = make_objective(as_format(X, layout), labels, np.ones(n_samples), Logistic(), Dropout(0.3))
-    majoriser = objective.at(0.1 * rng.normal(size=(n_features + 1, 2))).majoriser(direct=direct)
-    assert isinstance(majoriser.preconditioner, expected)
-    direction = rng.normal(size=(n_features + 1, 2))
-    solved = majoriser.precondition(direction)
-    assert np.all(np.sum(direction * solved, axis=0) > 0.0)
-    if direct or expected is Woodbury:
-        assert_allclose(majoriser.product(solved), direction, rtol=1e-7, atol=1e-8)
-
-
-def test_factorise_of_an_indefinite_matrix_is_none_and_of_a_badly_scaled_one_is_exact():
-    assert factorise(np.array([[1.0, 2.0], [2.0, 1.0]])) is None
-    assert factorise(np.full((2, 2), np.nan)) is None
-    scale = np.array([1e-150, 1.0, 1e150])
-    inner = np.array([[2.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 1.0, 4.0]])
-    factor = factorise(inner * scale * scale[:, None])
-    right = np.array([1.0, -2.0, 0.5])
-    solved = Cholesky([factor], is_exact=True).solve((right * scale)[:, None])[:, 0]
-    assert_allclose(solved * scale, np.linalg.solve(inner, right), rtol=1e-12)
 
 
 # Convexity ----------------------------------------------------------------------------------------------------------
@@ -527,7 +360,7 @@ def test_factorise_of_an_indefinite_matrix_is_none_and_of_a_badly_scaled_one_is_
 @settings(derandomize=True, deadline=None, max_examples=12)
 @given(seed=st.integers(0, 2**20), share=st.floats(0.0, 1.0), size=st.sampled_from([1e-3, 0.3, 1.0, 10.0]))
 def test_objective_is_convex(loss, noise, seed, share, size):
-    objective, *_ = _problem(loss, noise, n_columns=1)
+    objective, *_ = make_problem(loss, noise, n_columns=1)
     if loss in MGF_LOSSES:
         size = min(size, 1.0)  # a Poisson's MGF is doubly exponential
     ends = [size * np.random.default_rng([seed, k]).uniform(-1.0, 1.0, (N_FEATURES + 1, 1)) for k in (0, 1)]
@@ -543,8 +376,8 @@ def test_objective_is_convex(loss, noise, seed, share, size):
 
 @each_pair
 def test_threads_change_no_bit(loss, noise):
-    objective, *_, coef = _problem(loss, noise)
-    direction = _coefficients(coef.shape[1], seed=5)
+    objective, *_, coef = make_problem(loss, noise)
+    direction = make_coefficients(coef.shape[1], seed=5)
     answers = []
     for n_threads in (1, 2):
         with Partitions(objective.data.parts, n_threads) as data:
@@ -573,7 +406,7 @@ def test_threads_change_nothing_where_trial_steps_overflow(solver, layout):
 
 def test_partitions_add_up_to_the_whole():
     X, labels, weights = make_data(n_columns=3)
-    coef = _coefficients(3)
+    coef = make_coefficients(3)
     (block,) = row_blocks(X, np.square)
     whole = MomentObjective(
         Partitions([Labelled(block, labels, C * weights[:, None])]),
@@ -598,6 +431,6 @@ def test_solvers_start_from_any_block_of_coefficients(solver):
     rows = np.hstack([X, np.ones((len(X), 1))])
     matrix = 2 * C * (rows * weights[:, None]).T @ rows + np.diag(np.append(1.0 + 2 * C * weights @ V, 0.0))
     expected = np.linalg.solve(matrix, 2 * C * (rows * weights[:, None]).T @ labels)
-    result = solve(solver, objective, _coefficients(3, seed=6), tol=1e-12, max_iter=50)
+    result = solve(solver, objective, make_coefficients(3, seed=6), tol=1e-12, max_iter=50)
     assert result.converged
     assert_allclose(result.coef, expected, rtol=1e-8, atol=1e-9)

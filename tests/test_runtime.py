@@ -7,24 +7,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import signal
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import joblib
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.exceptions import NotFittedError
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from datasets import (
@@ -45,8 +37,6 @@ from dropmargin import (
     DropoutSVC,
     Gaussian,
     MCFClassifier,
-    NoisyLinearClassifier,
-    Poisson,
 )
 from dropmargin.linalg import matrix
 
@@ -253,186 +243,6 @@ def test_a_fit_leaves_no_threads_behind():
     with pytest.raises(ValueError, match="column"):
         DropoutSVC(n_jobs=2).fit(X * 1e200, y)
     assert threading.active_count() == before
-
-
-# Life inside scikit-learn -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.timeout(120)
-def test_grid_search_over_noise_and_c_in_two_processes():
-    X, y = make_multiclass()
-    grid = {"noise": [None, 0.5, Gaussian(scale=0.3)], "C": [0.1, 1.0]}
-    in_two, in_one = (GridSearchCV(DropoutSVC(), grid, cv=3, n_jobs=n_jobs).fit(X, y) for n_jobs in (2, None))
-    assert np.isfinite(in_two.cv_results_["mean_test_score"]).all()
-    np.testing.assert_array_equal(in_two.cv_results_["mean_test_score"], in_one.cv_results_["mean_test_score"])
-    assert_bitwise_equal(in_two.best_estimator_, in_one.best_estimator_)
-
-
-@pytest.mark.timeout(120)
-def test_grid_search_over_the_rate_of_a_noise_object():
-    X, y = make_binary()
-    search = GridSearchCV(DropoutSVC(noise=Dropout()), {"noise__rate": [0.1, 0.5, 0.9]}, cv=3, n_jobs=2).fit(X, y)
-    by_number = GridSearchCV(DropoutSVC(), {"noise": [0.1, 0.5, 0.9]}, cv=3).fit(X, y)
-    np.testing.assert_array_equal(search.cv_results_["mean_test_score"], by_number.cv_results_["mean_test_score"])
-    assert search.best_estimator_.noise.rate == by_number.best_params_["noise"]
-
-
-def test_parameters_of_the_noise_can_be_set_through_the_estimator():
-    X, y = make_binary()
-    model = DropoutSVC(noise=Dropout(rate=0.1)).set_params(noise__rate=0.7, C=0.5)
-    assert model.get_params()["noise__rate"] == 0.7
-    assert_bitwise_equal(model.fit(X, y), DropoutSVC(noise=0.7, C=0.5).fit(X, y))
-    with pytest.raises(ValueError, match="Invalid parameter 'scale'"):
-        model.set_params(noise__scale=1.0)
-
-
-@every_loss
-@pytest.mark.parametrize("noise", noises().values(), ids=noises().keys())
-def test_clone_copies_the_parameters_and_not_the_fit(estimator, noise):
-    X, y = make_binary()
-    model = clone(estimator).set_params(noise=noise).fit(X, y)
-    copy = clone(model)
-    assert not hasattr(copy, "coef_")
-    assert repr(copy.get_params(deep=False)) == repr(model.get_params(deep=False))
-    assert copy.noise is not model.noise or not hasattr(noise, "get_params")
-    assert_bitwise_equal(copy.fit(X, y), model)
-
-
-def test_a_fit_does_not_change_the_parameters():
-    X, y = make_binary()
-    noise = Dropout(rate=[0.3] * N_FEATURES)
-    model = DropoutSVC(noise=noise, class_weight={0: 2.0})
-    before = repr(model.get_params())
-    model.fit(X, y)
-    assert model.noise is noise
-    assert noise.rate == [0.3] * N_FEATURES
-    assert repr(model.get_params()) == before
-
-
-def _by_pickle(model, path):
-    return pickle.loads(pickle.dumps(model))
-
-
-def _by_joblib(model, path):
-    joblib.dump(model, path / "model.joblib")
-    return joblib.load(path / "model.joblib")
-
-
-@every_loss
-@pytest.mark.parametrize("copy", [_by_pickle, _by_joblib])
-@pytest.mark.parametrize("labels", [[0, 1, 2], ["a", "b", "c"]], ids=["int", "str"])
-def test_pickle_and_joblib_keep_the_model(estimator, copy, labels, tmp_path):
-    X, y = make_multiclass()
-    model = clone(estimator).set_params(noise=Gaussian(scale=np.linspace(0.0, 1.0, N_FEATURES)), n_jobs=2)
-    model.fit(X, np.array(labels)[y])
-    again = copy(model, tmp_path)
-    assert_bitwise_equal(again, model)
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    assert again.history_ == model.history_
-    assert_bitwise_equal(again.fit(X, np.array(labels)[y]), model)
-
-
-def test_a_pipeline_from_text_to_labels():
-    texts = ["good great fine", "bad poor awful", "great good", "awful bad bad", "fine great", "poor awful"] * 3
-    labels = ["up", "down"] * 9
-    for noise in (0.5, Poisson()):
-        pipeline = make_pipeline(CountVectorizer(), DropoutLogisticRegression(noise=noise)).fit(texts, labels)
-        assert pipeline.score(texts, labels) == 1.0
-        assert pipeline.predict(["great"])[0] == "up"
-        np.testing.assert_allclose(pipeline.predict_proba(texts).sum(axis=1), 1.0)
-
-
-def test_cross_validation_in_a_pipeline_of_sparse_data():
-    X, y = make_sparse(200, 40, 0.3)
-    pipeline = make_pipeline(MaxAbsScaler(), DropoutSVC(noise=0.3))
-    scores = cross_val_score(pipeline, X, y, cv=4)
-    assert scores.min() > 0.6
-
-
-@pytest.mark.parametrize("multi_class", ["ovr", "ovo"])
-def test_calibration_gives_the_hinge_its_probabilities(multi_class):
-    X, y = make_multiclass(n_samples=120)
-    model = CalibratedClassifierCV(DropoutSVC(multi_class=multi_class), cv=3).fit(X, y)
-    probabilities = model.predict_proba(X)
-    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
-    assert np.mean(model.predict(X) == y) > 0.5
-
-
-# What is and is not there -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", ["predict_proba", "predict_log_proba"])
-@pytest.mark.parametrize(
-    "estimator",
-    [DropoutSVC(), MCFClassifier("quadratic"), MCFClassifier("exponential"), NoisyLinearClassifier("hinge")],
-    ids=str,
-)
-def test_scores_that_are_no_log_odds_have_no_probabilities_and_say_where_to_get_them(estimator, method):
-    X, y = make_binary()
-    for model in (estimator, clone(estimator).fit(X, y)):
-        assert not hasattr(model, method)
-        with pytest.raises(AttributeError) as caught:
-            getattr(model, method)
-        reasons = f"{caught.value} {caught.value.__cause__}"
-        assert type(model).__name__ in reasons
-        assert "CalibratedClassifierCV" in reasons
-
-
-def test_one_vs_one_has_no_probabilities_and_says_where_to_get_them():
-    with pytest.raises(AttributeError) as caught:
-        DropoutLogisticRegression(multi_class="ovo").predict_proba  # noqa: B018
-    assert "multi_class='ovr'" in f"{caught.value} {caught.value.__cause__}"
-
-
-@every_loss
-@pytest.mark.parametrize("method", ["predict", "decision_function", "score"])
-def test_an_estimator_that_is_not_fitted_says_so(estimator, method):
-    X, y = make_binary()
-    arguments = (X, y) if method == "score" else (X,)
-    with pytest.raises(NotFittedError, match=type(estimator).__name__):
-        getattr(clone(estimator), method)(*arguments)
-
-
-@pytest.mark.parametrize("name", ["logistic", "mcf-logistic"])
-def test_probabilities_of_an_estimator_that_is_not_fitted_say_so(name):
-    with pytest.raises(NotFittedError):
-        clone(_ESTIMATORS[name]).predict_proba(make_binary()[0])
-
-
-@every_loss
-def test_prediction_refuses_another_number_of_features(estimator):
-    X, y = make_binary()
-    with pytest.raises(ValueError, match="8 features"):
-        clone(estimator).fit(X, y).predict(X[:, :3])
-
-
-@every_loss
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_attributes_of_a_fit_are_all_there(estimator, n_classes):
-    X, y = make_binary() if n_classes == 2 else make_multiclass()
-    model = clone(estimator).fit(X, y)
-    n_columns = 1 if n_classes == 2 else n_classes
-    assert model.coef_.shape == (n_columns, N_FEATURES)
-    assert model.intercept_.shape == (n_columns,)
-    assert model.n_features_in_ == N_FEATURES
-    assert model.converged_ is True
-    assert isinstance(model.n_iter_, int)
-    assert model.n_iter_ >= 1
-    assert model.n_passes_ > 0.0
-    assert np.isfinite(model.objective_)
-    assert [entry.iteration for entry in model.history_][:1] == [1]
-    assert {"iteration", "objective", "gap", "passes"} <= set(model.history_[0]._fields)
-    scores = model.decision_function(X)
-    assert scores.shape == ((len(y),) if n_classes == 2 else (len(y), n_classes))
-
-
-@pytest.mark.parametrize("fit_intercept", [False, True])
-@every_loss
-def test_without_an_offset_there_is_none(estimator, fit_intercept):
-    X, y = make_binary()
-    y[:10] = 1
-    model = clone(estimator).set_params(fit_intercept=fit_intercept).fit(X, y)
-    assert np.all((model.intercept_ != 0.0) == fit_intercept)
 
 
 # Progress ---------------------------------------------------------------------------------------------------------
