@@ -1,7 +1,7 @@
 """Features that are gone at prediction: missing="drop" against mean imputation; and how sure is a prediction?
 
 Usage: python examples/missing.py            on the digits that come with scikit-learn
-       python examples/missing.py FOLDER     on MNIST, where FOLDER has train-images-idx3-ubyte.gz and the other three
+       python examples/missing.py FOLDER     on MNIST, where FOLDER has its four files in mnist
 
 All models are trained on whole images, and tested on images of which 30 to 80 % of the pixels are NaN. Then the
 probabilities of `survival_probability` are compared with what happens in draws from the noise.
@@ -37,8 +37,8 @@ def mnist(folder: Path) -> tuple:
     """Return images and labels to learn from, and to test on."""
     parts = []
     for name in ("train", "t10k"):
-        images = gzip.decompress((folder / f"{name}-images-idx3-ubyte.gz").read_bytes())
-        labels = gzip.decompress((folder / f"{name}-labels-idx1-ubyte.gz").read_bytes())
+        images = gzip.decompress((folder / "mnist" / f"{name}-images-idx3-ubyte.gz").read_bytes())
+        labels = gzip.decompress((folder / "mnist" / f"{name}-labels-idx1-ubyte.gz").read_bytes())
         parts.append((np.frombuffer(images, np.uint8, offset=16).reshape(-1, 784) / 255.0).astype(np.float32))
         parts.append(np.frombuffer(labels, np.uint8, offset=8))
     return tuple(parts)
