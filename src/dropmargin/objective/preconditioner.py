@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # Up to this many features, or rows if there are fewer, a step that is to be exact is worth a factorisation per column.
 _DIRECT_SIZE = 1500
+# Without noise, the products of so many rows with each other are worth keeping from step to step.
+_KEPT_ROWS = 2500
 # Up to this many rows, any step is.
 _FEW_ROWS = 200
 # Up to this many features, one Gram matrix shared by all columns and all steps does.
@@ -208,21 +210,37 @@ def _with_penalty(matrix: Array, point: MomentPoint, k: int) -> Array:
 def woodbury(point: MomentPoint, weights: PerPartition) -> Woodbury:
     """Return the solvers of ``l2 + q + X'hX``, offset last, one per column."""
     objective = point.objective
+    products = _row_products(objective) if objective.variance.is_zero else None
     columns = []
     for k in range(point.coef.shape[1]):
         taken = objective.data.map(_active_rows, weights, k)
-        block = stack_blocks([rows for rows, _ in taken])
-        h = np.concatenate([h for _, h in taken])
+        block = stack_blocks([rows for rows, _, _ in taken])
+        h = np.concatenate([h for _, h, _ in taken])
         diagonal = objective.penalty.l2 + point.noise_curvature[:, k]
-        columns.append(_woodbury_column(block, diagonal, h, objective.fit_intercept, _offset_floor(objective)))
+        if products is None:
+            gram = block.outer_gram(1.0 / diagonal)
+        else:
+            active = np.flatnonzero(np.concatenate([mask for _, _, mask in taken]))
+            gram = products[np.ix_(active, active)] / objective.penalty.l2
+        columns.append(_woodbury_column(block, diagonal, h, gram, objective.fit_intercept, _offset_floor(objective)))
     return Woodbury(columns)
 
 
+def _row_products(objective: MomentObjective) -> Array | None:
+    """Return ``X X'``, which serves every step as long as there is no noise; ``None`` if there are too many rows."""
+    blocks, cache = [part.block for part in objective.data.parts], objective.data.cache
+    if sum(block.n_rows for block in blocks) > _KEPT_ROWS:
+        return None
+    if "row products" not in cache:
+        cache["row products"] = stack_blocks(blocks).outer_gram(np.ones(objective.n_features))
+    return cache["row products"]
+
+
 def _woodbury_column(
-    block: Block, diagonal: Array, h: Array, fit_intercept: bool, floor: float
+    block: Block, diagonal: Array, h: Array, gram: Array, fit_intercept: bool, floor: float
 ) -> Callable[[Array], Array]:
     root = np.sqrt(h)
-    inner = root[:, None] * block.outer_gram(1.0 / diagonal) * root
+    inner = root[:, None] * gram * root
     inner[np.diag_indices_from(inner)] += 1.0
     factor = cho_factor(inner, lower=True, check_finite=False)
 
@@ -302,9 +320,10 @@ def _count(part: Labelled, weights: CurvatureWeights) -> tuple[Array]:
     return (np.count_nonzero(weights.by_mean, axis=0),)
 
 
-def _active_rows(part: Labelled, weights: CurvatureWeights, k: int) -> tuple[Block, Array]:
+def _active_rows(part: Labelled, weights: CurvatureWeights, k: int) -> tuple[Block, Array, Array]:
+    """Return the rows that have curvature, how much, and which they are."""
     h = np.maximum(weights.by_mean[:, k], 0.0)
-    return part.block.take_rows(h > 0.0), h[h > 0.0]
+    return part.block.take_rows(h > 0.0), h[h > 0.0], h > 0.0
 
 
 def _column_sums(part: Labelled, weights: CurvatureWeights) -> tuple[Array]:

@@ -50,13 +50,18 @@ def solve_smoothed(
         history.append(entry._replace(iteration=len(history) + 1))
         monitor(history[-1])
 
-    eps = (_FIRST_WARM if warm else _FIRST) * objective.loss.kink
     last = _LAST * objective.loss.kink
-    stage_tol, final, stiff = max(tol, 0.1), False, False
     # Far from its kinks a hinge has no curvature to find a way by: begin with the offset among them, and, where one
     # label outweighs the other by far, put it back there whenever the smoothing changes.
     lopsided = is_lopsided(objective)
-    point = start if warm else objective.at(replace(objective, smoothing=eps).starting_coef())
+    if warm:  # the start shows at once how much smoothing its noise needs
+        point, eps = start, _less(start, _FIRST_WARM * objective.loss.kink, last, tol, at_once=True)
+    else:
+        eps = _FIRST * objective.loss.kink
+        point = objective.at(replace(objective, smoothing=eps).starting_coef())
+    final = warm and (eps <= last or _negligible(point, eps, tol))
+    stage_tol = _stage_tol(tol, final, lopsided) if warm else max(tol, 0.1)
+    stiff = warm and not _rounded_by_noise(point, eps)
     while True:
         # 1. Minimise under the present smoothing.
         smooth = replace(objective, smoothing=eps, is_stiff=stiff)
@@ -81,9 +86,13 @@ def solve_smoothed(
         # 3. Less smoothing: at once as little as the noise allows, else a step at a time.
         eps = _less(point, eps, last, tol, at_once=not final)
         final = eps <= last or _negligible(point, eps, tol)
-        # Where one label is next to nothing, so is its share of the promise by which a gap is told.
-        stage_tol = (0.01 * tol if lopsided else tol) if final else max(tol, _STAGE_TOL)
+        stage_tol = _stage_tol(tol, final, lopsided)
         stiff = not _rounded_by_noise(point, eps)
+
+
+def _stage_tol(tol: float, final: bool, lopsided: bool) -> float:
+    """Return the tolerance of a stage; where one label is next to nothing, so is its share of the promised decrease."""
+    return (0.01 * tol if lopsided else tol) if final else max(tol, _STAGE_TOL)
 
 
 def is_lopsided(objective: MomentObjective) -> bool:
