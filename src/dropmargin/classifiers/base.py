@@ -19,7 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dropmargin.classifiers import missing, survival, validation
-from dropmargin.classifiers.fitting import Problem, fit_one_vs_one, fit_one_vs_rest, say_nothing
+from dropmargin.classifiers.fitting import Problem, fit_groups, group_columns, say_nothing
 from dropmargin.classifiers.missing import Columns
 from dropmargin.linalg import canonical, linear_scores
 from dropmargin.losses import Loss, MGFLoss
@@ -100,11 +100,9 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         X = validation.check_entries(X, noise, getattr(self, "feature_names_in_", None))
         weights = validation.check_weights(sample_weight, X.shape[0])
         classes, codes, weights = validation.encode_labels(y, self.class_weight, weights, type(self).__name__)
-        n_classes = len(classes)
-        fit = fit_one_vs_one if self.multi_class == "ovo" and n_classes > 2 else fit_one_vs_rest
-        n_columns = n_classes * (n_classes - 1) // 2 if fit is fit_one_vs_one else n_classes if n_classes > 2 else 1
-        start = self._warm_coefficients(classes, X.shape[1], n_columns)
-        result, passes = fit(problem, X, codes, weights, n_classes, start, effective_n_jobs(self.n_jobs))
+        groups = group_columns(problem.loss, X, codes, weights, len(classes), self.multi_class)
+        start = self._warm_coefficients(classes, X.shape[1], groups[-1].columns.stop)
+        result, passes = fit_groups(problem, groups, start, effective_n_jobs(self.n_jobs))
         if not np.isfinite(result.coef).all():
             raise ValueError(
                 "The fit left the range of floating-point numbers. Scale the columns of X, for example with "

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, repeat
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from dropmargin.linalg import Partitions, large_offset, row_blocks, shares_products
+from dropmargin.linalg import Block, Partitions, large_offset, row_blocks, shares_products
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import Dropout, Noise, Variance
 from dropmargin.objective import Labelled, MGFObjective, MomentObjective, Objective, Penalty
@@ -54,44 +54,134 @@ class Problem:
     monitor: Monitor
 
 
-def fit_one_vs_rest(
-    problem: Problem, X: Any, codes: Array, weights: Array, n_classes: int, start: Array | None, n_threads: int
-) -> tuple[Result, float]:
-    """Fit one column per class (one column in all for two classes), as one block; return the passes, too."""
+class TrainingData:
+    """Rows, labels and weights, cut into blocks once, for one problem or for many with other noise, ``C`` or tolerance.
+
+    Parameters
+    ----------
+    X : ndarray or csr_array of shape (n_samples, n_features)
+    labels : ndarray of shape (n_samples, n_columns)
+        -1 or +1, one column per binary problem; all of them are solved together.
+    weights : ndarray of shape (n_samples,)
+    n_threads : int
+    """
+
+    def __init__(self, X: Any, labels: Array, weights: Array, n_threads: int) -> None:
+        self.X = X
+        self.labels = labels
+        self.weights = weights
+        self.n_threads = n_threads
+        self._offsets: dict[float, Array | None] = {}
+        self._blocks: dict[Any, list[Block]] = {}
+        self._kept: dict[Any, dict[Any, Any]] = {}
+
+    def minimise(
+        self, problem: Problem, start: Array | None = None, lowest: Array | None = None
+    ) -> tuple[Result, float]:
+        """Return the solution of a problem on these data, and the passes over them.
+
+        ``start`` are the coefficients of a neighbouring problem and ``lowest`` the lowest curvature that it met.
+        """
+        early_passes = 0.0
+        if start is None and _can_sample(problem, self.X):
+            start, early_passes = _start_from_sample(problem, self.X, self.labels, self.weights, self.n_threads)
+        variance = Variance() if problem.noise is None else problem.noise.variance()
+        offset = self._offset(problem, variance)
+        n_features, n_columns = self.X.shape[1], self.labels.shape[1]
+        coef = np.zeros((n_features + 1, n_columns)) if start is None else start.astype(np.float64)
+        if offset is not None:
+            coef[-1] += offset @ coef[:-1]
+        kept = self._kept.setdefault(offset is not None, {})
+        with Partitions(self._parts(problem, variance, offset), self.n_threads, kept) as data, one_blas_thread:
+            objective = _objective(problem, data, variance, n_features, n_columns)
+            result = minimise(
+                problem.solver,
+                objective,
+                objective.at(coef),
+                tol=problem.tol,
+                max_iter=problem.max_iter,
+                monitor=problem.monitor,
+                warm=start is not None,
+                lowest=lowest,
+            )
+            passes = data.n_sweeps / 2
+        if offset is not None:
+            result.coef[-1] -= offset @ result.coef[:-1]
+        return result, passes + early_passes
+
+    def _offset(self, problem: Problem, variance: Variance) -> Array | None:
+        """Return what to subtract from the columns, if they are far from zero and the noise does not mind."""
+        if not problem.fit_intercept or variance.moves_entries:
+            return None
+        ratio = _OFFSET_MGF if isinstance(problem.loss, MGFLoss) else _OFFSET_MOMENT
+        if ratio not in self._offsets:
+            self._offsets[ratio] = large_offset(self.X, self.weights, ratio)
+        return self._offsets[ratio]
+
+    def _parts(self, problem: Problem, variance: Variance, offset: Array | None) -> list[Labelled]:
+        """Return the blocks with their labels and weights."""
+        entry = variance.entry if variance.moves_entries and isinstance(problem.loss, MomentLoss) else None
+        key = entry, offset is not None
+        if key not in self._blocks:
+            X = self.X if offset is None else self.X - offset.astype(self.X.dtype)
+            self._blocks = {key: row_blocks(X, entry)}  # one kind at a time: blocks may hold copies
+        blocks = self._blocks[key]
+        edges = np.cumsum([0] + [block.n_rows for block in blocks])
+        scaled = problem.C * self.weights[:, None]
+        return [
+            Labelled(block, self.labels[begin:end], scaled[begin:end])
+            for block, begin, end in zip(blocks, edges[:-1], edges[1:], strict=True)
+        ]
+
+
+class Group(NamedTuple):
+    """Binary problems that are solved together: their columns among all, and how to get their data."""
+
+    columns: slice
+    prepare: Callable[[int], TrainingData]
+
+
+def group_columns(loss: Loss, X: Any, codes: Array, weights: Array, n_classes: int, multi_class: str) -> list[Group]:
+    """Return the binary problems of a classification, in groups.
+
+    One column per class against the rest (one in all for two classes), as one group if they share their work; or one
+    per pair of classes, each on the rows of its pair.
+    """
+    if multi_class == "ovo" and n_classes > 2:
+
+        def prepare_pair(first: int, second: int, n_threads: int) -> TrainingData:
+            rows = np.flatnonzero((codes == first) | (codes == second))
+            labels = np.where(codes[rows] == second, 1.0, -1.0)[:, None]
+            return TrainingData(X[rows], labels, weights[rows], n_threads)
+
+        return [
+            Group(slice(k, k + 1), partial(prepare_pair, *pair))
+            for k, pair in enumerate(combinations(range(n_classes), 2))
+        ]
     positive = np.arange(n_classes) if n_classes > 2 else np.array([1])
     labels = np.where(codes[:, None] == positive, 1.0, -1.0)
-    return fit_columns(problem, X, labels, weights, start, n_threads)
+
+    def prepare(columns: slice, n_threads: int) -> TrainingData:
+        return TrainingData(X, labels[:, columns], weights, n_threads)
+
+    together = shares_products(X) and isinstance(loss, MomentLoss)
+    width = len(positive) if together else 1
+    return [
+        Group(columns, partial(prepare, columns))
+        for columns in (slice(k, k + width) for k in range(0, len(positive), width))
+    ]
 
 
-def fit_one_vs_one(
-    problem: Problem, X: Any, codes: Array, weights: Array, n_classes: int, start: Array | None, n_threads: int
-) -> tuple[Result, float]:
-    """Fit one column per pair of classes, each on the rows of its pair."""
+def fit_groups(problem: Problem, groups: list[Group], start: Array | None, n_threads: int) -> tuple[Result, float]:
+    """Solve all binary problems, side by side if there are several groups; return the passes, too."""
+    inner_threads = max(1, n_threads // len(groups))
 
-    def fit_pair(index: int, pair: tuple[int, int], own: Problem) -> tuple[Result, float]:
-        first, second = pair
-        rows = np.flatnonzero((codes == first) | (codes == second))
-        labels = np.where(codes[rows] == second, 1.0, -1.0)[:, None]
-        return _fit_block(own, X[rows], labels, weights[rows], None if start is None else start[:, [index]], 1)
+    def fit(group: Group, own: Problem) -> tuple[Result, float]:
+        return group.prepare(inner_threads).minimise(own, None if start is None else start[:, group.columns])
 
-    return _side_by_side(
-        problem, [partial(fit_pair, *job) for job in enumerate(combinations(range(n_classes), 2))], n_threads
-    )
-
-
-def fit_columns(
-    problem: Problem, X: Any, labels: Array, weights: Array, start: Array | None, n_threads: int
-) -> tuple[Result, float]:
-    """Minimise the objective of every column of ``labels``: as one block if they share their work, else one by one."""
-    n_columns = labels.shape[1]
-    if n_columns == 1 or (shares_products(X) and isinstance(problem.loss, MomentLoss)):
-        return _fit_block(problem, X, labels, weights, start, n_threads)
-
-    def fit_column(k: int, own: Problem) -> tuple[Result, float]:
-        return _fit_block(own, X, labels[:, [k]], weights, None if start is None else start[:, [k]], inner_threads)
-
-    inner_threads = max(1, n_threads // n_columns)
-    return _side_by_side(problem, [partial(fit_column, k) for k in range(n_columns)], n_threads)
+    if len(groups) == 1:
+        return fit(groups[0], problem)
+    return _side_by_side(problem, [partial(fit, group) for group in groups], n_threads)
 
 
 def _side_by_side(
@@ -129,48 +219,6 @@ def _with_error_state(state: Any, job: Callable[[], T]) -> T:
         return job()
 
 
-def _fit_block(
-    problem: Problem, X: Any, labels: Array, weights: Array, start: Array | None, n_threads: int
-) -> tuple[Result, float]:
-    """Minimise the objective of all columns of ``labels`` together."""
-    early_passes = 0.0
-    warm = start is not None
-    if start is None and _can_sample(problem, X):
-        start, early_passes = _start_from_sample(problem, X, labels, weights, n_threads)
-        warm = start is not None
-    variance = Variance() if problem.noise is None else problem.noise.variance()
-    offset = None
-    if problem.fit_intercept and not variance.moves_entries:
-        offset = large_offset(X, weights, _OFFSET_MGF if isinstance(problem.loss, MGFLoss) else _OFFSET_MOMENT)
-        X = X if offset is None else X - offset.astype(X.dtype)
-    coef = np.zeros((X.shape[1] + 1, labels.shape[1])) if start is None else start.astype(np.float64)
-    if offset is not None:
-        coef[-1] += offset @ coef[:-1]
-    entry = variance.entry if variance.moves_entries and isinstance(problem.loss, MomentLoss) else None
-    blocks = row_blocks(X, entry)
-    edges = np.cumsum([0] + [block.n_rows for block in blocks])
-    scaled = problem.C * weights[:, None]
-    parts = [
-        Labelled(block, labels[begin:end], scaled[begin:end])
-        for block, begin, end in zip(blocks, edges[:-1], edges[1:], strict=True)
-    ]
-    with Partitions(parts, n_threads) as data, one_blas_thread:
-        objective = _objective(problem, data, variance, X.shape[1], labels.shape[1])
-        result = minimise(
-            problem.solver,
-            objective,
-            objective.at(coef),
-            tol=problem.tol,
-            max_iter=problem.max_iter,
-            monitor=problem.monitor,
-            warm=warm,
-        )
-        passes = data.n_sweeps / 2
-    if offset is not None:
-        result.coef[-1] -= offset @ result.coef[:-1]
-    return result, passes + early_passes
-
-
 def _can_sample(problem: Problem, X: Any) -> bool:
     """Whether a sample of the rows may be enough to learn most of what all of them tell.
 
@@ -202,7 +250,7 @@ def _start_from_sample(
             return None, 0.0
     share = own_weights.sum() / weights.sum()
     rough = replace(problem, C=problem.C / share, tol=_SAMPLE_TOL, max_iter=_SAMPLE_ITERATIONS, monitor=say_nothing)
-    result, passes = _fit_block(rough, X[rows], own_labels, own_weights, None, n_threads)
+    result, passes = TrainingData(X[rows], own_labels, own_weights, n_threads).minimise(rough)
     return result.coef if result.converged else None, passes * len(rows) / n_rows
 
 

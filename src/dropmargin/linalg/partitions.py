@@ -35,13 +35,17 @@ class Partitions(Generic[P]):
         What the mapped functions get as their first argument.
     n_threads : int, default=1
         How many partitions are worked on at once. It never changes a result.
+    kept : dict, default=None
+        What is worth keeping and depends on the rows and their shares of the weight alone: problems that differ in
+        nothing else may hand it on to each other.
     """
 
-    def __init__(self, parts: Sequence[P], n_threads: int = 1) -> None:
+    def __init__(self, parts: Sequence[P], n_threads: int = 1, kept: dict[Any, Any] | None = None) -> None:
         self.parts = list(parts)
         self._pool = ThreadPoolExecutor(n_threads) if min(n_threads, len(self.parts)) > 1 else None
         self.n_sweeps = 0  # products with the data so far, counted by whoever asks for them
-        self.cache: dict[str, Any] = {}  # what depends on the data alone and is worth keeping
+        self.cache: dict[str, Any] = {}  # what belongs to this problem and is worth keeping
+        self.kept = {} if kept is None else kept
 
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
         """Return ``[function(part, *args) for part in parts]``; a `PerPartition` argument is dealt out by part."""

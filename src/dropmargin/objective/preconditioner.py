@@ -147,44 +147,45 @@ def _cholesky(matrices: Iterable[Array], is_exact: bool) -> Cholesky | None:
 
 
 def shared_gram(point: MomentPoint, weights: PerPartition) -> Iterator[Array]:
-    """Yield ``mean(h) X'SX`` plus the column's own diagonal, column by column."""
-    gram, share = _gram_and_shares(point, weights)
+    """Yield ``sum(h) X'SX`` plus the column's own diagonal, column by column."""
+    gram, sums = _gram_and_sums(point, weights)
     for k in range(point.coef.shape[1]):
-        yield _with_penalty(gram * share[k], point, k)
+        yield _with_penalty(gram * sums[k], point, k)
 
 
 def shared_eigenvectors(point: MomentPoint, weights: PerPartition) -> Eigenvectors | None:
-    """Return the inverse of ``l2 + mean(h) (X'SX + N)``, or ``None`` where the numbers are too far apart for that.
+    """Return the inverse of ``l2 + sum(h) (X'SX + N)``, or ``None`` where the numbers are too far apart for that.
 
     ``N`` is the noise's diagonal as it is at first, on average over the columns: not quite each column's own, but one
-    decomposition then does for all columns and all steps.
+    decomposition then does for all columns and all steps, and for every ``C``.
     """
-    objective, cache = point.objective, point.objective.data.cache
-    gram, share = _gram_and_shares(point, weights)
-    key = "eigenvectors of the " + ("Hessian" if weights[0].is_coupled else "majoriser")
-    if key not in cache:
+    objective, kept = point.objective, point.objective.data.kept
+    gram, sums = _gram_and_sums(point, weights)
+    variance = objective.variance
+    key = "eigenvectors", weights[0].is_coupled, float(np.mean(variance.slope)), float(np.mean(variance.floor))
+    if key not in kept:
         matrix = gram.copy()
         index = np.arange(objective.n_features)
-        matrix[index, index] += np.mean(point.noise_curvature / np.maximum(share, np.finfo(float).tiny), axis=1)
-        cache[key] = eigh(matrix, driver="evd", check_finite=False, overwrite_a=True)
-    values, vectors = cache[key]
-    values = objective.penalty.l2 + share * np.maximum(values, 0.0)[:, None]
+        matrix[index, index] += np.mean(point.noise_curvature / np.maximum(sums, np.finfo(float).tiny), axis=1)
+        kept[key] = eigh(matrix, driver="evd", check_finite=False, overwrite_a=True)
+    values, vectors = kept[key]
+    values = objective.penalty.l2 + sums * np.maximum(values, 0.0)[:, None]
     if not (np.isfinite(values).all() and values.max() <= _EIGEN_RANGE * objective.penalty.l2):
         return None
     return Eigenvectors(values, vectors)
 
 
-def _gram_and_shares(point: MomentPoint, weights: PerPartition) -> tuple[Array, Array]:
-    """Return the weighted Gram matrix, of a sample of the rows if there are many, and each column's mean weight."""
+def _gram_and_sums(point: MomentPoint, weights: PerPartition) -> tuple[Array, Array]:
+    """Return the Gram matrix for weights that add up to 1, of a sample of the rows if there are many; and each
+    column's sum of weights."""
     objective = point.objective
-    cache = objective.data.cache
-    if "gram" not in cache:
+    kept = objective.data.kept
+    if "gram" not in kept:
         n_rows = sum(part.block.n_rows for part in objective.data.parts)
         gram, total = objective.sweep_sum(_gram, max(1, n_rows // (_GRAM_ROWS * objective.n_features)))
-        cache["gram"] = gram, total
-    gram, total = cache["gram"]
+        kept["gram"] = gram / total
     (sums,) = objective.data.map_sum(_column_sums, weights)
-    return gram, sums / total
+    return kept["gram"], sums
 
 
 def explicit_curvature(point: MomentPoint, weights: PerPartition) -> Iterator[Array]:
@@ -228,12 +229,12 @@ def woodbury(point: MomentPoint, weights: PerPartition) -> Woodbury:
 
 def _row_products(objective: MomentObjective) -> Array | None:
     """Return ``X X'``, which serves every step as long as there is no noise; ``None`` if there are too many rows."""
-    blocks, cache = [part.block for part in objective.data.parts], objective.data.cache
+    blocks, kept = [part.block for part in objective.data.parts], objective.data.kept
     if sum(block.n_rows for block in blocks) > _KEPT_ROWS:
         return None
-    if "row products" not in cache:
-        cache["row products"] = stack_blocks(blocks).outer_gram(np.ones(objective.n_features))
-    return cache["row products"]
+    if "row products" not in kept:
+        kept["row products"] = stack_blocks(blocks).outer_gram(np.ones(objective.n_features))
+    return kept["row products"]
 
 
 def _woodbury_column(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from dropmargin.solvers.noise_free import solve_noise_free
 from dropmargin.solvers.orthant import orthant
 from dropmargin.solvers.result import Iteration, Monitor, Result
 from dropmargin.solvers.smoothing import solve_smoothed
+from dropmargin.typing import Array
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,12 @@ def minimise(
     max_iter: int,
     monitor: Monitor = lambda entry: None,
     warm: bool = False,
+    lowest: Array | None = None,
 ) -> Result:
-    """Minimise an objective from ``start``: all columns at once if the solver can, smoothed if the loss has a kink."""
+    """Minimise an objective from ``start``: all columns at once if the solver can, smoothed if the loss has a kink.
+
+    The result of a neighbouring problem is a warm start, and its ``lowest`` curvature helps to tell that it is near.
+    """
     options = {"tol": tol, "max_iter": max_iter, "monitor": monitor, "warm": warm}
     if not solver.blockwise and objective.n_columns > 1:
         assert isinstance(objective, MomentObjective)
@@ -87,13 +93,14 @@ def minimise(
             for k in range(objective.n_columns)
         ]
         return combine(parts)
+    run = partial(newton, lowest=lowest) if solver.run is newton else solver.run
     if isinstance(objective, MomentObjective) and objective.loss.kink:
         if objective.variance.is_zero and solver.l1 and objective.penalty.l2 == 0.0:
             return solve_linear_programme(objective, tol=tol, monitor=monitor)
         if objective.variance.is_zero and solver.run is newton:
             return solve_noise_free(objective, start, **options)  # type: ignore[arg-type]
-        return solve_smoothed(solver.run, objective, start, **options)  # type: ignore[arg-type]
-    return solver.run(objective, start, **options)
+        return solve_smoothed(run, objective, start, **options)  # type: ignore[arg-type]
+    return run(objective, start, **options)
 
 
 def combine(results: list[Result]) -> Result:

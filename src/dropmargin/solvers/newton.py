@@ -32,14 +32,28 @@ _ROUNDING = 1e-13
 _LEAVE = 0.5
 # The curvature changes along a step, and its lowest part may not have been met: what it promises is taken times this.
 _CAUTION = 1.5
+# ... and times this, if it was met at another point.
+_STRANGER = 3.0
 # It is worth nothing after a step that missed its own promise by more than this share.
 _KEPT_PROMISE = 0.5
 # Below this relative gap, steps that no longer help are the work of rounding, not of the problem.
 _PRECISION_GAP = 1e-8
 
 
-def newton(objective: Objective, start: Point, *, tol: float, max_iter: int, monitor: Monitor, warm: bool) -> Result:
-    """Minimise by two steps on the majoriser (none from a warm start, or where there is none), then Newton steps."""
+def newton(
+    objective: Objective,
+    start: Point,
+    *,
+    tol: float,
+    max_iter: int,
+    monitor: Monitor,
+    warm: bool,
+    lowest: Array | None = None,
+) -> Result:
+    """Minimise by two steps on the majoriser (none from a warm start, or where there is none), then Newton steps.
+
+    A neighbour's ``lowest`` curvature (see `Result`) tells at once whether a warm start is near enough already.
+    """
     first = _MAJORISER_STEPS if objective.has_weights and not warm else 0
 
     def model(point: Point, iteration: int) -> tuple[Curvature, float]:
@@ -47,7 +61,8 @@ def newton(objective: Objective, start: Point, *, tol: float, max_iter: int, mon
             return point.majoriser(), 0.5
         return point.hessian(direct=objective.is_stiff), 0.2
 
-    return descend(objective, start, model, tol=tol, max_iter=max_iter, monitor=monitor, n_rough=first)
+    known = lowest if warm else None
+    return descend(objective, start, model, tol=tol, max_iter=max_iter, monitor=monitor, n_rough=first, known=known)
 
 
 def irls(objective: Objective, start: Point, *, tol: float, max_iter: int, monitor: Monitor, warm: bool) -> Result:
@@ -73,6 +88,7 @@ def descend(
     monitor: Monitor,
     n_rough: int = 0,
     linear: bool = False,
+    known: Array | None = None,
 ) -> Result:
     """Minimise by steps to the minimum of a quadratic model.
 
@@ -84,19 +100,28 @@ def descend(
         The first steps, whose promise says nothing of the gap.
     linear : bool
         Whether convergence is linear, so that the gap is many times what one step gains.
+    known : ndarray of shape (n_columns,), optional
+        The lowest curvature that a neighbouring problem met: by it a start may be told to be the end.
     """
     point, n_columns = start, len(start.value)
     coef, values = point.coef.copy(), point.value.copy()
-    gaps = np.full(n_columns, np.inf)
+    gaps, lowest = np.full(n_columns, np.inf), np.ones(n_columns)
     columns = np.arange(n_columns)
     progress = _Progress(tol, n_columns, linear)
     history: list[Iteration] = []
     for iteration in range(1, max_iter + 1):
         # 1. The model: a parabola above the objective, or its second-order expansion.
         curvature, rtol = model(point, iteration)
+        if iteration == 1 and known is not None:
+            gaps = _STRANGER * conjugate_gradient.promise(curvature, point.gradient, known)
+            if np.all(gaps <= tol * np.abs(values)):
+                history.append(Iteration(1, float(values.sum()), float(gaps.sum()), objective.n_passes, n_columns))
+                monitor(history[-1])
+                return Result(coef, values, 1, True, progress.message, history, point, known)
         # 2. The direction, and the decrease that the model promises.
         enough = _LEAVE * tol * np.abs(point.value)
-        direction, left, lowest = conjugate_gradient.solve(curvature, -point.gradient, rtol, _INNER_ITERATIONS, enough)
+        direction, left, met = conjugate_gradient.solve(curvature, -point.gradient, rtol, _INNER_ITERATIONS, enough)
+        lowest[columns] = met
         promised = _promise(point, direction)
         # 3. The step. Where a hinge has next to no curvature, its expansion knows nothing: it promises more than there
         # is (no loss is negative), or no step along it descends. There the majoriser, which always descends, steps in.
@@ -117,14 +142,14 @@ def descend(
         # 4. How far it is still to go; columns that have arrived leave.
         ahead = np.full(len(columns), np.inf)
         if not linear:
-            ahead[modelled] = conjugate_gradient.promise(curvature, point.gradient, lowest)[modelled]
+            ahead[modelled] = conjugate_gradient.promise(curvature, point.gradient, met)[modelled]
         gaps[columns] = progress.gap(before, promised, point.value, left, ahead, rough=iteration <= n_rough)
         history.append(Iteration(iteration, float(values.sum()), float(gaps.sum()), objective.n_passes, len(columns)))
         monitor(history[-1])
         done = progress.done(point.value, gaps[columns], step == 0.0)
         if done.all():
             whole = point if len(columns) == n_columns else None
-            return Result(coef, values, iteration, progress.arrived, progress.message, history, whole)
+            return Result(coef, values, iteration, progress.arrived, progress.message, history, whole, lowest)
         if done.any():
             columns, point = columns[~done], point.select(~done)
             progress.keep(~done)

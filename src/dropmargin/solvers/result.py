@@ -39,6 +39,8 @@ class Result:
     history : list of Iteration
     point : Point or None
         The objective at ``coef``, if the solver has it whole.
+    lowest : ndarray of shape (n_columns,) or None
+        The lowest curvature that the last inner solve met, next to its preconditioner's, if the solver knows.
     """
 
     coef: Array
@@ -48,3 +50,4 @@ class Result:
     message: str
     history: list[Iteration] = field(default_factory=list)
     point: Point | None = None
+    lowest: Array | None = None
