@@ -1,4 +1,4 @@
-"""Imports go one way: linalg, noise and losses, objective, solvers, classifiers, baselines and evaluation, plotting."""
+"""Imports go one way: linalg, noise and losses, objective, solvers, classifiers, path, baselines and evaluation, plotting."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ _ORDER = [
     "objective",
     "solvers",
     "classifiers",
+    "path",
     "baselines",
     "evaluation",
     "plotting",

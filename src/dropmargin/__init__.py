@@ -4,6 +4,7 @@ from dropmargin.baselines import ExplicitCorruption, FDropSVC
 from dropmargin.classifiers import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
 from dropmargin.evaluation import corruption_curve, deletion_curve
 from dropmargin.noise import Dropout, Gaussian, Laplace, NoiseTransformer, Poisson, estimate_dropout_rates
+from dropmargin.path import DropoutLogisticRegressionCV, DropoutSVCCV, NoisyLinearClassifierCV, noise_path
 from dropmargin.plotting import DeletionCurveDisplay
 
 __version__ = "0.1.0"
@@ -12,7 +13,9 @@ __all__ = [
     "DeletionCurveDisplay",
     "Dropout",
     "DropoutLogisticRegression",
+    "DropoutLogisticRegressionCV",
     "DropoutSVC",
+    "DropoutSVCCV",
     "ExplicitCorruption",
     "FDropSVC",
     "Gaussian",
@@ -20,8 +23,10 @@ __all__ = [
     "MCFClassifier",
     "NoiseTransformer",
     "NoisyLinearClassifier",
+    "NoisyLinearClassifierCV",
     "Poisson",
     "corruption_curve",
     "deletion_curve",
     "estimate_dropout_rates",
+    "noise_path",
 ]

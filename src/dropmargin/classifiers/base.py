@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -42,6 +42,26 @@ def _gives_probabilities(estimator: MarginalisedClassifier) -> bool:
     if estimator.multi_class == "ovo":
         raise AttributeError("predict_proba needs multi_class='ovr', or sklearn.calibration.CalibratedClassifierCV.")
     return True
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """Checked training data; missing entries, if there are any, have become minus zeros."""
+
+    X: Any
+    y: Array
+    weights: Array
+    has_missing: bool
+
+    def problem(self, problem: Problem) -> Problem:
+        """Return the problem with a noise that leaves missing entries alone."""
+        if not self.has_missing:
+            return problem
+        return replace(problem, noise=missing.spare_missing(self.X, problem.noise))
+
+    def take(self, rows: Array) -> TrainingRows:
+        """Return some of the rows."""
+        return TrainingRows(self.X[rows], self.y[rows], self.weights[rows], self.has_missing)
 
 
 class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
@@ -87,33 +107,49 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
             return self._fit(X, y, sample_weight)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> MarginalisedClassifier:
-        problem = self._problem()
-        X, y = validate_data(self, X, y, **self._accepted())
-        noise = problem.noise
-        if noise is not None:
-            noise.check(X.shape[1])
-        X = canonical(X)
-        has_missing = self.missing == "drop" and missing.has_missing(X)
-        if has_missing:
-            X, own_noise = missing.blank_for_training(X, noise)
-            problem = replace(problem, noise=own_noise)
-        X = validation.check_entries(X, noise, getattr(self, "feature_names_in_", None))
-        weights = validation.check_weights(sample_weight, X.shape[0])
-        classes, codes, weights = validation.encode_labels(y, self.class_weight, weights, type(self).__name__)
-        groups = group_columns(problem.loss, X, codes, weights, len(classes), self.multi_class)
-        start = self._warm_coefficients(classes, X.shape[1], groups[-1].columns.stop)
-        result, passes = fit_groups(problem, groups, start, effective_n_jobs(self.n_jobs))
+        rows = self._check_training(X, y, sample_weight)
+        encoded = validation.encode_labels(rows.y, self.class_weight, rows.weights, type(self).__name__)
+        return self._fit_rows(rows, encoded, None, effective_n_jobs(self.n_jobs))
+
+    def _fit_rows(
+        self, rows: TrainingRows, encoded: tuple[Array, Array, Array], start: Array | None, n_threads: int
+    ) -> MarginalisedClassifier:
+        """Fit the model to checked rows with encoded labels, from ``start`` if there is one."""
+        problem = rows.problem(self._problem())
+        classes, codes, weights = encoded
+        groups = group_columns(problem.loss, rows.X, codes, weights, len(classes), self.multi_class)
+        if start is None:
+            start = self._warm_coefficients(classes, rows.X.shape[1], groups[-1].columns.stop)
+        result, passes = fit_groups(problem, groups, start, n_threads)
         if not np.isfinite(result.coef).all():
             raise ValueError(
                 "The fit left the range of floating-point numbers. Scale the columns of X, for example with "
                 "sklearn.preprocessing.StandardScaler, or choose a smaller C."
             )
+        self._describe(rows, weights)
+        self._store(result, passes, classes, rows.X.dtype)
+        return self
+
+    def _check_training(self, X: Any, y: Any, sample_weight: Any) -> TrainingRows:
+        """Return the training data after all checks that do not depend on the labels of one fit."""
+        problem = self._problem()
+        X, y = validate_data(self, X, y, **self._accepted())
+        if problem.noise is not None:
+            problem.noise.check(X.shape[1])
+        X = canonical(X)
+        has_missing = self.missing == "drop" and missing.has_missing(X)
+        if has_missing:
+            missing.spare_missing(X, problem.noise)  # before a copy is made
+            X = missing.blank_for_training(X)
+        X = validation.check_entries(X, problem.noise, getattr(self, "feature_names_in_", None))
+        return TrainingRows(X, y, validation.check_weights(sample_weight, X.shape[0]), has_missing)
+
+    def _describe(self, rows: TrainingRows, weights: Array) -> None:
+        """Keep means and deviations of the columns, if missing features are to be made up for."""
         if self.missing == "drop":
-            self.feature_means_, self.feature_deviations_ = missing.describe_columns(X, weights, has_missing)
+            self.feature_means_, self.feature_deviations_ = missing.describe_columns(rows.X, weights, rows.has_missing)
         elif hasattr(self, "feature_means_"):  # of an earlier fit
             del self.feature_means_, self.feature_deviations_
-        self._store(result, passes, classes, X.dtype)
-        return self
 
     def _accepted(self) -> dict[str, Any]:
         """Return what scikit-learn's validation is to let through."""
@@ -179,7 +215,7 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
             warnings.warn(
                 f"{type(self).__name__} did not converge: {result.message}. {self._remedy(result)}",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _remedy(self, result: Result) -> str:

@@ -68,18 +68,23 @@ def restore_columns(X: Any, names: Array | None) -> Any:
 # Training -----------------------------------------------------------------------------------------------------------
 
 
-def blank_for_training(X: Any, noise: Noise | None) -> tuple[Any, Noise | None]:
-    """Return a copy of ``X`` with minus zeros for NaN, and a noise that leaves them alone."""
+def blank_for_training(X: Any) -> Any:
+    """Return a copy of ``X`` with minus zeros for NaN."""
 
     def blank(values: Array, columns: Any) -> Array:
         blanked = values + 0.0  # a copy, in which -0 has become +0
         blanked[np.isnan(values)] = -0.0
         return blanked
 
-    if noise is not None and noise.variance().has_floor:
-        _check_floor(X, noise)
-        noise = _ObservedOnly(noise)
-    return map_entries(X, blank, zeros_stay=True, what="X without NaN"), noise
+    return map_entries(X, blank, zeros_stay=True, what="X without NaN")
+
+
+def spare_missing(X: Any, noise: Noise | None) -> Noise | None:
+    """Return a noise that leaves the missing entries of ``X`` alone."""
+    if noise is None or not noise.variance().has_floor:
+        return noise
+    _check_floor(X, noise)
+    return _ObservedOnly(noise)
 
 
 class Columns(NamedTuple):

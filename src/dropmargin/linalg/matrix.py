@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from dropmargin.linalg.blocks import Block, EntryFunction
+from dropmargin.linalg.blocks import Block, EntryFunction, chunks
 from dropmargin.linalg.csr import SparseBlock, row_view, with_data
 from dropmargin.linalg.dense import DenseBlock
 from dropmargin.typing import Array
@@ -20,6 +20,8 @@ _PARTITION_ENTRIES = 2**19
 _MOST_PARTITIONS = 8
 # A constant column of this size costs a solver its digits.
 _LARGE_CONSTANT = 1e3
+# Dense rows are worked on in chunks of about this many entries, where a copy is made of them.
+_CHUNK_ENTRIES = 2**20
 
 
 def canonical(X: Any) -> Any:
@@ -110,6 +112,20 @@ def worst_column(X: Any, smallest: bool) -> int:
     values = X.data if sparse.issparse(X) else X
     where = int(np.argmin(values) if smallest else np.argmax(np.abs(values)))
     return int(X.indices[where]) if sparse.issparse(X) else where % X.shape[1]
+
+
+def mean_square(X: Any, weights: Array) -> float:
+    """Return the weighted mean of the squared length of a row, about the mean row if ``X`` is dense."""
+    share = weights / weights.sum()
+    if sparse.issparse(X):
+        return float(share @ with_data(X, np.square(X.data, dtype=np.float64)).sum(axis=1))
+    mean = share @ X
+    return float(
+        sum(
+            share[rows] @ np.square(X[rows] - mean).sum(axis=1)
+            for rows in chunks(X.shape[0], X.shape[1], _CHUNK_ENTRIES)
+        )
+    )
 
 
 def large_offset(X: Any, weights: Array, ratio: float) -> Array | None:

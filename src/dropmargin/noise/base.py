@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import Any
 
@@ -37,17 +38,17 @@ class Variance:
     slope: float | Array = 0.0
     floor: float | Array = 0.0
 
-    @property
+    @cached_property
     def is_zero(self) -> bool:
         """Whether no feature is ever corrupted."""
         return not (self.moves_entries or self.has_floor)
 
-    @property
+    @cached_property
     def moves_entries(self) -> bool:
         """Whether the variance depends on the entries of ``X``."""
         return self.entry is not None and bool(np.any(self.slope))
 
-    @property
+    @cached_property
     def has_floor(self) -> bool:
         """Whether a feature that is zero is corrupted, too."""
         return bool(np.any(self.floor))

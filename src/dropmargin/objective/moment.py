@@ -173,6 +173,7 @@ class MomentPoint(Point):
         self.objective = objective
         self.coef = coef
         self.scores = scores
+        self._risks: dict[float, Array] = {}
 
     @cached_property
     def _answers(self) -> tuple[Array, Array, Array]:
@@ -241,8 +242,12 @@ class MomentPoint(Point):
 
     def risk(self, smoothing: float) -> Array:
         """Return the weighted loss at these coefficients for another smoothing; no sweep over the data."""
-        objective = self.objective
-        return objective.data.map_sum(_loss_only, objective.loss, objective.columns, smoothing**2, self.scores)[0]
+        if smoothing not in self._risks:
+            objective = self.objective
+            (self._risks[smoothing],) = objective.data.map_sum(
+                _loss_only, objective.loss, objective.columns, smoothing**2, self.scores
+            )
+        return self._risks[smoothing]
 
     def share_below(self, deviation: float) -> Array:
         """Return the share of the rows, by weight, whose score has a standard deviation below this."""

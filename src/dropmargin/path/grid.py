@@ -1,0 +1,162 @@
+"""The grid of noises and values of ``C``: defaults from the data, checks, and who is whose neighbour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from dropmargin.classifiers.validation import check_number
+from dropmargin.linalg import mean_square
+from dropmargin.noise import Noise, as_noise
+from dropmargin.typing import Array
+
+_HIGHEST_RATE = 0.9
+# The default values of C are powers of the root of ten around 1 / (mean squared length of a row), times these.
+_FIRST_FACTOR, _LAST_FACTOR = 0.1, 1e5
+
+Point = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """All pairs of a noise and a value of ``C``; a point is the pair of their indices.
+
+    Parameters
+    ----------
+    noises : tuple of Noise or None
+    Cs : ndarray of shape (n_Cs,)
+        In ascending order.
+    """
+
+    noises: tuple[Noise | None, ...]
+    Cs: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.noises), len(self.Cs)
+
+    @cached_property
+    def stronger(self) -> dict[int, int | None]:
+        """For each noise, from the strongest to none, the next stronger one of its kind: where its path comes from."""
+        kinds: dict[type, list[int]] = {}
+        free = []
+        for index, noise in enumerate(self.noises):
+            if noise is None or noise.variance().is_zero:
+                free.append(index)
+            else:
+                kinds.setdefault(type(noise), []).append(index)
+        out: dict[int, int | None] = {}
+        for members in kinds.values():
+            ordered = sorted(members, key=lambda index: -noise_level(self.noises[index]))
+            out.update(zip(ordered, [None, *ordered[:-1]], strict=True))
+        for index in free:
+            out[index] = None  # a hinge without noise has a solver of its own, which a noisy start does not help
+        return out
+
+    def walk(self) -> Iterator[Point]:
+        """Yield the points so that the neighbours of each come before it: up in ``C``, down in noise."""
+        for column in range(len(self.Cs)):
+            for row in self.stronger:
+                yield row, column
+
+
+def noise_level(noise: Noise | None) -> float:
+    """Return how strong a noise is, to compare noises of the same kind: the mean of its parameter, 1 if it has none."""
+    if noise is None:
+        return 0.0
+    parameters = list(noise.get_params(deep=False).values())
+    return float(np.mean(np.asarray(parameters[0], dtype=np.float64))) if parameters else 1.0
+
+
+def check_grid(noises: Any, Cs: Any, X: Any, weights: Array) -> Grid:
+    """Return the grid that a user meant.
+
+    Parameters
+    ----------
+    noises : int or iterable
+        Noises, dropout rates or ``None``; a number of rates from 0 to 0.9.
+    Cs : int or iterable
+        Positive numbers; a number of values, by default those that suit the data.
+    X, weights
+        The training data.
+    """
+    return Grid(_check_noises(noises, X.shape[1]), _check_cs(Cs, X, weights))
+
+
+def _check_noises(noises: Any, n_features: int) -> tuple[Noise | None, ...]:
+    if _is_count(noises):
+        count = _check_count("noises", noises)
+        return tuple(as_noise(float(rate)) for rate in np.round(np.linspace(0.0, _HIGHEST_RATE, count), 6))
+    checked = []
+    for noise in _as_list("noises", noises, "0.5 or [0.1, 0.5, Gaussian(scale=0.1)]"):
+        try:
+            checked.append(as_noise(noise))
+            if checked[-1] is not None:
+                checked[-1].check(n_features)
+        except ValueError as error:
+            raise ValueError(f"noises[{len(checked) - 1 if checked else 0}]: {error}") from error
+    _refuse_duplicates("noises", [_signature(noise) for noise in checked], [repr(noise) for noise in checked])
+    return tuple(checked)
+
+
+def _check_cs(Cs: Any, X: Any, weights: Array) -> Array:
+    if _is_count(Cs):
+        return default_cs(X, weights, _check_count("Cs", Cs))
+    values = [
+        check_number(f"Cs[{i}]", C, 0.0, low_open=True) for i, C in enumerate(_as_list("Cs", Cs, "[0.01, 0.1, 1]"))
+    ]
+    _refuse_duplicates("Cs", values, [f"{C:g}" for C in values])
+    return np.sort(np.asarray(values))
+
+
+def default_cs(X: Any, weights: Array, count: int) -> Array:
+    """Return values of ``C`` that suit the scale of ``X``: powers of the root of ten, readable and widely spaced.
+
+    At ``C`` times the mean squared length of a row (about its mean, if ``X`` is dense) far below 1, one row moves the
+    coefficients by next to nothing; noise, on the other hand, is a penalty of its own, which wants a high ``C``.
+    """
+    scale = mean_square(X, weights)
+    middle = 1.0 / scale if scale > 0.0 else 1.0
+    exponents = np.linspace(np.log10(_FIRST_FACTOR * middle), np.log10(_LAST_FACTOR * middle), count)
+    rounded = np.round(2.0 * exponents) / 2.0
+    return 10.0 ** (rounded if len(np.unique(rounded)) == count else exponents)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _check_count(name: str, value: Any) -> int:
+    if value < 1:
+        raise ValueError(f"{name} must be a number of values of at least 1, or the values, got {value!r}.")
+    return int(value)
+
+
+def _as_list(name: str, values: Any, example: str) -> list[Any]:
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        raise ValueError(f"{name} must be a number of values or a list of them, such as {example}, got {values!r}.")
+    listed = list(values)
+    if not listed:
+        raise ValueError(f"{name} is empty: give at least one value, such as {example}.")
+    return listed
+
+
+def _signature(noise: Noise | None) -> Any:
+    """Return what tells two noises apart; no noise and noise of strength zero are the same."""
+    if noise is None or noise.variance().is_zero:
+        return None
+    parameters = tuple(np.asarray(value, dtype=np.float64).tobytes() for value in noise.get_params(deep=False).values())
+    return type(noise), parameters
+
+
+def _refuse_duplicates(name: str, keys: list[Any], shown: list[str]) -> None:
+    seen: dict[Any, str] = {}
+    for key, text in zip(keys, shown, strict=True):
+        if key in seen:
+            raise ValueError(f"{name} has {seen[key]} and {text}, which are the same. Leave one out.")
+        seen[key] = text

@@ -1,0 +1,141 @@
+"""The solutions along a grid of noises and values of ``C``, without cross-validation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import clone
+
+from dropmargin.classifiers import DropoutSVC, validation
+from dropmargin.classifiers.base import MarginalisedClassifier
+from dropmargin.noise import Noise
+from dropmargin.path.grid import Point, check_grid
+from dropmargin.path.search import Fold, Search, put_coefficients, score_once, try_scorer
+from dropmargin.path.walk import Solution
+from dropmargin.progress import Progress
+from dropmargin.typing import Array
+
+
+@dataclass(frozen=True, eq=False)
+class NoisePath:
+    """Solutions along a grid, as `noise_path` returns them.
+
+    Attributes
+    ----------
+    noises : tuple of Noise or None
+    Cs : ndarray of shape (n_Cs,)
+        In ascending order.
+    coefs : ndarray of shape (n_noises, n_Cs, n_columns, n_features)
+    intercepts : ndarray of shape (n_noises, n_Cs, n_columns)
+    objectives : ndarray of shape (n_noises, n_Cs)
+    scores : ndarray of shape (n_noises, n_Cs)
+    n_iter : ndarray of shape (n_noises, n_Cs)
+    converged : bool ndarray of shape (n_noises, n_Cs)
+    classes : ndarray of shape (n_classes,)
+    """
+
+    noises: tuple[Noise | None, ...]
+    Cs: Array
+    coefs: Array
+    intercepts: Array
+    objectives: Array
+    scores: Array
+    n_iter: Array
+    converged: Array
+    classes: Array
+
+
+def noise_path(
+    X: Any,
+    y: Any,
+    noises: Any = 10,
+    Cs: Any = 13,
+    *,
+    estimator: Any = None,
+    X_test: Any = None,
+    y_test: Any = None,
+    scoring: Any = None,
+    sample_weight: Any = None,
+    verbose: int = 1,
+) -> NoisePath:
+    """Return coefficients, objectives and scores for every pair of a noise and a ``C``.
+
+    Each point starts where its neighbours point, so the whole grid costs far less than as many fits.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+    noises : int or list of float, Noise or None, default=10
+        Dropout rates, noises of any kind, ``None`` for no noise; a number means that many rates from 0 to 0.9.
+    Cs : int or list of float, default=13
+        A number means that many values, on a logarithmic scale that suits the data.
+    estimator : classifier, default=None
+        The classifier whose loss, tolerance, class weights and so on are used, such as
+        ``DropoutLogisticRegression(tol=1e-6)``; ``None`` means ``DropoutSVC()``. It is not changed.
+    X_test, y_test : default=None
+        Rows to score on; ``None`` means the training rows, whose scores say nothing of other rows.
+    scoring : str, callable or None, default=None
+        A score of scikit-learn; ``None`` means accuracy.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the training rows.
+    verbose : int, default=1
+        0 for no progress bar.
+
+    Returns
+    -------
+    NoisePath
+    """
+    # Not at the top: the scorers take a good part of a second to import.
+    from sklearn.metrics import check_scoring
+
+    if estimator is None:
+        estimator = DropoutSVC()
+    if isinstance(estimator, type) or not isinstance(estimator, MarginalisedClassifier):
+        raise TypeError(f"estimator must be a classifier of dropmargin, such as DropoutSVC(), got {estimator!r}.")
+    if (X_test is None) != (y_test is None):
+        raise ValueError("X_test and y_test belong together: give both or neither.")
+    template = clone(estimator).set_params(noise=None)
+    rows = template._check_training(X, y, sample_weight)
+    encoded = validation.encode_labels(rows.y, template.class_weight, rows.weights, type(template).__name__)
+    grid = check_grid(noises, Cs, rows.X, rows.weights)
+    for noise in grid.noises:
+        rows.problem(template.set_params(noise=noise)._problem())
+        validation.check_entries(rows.X, noise, getattr(template, "feature_names_in_", None))
+    problem = template.set_params(noise=None)._problem()
+    scorer = check_scoring(template, scoring="accuracy" if scoring is None else scoring)
+    fold = Fold(rows, X if X_test is None else X_test, y if y_test is None else y_test, {})
+    n_threads = effective_n_jobs(template.n_jobs)
+    search = Search(template, problem, grid, scorer, problem.tol, problem.tol, "best", True, n_threads)
+    try_scorer(search, fold)
+    walker, shell = search._prepare(fold)
+    solutions: dict[Point, Solution] = {}
+    scores = np.empty(grid.shape)
+    with Progress(scores.size, f"{type(template).__name__} path", verbose=verbose) as progress:
+
+        def visit(point: Point, solution: Solution) -> None:
+            put_coefficients(shell, grid, point, solution, rows.X.dtype)
+            solutions[point], scores[point] = solution, score_once(scorer, shell, fold)
+            progress.advance()
+
+        walker.walk(problem.tol, visit)
+
+    def table(values: list[Any]) -> Array:
+        array = np.array(values)
+        return array.reshape(grid.shape + array.shape[1:])
+
+    ordered = [solutions[point] for point in np.ndindex(grid.shape)]
+    return NoisePath(
+        grid.noises,
+        grid.Cs,
+        table([solution.coef[:-1].T for solution in ordered]),
+        table([solution.coef[-1] for solution in ordered]),
+        table([solution.objective for solution in ordered]),
+        scores,
+        table([solution.n_iter for solution in ordered]),
+        table([solution.converged for solution in ordered]),
+        encoded[0],
+    )

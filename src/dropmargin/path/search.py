@@ -1,0 +1,269 @@
+"""Cross-validation over the grid: a rough walk on every fold, and the full tolerance for the points that may win.
+
+A rough solution has nearly the score of the exact one. How nearly is measured: the leaders are solved to the full
+tolerance first, and every other point whose rough score is behind the best by less than twice the largest change seen
+so far is solved, too, until none is left. What is chosen is always solved to the full tolerance.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterable
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from dropmargin.classifiers.base import MarginalisedClassifier, TrainingRows
+from dropmargin.classifiers.fitting import Problem, group_columns, in_threads
+from dropmargin.classifiers.validation import encode_labels
+from dropmargin.path.grid import Grid, Point
+from dropmargin.path.walk import Solution, Walker
+from dropmargin.progress import Progress
+from dropmargin.typing import Array
+
+#: The tolerance of the first walk.
+ROUGH_TOL = 1e-2
+# As many points are solved to the full tolerance at first: one in so many, and at least a few.
+_LEADERS, _FEWEST_LEADERS = 32, 3
+# A rough score may be wrong by this many times the largest error seen so far.
+_SLACK = 2.0
+# Mean scores that differ by less are equal.
+_EQUAL = 1e-12
+
+RULES = ("best", "one-se")
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The rows to train on and those to score, and how to score them."""
+
+    rows: TrainingRows
+    test_rows: Any
+    test_labels: Any
+    score_params: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is the same for all folds.
+
+    Parameters
+    ----------
+    template : MarginalisedClassifier
+        Unfitted, with every parameter but noise and ``C``, and with the feature names of the data.
+    problem : Problem
+        As the template describes it.
+    grid : Grid
+    scorer : callable
+        ``scorer(estimator, X, y, **score_params)``.
+    tol : float
+        The full tolerance.
+    rough_tol : float
+        That of the first walk; the same if there is to be no early stop.
+    rule : {"best", "one-se"}
+    store_coefs : bool
+        Whether all coefficients are kept.
+    n_threads : int
+    """
+
+    template: MarginalisedClassifier
+    problem: Problem
+    grid: Grid
+    scorer: Callable[..., Any]
+    tol: float
+    rough_tol: float
+    rule: str
+    store_coefs: bool
+    n_threads: int
+
+    def run(self, folds: list[Fold], verbose: int) -> Outcome:
+        """Return the scores of all points on all folds, and the chosen point."""
+        outcome = Outcome.empty(self.grid, len(folds), self.rough_tol <= self.tol)
+        stop = threading.Event()
+        n_points = len(folds) * self.grid.shape[0] * self.grid.shape[1]
+        label = f"{type(self.template).__name__} path"
+        with Progress(n_points, label, verbose=verbose) as progress:
+            jobs = [partial(self._walk_fold, fold, index, outcome, progress, stop) for index, fold in enumerate(folds)]
+            in_threads(jobs, self.n_threads, stop)
+        while points := outcome.to_refine(self.rule):
+            before = outcome.mean.copy()
+            with Progress(len(points) * len(folds), f"{label}, finalists", verbose=verbose) as progress:
+                jobs = [
+                    partial(self._refine_fold, points, fold, index, outcome, progress, stop)
+                    for index, fold in enumerate(folds)
+                ]
+                in_threads(jobs, self.n_threads, stop)
+            outcome.note_refined(points, before)
+        return outcome
+
+    def _walk_fold(self, fold: Fold, index: int, outcome: Outcome, progress: Progress, stop: threading.Event) -> None:
+        walker, shell = self._prepare(fold)
+        walker.walk(self.rough_tol, partial(self._visit, shell, fold, index, outcome, progress, stop))
+
+    def _refine_fold(
+        self,
+        points: list[Point],
+        fold: Fold,
+        index: int,
+        outcome: Outcome,
+        progress: Progress,
+        stop: threading.Event,
+    ) -> None:
+        walker, shell = self._prepare(fold)
+        visit = partial(self._visit, shell, fold, index, outcome, progress, stop)
+        walker.refine(points, self.tol, partial(outcome.start, index), visit)
+
+    def _prepare(self, fold: Fold) -> tuple[Walker, MarginalisedClassifier]:
+        """Return the walker of a fold, and a classifier to put its coefficients in."""
+        template, rows = self.template, fold.rows
+        classes, codes, weights = encode_labels(rows.y, template.class_weight, rows.weights, type(template).__name__)
+        groups = group_columns(self.problem.loss, rows.X, codes, weights, len(classes), template.multi_class)
+        shell = copy(template)
+        shell.classes_ = classes
+        shell._describe(rows, weights)
+        return Walker(self.grid, self.problem, rows, groups, 1), shell
+
+    def _visit(
+        self,
+        shell: MarginalisedClassifier,
+        fold: Fold,
+        index: int,
+        outcome: Outcome,
+        progress: Progress,
+        stop: threading.Event,
+        point: Point,
+        solution: Solution,
+    ) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        put_coefficients(shell, self.grid, point, solution, fold.rows.X.dtype)
+        score = score_once(self.scorer, shell, fold)
+        outcome.note(index, point, solution, score, self.store_coefs)
+        progress.advance()
+
+
+def put_coefficients(shell: MarginalisedClassifier, grid: Grid, point: Point, solution: Solution, dtype: Any) -> None:
+    """Make a classifier that of a grid point."""
+    shell.noise, shell.C = grid.noises[point[0]], float(grid.Cs[point[1]])
+    shell.coef_ = np.ascontiguousarray(solution.coef[:-1].T.astype(dtype))
+    shell.intercept_ = solution.coef[-1].astype(dtype)
+
+
+def score_once(scorer: Callable[..., Any], estimator: Any, fold: Fold) -> float:
+    """Return the score of a fitted classifier on the test rows of a fold."""
+    score = scorer(estimator, fold.test_rows, fold.test_labels, **fold.score_params)
+    if not isinstance(score, Real):
+        raise ValueError(f"scoring must give one number, got {score!r}. Choose a single metric.")
+    return float(score)
+
+
+def try_scorer(search: Search, fold: Fold) -> None:
+    """Score a made-up model, so that a scorer that cannot work says so before the work has begun."""
+    _, shell = search._prepare(fold)
+    n_features, n_classes = fold.rows.X.shape[1], len(shell.classes_)
+    n_pairs = n_classes * (n_classes - 1) // 2
+    n_columns = 1 if n_classes == 2 else n_pairs if shell.multi_class == "ovo" else n_classes
+    coef = 1e-3 * np.cos(np.arange((n_features + 1) * n_columns)).reshape(n_features + 1, n_columns)
+    put_coefficients(shell, search.grid, (0, 0), Solution(coef, [], 0.0, 0, True), fold.rows.X.dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a made-up model may never predict some class
+        try:
+            score_once(search.scorer, shell, fold)
+        except AttributeError as error:
+            raise ValueError(f"scoring cannot be computed for {type(shell).__name__}: {error}") from error
+
+
+@dataclass(eq=False)
+class Outcome:
+    """Scores, iterations and coefficients of a search; ``refined`` are the points solved to the full tolerance."""
+
+    grid: Grid
+    scores: Array
+    n_iter: Array
+    converged: Array
+    refined: Array
+    coefs: Array | None = None
+    lock: Any = None
+    error: float = 0.0
+
+    @classmethod
+    def empty(cls, grid: Grid, n_folds: int, refined: bool) -> Outcome:
+        shape = (n_folds, *grid.shape)
+        return cls(
+            grid,
+            np.full(shape, np.nan),
+            np.zeros(shape, dtype=int),
+            np.ones(shape, dtype=bool),
+            np.full(grid.shape, refined),
+            lock=threading.Lock(),
+        )
+
+    def note(self, fold: int, point: Point, solution: Solution, score: float, store: bool) -> None:
+        """Keep the result of a point on a fold."""
+        where = (fold, *point)
+        self.scores[where], self.n_iter[where] = score, self.n_iter[where] + solution.n_iter
+        self.converged[where] = solution.converged
+        if store:
+            with self.lock:
+                if self.coefs is None:
+                    self.coefs = np.zeros((*self.scores.shape, *solution.coef.T.shape))
+            self.coefs[where] = solution.coef.T
+
+    def start(self, fold: int, point: Point) -> Array | None:
+        """Return the coefficients of a point on a fold, if they were kept."""
+        return None if self.coefs is None else self.coefs[(fold, *point)].T
+
+    @property
+    def mean(self) -> Array:
+        """The mean score of each point."""
+        return self.scores.mean(axis=0)
+
+    def best(self) -> Point:
+        """Return the point of the highest mean score; of equals, the smallest ``C``, then the first noise."""
+        mean = self.mean
+        rows, columns = np.nonzero(mean >= np.nanmax(mean) - _EQUAL)
+        first = np.lexsort((rows, columns))[0]
+        return int(rows[first]), int(columns[first])
+
+    def chosen(self, rule: str) -> Point:
+        """Return the best point; or that of the smallest ``C`` within one standard error of it, the best of these."""
+        best = self.best()
+        if rule == "best" or len(self.scores) == 1:
+            return best
+        mean, own = self.mean, self.scores[(slice(None), *best)]
+        enough = mean[best] - np.std(own, ddof=1) / np.sqrt(len(own))
+        rows, columns = np.nonzero(mean >= enough - _EQUAL)
+        first = np.lexsort((rows, -mean[rows, columns], columns))[0]
+        return int(rows[first]), int(columns[first])
+
+    def to_refine(self, rule: str) -> list[Point]:
+        """Return the points that are still to be solved to the full tolerance."""
+        if self.refined.all():
+            return []
+        mean = self.mean
+        if not self.refined.any():
+            count = max(_FEWEST_LEADERS, mean.size // _LEADERS)
+            order = np.argsort(-mean, axis=None, kind="stable")[:count]
+            leaders = [
+                (int(row), int(column)) for row, column in zip(*np.unravel_index(order, mean.shape), strict=True)
+            ]
+            return _sorted({*leaders, self.chosen(rule)})
+        may_win = (mean >= mean[self.best()] - _SLACK * self.error - _EQUAL) & ~self.refined
+        points = {(int(row), int(column)) for row, column in zip(*np.nonzero(may_win), strict=True)}
+        chosen = self.chosen(rule)
+        return _sorted(points if self.refined[chosen] else {*points, chosen})
+
+    def note_refined(self, points: list[Point], before: Array) -> None:
+        """Note that points were solved to the full tolerance, and by how much that changed their scores."""
+        where = tuple(np.array(points).T)
+        self.refined[where] = True
+        self.error = max(self.error, float(np.max(np.abs(self.mean[where] - before[where]))))
+
+
+def _sorted(points: Iterable[Point]) -> list[Point]:
+    return sorted(points, key=lambda point: point[::-1])
