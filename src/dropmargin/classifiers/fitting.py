@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from dropmargin.linalg import Block, Partitions, large_offset, row_blocks, shares_products
+from dropmargin.linalg import Block, Partitions, drop_empty_columns, large_offset, row_blocks, shares_products
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import Dropout, Noise, Variance
 from dropmargin.objective import Labelled, MGFObjective, MomentObjective, Objective, Penalty
-from dropmargin.solvers import Iteration, Monitor, Result, Solver, combine, minimise
+from dropmargin.solvers import Iteration, Metric, Monitor, Result, Solver, combine, minimise
 from dropmargin.typing import Array
 
 T = TypeVar("T")
@@ -64,24 +64,40 @@ class TrainingData:
         -1 or +1, one column per binary problem; all of them are solved together.
     weights : ndarray of shape (n_samples,)
     n_threads : int
+    features : tuple of ndarray and int, default=None
+        Which features the columns of ``X`` are, and of how many: the coefficients of all others are zero.
     """
 
-    def __init__(self, X: Any, labels: Array, weights: Array, n_threads: int) -> None:
+    def __init__(
+        self, X: Any, labels: Array, weights: Array, n_threads: int, features: tuple[Array, int] | None = None
+    ) -> None:
         self.X = X
         self.labels = labels
         self.weights = weights
         self.n_threads = n_threads
+        self.features = features
         self._offsets: dict[float, Array | None] = {}
         self._blocks: dict[Any, list[Block]] = {}
         self._kept: dict[Any, dict[Any, Any]] = {}
 
     def minimise(
-        self, problem: Problem, start: Array | None = None, lowest: Array | None = None
+        self, problem: Problem, start: Array | None = None, metric: Metric | None = None
     ) -> tuple[Result, float]:
         """Return the solution of a problem on these data, and the passes over them.
 
-        ``start`` are the coefficients of a neighbouring problem and ``lowest`` the lowest curvature that it met.
+        ``start`` are the coefficients of a neighbouring problem and ``metric`` its curvature.
         """
+        if self.features is None:
+            return self._minimise(problem, start, metric)
+        used, n_features = self.features
+        rows = np.append(used, n_features)
+        noise = None if problem.noise is None else problem.noise.take(used)
+        result, passes = self._minimise(replace(problem, noise=noise), None if start is None else start[rows], metric)
+        coef = np.zeros((n_features + 1, result.coef.shape[1]))
+        coef[rows] = result.coef
+        return replace(result, coef=coef), passes
+
+    def _minimise(self, problem: Problem, start: Array | None, metric: Metric | None) -> tuple[Result, float]:
         early_passes = 0.0
         if start is None and _can_sample(problem, self.X):
             start, early_passes = _start_from_sample(problem, self.X, self.labels, self.weights, self.n_threads)
@@ -102,7 +118,7 @@ class TrainingData:
                 max_iter=problem.max_iter,
                 monitor=problem.monitor,
                 warm=start is not None,
-                lowest=lowest,
+                metric=metric,
             )
             passes = data.n_sweeps / 2
         if offset is not None:
@@ -161,8 +177,11 @@ def group_columns(loss: Loss, X: Any, codes: Array, weights: Array, n_classes: i
     positive = np.arange(n_classes) if n_classes > 2 else np.array([1])
     labels = np.where(codes[:, None] == positive, 1.0, -1.0)
 
+    whole, used = drop_empty_columns(X)
+    features = None if used is None else (used, X.shape[1])
+
     def prepare(columns: slice, n_threads: int) -> TrainingData:
-        return TrainingData(X, labels[:, columns], weights, n_threads)
+        return TrainingData(whole, labels[:, columns], weights, n_threads, features)
 
     together = shares_products(X) and isinstance(loss, MomentLoss)
     width = len(positive) if together else 1

@@ -10,6 +10,7 @@ from dropmargin.linalg.csr import SparseBlock
 from dropmargin.linalg.dense import DenseBlock
 from dropmargin.linalg.matrix import (
     canonical,
+    drop_empty_columns,
     entry_range,
     large_offset,
     linear_scores,
@@ -30,6 +31,7 @@ __all__ = [
     "SparseBlock",
     "canonical",
     "column_dots",
+    "drop_empty_columns",
     "entry_range",
     "large_offset",
     "linear_scores",

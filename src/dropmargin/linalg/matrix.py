@@ -18,6 +18,9 @@ from dropmargin.typing import Array
 _PARTITION_ENTRIES = 2**19
 # The partition must not depend on the number of threads, or the results would.
 _MOST_PARTITIONS = 8
+# Empty columns are dropped if at most this share of all is not, and if there are no more entries than so many each.
+_WORTH_DROPPING = 0.9
+_ENTRIES_PER_COLUMN = 32
 # A constant column of this size costs a solver its digits.
 _LARGE_CONSTANT = 1e3
 # Dense rows are worked on in chunks of about this many entries, where a copy is made of them.
@@ -62,6 +65,22 @@ def row_blocks(X: Any, entry: EntryFunction | None = None) -> list[Block]:
     if sparse.issparse(X):
         return [SparseBlock(row_view(X, begin, end), entry) for begin, end in pairwise(edges)]
     return [DenseBlock(X[begin:end], entry) for begin, end in pairwise(edges)]
+
+
+def drop_empty_columns(X: Any) -> tuple[Any, Array | None]:
+    """Return ``X`` without its empty columns, and which are left; ``None`` if dropping them is not worth a copy.
+
+    Vectors with an entry per column are most of the work where rows are few and features many, or hashed.
+    """
+    if not sparse.issparse(X) or X.nnz > _ENTRIES_PER_COLUMN * X.shape[1]:
+        return X, None
+    present = np.zeros(X.shape[1], dtype=bool)
+    present[X.indices] = True
+    used = np.flatnonzero(present)
+    if len(used) == 0 or len(used) > _WORTH_DROPPING * X.shape[1]:
+        return X, None
+    position = np.cumsum(present, dtype=X.indices.dtype) - 1
+    return sparse.csr_array((X.data, position[X.indices], X.indptr), shape=(X.shape[0], len(used)), copy=False), used
 
 
 def shares_products(X: Any) -> bool:

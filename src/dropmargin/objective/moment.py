@@ -119,8 +119,11 @@ class MomentObjective(Objective):
         return out + as_column(variance.floor) * by_floor if variance.has_floor else out
 
     def label_weights(self) -> Array:
-        """Return the weight of the positive label and of the negative one, one column each."""
-        return np.stack(self.data.map_sum(_label_weights, self.columns))
+        """Return the weight of the positive label and of the negative one, a row each, one column per column."""
+        if "label weights" not in self.data.cache:
+            every = np.arange(self.data.parts[0].labels.shape[1])
+            self.data.cache["label weights"] = np.stack(self.data.map_sum(_label_weights, every))
+        return self.data.cache["label weights"][:, self.columns]
 
     def starting_coef(self) -> Array:
         """Return coefficients with no weights and roughly the best offsets; no sweep is needed.
@@ -221,7 +224,10 @@ class MomentPoint(Point):
 
     def under(self, objective: MomentObjective) -> MomentPoint:
         """Return this point of an objective that differs in its loss or its smoothing only."""
-        return MomentPoint(objective, self.coef, self.scores)
+        out = MomentPoint(objective, self.coef, self.scores)
+        if objective.loss is self.objective.loss:
+            out._risks = self._risks
+        return out
 
     def at_best_offset(self) -> MomentPoint:
         """Return the point with the best offsets for its weights: a search on the scores, and no sweep for it."""

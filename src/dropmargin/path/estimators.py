@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from dropmargin.classifiers import (
 )
 from dropmargin.classifiers.base import MarginalisedClassifier, TrainingRows
 from dropmargin.path.grid import Grid, check_grid
-from dropmargin.path.search import ROUGH_TOL, RULES, Fold, Outcome, Search, try_scorer
+from dropmargin.path.search import FINAL_SHARE, ROUGH_TOL, RULES, Fold, Outcome, Search, accuracy, try_scorer
 from dropmargin.typing import Array
 
 _OWN = ("noises", "Cs", "cv", "scoring", "rule", "early_stopping", "store_coefs", "n_jobs", "verbose")
@@ -43,7 +45,7 @@ _PARAMETERS = """
         column of the grid the best. Of equal scores, the smallest ``C``, then the first noise.
     early_stopping : bool, default=True
         Whether points that cannot win are solved roughly (a relative gap of 0.01). What is chosen, and all that come
-        close to it, are always solved to ``tol``."""
+        close to it, are always solved to ``tol / 100``, so that their scores do not depend on the way there."""
 _SOLVING = """
     penalty, l1_ratio, solver, tol, max_iter, fit_intercept, multi_class, missing, class_weight
         As in `DropoutSVC`. ``class_weight="balanced"`` is balanced on each fold.
@@ -76,7 +78,7 @@ _SOLVING = """
         The offset is last. Only with ``store_coefs=True``.
     n_iter_ : ndarray of shape (n_folds, n_noises, n_Cs)
     refined_ : bool ndarray of shape (n_noises, n_Cs)
-        Which points were solved to ``tol``, and not only roughly."""
+        Which points were solved to ``tol / 100``, and not only roughly."""
 _APPROXIMATION = """
     approximation : {"bound", "gaussian"}, default="bound"
         The paper's upper bound on the expected loss, or the expectation under a normal score."""
@@ -162,11 +164,13 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
         problem = template.set_params(noise=None)._problem()
         split_params, score_params = self._route(sample_weight, groups)
         folds = self._folds(X, y, rows, encoded[0], split_params, score_params)
-        rough_tol = max(problem.tol, ROUGH_TOL) if self.early_stopping else problem.tol
+        tol = FINAL_SHARE * problem.tol
+        rough_tol = max(problem.tol, ROUGH_TOL) if self.early_stopping else tol
         n_threads = effective_n_jobs(self.n_jobs)
-        scorer = self._scorer()
-        search = Search(template, problem, grid, scorer, problem.tol, rough_tol, rule, self.store_coefs, n_threads)
-        try_scorer(search, folds[0])
+        plain = (self.scoring is None or self.scoring == "accuracy") and not rows.has_missing
+        scorer = accuracy if plain else self._scorer()
+        search = Search(template, problem, grid, scorer, tol, rough_tol, rule, self.store_coefs, n_threads)
+        try_scorer(search, folds[0]())
         # 2. The search, and the chosen model on all rows.
         outcome = search.run(folds, self.verbose)
         if not np.isfinite(outcome.mean).any():
@@ -183,29 +187,26 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
         classes: Array,
         split_params: dict[str, Any],
         score_params: dict[str, Any],
-    ) -> list[Fold]:
-        """Return the folds after checking that each can be learnt from and scored."""
+    ) -> list[Callable[[], Fold]]:
+        """Return how to load each fold, after checking that it can be learnt from and scored."""
         splits = list(check_cv(self.cv, rows.y, classifier=True).split(X, y, **split_params))
         if not splits:
             raise ValueError(f"cv={self.cv!r} gives no folds.")
-        folds = []
+        folds: list[Callable[[], Fold]] = []
         for index, (train, test) in enumerate(splits):
-            train, test = (np.flatnonzero(part) if np.asarray(part).dtype == bool else part for part in (train, test))
+            train, test = (
+                np.flatnonzero(part) if part.dtype == bool else part for part in map(np.asarray, (train, test))
+            )
             if len(test) == 0:
                 raise ValueError(f"Fold {index} of cv has no rows to score.")
-            own = rows.take(np.asarray(train))
-            present = np.unique(own.y[own.weights > 0.0])
-            absent = [label for label in classes.tolist() if label not in present.tolist()]
+            present = np.unique(rows.y[train][rows.weights[train] > 0.0]).tolist()
+            absent = [label for label in classes.tolist() if label not in present]
             if absent:
                 raise ValueError(
                     f"Fold {index} of cv has no training row of class {absent[0]!r}. Use fewer folds, stratified ones "
                     "(sklearn.model_selection.StratifiedKFold), or leave out classes with hardly any rows."
                 )
-            params = {
-                name: _safe_indexing(value, test) if _is_per_row(value, len(rows.y)) else value
-                for name, value in score_params.items()
-            }
-            folds.append(Fold(own, _safe_indexing(X, test), _safe_indexing(y, test), params))
+            folds.append(partial(_load_fold, X, y, rows, train, test, score_params))
         return folds
 
     def _route(self, sample_weight: Any, groups: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -312,6 +313,14 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
 
 def _mapping(callee: str) -> MethodMapping:
     return MethodMapping().add(caller="fit", callee=callee)
+
+
+def _load_fold(X: Any, y: Any, rows: TrainingRows, train: Array, test: Array, score_params: dict[str, Any]) -> Fold:
+    params = {
+        name: _safe_indexing(value, test) if _is_per_row(value, len(rows.y)) else value
+        for name, value in score_params.items()
+    }
+    return Fold(rows.take(train), _safe_indexing(X, test), _safe_indexing(y, test), params, rows.take(test))
 
 
 def _is_per_row(value: Any, n_rows: int) -> bool:

@@ -111,7 +111,7 @@ def noise_path(
     n_threads = effective_n_jobs(template.n_jobs)
     search = Search(template, problem, grid, scorer, problem.tol, problem.tol, "best", True, n_threads)
     try_scorer(search, fold)
-    walker, shell = search._prepare(fold)
+    walker, shell = search.prepare(fold)
     solutions: dict[Point, Solution] = {}
     scores = np.empty(grid.shape)
     with Progress(scores.size, f"{type(template).__name__} path", verbose=verbose) as progress:

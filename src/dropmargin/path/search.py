@@ -21,6 +21,7 @@ import numpy as np
 from dropmargin.classifiers.base import MarginalisedClassifier, TrainingRows
 from dropmargin.classifiers.fitting import Problem, group_columns, in_threads
 from dropmargin.classifiers.validation import encode_labels
+from dropmargin.linalg import linear_scores
 from dropmargin.path.grid import Grid, Point
 from dropmargin.path.walk import Solution, Walker
 from dropmargin.progress import Progress
@@ -28,6 +29,8 @@ from dropmargin.typing import Array
 
 #: The tolerance of the first walk.
 ROUGH_TOL = 1e-2
+#: Finalists are solved to this share of the tolerance: their scores are to be those of the solution, not of the way.
+FINAL_SHARE = 1e-2
 # As many points are solved to the full tolerance at first: one in so many, and at least a few.
 _LEADERS, _FEWEST_LEADERS = 32, 3
 # A rough score may be wrong by this many times the largest error seen so far.
@@ -40,12 +43,16 @@ RULES = ("best", "one-se")
 
 @dataclass(frozen=True)
 class Fold:
-    """The rows to train on and those to score, and how to score them."""
+    """The rows to train on and those to score, as the caller gave them, and what the scorer takes beside them.
+
+    ``test`` are the rows to score after all checks; there are none if they have not been checked.
+    """
 
     rows: TrainingRows
     test_rows: Any
     test_labels: Any
     score_params: dict[str, Any]
+    test: TrainingRows | None = None
 
 
 @dataclass(frozen=True)
@@ -60,9 +67,9 @@ class Search:
         As the template describes it.
     grid : Grid
     scorer : callable
-        ``scorer(estimator, X, y, **score_params)``.
+        ``scorer(estimator, X, y, **score_params)``; or `accuracy`, which needs checked rows without missing entries.
     tol : float
-        The full tolerance.
+        The tolerance of the finalists.
     rough_tol : float
         That of the first walk; the same if there is to be no early stop.
     rule : {"best", "one-se"}
@@ -81,44 +88,48 @@ class Search:
     store_coefs: bool
     n_threads: int
 
-    def run(self, folds: list[Fold], verbose: int) -> Outcome:
-        """Return the scores of all points on all folds, and the chosen point."""
+    def run(self, folds: list[Callable[[], Fold]], verbose: int) -> Outcome:
+        """Return the scores of all points on all folds, each of which is loaded when it is needed."""
         outcome = Outcome.empty(self.grid, len(folds), self.rough_tol <= self.tol)
         stop = threading.Event()
         n_points = len(folds) * self.grid.shape[0] * self.grid.shape[1]
         label = f"{type(self.template).__name__} path"
         with Progress(n_points, label, verbose=verbose) as progress:
-            jobs = [partial(self._walk_fold, fold, index, outcome, progress, stop) for index, fold in enumerate(folds)]
+            jobs = [partial(self._walk_fold, load, index, outcome, progress, stop) for index, load in enumerate(folds)]
             in_threads(jobs, self.n_threads, stop)
         while points := outcome.to_refine(self.rule):
             before = outcome.mean.copy()
             with Progress(len(points) * len(folds), f"{label}, finalists", verbose=verbose) as progress:
                 jobs = [
-                    partial(self._refine_fold, points, fold, index, outcome, progress, stop)
-                    for index, fold in enumerate(folds)
+                    partial(self._refine_fold, points, load, index, outcome, progress, stop)
+                    for index, load in enumerate(folds)
                 ]
                 in_threads(jobs, self.n_threads, stop)
             outcome.note_refined(points, before)
         return outcome
 
-    def _walk_fold(self, fold: Fold, index: int, outcome: Outcome, progress: Progress, stop: threading.Event) -> None:
-        walker, shell = self._prepare(fold)
+    def _walk_fold(
+        self, load: Callable[[], Fold], index: int, outcome: Outcome, progress: Progress, stop: threading.Event
+    ) -> None:
+        fold = load()
+        walker, shell = self.prepare(fold)
         walker.walk(self.rough_tol, partial(self._visit, shell, fold, index, outcome, progress, stop))
 
     def _refine_fold(
         self,
         points: list[Point],
-        fold: Fold,
+        load: Callable[[], Fold],
         index: int,
         outcome: Outcome,
         progress: Progress,
         stop: threading.Event,
     ) -> None:
-        walker, shell = self._prepare(fold)
+        fold = load()
+        walker, shell = self.prepare(fold)
         visit = partial(self._visit, shell, fold, index, outcome, progress, stop)
         walker.refine(points, self.tol, partial(outcome.start, index), visit)
 
-    def _prepare(self, fold: Fold) -> tuple[Walker, MarginalisedClassifier]:
+    def prepare(self, fold: Fold) -> tuple[Walker, MarginalisedClassifier]:
         """Return the walker of a fold, and a classifier to put its coefficients in."""
         template, rows = self.template, fold.rows
         classes, codes, weights = encode_labels(rows.y, template.class_weight, rows.weights, type(template).__name__)
@@ -156,15 +167,29 @@ def put_coefficients(shell: MarginalisedClassifier, grid: Grid, point: Point, so
 
 def score_once(scorer: Callable[..., Any], estimator: Any, fold: Fold) -> float:
     """Return the score of a fitted classifier on the test rows of a fold."""
+    if scorer is accuracy:
+        return accuracy(estimator, fold)
     score = scorer(estimator, fold.test_rows, fold.test_labels, **fold.score_params)
     if not isinstance(score, Real):
         raise ValueError(f"scoring must give one number, got {score!r}. Choose a single metric.")
     return float(score)
 
 
+def accuracy(estimator: MarginalisedClassifier, fold: Fold) -> float:
+    """Return the share of right labels, by weight.
+
+    It is what scikit-learn's accuracy is, for rows that have been checked: to check them again at every point would
+    take longer than to solve it.
+    """
+    assert fold.test is not None
+    scores = linear_scores(fold.test.X, estimator.coef_, estimator.intercept_)
+    right = estimator.classes_[estimator._winners_of(scores)] == fold.test.y
+    return float(np.average(right, weights=fold.score_params.get("sample_weight")))
+
+
 def try_scorer(search: Search, fold: Fold) -> None:
     """Score a made-up model, so that a scorer that cannot work says so before the work has begun."""
-    _, shell = search._prepare(fold)
+    _, shell = search.prepare(fold)
     n_features, n_classes = fold.rows.X.shape[1], len(shell.classes_)
     n_pairs = n_classes * (n_classes - 1) // 2
     n_columns = 1 if n_classes == 2 else n_pairs if shell.multi_class == "ovo" else n_classes

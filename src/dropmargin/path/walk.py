@@ -19,7 +19,7 @@ import numpy as np
 from dropmargin.classifiers.base import TrainingRows
 from dropmargin.classifiers.fitting import Group, Problem, TrainingData, one_blas_thread
 from dropmargin.path.grid import Grid, Point
-from dropmargin.solvers import Result, combine
+from dropmargin.solvers import Metric, Result, combine
 from dropmargin.typing import Array
 
 
@@ -27,7 +27,7 @@ class Solution(NamedTuple):
     """The coefficients of one grid point, ``(n_features + 1, n_columns)``, and how they were found."""
 
     coef: Array
-    lowest: list[Array | None]
+    metrics: list[Metric | None]
     objective: float
     n_iter: int
     converged: bool
@@ -63,8 +63,8 @@ class Walker:
             for row, column_now in self.grid.walk():
                 if column_now != column:
                     lower, here, column = here, {}, column_now
-                start, lowest = _predict(row, self.grid.stronger[row], lower, here)
-                here[row] = self.solve((row, column), tol, start, lowest)
+                start, metrics = _predict(row, self.grid.stronger[row], lower, here)
+                here[row] = self.solve((row, column), tol, start, metrics)
                 visit((row, column), here[row])
 
     def refine(
@@ -79,7 +79,7 @@ class Walker:
             for point in points:
                 visit(point, self.solve(point, tol, starts(point), None))
 
-    def solve(self, point: Point, tol: float, start: Array | None, lowest: list[Array | None] | None) -> Solution:
+    def solve(self, point: Point, tol: float, start: Array | None, metrics: list[Metric | None] | None) -> Solution:
         """Solve one point."""
         row, column = point
         C = float(self.grid.Cs[column])
@@ -87,12 +87,12 @@ class Walker:
         results: list[Result] = []
         for index, (columns, data) in enumerate(zip(self.columns, self.data, strict=True)):
             own_start = None if start is None else start[:, columns]
-            result, _ = data.minimise(problem, own_start, None if lowest is None else lowest[index])
+            result, _ = data.minimise(problem, own_start, None if metrics is None else metrics[index])
             results.append(result)
         whole = combine(results)
         return Solution(
             whole.coef,
-            [result.lowest for result in results],
+            [result.metric for result in results],
             float(whole.objective.sum()),
             whole.n_iter,
             whole.converged and bool(np.isfinite(whole.coef).all()),
@@ -101,12 +101,12 @@ class Walker:
 
 def _predict(
     row: int, stronger: int | None, lower: dict[int, Solution], here: dict[int, Solution]
-) -> tuple[Array | None, list[Array | None] | None]:
-    """Return a start for a point, and the lowest curvatures of its nearest neighbour."""
+) -> tuple[Array | None, list[Metric | None] | None]:
+    """Return a start for a point, and the metrics of its nearest neighbour."""
     if stronger is None:
         known = lower.get(row)
-        return (None, None) if known is None else (known.coef, known.lowest)
+        return (None, None) if known is None else (known.coef, known.metrics)
     near = here[stronger]
     if row not in lower:
-        return near.coef, near.lowest
-    return near.coef + lower[row].coef - lower[stronger].coef, near.lowest
+        return near.coef, near.metrics
+    return near.coef + lower[row].coef - lower[stronger].coef, near.metrics

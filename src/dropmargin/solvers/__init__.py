@@ -21,9 +21,8 @@ from dropmargin.solvers.linear_programme import solve_linear_programme
 from dropmargin.solvers.newton import irls, newton
 from dropmargin.solvers.noise_free import solve_noise_free
 from dropmargin.solvers.orthant import orthant
-from dropmargin.solvers.result import Iteration, Monitor, Result
+from dropmargin.solvers.result import Iteration, Metric, Monitor, Result
 from dropmargin.solvers.smoothing import solve_smoothed
-from dropmargin.typing import Array
 
 
 @dataclass(frozen=True)
@@ -79,11 +78,11 @@ def minimise(
     max_iter: int,
     monitor: Monitor = lambda entry: None,
     warm: bool = False,
-    lowest: Array | None = None,
+    metric: Metric | None = None,
 ) -> Result:
     """Minimise an objective from ``start``: all columns at once if the solver can, smoothed if the loss has a kink.
 
-    The result of a neighbouring problem is a warm start, and its ``lowest`` curvature helps to tell that it is near.
+    The result of a neighbouring problem is a warm start, and its ``metric`` helps to tell that it is near enough.
     """
     options = {"tol": tol, "max_iter": max_iter, "monitor": monitor, "warm": warm}
     if not solver.blockwise and objective.n_columns > 1:
@@ -93,7 +92,7 @@ def minimise(
             for k in range(objective.n_columns)
         ]
         return combine(parts)
-    run = partial(newton, lowest=lowest) if solver.run is newton else solver.run
+    run = partial(newton, metric=metric) if solver.run is newton else solver.run
     if isinstance(objective, MomentObjective) and objective.loss.kink:
         if objective.variance.is_zero and solver.l1 and objective.penalty.l2 == 0.0:
             return solve_linear_programme(objective, tol=tol, monitor=monitor)
@@ -118,4 +117,4 @@ def combine(results: list[Result]) -> Result:
     )
 
 
-__all__ = ["SOLVERS", "Iteration", "Monitor", "Result", "Solver", "choose_solver", "combine", "minimise"]
+__all__ = ["SOLVERS", "Iteration", "Metric", "Monitor", "Result", "Solver", "choose_solver", "combine", "minimise"]

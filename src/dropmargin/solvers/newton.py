@@ -19,7 +19,7 @@ import numpy as np
 from dropmargin.linalg import column_dots
 from dropmargin.objective import Curvature, Line, Objective, Point
 from dropmargin.solvers import conjugate_gradient
-from dropmargin.solvers.result import Iteration, Monitor, Result
+from dropmargin.solvers.result import Iteration, Metric, Monitor, Result
 from dropmargin.typing import Array
 
 _MAJORISER_STEPS = 2
@@ -32,8 +32,9 @@ _ROUNDING = 1e-13
 _LEAVE = 0.5
 # The curvature changes along a step, and its lowest part may not have been met: what it promises is taken times this.
 _CAUTION = 1.5
-# ... and times this, if it was met at another point.
+# ... and times this, if it is another problem's; which may be handed on only so often.
 _STRANGER = 3.0
+_OLDEST = 3
 # It is worth nothing after a step that missed its own promise by more than this share.
 _KEPT_PROMISE = 0.5
 # Below this relative gap, steps that no longer help are the work of rounding, not of the problem.
@@ -48,11 +49,11 @@ def newton(
     max_iter: int,
     monitor: Monitor,
     warm: bool,
-    lowest: Array | None = None,
+    metric: Metric | None = None,
 ) -> Result:
     """Minimise by two steps on the majoriser (none from a warm start, or where there is none), then Newton steps.
 
-    A neighbour's ``lowest`` curvature (see `Result`) tells at once whether a warm start is near enough already.
+    By the ``metric`` of a neighbouring problem a warm start may be told at once to be near enough already.
     """
     first = _MAJORISER_STEPS if objective.has_weights and not warm else 0
 
@@ -61,8 +62,17 @@ def newton(
             return point.majoriser(), 0.5
         return point.hessian(direct=objective.is_stiff), 0.2
 
-    known = lowest if warm else None
-    return descend(objective, start, model, tol=tol, max_iter=max_iter, monitor=monitor, n_rough=first, known=known)
+    if warm and metric is not None and metric.age < _OLDEST:
+        values, gaps = (
+            start.value,
+            _STRANGER * conjugate_gradient.promise(metric.curvature, start.gradient, metric.lowest),
+        )
+        if np.all(gaps <= tol * np.abs(values)):
+            entry = Iteration(1, float(values.sum()), float(gaps.sum()), objective.n_passes, len(values))
+            monitor(entry)
+            older = metric._replace(age=metric.age + 1)
+            return Result(start.coef.copy(), values.copy(), 1, True, _arrived(tol), [entry], start, older)
+    return descend(objective, start, model, tol=tol, max_iter=max_iter, monitor=monitor, n_rough=first)
 
 
 def irls(objective: Objective, start: Point, *, tol: float, max_iter: int, monitor: Monitor, warm: bool) -> Result:
@@ -88,7 +98,6 @@ def descend(
     monitor: Monitor,
     n_rough: int = 0,
     linear: bool = False,
-    known: Array | None = None,
 ) -> Result:
     """Minimise by steps to the minimum of a quadratic model.
 
@@ -100,28 +109,21 @@ def descend(
         The first steps, whose promise says nothing of the gap.
     linear : bool
         Whether convergence is linear, so that the gap is many times what one step gains.
-    known : ndarray of shape (n_columns,), optional
-        The lowest curvature that a neighbouring problem met: by it a start may be told to be the end.
     """
     point, n_columns = start, len(start.value)
     coef, values = point.coef.copy(), point.value.copy()
-    gaps, lowest = np.full(n_columns, np.inf), np.ones(n_columns)
+    gaps = np.full(n_columns, np.inf)
+    metric: Metric | None = None
     columns = np.arange(n_columns)
     progress = _Progress(tol, n_columns, linear)
     history: list[Iteration] = []
     for iteration in range(1, max_iter + 1):
         # 1. The model: a parabola above the objective, or its second-order expansion.
         curvature, rtol = model(point, iteration)
-        if iteration == 1 and known is not None:
-            gaps = _STRANGER * conjugate_gradient.promise(curvature, point.gradient, known)
-            if np.all(gaps <= tol * np.abs(values)):
-                history.append(Iteration(1, float(values.sum()), float(gaps.sum()), objective.n_passes, n_columns))
-                monitor(history[-1])
-                return Result(coef, values, 1, True, progress.message, history, point, known)
         # 2. The direction, and the decrease that the model promises.
         enough = _LEAVE * tol * np.abs(point.value)
-        direction, left, met = conjugate_gradient.solve(curvature, -point.gradient, rtol, _INNER_ITERATIONS, enough)
-        lowest[columns] = met
+        direction, left, lowest = conjugate_gradient.solve(curvature, -point.gradient, rtol, _INNER_ITERATIONS, enough)
+        metric = Metric(curvature, lowest) if len(columns) == n_columns else metric
         promised = _promise(point, direction)
         # 3. The step. Where a hinge has next to no curvature, its expansion knows nothing: it promises more than there
         # is (no loss is negative), or no step along it descends. There the majoriser, which always descends, steps in.
@@ -129,27 +131,28 @@ def descend(
         modelled = (promised >= 0.0) & (promised <= np.abs(point.value)) & ~broken
         _majorise(objective, point, ~modelled, direction, left, enough)
         line = point.along(direction)
-        step = backtrack(line, point, _promise(point, direction))
+        step, after = backtrack(line, point, _promise(point, direction))
         modelled &= step > 0.0
         if _majorise(objective, point, step == 0.0, direction, left, enough):
             line = point.along(direction)
-            step = backtrack(line, point, _promise(point, direction))
+            step, after = backtrack(line, point, _promise(point, direction))
         promised = _promise(point, direction)
-        step = np.where(np.isinf(left) & ~direction.any(axis=0), 0.0, step)
+        lost = np.isinf(left) & ~direction.any(axis=0)
+        step, after = np.where(lost, 0.0, step), np.where(lost, point.value, after)
         before, point = point.value, line.point(step)
-        coef[:, columns] = point.coef
-        values[columns] = point.value
-        # 4. How far it is still to go; columns that have arrived leave.
+        coef[:, columns], values[columns] = point.coef, after
+        # 4. How far it is still to go; columns that have arrived leave. The new gradient is asked only if it matters.
+        rough = iteration <= n_rough
         ahead = np.full(len(columns), np.inf)
-        if not linear:
-            ahead[modelled] = conjugate_gradient.promise(curvature, point.gradient, met)[modelled]
-        gaps[columns] = progress.gap(before, promised, point.value, left, ahead, rough=iteration <= n_rough)
+        if not (linear or rough) and np.any(np.abs(promised - (before - after)) + left > tol * np.abs(after)):
+            ahead[modelled] = conjugate_gradient.promise(curvature, point.gradient, lowest)[modelled]
+        gaps[columns] = progress.gap(before, promised, after, left, ahead, rough)
         history.append(Iteration(iteration, float(values.sum()), float(gaps.sum()), objective.n_passes, len(columns)))
         monitor(history[-1])
-        done = progress.done(point.value, gaps[columns], step == 0.0)
+        done = progress.done(after, gaps[columns], step == 0.0)
         if done.all():
             whole = point if len(columns) == n_columns else None
-            return Result(coef, values, iteration, progress.arrived, progress.message, history, whole, lowest)
+            return Result(coef, values, iteration, progress.arrived, progress.message, history, whole, metric)
         if done.any():
             columns, point = columns[~done], point.select(~done)
             progress.keep(~done)
@@ -174,8 +177,8 @@ def _majorise(objective: Objective, point: Point, columns: Array, direction: Arr
     return True
 
 
-def backtrack(line: Line, point: Point, promised: Array) -> Array:
-    """Return step lengths that decrease the objective, by halving from 1; 0 where none was found."""
+def backtrack(line: Line, point: Point, promised: Array) -> tuple[Array, Array]:
+    """Return step lengths that decrease the objective, by halving from 1, 0 where none was found; and the values."""
     step = np.ones_like(point.value)
     ceiling = point.value + _ROUNDING * np.abs(point.value)
     for _ in range(_HALVINGS):
@@ -183,9 +186,13 @@ def backtrack(line: Line, point: Point, promised: Array) -> Array:
             value = line.value(step)
         failed = ~(value <= ceiling - 2.0 * _ARMIJO * step * promised)
         if not failed.any():
-            return step
+            return step, value
         step = np.where(failed, 0.5 * step, step)
-    return np.where(failed, 0.0, step)
+    return np.where(failed, 0.0, step), np.where(failed, point.value, value)
+
+
+def _arrived(tol: float) -> str:
+    return f"reached a relative gap of at most tol={tol:g}"
 
 
 class _Progress:
@@ -197,7 +204,7 @@ class _Progress:
         self.previous = np.full(n_columns, np.inf)
         self.idle = np.zeros(n_columns, dtype=int)
         self.arrived = True
-        self.message = f"reached a relative gap of at most tol={tol:g}"
+        self.message = _arrived(tol)
 
     def gap(self, before: Array, promised: Array, after: Array, left: Array, ahead: Array, rough: bool) -> Array:
         """Return the estimated gap after a step.

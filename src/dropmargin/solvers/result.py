@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dropmargin.objective import Point
+from dropmargin.objective import Curvature, Point
 from dropmargin.typing import Array
 
 
@@ -24,6 +24,17 @@ class Iteration(NamedTuple):
 Monitor = Callable[[Iteration], None]
 
 
+class Metric(NamedTuple):
+    """A curvature, the lowest that its inner solve met next to the preconditioner, and how often it was handed on.
+
+    With it a gradient tells a gap, roughly, and without a sweep: also at another point, or of a neighbouring problem.
+    """
+
+    curvature: Curvature
+    lowest: Array
+    age: int = 0
+
+
 @dataclass(frozen=True)
 class Result:
     """The outcome of a solver.
@@ -39,8 +50,8 @@ class Result:
     history : list of Iteration
     point : Point or None
         The objective at ``coef``, if the solver has it whole.
-    lowest : ndarray of shape (n_columns,) or None
-        The lowest curvature that the last inner solve met, next to its preconditioner's, if the solver knows.
+    metric : Metric or None
+        The last curvature of all columns, if the solver has one.
     """
 
     coef: Array
@@ -50,4 +61,4 @@ class Result:
     message: str
     history: list[Iteration] = field(default_factory=list)
     point: Point | None = None
-    lowest: Array | None = None
+    metric: Metric | None = None
