@@ -19,6 +19,7 @@ _ORDER = [
     "baselines",
     "evaluation",
     "plotting",
+    "io",
 ]
 _ROOT = Path(dropmargin.__file__).parent
 

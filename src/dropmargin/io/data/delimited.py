@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import IO, NoReturn
 
-import numpy as np
-
 from dropmargin.io.data.cells import Complain, Tally, column_from_cells, labels_from_cells
 from dropmargin.io.data.dataset import ColumnKind, Dataset, Frame, ReadOptions, concatenate
 from dropmargin.io.data.errors import DataFormatError, quoted
@@ -87,7 +85,7 @@ class _Table:
                 column_from_cells(columns[i], kinds.get(name), self.missing, name, complain)
                 for i, name in zip(selection.features, names, strict=True)
             ]
-            yield Dataset(_frame(names, converted, len(records.cells)), y, feature_names=names)
+            yield Dataset(Frame(names, tuple(converted)), y, feature_names=names)
 
     def _complain_at(self, lines: list[int]) -> Complain:
         def complain(position: int, what: str) -> NoReturn:
@@ -96,15 +94,10 @@ class _Table:
         return complain
 
 
-def _frame(names: tuple[str, ...], columns: list[np.ndarray], n_rows: int) -> Frame:
-    """Return a table; one without columns still needs its rows counted, so it gets one of nothing."""
-    return Frame(names, tuple(columns)) if columns else Frame(("",), (np.full(n_rows, np.nan),))
-
-
 def _infer(table: _Table, stream: IO[bytes]) -> ReadOptions:
     """Return the options with what the whole file says of its columns and labels."""
-    options, tallies = table.options, {}
-    selection = None
+    options, selection = table.options, None
+    tallies: dict[int, Tally] = {}
     for selection, records in table.blocks(stream, _BLOCK_BYTES):
         wanted = selection.features if options.columns is None else ()
         for i in (*wanted, *(() if selection.target is None else (selection.target,))):

@@ -47,8 +47,11 @@ def select_columns(names: Sequence[str], options: ReadOptions, file: str, line: 
     features = [i for i, name in enumerate(names) if name not in left_out and text is None]
     if options.columns is not None:
         features = [i for i in features if names[i] in options.columns]
-    if not features and text is None and options.columns is None:
-        raise DataFormatError("there are no columns besides those of --target and --ignore", file, line)
+    if not features and text is None:
+        what = "there are no columns besides those of --target and --ignore"
+        if options.columns is not None:
+            what = f"none of the columns {_listed(list(options.columns))} is there; the file has {_listed(names)}"
+        raise DataFormatError(what, file, line)
     return Selection(tuple(names), tuple(features), target, text)
 
 
@@ -57,8 +60,11 @@ def _find(name: str, option: str, names: Sequence[str], file: str, line: int | N
         return list(names).index(name)
     close = difflib.get_close_matches(name, names, n=1)
     meant = f"did you mean {quoted(close[0])}? " if close else ""
-    listed = ", ".join(quoted(n) for n in names[:_MOST_LISTED])
-    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
     raise DataFormatError(
-        f"there is no column {quoted(name)} ({option}): {meant}The columns are {listed}{more}", file, line
+        f"there is no column {quoted(name)} ({option}); {meant}The columns are {_listed(names)}", file, line
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+    return ", ".join(quoted(name) for name in names[:_MOST_LISTED]) + more

@@ -41,7 +41,7 @@ class Source:
 
     def open(self) -> IO[bytes]:
         """Return a stream of the file's bytes, unpacked."""
-        raw: Any = sys.stdin.buffer if self.is_stdin else Path(self.name).open("rb", 0)
+        raw: Any = sys.stdin.buffer if self.is_stdin else Path(self.name).open("rb", 0)  # noqa: SIM115
         counted = _Counted(raw, is_ours=not self.is_stdin)
         stream = io.BufferedReader(counted, _COPY_BYTES)
         if not stream.peek(2).startswith(_GZIP_MAGIC):

@@ -38,11 +38,9 @@ def read_svmlight(source: Source, options: ReadOptions) -> Dataset:
         raise DataFormatError(what, source.name)
     if not pieces.n_rows:
         raise DataFormatError("there are no rows", source.name)
-    labels, qids = pieces.take("labels"), pieces.take("qids")
-    indices, values, row_ends = (pieces.take(name) for name in ("indices", "values", "row_ends"))
-    assert labels is not None and indices is not None and values is not None and row_ends is not None
-    X = _as_csr(indices, values, row_ends, offset, n_features)
-    return Dataset(X, whole_if_whole(labels), qids, zero_based=zero_based)
+    X = _as_csr(pieces.take("indices"), pieces.take("values"), pieces.take("row_ends"), offset, n_features)
+    qid = pieces.take("qids") if pieces.has_qids else None
+    return Dataset(X, whole_if_whole(pieces.take("labels")), qid, zero_based=zero_based)
 
 
 def chunk_svmlight(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
@@ -87,10 +85,14 @@ class _Pieces:
         for name, array in arrays.items():
             self._pieces.setdefault(name, []).append(array)
 
-    def take(self, name: str) -> Array | None:
+    @property
+    def has_qids(self) -> bool:
+        """Whether the rows have qids."""
+        return "qids" in self._pieces
+
+    def take(self, name: str) -> Array:
         """Return one array of all rows, and forget its pieces."""
-        pieces = self._pieces.pop(name, None)
-        return None if pieces is None else np.concatenate(pieces)
+        return np.concatenate(self._pieces.pop(name))
 
 
 def _as_csr(indices: Array, values: Array, row_ends: Array, offset: int, n_features: int) -> sparse.csr_array:

@@ -38,9 +38,17 @@ class _State(ctypes.Structure):
     """`svmlight_state` of the C code."""
 
     _fields_ = [
-        (name, ctypes.c_int64)
-        for name in ("lowest", "highest", "max_rows", "max_entries", "has_qid", "n_lines", "n_rows", "n_entries")
-        + ("begin", "smallest", "largest")
+        ("lowest", ctypes.c_int64),
+        ("highest", ctypes.c_int64),
+        ("max_rows", ctypes.c_int64),
+        ("max_entries", ctypes.c_int64),
+        ("has_qid", ctypes.c_int64),
+        ("n_lines", ctypes.c_int64),
+        ("n_rows", ctypes.c_int64),
+        ("n_entries", ctypes.c_int64),
+        ("begin", ctypes.c_int64),
+        ("smallest", ctypes.c_int64),
+        ("largest", ctypes.c_int64),
     ]
 
 
@@ -142,7 +150,11 @@ class BlockParser:
 
     def _parse_lines(self, buffer: bytearray, length: int) -> RawRows:
         state = self._state
-        labels, qids, row_ends, indices, values = [], [], [], [], []  # type: ignore[var-annotated]
+        labels: list[float] = []
+        qids: list[int | None] = []
+        row_ends: list[int] = []
+        indices: list[int] = []
+        values: list[float] = []
         lines = bytes(buffer[:length]).split(b"\n")
         if not lines[-1]:  # behind the last newline
             lines.pop()
@@ -169,6 +181,7 @@ class BlockParser:
         return RawRows(
             np.array(labels, dtype=np.float64),
             np.array(qids, dtype=np.int64) if state.has_qid == _QID_PRESENT else None,
-            *(np.array(part, dtype=np.int64) for part in (row_ends, indices)),
+            np.array(row_ends, dtype=np.int64),
+            np.array(indices, dtype=np.int64),
             np.array(values, dtype=np.float64),
         )

@@ -12,6 +12,7 @@ The compiled parser accepts exactly the same lines.
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 
@@ -84,7 +85,7 @@ def parse_line(line: bytes, indices: IndexRange) -> Row | None:
         tokens.pop(1)
     entries = [_parse_entry(token, column, indices) for token, column in tokens[1:]]
     entries.sort(key=lambda entry: entry[0])
-    for (index, _), (following, _) in zip(entries, entries[1:], strict=False):
+    for (index, _), (following, _) in itertools.pairwise(entries):
         if index == following:
             raise LineError(f"feature index {index} is there twice")
     return Row(label, qid, [index for index, _ in entries], [value for _, value in entries])

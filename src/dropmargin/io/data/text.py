@@ -71,7 +71,9 @@ def _parts(source: Source, options: ReadOptions, n_bytes: int) -> Iterator[tuple
                     continue
                 label, tab, document = line.partition("\t")
                 if not tab:
-                    what = f"expected a label, a tab and a document, got {quoted(line)} (labels were asked for: --target)"
+                    what = (
+                        f"expected a label, a tab and a document, got {quoted(line)} (labels were asked for: --target)"
+                    )
                     raise DataFormatError(what, source.name, number)
                 numbers.append(number)
                 labels.append(label)

@@ -1,0 +1,82 @@
+"""Tables of other libraries (pandas, polars, pyarrow, a dict of columns, a matrix) as a `Frame`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from dropmargin.io.data.cells import as_objects
+from dropmargin.io.data.columnar import name_of_number
+from dropmargin.io.data.dataset import Frame
+from dropmargin.typing import Array
+
+# How pandas spells a missing cell, besides None and NaN.
+_MISSING_TYPES = ("NAType", "NaTType")
+
+
+def as_frame(X: Any) -> Frame:
+    """Return a table as a `Frame`: numbers as float64 with NaN, anything else as strings with None.
+
+    A matrix has columns ``x0``, ``x1`` and so on, as scikit-learn names them.
+    """
+    if isinstance(X, Frame):
+        return X
+    if isinstance(X, Mapping):
+        return _from_columns([(name, X[name]) for name in X])
+    names = getattr(X, "column_names", None)  # pyarrow, whose .columns are the data
+    if names is None:
+        names = getattr(X, "columns", None)
+    if names is not None and not callable(names):
+        return _from_columns([(name, X[name]) for name in names])
+    matrix = np.asarray(X)
+    if matrix.ndim != 2:
+        raise ValueError(f"A table or a matrix is needed, got {type(X).__name__} with {matrix.ndim} dimensions.")
+    return _from_columns([(f"x{j}", matrix[:, j]) for j in range(matrix.shape[1])])
+
+
+def _from_columns(columns: list[tuple[Any, Any]]) -> Frame:
+    for name, _ in columns:
+        if not isinstance(name, str):
+            raise ValueError(
+                f"The names of columns must be strings, got {name!r}; as in X.columns = map(str, X.columns)."
+            )
+    names = tuple(name for name, _ in columns)
+    if len(set(names)) < len(names):
+        raise ValueError("The columns of a table need different names.")
+    return Frame(names, tuple(as_column(name, values) for name, values in columns))
+
+
+def as_column(name: str, values: Any) -> Array:
+    """Return one column: numbers as float64 with NaN, anything else as strings with None."""
+    array = np.asarray(values) if hasattr(values, "__array__") else as_objects(list(values))
+    if array.ndim != 1:
+        raise ValueError(f"Column {name!r} must have one dimension, got {array.ndim}.")
+    if array.dtype.kind in "fiub":
+        return array.astype(np.float64)
+    if array.dtype.kind not in "OUST":
+        raise ValueError(f"Column {name!r} is of type {array.dtype}; turn it into numbers or strings first.")
+    cells = [None if _is_missing(cell) else cell for cell in array.tolist()]
+    if all(cell is None or isinstance(cell, Real | Decimal | np.number) for cell in cells):
+        return np.array([np.nan if cell is None else float(cell) for cell in cells], dtype=np.float64)
+    return as_objects([None if cell is None else _name(name, cell) for cell in cells])
+
+
+def names_of_numbers(values: Iterable[float]) -> Array:
+    """Return a column of numbers as names, for one that held names before."""
+    return as_objects([name_of_number(value) for value in values])
+
+
+def _is_missing(cell: Any) -> bool:
+    return cell is None or type(cell).__name__ in _MISSING_TYPES or (isinstance(cell, float) and cell != cell)
+
+
+def _name(column: str, cell: Any) -> str:
+    if isinstance(cell, str):
+        return str(cell)
+    if isinstance(cell, Real) and not isinstance(cell, bool):
+        return name_of_number(float(cell)) or ""
+    raise ValueError(f"Column {column!r} has {cell!r} of type {type(cell).__name__}; use numbers or strings.")
