@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_array
 
 from dropmargin.io.data.cells import as_objects
 from dropmargin.io.data.columnar import name_of_number
@@ -25,17 +26,24 @@ def as_frame(X: Any) -> Frame:
     """
     if isinstance(X, Frame):
         return X
-    if isinstance(X, Mapping):
-        return _from_columns([(name, X[name]) for name in X])
-    names = getattr(X, "column_names", None)  # pyarrow, whose .columns are the data
-    if names is None:
-        names = getattr(X, "columns", None)
-    if names is not None and not callable(names):
+    names = _names(X)
+    if names is not None:
         return _from_columns([(name, X[name]) for name in names])
-    matrix = np.asarray(X)
-    if matrix.ndim != 2:
-        raise ValueError(f"A table or a matrix is needed, got {type(X).__name__} with {matrix.ndim} dimensions.")
+    matrix = check_array(X, dtype=None, ensure_all_finite=False)
     return _from_columns([(f"x{j}", matrix[:, j]) for j in range(matrix.shape[1])])
+
+
+def is_named(X: Any) -> bool:
+    """Return whether something is a table with names of its columns, and not a matrix."""
+    return isinstance(X, Frame) or _names(X) is not None
+
+
+def _names(X: Any) -> list[Any] | None:
+    if isinstance(X, Mapping):
+        return list(X)
+    names = getattr(X, "column_names", None)  # pyarrow, whose .columns are the data
+    names = getattr(X, "columns", None) if names is None else names
+    return None if names is None else list(names)
 
 
 def _from_columns(columns: list[tuple[Any, Any]]) -> Frame:

@@ -20,6 +20,7 @@ STDIN = "-"
 ALWAYS_ALLOWED = 2**26
 _GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _COPY_BYTES = 2**20
 
 
@@ -146,32 +147,30 @@ def line_blocks(stream: IO[bytes], name: str, n_bytes: int) -> Iterator[tuple[by
     The bytes end in a newline, or are the last of the file and have a newline behind them. The buffer is used again. A
     byte order mark is left out.
     """
-    buffer = bytearray(n_bytes + 1)
-    filled, is_first = 0, True
+    start = stream.read(len(_BOM))
+    if start.startswith(_UTF_16):
+        raise DataFormatError("the text is UTF-16 (save it as UTF-8)", name)
+    start = start.removeprefix(_BOM)
+    buffer = bytearray(max(n_bytes, len(_BOM)) + 1)
+    buffer[: len(start)] = start
+    filled = len(start)
     while True:
         if filled >= len(buffer) - 1:  # a line longer than the buffer; someone may still look at the old one
             buffer = buffer + bytearray(len(buffer))
         with memoryview(buffer) as view:
             n_read = stream.readinto(view[filled:-1])  # type: ignore[attr-defined]
-        if is_first and n_read:
-            if buffer[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                raise DataFormatError("the text is UTF-16 (save it as UTF-8)", name)
-            if buffer.startswith(_BOM) and n_read >= len(_BOM):
-                buffer[: n_read - len(_BOM)] = buffer[len(_BOM) : n_read]
-                n_read -= len(_BOM)
-                n_read = n_read or -1  # nothing but the mark
-            is_first = False
-        if n_read <= 0:
-            if filled:
-                buffer[filled] = ord("\n")
-                yield buffer, filled
-            return
-        end = buffer.rfind(b"\n", filled, filled + n_read) + 1
         filled += n_read
+        if n_read:  # the bytes from before have no newline, but those of the start may have
+            end = buffer.rfind(b"\n", max(0, filled - n_read - len(start)), filled) + 1
+        else:
+            buffer[filled] = ord("\n")
+            end = filled
         if end:
             yield buffer, end
             buffer[: filled - end] = buffer[end:filled]
             filled -= end
+        if not n_read:
+            return
 
 
 def decoded_blocks(stream: IO[bytes], name: str, n_bytes: int) -> Iterator[tuple[int, list[str]]]:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.io.data.cells import numbers_from_cells
 from dropmargin.io.data.dataset import MISSING_VALUES, ColumnKind, Frame
-from dropmargin.io.data.frames import as_frame, names_of_numbers
+from dropmargin.io.data.frames import as_frame, is_named, names_of_numbers
 from dropmargin.io.data.state import check_keys, check_string, check_strings, check_whole
 from dropmargin.typing import Array
 
@@ -102,6 +102,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Return a float64 matrix, dense or CSR, NaN where cells are missing."""
         check_is_fitted(self, "column_kinds_")
         frame = as_frame(X)
+        if not is_named(X) and frame.shape[1] != self.n_features_in_:  # nothing tells which of them is absent
+            raise ValueError(
+                f"X has {frame.shape[1]} features, but TableEncoder is expecting {self.n_features_in_} features as input."
+            )
         if not any(name in self.column_kinds_ for name in frame.names):
             raise ValueError(
                 f"X has none of the columns {list(self.column_kinds_)[:20]}, but {list(frame.names)[:20]}."
