@@ -54,8 +54,10 @@ class Tally:
     def add(self, cells: Sequence[str], lines: Sequence[int], missing: Collection[str]) -> None:
         """Count cells of these lines; ``missing`` are those that count as none."""
         stripped = [cell.strip() for cell in cells]
-        present = [cell for cell in stripped if cell not in missing]
-        values = parse_numbers(present)
+        present, values = stripped, parse_numbers(stripped)
+        if values is None:
+            present = [cell for cell in stripped if cell not in missing]
+            values = parse_numbers(present)
         if values is None:
             numbers = {cell: parse_number(cell) for cell in set(present)}
             values = np.array([number for cell in present if (number := numbers[cell]) is not None])
@@ -92,10 +94,12 @@ def as_objects(values: list[Any]) -> Array:
 
 def numbers_from_cells(cells: Sequence[str], missing: Collection[str], name: str, complain: Complain) -> Array:
     """Return numbers, with NaN for missing cells."""
+    values = parse_numbers(cells)
+    if values is not None:
+        return values
     column = np.full(len(cells), np.nan)
     where = [i for i, cell in enumerate(cells) if cell not in missing]
-    present = cells if len(where) == len(cells) else [cells[i] for i in where]
-    values = parse_numbers(present)
+    values = parse_numbers([cells[i] for i in where])
     if values is None:
         bad = next(i for i in where if parse_number(cells[i]) is None)
         complain(bad, f"{quoted(cells[bad])} in column {quoted(name)} is not a finite number")

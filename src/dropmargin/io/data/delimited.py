@@ -6,7 +6,7 @@ taken for something else than the rest, and parts that are told what the columns
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import IO, NoReturn
 
@@ -52,19 +52,18 @@ class _Table:
         """Yield the columns to read and records, as many cells in each as the header has."""
         selection = None
         for records in record_blocks(stream, self.name, self.separator, n_bytes):
-            lines, cells = records.lines, records.cells
-            if selection is None and cells:
-                names = [cell.strip() for cell in cells[0]]
-                selection = select_columns(names, self.options, self.name, lines[0])
-                lines, cells = lines[1:], cells[1:]
-            if selection is None or not cells:
+            rest = records
+            if selection is None and records.widths:
+                names = [cell.strip() for cell in records.cells[: records.widths[0]]]
+                selection = select_columns(names, self.options, self.name, records.lines[0])
+                rest = records.without_first()
+            if selection is None or not rest.widths:
                 continue
             width = len(selection.names)
-            for line, row in zip(lines, cells, strict=True):
-                if len(row) != width:
-                    what = f"{len(row)} cells, but the header has {width} columns"
-                    raise DataFormatError(what, self.name, line)
-            yield selection, Records(lines, cells)
+            if set(rest.widths) != {width}:
+                line, found = next(pair for pair in zip(rest.lines, rest.widths, strict=True) if pair[1] != width)
+                raise DataFormatError(f"{found} cells, but the header has {width} columns", self.name, line)
+            yield selection, rest
         if selection is None:
             raise DataFormatError("the file is empty: a header line with the names of the columns is needed", self.name)
 
@@ -72,22 +71,21 @@ class _Table:
         """Yield the rows of about ``n_bytes`` bytes at a time."""
         kinds: Mapping[str, ColumnKind] = self.options.columns or {}
         for selection, records in self.blocks(stream, n_bytes):
-            columns = list(zip(*records.cells, strict=True))
             complain = self._complain_at(records.lines)
             y = None
             if selection.target is not None:
-                y = labels_from_cells(columns[selection.target], self.options.label_kind, self.missing, complain)
+                y = labels_from_cells(records.column(selection.target), self.options.label_kind, self.missing, complain)
             if selection.text is not None:
-                yield Dataset(list(columns[selection.text]), y)
+                yield Dataset(records.column(selection.text), y)
                 continue
             names = selection.feature_names
             converted = [
-                column_from_cells(columns[i], kinds.get(name), self.missing, name, complain)
+                column_from_cells(records.column(i), kinds.get(name), self.missing, name, complain)
                 for i, name in zip(selection.features, names, strict=True)
             ]
             yield Dataset(Frame(names, tuple(converted)), y, feature_names=names)
 
-    def _complain_at(self, lines: list[int]) -> Complain:
+    def _complain_at(self, lines: Sequence[int]) -> Complain:
         def complain(position: int, what: str) -> NoReturn:
             raise DataFormatError(what, self.name, lines[position])
 
@@ -101,8 +99,7 @@ def _infer(table: _Table, stream: IO[bytes]) -> ReadOptions:
     for selection, records in table.blocks(stream, _BLOCK_BYTES):
         wanted = selection.features if options.columns is None else ()
         for i in (*wanted, *(() if selection.target is None else (selection.target,))):
-            cells = [row[i] for row in records.cells]
-            tallies.setdefault(i, Tally()).add(cells, records.lines, table.missing)
+            tallies.setdefault(i, Tally()).add(records.column(i), records.lines, table.missing)
     if selection is None:
         raise DataFormatError("there are no rows below the header", table.name)
     kinds = options.columns

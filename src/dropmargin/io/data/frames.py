@@ -39,7 +39,7 @@ def is_named(X: Any) -> bool:
 
 
 def _names(X: Any) -> list[Any] | None:
-    if isinstance(X, Mapping):
+    if isinstance(X, Mapping) and not hasattr(X, "toarray"):  # one kind of sparse matrix is a dict
         return list(X)
     names = getattr(X, "column_names", None)  # pyarrow, whose .columns are the data
     names = getattr(X, "columns", None) if names is None else names

@@ -6,7 +6,7 @@ other cell a quote is a letter like others. Empty lines are no records.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -16,24 +16,40 @@ from dropmargin.io.data.sources import decoded_blocks
 
 @dataclass(frozen=True)
 class Records:
-    """Some records, and the line on which each of them begins."""
+    """Some records: the line on which each begins, how many cells it has, and the cells of all, one after the other."""
 
-    lines: list[int]
-    cells: list[list[str]]
+    lines: Sequence[int]
+    widths: list[int]
+    cells: list[str]
+
+    def without_first(self) -> Records:
+        """Return all records but the first."""
+        return Records(self.lines[1:], self.widths[1:], self.cells[self.widths[0] :])
+
+    def column(self, position: int) -> list[str]:
+        """Return the cells of one column; all records must have the same width."""
+        return self.cells[position :: self.widths[0]]
 
 
 def record_blocks(stream: IO[bytes], name: str, separator: str, n_bytes: int) -> Iterator[Records]:
     """Yield the records of about ``n_bytes`` bytes at a time."""
     reader = _QuoteReader(name, separator)
     for first_line, lines in decoded_blocks(stream, name, n_bytes):
-        if not reader.is_open and not any('"' in line for line in lines):
-            stripped = [line.removesuffix("\r") for line in lines]
-            numbers = [first_line + i for i, line in enumerate(stripped) if line]
-            yield Records(numbers, [line.split(separator) for line in stripped if line])
+        joined = separator.join(lines)
+        if reader.is_open or '"' in joined:
+            for number, line in enumerate(lines, first_line):
+                reader.add(number, line)
+            yield reader.take()
             continue
-        for number, line in enumerate(lines, first_line):
-            reader.add(number, line)
-        yield reader.take()
+        numbers: Sequence[int] = range(first_line, first_line + len(lines))
+        if "\r" in joined or "" in lines:
+            stripped = [line.removesuffix("\r") for line in lines]
+            numbers = [number for number, line in zip(numbers, stripped, strict=True) if line]
+            lines = [line for line in stripped if line]
+            joined = separator.join(lines)
+        if lines:
+            # One split of all is several times faster than one of each.
+            yield Records(numbers, [line.count(separator) + 1 for line in lines], joined.split(separator))
     reader.finish()
 
 
@@ -47,7 +63,9 @@ class _QuoteReader:
     _first_line: int = 0
     _cells: list[str] = field(default_factory=list)
     _pieces: list[str] = field(default_factory=list)
-    _done: Records = field(default_factory=lambda: Records([], []))
+    _lines: list[int] = field(default_factory=list)
+    _widths: list[int] = field(default_factory=list)
+    _done: list[str] = field(default_factory=list)
 
     def add(self, number: int, line: str) -> None:
         """Read one line, without its newline."""
@@ -63,13 +81,15 @@ class _QuoteReader:
         if self.is_open:
             self._pieces.append("\n")
         else:
-            self._done.lines.append(self._first_line)
-            self._done.cells.append(self._cells)
+            self._lines.append(self._first_line)
+            self._widths.append(len(self._cells))
+            self._done += self._cells
             self._cells = []
 
     def take(self) -> Records:
         """Return the records that are complete."""
-        done, self._done = self._done, Records([], [])
+        done = Records(self._lines, self._widths, self._done)
+        self._lines, self._widths, self._done = [], [], []
         return done
 
     def finish(self) -> None:

@@ -103,9 +103,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "column_kinds_")
         frame = as_frame(X)
         if not is_named(X) and frame.shape[1] != self.n_features_in_:  # nothing tells which of them is absent
-            raise ValueError(
-                f"X has {frame.shape[1]} features, but TableEncoder is expecting {self.n_features_in_} features as input."
-            )
+            expected = f"TableEncoder is expecting {self.n_features_in_} features as input"
+            raise ValueError(f"X has {frame.shape[1]} features, but {expected}.")
         if not any(name in self.column_kinds_ for name in frame.names):
             raise ValueError(
                 f"X has none of the columns {list(self.column_kinds_)[:20]}, but {list(frame.names)[:20]}."
