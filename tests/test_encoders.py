@@ -63,6 +63,8 @@ def test_what_was_not_seen():
     encoder = TableEncoder().fit(TABLE)
     new = {"flag": [1, 0], "größe": ["riesig", None], "extra": ["x", "y"]}
     np.testing.assert_array_equal(encoder.transform(new), [[NAN, 0, 0, 1], [NAN, NAN, NAN, 0]])
+    dates = np.array(["2020-01-01"] * 2, dtype="datetime64[D]")
+    np.testing.assert_array_equal(encoder.transform({**new, "when": dates}), encoder.transform(new))
     with pytest.raises(ValueError, match=r"X has none of the columns \['age', 'größe', 'flag'\], but \['x'\]"):
         encoder.transform({"x": [1]})
 
@@ -140,7 +142,7 @@ def test_documents_in_tables():
         np.testing.assert_array_equal(encoder.fit(make(table)).transform(make(table)).toarray(), wanted)
     for documents in (table["review"], np.array(table["review"], dtype=object), pd.Series(table["review"])):
         np.testing.assert_array_equal(encoder.transform(documents).toarray(), wanted)
-    with pytest.raises(ValueError, match=r"X has no column 'review', but \['text'\]"):
+    with pytest.raises(ValueError, match=r"X has none of the columns \['review'\], but \['text'\]"):
         encoder.transform({"text": ["x"]})
     with pytest.raises(ValueError, match="name the column if it is a table"):
         TextEncoder().fit(pd.DataFrame(table))

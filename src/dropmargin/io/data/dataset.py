@@ -48,9 +48,12 @@ class Frame:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __getitem__(self, name: str) -> Array:
+        return self.columns[self.names.index(name)]
+
     def get(self, name: str) -> Array | None:
         """Return the column of this name, if there is one."""
-        return self.columns[self.names.index(name)] if name in self.names else None
+        return self[name] if name in self.names else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -19,26 +19,32 @@ from dropmargin.typing import Array
 _MISSING_TYPES = ("NAType", "NaTType")
 
 
-def as_frame(X: Any) -> Frame:
+def as_frame(X: Any, only: Collection[str] | None = None) -> Frame:
     """Return a table as a `Frame`: numbers as float64 with NaN, anything else as strings with None.
 
-    A matrix has columns ``x0``, ``x1`` and so on, as scikit-learn names them.
+    A matrix has columns ``x0``, ``x1`` and so on, as scikit-learn names them. Columns of other names than those of
+    ``only`` are not looked at, if it is given; there must be one of them.
     """
-    if isinstance(X, Frame):
+    if isinstance(X, Frame) and only is None:
         return X
     names = _names(X)
     if names is not None:
-        return _from_columns([(name, X[name]) for name in names])
+        wanted = names if only is None else [name for name in names if name in only]
+        if names and not wanted:
+            raise ValueError(f"X has none of the columns {list(only or ())[:20]}, but {names[:20]}.")
+        return _from_columns([(name, X[name]) for name in wanted])
     matrix = check_array(X, dtype=None, ensure_all_finite=False)
     return _from_columns([(f"x{j}", matrix[:, j]) for j in range(matrix.shape[1])])
 
 
 def is_named(X: Any) -> bool:
     """Return whether something is a table with names of its columns, and not a matrix."""
-    return isinstance(X, Frame) or _names(X) is not None
+    return _names(X) is not None
 
 
 def _names(X: Any) -> list[Any] | None:
+    if isinstance(X, Frame):
+        return list(X.names)
     if isinstance(X, Mapping) and not hasattr(X, "toarray"):  # one kind of sparse matrix is a dict
         return list(X)
     names = getattr(X, "column_names", None)  # pyarrow, whose .columns are the data

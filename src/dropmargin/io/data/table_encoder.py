@@ -101,14 +101,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Any:
         """Return a float64 matrix, dense or CSR, NaN where cells are missing."""
         check_is_fitted(self, "column_kinds_")
-        frame = as_frame(X)
+        frame = as_frame(X, self.column_kinds_)
         if not is_named(X) and frame.shape[1] != self.n_features_in_:  # nothing tells which of them is absent
             expected = f"TableEncoder is expecting {self.n_features_in_} features as input"
             raise ValueError(f"X has {frame.shape[1]} features, but {expected}.")
-        if not any(name in self.column_kinds_ for name in frame.names):
-            raise ValueError(
-                f"X has none of the columns {list(self.column_kinds_)[:20]}, but {list(frame.names)[:20]}."
-            )
+        if not frame.names:
+            raise ValueError("X is a table without columns.")
         n_rows = len(frame)
         parts = [self._encode(column, frame, n_rows) for column in self._columns]
         if self.sparse_output_:

@@ -143,9 +143,7 @@ class TextEncoder(TransformerMixin, BaseEstimator):
 
     def _documents(self, X: Any) -> list[str]:
         if self.column is not None and not _is_sequence(X):
-            documents = as_frame(X).get(self.column)
-            if documents is None:
-                raise ValueError(f"X has no column {self.column!r}, but {list(as_frame(X).names)[:20]}.")
+            documents = as_frame(X, (self.column,))[self.column]
         elif isinstance(X, str | Frame) or not _is_sequence(X):
             raise ValueError(
                 f"Documents must be a sequence of strings, got {type(X).__name__}; name the column if it is a table."
