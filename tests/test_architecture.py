@@ -20,6 +20,7 @@ _ORDER = [
     "baselines",
     "evaluation",
     "plotting",
+    "io",
 ]
 _ROOT = Path(dropmargin.__file__).parent
 

@@ -1,0 +1,1 @@
+"""Files: reading data, saving and loading models."""

@@ -1,0 +1,187 @@
+"""Many lines of an svmlight file at a time: by compiled code (`_svmlight.c`) if it was built, else line by line.
+
+Set the environment variable ``DROPMARGIN_KERNELS=0`` to do without compiled code.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dropmargin.io.data.errors import DataFormatError
+from dropmargin.io.data.svmlight_lines import LARGEST_INTEGER, IndexRange, LineError, parse_line
+from dropmargin.typing import Array
+
+_DONE, _REJECTED = 0, 1
+_QID_UNKNOWN, _QID_ABSENT, _QID_PRESENT = -1, 0, 1
+
+
+@dataclass(frozen=True)
+class RawRows:
+    """Rows as written: ``row_ends[i]`` is how many entries there are up to row ``i``, indices are not shifted.
+
+    The arrays may be views of buffers that are used again for the next rows.
+    """
+
+    labels: Array
+    qids: Array | None
+    row_ends: Array
+    indices: Array
+    values: Array
+
+
+class _State(ctypes.Structure):
+    """`svmlight_state` of the C code."""
+
+    _fields_ = [
+        ("lowest", ctypes.c_int64),
+        ("highest", ctypes.c_int64),
+        ("max_rows", ctypes.c_int64),
+        ("max_entries", ctypes.c_int64),
+        ("has_qid", ctypes.c_int64),
+        ("n_lines", ctypes.c_int64),
+        ("n_rows", ctypes.c_int64),
+        ("n_entries", ctypes.c_int64),
+        ("begin", ctypes.c_int64),
+        ("smallest", ctypes.c_int64),
+        ("largest", ctypes.c_int64),
+    ]
+
+
+def _load() -> ctypes.CDLL | None:
+    if os.environ.get("DROPMARGIN_KERNELS") == "0":
+        return None
+    path = Path(__file__).with_name("_svmlight.so")
+    if not path.exists():
+        return None
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError:  # built for another machine
+        return None
+    pointer = ctypes.c_void_p
+    library.svmlight_parse.argtypes = [pointer, ctypes.c_int64, ctypes.POINTER(_State), *[pointer] * 5]
+    library.svmlight_parse.restype = ctypes.c_int64
+    return library
+
+
+_LIBRARY = _load()
+
+
+def available() -> bool:
+    """Return whether compiled code reads svmlight files."""
+    return _LIBRARY is not None
+
+
+class BlockParser:
+    """Reads one file, block after block, and remembers what is to be known of it as a whole.
+
+    Parameters
+    ----------
+    name : str
+        The file, for errors.
+    indices : IndexRange
+    compiled : bool, optional
+        By default, whether there is compiled code.
+    """
+
+    def __init__(self, name: str, indices: IndexRange, compiled: bool | None = None) -> None:
+        self._name, self._range = name, indices
+        self._library = _LIBRARY if compiled is None or compiled else None
+        self._state = _State(
+            lowest=indices.lowest,
+            highest=indices.highest,
+            has_qid=_QID_UNKNOWN,
+            smallest=LARGEST_INTEGER,
+            largest=-1,
+        )
+        self._buffers: list[Array] = []
+
+    @property
+    def smallest(self) -> int | None:
+        """The smallest index so far."""
+        return None if self._state.largest < 0 else int(self._state.smallest)
+
+    @property
+    def largest(self) -> int | None:
+        """The largest index so far."""
+        return None if self._state.largest < 0 else int(self._state.largest)
+
+    def parse(self, buffer: bytearray, length: int) -> RawRows:
+        """Return the rows of the next lines, as `line_blocks` gives them."""
+        if self._library is None:
+            return self._parse_lines(buffer, length)
+        state = self._state
+        labels, qids, row_ends, indices, values = self._sized_buffers(length)
+        state.max_rows, state.max_entries = len(labels), len(indices)
+        text = np.frombuffer(buffer, dtype=np.uint8)
+        arrays = (array.ctypes.data for array in (labels, qids, row_ends, indices, values))
+        status = self._library.svmlight_parse(text.ctypes.data, length, ctypes.byref(state), *arrays)
+        if status == _REJECTED:
+            end = buffer.find(b"\n", state.begin)
+            line = bytes(buffer[state.begin : end])
+            self._complain(line, state.n_lines + 1)
+        if status != _DONE:
+            raise RuntimeError(f"The compiled reader of svmlight files ended with status {status}.")
+        n, m = state.n_rows, state.n_entries
+        qid = qids[:n] if state.has_qid == _QID_PRESENT else None
+        return RawRows(labels[:n], qid, row_ends[:n], indices[:m], values[:m])
+
+    def _sized_buffers(self, length: int) -> list[Array]:
+        """Return arrays for all that so many bytes can hold: a row takes two bytes, an entry four, with its blank."""
+        n_rows, n_entries = length // 2 + 1, length // 4 + 1
+        if not self._buffers or len(self._buffers[0]) < n_rows:
+            sizes = ((n_rows, np.float64), (n_rows, np.int64), (n_rows, np.int64), (n_entries, np.int64))
+            self._buffers = [np.empty(n, dtype=dtype) for n, dtype in (*sizes, (n_entries, np.float64))]
+        return self._buffers
+
+    def _complain(self, line: bytes, number: int) -> None:
+        """Raise the error of a line that was rejected."""
+        try:
+            row = parse_line(line, self._range)
+        except LineError as error:
+            raise DataFormatError(error.what, self._name, number, error.column) from None
+        has_qid = row is not None and row.qid is not None
+        what = "this line has a qid, but those before have none" if has_qid else "qid is missing: lines before have one"
+        raise DataFormatError(what, self._name, number)
+
+    def _parse_lines(self, buffer: bytearray, length: int) -> RawRows:
+        state = self._state
+        labels: list[float] = []
+        qids: list[int | None] = []
+        row_ends: list[int] = []
+        indices: list[int] = []
+        values: list[float] = []
+        lines = bytes(buffer[:length]).split(b"\n")
+        if not lines[-1]:  # behind the last newline
+            lines.pop()
+        for line in lines:
+            state.n_lines += 1
+            try:
+                row = parse_line(line, self._range)
+            except LineError as error:
+                raise DataFormatError(error.what, self._name, state.n_lines, error.column) from None
+            if row is None:
+                continue
+            has_qid = _QID_ABSENT if row.qid is None else _QID_PRESENT
+            if state.has_qid not in (_QID_UNKNOWN, has_qid):
+                self._complain(line, state.n_lines)
+            state.has_qid = has_qid
+            labels.append(row.label)
+            qids.append(row.qid)
+            indices += row.indices
+            values += row.values
+            row_ends.append(len(indices))
+            if row.indices:
+                state.smallest = min(state.smallest, row.indices[0])
+                state.largest = max(state.largest, row.indices[-1])
+        return RawRows(
+            np.array(labels, dtype=np.float64),
+            np.array(qids, dtype=np.int64) if state.has_qid == _QID_PRESENT else None,
+            np.array(row_ends, dtype=np.int64),
+            np.array(indices, dtype=np.int64),
+            np.array(values, dtype=np.float64),
+        )

@@ -1,0 +1,205 @@
+"""Mutated data files: each must be read, the same whole and in parts, or give a `DataFormatError` of one line.
+
+By hand, for as many inputs and from what seed one likes::
+
+    python tests/fuzz/data_files.py 100000 0
+
+Memory is limited while it runs, a read that takes longer than ten seconds ends it, and so does any other exception.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gzip
+import io
+import itertools
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+from dropmargin.io.data import (
+    FORMATS,
+    DataFormatError,
+    Dataset,
+    Frame,
+    ReadOptions,
+    read_chunks,
+    read_data,
+    svmlight_blocks,
+)
+
+#: Bytes that mean something in one format or another.
+_FRAGMENTS = [
+    *(b"\n", b"\r\n", b"\r", b" ", b"\t", b",", b":", b"#", b'"', b'""', b"\0", b"\xff\xfe", b"\xef\xbb\xbf", b"\xc3"),
+    *(b"qid:3", b"nan", b"inf", b"-", b"+", b".", b"1e400", b"1e-400", b"0x10", b"1_0", b"0", b"9" * 19, b"9" * 400),
+    *(b"2147483648", b"9223372036854775808", b"1:1", b"0:1", b"-1:1", b"NA", b"label", b"\xff\xff\xff\xff", b"\x7f"),
+    *(b"PK\x03\x04", b"PAR1", b"ARROW1", b"\x1f\x8b", b"(1000000000, 1000000000)", b"'|O'", b"x" * 3000),
+]
+
+
+def seeds() -> dict[str, list[tuple[bytes, dict[str, object]]]]:
+    """Return good files of each format, and options to read them with."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [f"{1 - 2 * (i % 2)} qid:{i} {i + 1}:{i}.5 {i + 9}:-{i}e-3 # {i}" for i in range(6)]
+    svm = "\n".join(rows).encode()
+    plain_svm = b"1 1:0.25 7:1\n-1 2:3 3:1e5\n\n+1\n0 5:12345678901234567\n"
+    csv = b'size,colour,label\n1.5,"red, dark",1\n,blue,0\n-3e2,"say ""hi""",1\nNA,\xc3\xbcber,0\n'
+    X = sparse.random_array((6, 5), density=0.5, format="csr", random_state=0)
+    archives = []
+    for save, arrays in (
+        (np.savez, {"X": X.toarray(), "y": np.arange(6), "feature_names": np.array(list("abcde"))}),
+        (np.savez_compressed, {"X": X.toarray().astype("f4"), "y": np.array(["a", "b"] * 3)}),
+        (np.savez, {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}),
+    ):
+        stream = io.BytesIO()
+        save(stream, **arrays)
+        archives.append((stream.getvalue(), {}))
+    table = pa.table(
+        {"size": [1.5, None, 3.0, 4.0], "colour": ["red", "blue", None, "red"], "flag": [True, False, None, True]}
+        | {"label": [1, 0, 1, 0]}
+    )
+    tables: dict[str, list[tuple[bytes, dict[str, object]]]] = {"parquet": [], "arrow": []}
+    for compression in ("none", "snappy", "zstd"):
+        stream = io.BytesIO()
+        pq.write_table(table, stream, compression=compression, row_group_size=2)
+        tables["parquet"].append((stream.getvalue(), {"target": "label"}))
+    for make in (pa.ipc.new_file, pa.ipc.new_stream):
+        stream = io.BytesIO()
+        with make(stream, table.schema) as writer:
+            writer.write_table(table, max_chunksize=2)
+        tables["arrow"].append((stream.getvalue(), {"target": "label"}))
+    return {
+        "svmlight": [(svm, {}), (plain_svm, {}), (gzip.compress(svm), {}), (plain_svm, {"zero_based": False})],
+        "csv": [(csv, {"target": "label"}), (csv, {"text": "colour"}), (csv, {}), (gzip.compress(csv), {})],
+        "tsv": [(csv.replace(b",", b"\t"), {})],
+        "text": [(b"good film\nbad\n\n", {}), (b"1\tgood\n0\tbad\n", {"target": "label"})],
+        "npz": archives,
+        **tables,
+    }
+
+
+def mutate(content: bytes, rng: np.random.Generator) -> bytes:
+    """Return a file with some bytes changed, inserted, removed, doubled or swapped."""
+    data = bytearray(content)
+    for _ in range(int(rng.integers(1, 4))):
+        at, length = int(rng.integers(0, len(data) + 1)), int(rng.integers(1, 12))
+        kind = rng.integers(0, 7)
+        if kind == 0 and at < len(data):
+            data[at] ^= 1 << int(rng.integers(0, 8))
+        elif kind == 1 and at < len(data):
+            data[at] = int(rng.integers(0, 256))
+        elif kind == 2:
+            data[at:at] = _FRAGMENTS[int(rng.integers(0, len(_FRAGMENTS)))]
+        elif kind == 3:
+            fragment = _FRAGMENTS[int(rng.integers(0, len(_FRAGMENTS)))]
+            data[at : at + len(fragment)] = fragment
+        elif kind == 4:
+            del data[at : at + length]
+        elif kind == 5:
+            data[at:at] = data[at : at + 3 * length]
+        elif rng.random() < 0.3:
+            del data[at:]
+    return bytes(data)
+
+
+def check(path: Path, options: ReadOptions) -> str:
+    """Read a file whole and in parts; return what happened, ``"read"`` or ``"refused"``."""
+    whole, message = None, ""
+    try:
+        whole = read_data(path, options)
+    except DataFormatError as error:
+        message = str(error)
+    assert "\n" not in message, message
+    assert len(message) < 3000
+    known = options
+    if path.suffix == ".svm":
+        known = _agree_on_svmlight(path, options, whole)
+    elif whole is not None:
+        kinds, label_kind = None, None
+        if isinstance(whole.X, Frame):
+            columns = zip(whole.X.names, whole.X.columns, strict=True)
+            kinds = {name: "number" if column.dtype == float else "category" for name, column in columns}
+        if not isinstance(whole.X, np.ndarray) and whole.y is not None:
+            label_kind = {"O": "string", "i": "integer"}.get(whole.y.dtype.kind)
+        known = replace(options, columns=kinds, label_kind=label_kind)
+    if whole is None:
+        return "refused"
+    assert whole.n_samples > 0
+    parts = list(read_chunks(path, known, chunk_bytes=64))
+    assert sum(part.n_samples for part in parts) == whole.n_samples
+    assert [row for part in parts for row in _rows(part)] == _rows(whole)
+    return "read"
+
+
+def _agree_on_svmlight(path: Path, options: ReadOptions, whole: Dataset | None) -> ReadOptions:
+    """Check that the parser without compiled code says the same; return the options for reading in parts."""
+    library, svmlight_blocks._LIBRARY = svmlight_blocks._LIBRARY, None
+    try:
+        plain = read_data(path, options)
+    except DataFormatError:
+        assert whole is None
+        return options
+    finally:
+        svmlight_blocks._LIBRARY = library
+    assert whole is not None
+    assert _rows(plain) == _rows(whole)
+    return ReadOptions(zero_based=whole.zero_based, n_features=whole.X.shape[1])
+
+
+def _rows(data: Dataset) -> list[str]:
+    """Return the rows in a form that can be compared, NaN and all."""
+    X = data.X
+    if isinstance(X, Frame):
+        rows = list(zip(*(column.tolist() for column in X.columns), strict=True))
+    elif isinstance(X, list | np.ndarray):
+        rows = [row if isinstance(row, str) else row.tolist() for row in X]
+    else:
+        bounds = itertools.pairwise(X.indptr.tolist())
+        rows = [(X.indices[begin:end].tolist(), X.data[begin:end].tolist()) for begin, end in bounds]
+    labels = [None] * len(rows) if data.y is None else data.y.tolist()
+    # a part without a fraction has whole labels
+    labels = [float(label) if isinstance(label, int) else label for label in labels]
+    return [f"{row!r} {label!r}" for row, label in zip(rows, labels, strict=True)]
+
+
+def main(count: int, seed: int) -> None:
+    """Read ``count`` mutated files."""
+    faulthandler.enable()
+    rng = np.random.default_rng(seed)
+    files = seeds()
+    names = list(files)
+    outcomes: Counter[str] = Counter()
+    begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30, 8 * 2**30))
+    with tempfile.TemporaryDirectory() as folder:
+        for i in range(count):
+            name = names[i % len(names)]
+            content, options = files[name][int(rng.integers(0, len(files[name])))]
+            path = Path(folder) / f"data{FORMATS[name].extensions[0]}"
+            path.write_bytes(mutate(content, rng))
+            signal.alarm(10)
+            try:
+                outcomes[f"{name} {check(path, ReadOptions(**options))}"] += 1
+            except BaseException:
+                Path("fuzz-failure").with_suffix(path.suffix).write_bytes(path.read_bytes())
+                print(f"input {i} ({name}, {options}) is kept as fuzz-failure{path.suffix}", file=sys.stderr)
+                raise
+            signal.alarm(0)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(f"{count} inputs in {time.perf_counter() - begin:.0f} s, memory grew by {grown:.0f} MB")
+    for outcome, n in sorted(outcomes.items()):
+        print(f"{outcome:20} {n}")
+
+
+if __name__ == "__main__":
+    main(*(int(argument) for argument in (sys.argv[1:] + ["10000", "0"][len(sys.argv) - 1 :])[:2]))

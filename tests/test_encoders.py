@@ -1,0 +1,332 @@
+"""TableEncoder and TextEncoder: what they make of tables and text, in pipelines, and their states of plain data."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from dropmargin import DropoutLogisticRegression, DropoutSVC
+from dropmargin.io.data import Frame, ReadOptions, TableEncoder, TextEncoder, read_chunks, read_data
+
+NAN = np.nan
+TABLE = {
+    "age": [1.0, None, 3.0, 4.0],
+    "größe": ["klein", "groß", None, "klein"],
+    "flag": [True, False, True, False],
+}
+ENCODED = [[1, 0, 1, 1], [NAN, 1, 0, 0], [3, NAN, NAN, 1], [4, 0, 1, 0]]
+
+
+def tables():
+    """Return the table as every library has it."""
+    pd, pl, pa = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
+    names = np.array(TABLE["größe"], dtype=object)
+    frame = Frame(("age", "größe", "flag"), (np.array([1.0, NAN, 3.0, 4.0]), names, np.array([1.0, 0.0, 1.0, 0.0])))
+    categorical = pd.DataFrame(TABLE).astype({"größe": "category", "age": "Float64", "flag": "boolean"})
+    return {
+        "frame": frame,
+        "dict": TABLE,
+        "pandas": pd.DataFrame(TABLE),
+        "pandas-nullable": categorical,
+        "polars": pl.DataFrame(TABLE),
+        "pyarrow": pa.table(TABLE),
+        "objects": np.array(list(zip(*TABLE.values(), strict=True)), dtype=object),
+    }
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("library", ["frame", "dict", "pandas", "pandas-nullable", "polars", "pyarrow", "objects"])
+def test_tables_of_every_library(library):
+    table = tables()[library]
+    encoder = TableEncoder().fit(table)
+    X = encoder.transform(table)
+    assert X.dtype == np.float64
+    np.testing.assert_array_equal(X, ENCODED)
+    if library != "objects":
+        assert encoder.get_feature_names_out().tolist() == ["age", "größe=groß", "größe=klein", "flag"]
+        assert encoder.column_kinds_ == {"age": "number", "größe": "category", "flag": "number"}
+        # fitted on one, used on another
+        np.testing.assert_array_equal(TableEncoder().fit(TABLE).transform(table), ENCODED)
+
+
+def test_what_was_not_seen():
+    encoder = TableEncoder().fit(TABLE)
+    new = {"flag": [1, 0], "größe": ["riesig", None], "extra": ["x", "y"]}
+    np.testing.assert_array_equal(encoder.transform(new), [[NAN, 0, 0, 1], [NAN, NAN, NAN, 0]])
+    dates = np.array(["2020-01-01"] * 2, dtype="datetime64[D]")
+    np.testing.assert_array_equal(encoder.transform({**new, "when": dates}), encoder.transform(new))
+    with pytest.raises(ValueError, match=r"X has none of the columns \['age', 'größe', 'flag'\], but \['x'\]"):
+        encoder.transform({"x": [1]})
+
+
+def test_columns_are_read_as_they_were_at_fit():
+    encoder = TableEncoder(categorical=("code",)).fit({"code": [1, 2, 2], "size": [1.0, 2.0, 3.0]})
+    assert encoder.get_feature_names_out().tolist() == ["code=1", "code=2", "size"]
+    as_text = {"code": ["2", "1", "NA"], "size": ["1.5", " 2 ", None]}
+    np.testing.assert_array_equal(encoder.transform(as_text)[:2], [[0, 1, 1.5], [1, 0, 2]])
+    assert np.isnan(encoder.transform(as_text)[2, 2])
+    np.testing.assert_array_equal(encoder.transform({"code": [2.0, NAN], "size": [1, 2]}), [[0, 1, 1], [NAN, NAN, 2]])
+    with pytest.raises(ValueError, match="Row 2: 'big' in column 'size' is not a finite number, but the column held"):
+        encoder.transform({"code": ["1", "1"], "size": ["1", "big"]})
+
+
+def test_wide_tables_are_sparse():
+    rng = np.random.default_rng(0)
+    names = np.array([f"n{i}" for i in range(300)], dtype=object)
+    table = {"name": [*names, None], "x": rng.normal(size=301)}
+    encoder = TableEncoder().fit(table)
+    X = encoder.transform(table)
+    assert encoder.sparse_output_
+    assert X.format == "csr"
+    assert X.has_sorted_indices
+    assert X.shape == (301, 301)
+    assert X.nnz == 300 + 300 + 301
+    assert np.isnan(X[[300]].toarray()[0, :300]).all()
+    assert not TableEncoder().fit(TABLE).sparse_output_
+
+
+def test_errors_of_tables():
+    for table, match in (
+        ({"id": [f"u{i}" for i in range(1001)]}, "Column 'id' has 1001 different names, max_categories=1000"),
+        ({"when": np.array(["2020-01-01"], dtype="datetime64[D]")}, r"Column 'when' is of type datetime64\[D\]"),
+        ({"x": [[1], [2, 3]]}, "Column 'x' has .* of type list"),
+        ({1: [1, 2]}, "The names of columns must be strings, got 1"),
+        ({"a": [1, 2], "b": [1]}, "need the same length"),
+        ({"a": []}, "X must have rows and columns"),
+        (np.ones(3), "Expected 2D array, got 1D array"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            TableEncoder().fit(table)
+    with pytest.raises(ValueError, match=r"categorical has \['z'\], but the columns are"):
+        TableEncoder(categorical=["z"]).fit(TABLE)
+    with pytest.raises(ValueError, match="a sequence of names, got the string 'age'"):
+        TableEncoder(categorical="age").fit(TABLE)
+    with pytest.raises(NotFittedError):
+        TableEncoder().transform(TABLE)
+
+
+# Text -----------------------------------------------------------------------------------------------------------------
+
+DOCUMENTS = ["A good, good film", "Bad film: not good", "", "Ein schöner Film"]
+
+
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize(
+    "options", [{}, {"lowercase": False, "ngram_range": (1, 2)}, {"min_df": 2}, {"max_features": 3}]
+)
+def test_text_is_encoded_as_by_scikit_learn(options, binary):
+    for weighting, make in (("tfidf", TfidfVectorizer), ("counts", CountVectorizer)):
+        wanted = make(binary=binary, dtype=np.float64, **options).fit(DOCUMENTS)
+        encoder = TextEncoder(weighting, binary=binary, **options).fit(DOCUMENTS)
+        assert encoder.get_feature_names_out().tolist() == wanted.get_feature_names_out().tolist()
+        new = ["good bad unseen", *DOCUMENTS]
+        assert encoder.transform(new).toarray().tobytes() == wanted.transform(new).toarray().tobytes()
+
+
+def test_documents_in_tables():
+    pd, pl, pa = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
+    table = {"review": [*DOCUMENTS[:3], None], "stars": [1, 2, 3, 4]}
+    wanted = TextEncoder().fit([*DOCUMENTS[:3], ""]).transform([*DOCUMENTS[:3], ""]).toarray()
+    encoder = TextEncoder(column="review")
+    for make in (dict, pd.DataFrame, pl.DataFrame, pa.table):
+        np.testing.assert_array_equal(encoder.fit(make(table)).transform(make(table)).toarray(), wanted)
+    for documents in (table["review"], np.array(table["review"], dtype=object), pd.Series(table["review"])):
+        np.testing.assert_array_equal(encoder.transform(documents).toarray(), wanted)
+    with pytest.raises(ValueError, match=r"X has none of the columns \['review'\], but \['text'\]"):
+        encoder.transform({"text": ["x"]})
+    with pytest.raises(ValueError, match="name the column if it is a table"):
+        TextEncoder().fit(pd.DataFrame(table))
+
+
+def test_errors_of_text():
+    for options, match in (
+        ({"weighting": "bm25"}, "weighting must be one of"),
+        ({"ngram_range": (2, 1)}, "ngram_range must go up"),
+        ({"ngram_range": (1, 10**9)}, "ngram_range must go up, to at most 20"),
+        ({"min_df": 0}, "min_df must be a whole number of at least 1"),
+        ({"min_df": 1.5}, r"min_df must be a share in \[0, 1\]"),
+        ({"max_features": 0}, "max_features must be a whole number"),
+        ({"lowercase": "yes"}, "lowercase must be true or false"),
+        ({"column": 3}, "column must be a string"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            TextEncoder(**options).fit(DOCUMENTS)
+    with pytest.raises(ValueError, match="got str"):
+        TextEncoder().fit("one document")
+    with pytest.raises(ValueError, match="Document 1 must be a string, got int"):
+        TextEncoder().fit(["a document", 3])
+    with pytest.raises(NotFittedError):
+        TextEncoder().transform(DOCUMENTS)
+
+
+# scikit-learn and pipelines ------------------------------------------------------------------------------------------
+
+
+@parametrize_with_checks([TableEncoder()])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_encoders_can_be_cloned():
+    for encoder in (TableEncoder(("größe",), 7).fit(TABLE), TextEncoder("counts", "review", ngram_range=(1, 2))):
+        assert clone(encoder).get_params() == encoder.get_params()
+
+
+def test_a_pipeline_on_tables(tmp_path):
+    rng = np.random.default_rng(0)
+    colours, size = rng.choice(["red", "green", "blue"], size=80), rng.normal(size=80)
+    y = np.where((colours == "red") ^ (size > 1), "yes", "no")
+    rows = [
+        f"{'' if i % 9 == 0 else s},{'NA' if i % 7 == 0 else c},{label}"
+        for i, (s, c, label) in enumerate(zip(size, colours, y, strict=True))
+    ]
+    path = tmp_path / "train.csv"
+    path.write_text("\n".join(["size,colour,label", *rows]))
+    data = read_data(path, ReadOptions(target="label"))
+    model = make_pipeline(TableEncoder(), DropoutSVC(noise=0.2, missing="drop")).fit(data.X, data.y)
+    assert model.score(data.X, data.y) > 0.75
+    wanted = model.decision_function(data.X)
+    for library in (
+        pytest.importorskip("pandas").DataFrame,
+        pytest.importorskip("polars").DataFrame,
+        pytest.importorskip("pyarrow").table,
+    ):
+        table = {
+            name: [None if v is None or v != v else v for v in c.tolist()]
+            for name, c in zip(data.X.names, data.X.columns, strict=True)
+        }
+        np.testing.assert_array_equal(model.decision_function(library(table)), wanted)
+    options = ReadOptions(target="label", columns=model[0].column_kinds_)
+    scores = [model.decision_function(part.X) for part in read_chunks(path, options, chunk_bytes=100)]
+    assert len(scores) > 5
+    np.testing.assert_allclose(np.concatenate(scores), wanted, rtol=1e-12)
+    # what is read without being told holds strings, and is understood all the same
+    scores = [model.decision_function(part.X) for part in read_chunks(path, chunk_bytes=100)]
+    np.testing.assert_allclose(np.concatenate(scores), wanted, rtol=1e-12)
+
+
+def test_a_pipeline_on_reviews(tmp_path):
+    path = tmp_path / "reviews.csv"
+    rows = ['"a good film, really",5', '"bad, bad film",1', "very good,5", "not bad at all,5", "so bad,1"] * 3
+    path.write_text("review,stars\n" + "\n".join(rows))
+    data = read_data(path, ReadOptions(text="review", target="stars"))
+    model = make_pipeline(TextEncoder(column="review"), DropoutLogisticRegression(noise=0.3)).fit(data.X, data.y)
+    assert model.predict(["good film", "bad film"]).tolist() == [5, 1]
+    assert model.predict({"review": ["good film", "bad film"]}).tolist() == [5, 1]
+
+
+# States ---------------------------------------------------------------------------------------------------------------
+
+
+def through_json(facts):
+    return json.loads(json.dumps(facts))
+
+
+@pytest.mark.parametrize("encoder", [TableEncoder(), TableEncoder(("flag",), 5)])
+def test_state_of_a_table_encoder(encoder):
+    encoder.fit(TABLE)
+    facts, arrays = encoder.get_state()
+    again = TableEncoder.from_state(through_json(facts), arrays)
+    assert again.get_params() == {**encoder.get_params(), "categorical": tuple(encoder.categorical)}
+    assert again.get_feature_names_out().tolist() == encoder.get_feature_names_out().tolist()
+    np.testing.assert_array_equal(again.transform(TABLE), encoder.transform(TABLE))
+    assert again.get_state() == (facts, arrays)
+
+
+@pytest.mark.parametrize("encoder", [TextEncoder(), TextEncoder("counts", "review", False, (1, 3), 0.1, 30, True)])
+def test_state_of_a_text_encoder(encoder):
+    encoder.fit(DOCUMENTS)
+    facts, arrays = encoder.get_state()
+    again = TextEncoder.from_state(through_json(facts), arrays)
+    assert again.get_params() == encoder.get_params()
+    assert again.transform(DOCUMENTS).toarray().tobytes() == encoder.transform(DOCUMENTS).toarray().tobytes()
+    assert "token_pattern" not in facts
+
+
+def _changed(facts, path, value):
+    out = copy.deepcopy(facts)
+    inner = out
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    return out
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("columns",), []),
+        (("columns",), {"a": 1}),
+        (("columns", 0), "age"),
+        (("columns", 0, "name"), 3),
+        (("columns", 0, "name"), "flag"),
+        (("columns", 0, "more"), 1),
+        (("columns", 1, "categories"), ["b", "a"]),
+        (("columns", 1, "categories"), ["a", "a"]),
+        (("columns", 1, "categories"), ["a", 1]),
+        (("columns", 1, "categories"), "ab"),
+        (("max_categories",), 1),
+        (("max_categories",), True),
+        (("max_categories",), "5"),
+        (("categorical",), ["age"]),
+        (("categorical",), [["age"]]),
+        (("__class__",), "os.system"),
+    ],
+)
+def test_wrong_states_of_a_table_encoder(path, value):
+    facts, arrays = TableEncoder().fit(TABLE).get_state()
+    with pytest.raises(ValueError, match="must"):
+        TableEncoder.from_state(_changed(facts, path, value), arrays)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("terms",), []),
+        (("terms",), ["a", "a"]),
+        (("terms",), [1]),
+        (("terms",), {"a": 0}),
+        (("weighting",), "pickle"),
+        (("weighting",), ["tfidf"]),
+        (("ngram_range",), [1, 1000]),
+        (("ngram_range",), [1]),
+        (("ngram_range",), 3),
+        (("min_df",), float("nan")),
+        (("token_pattern",), "(a+)+$"),
+        (("column",), 5),
+        (("lowercase",), 1),
+        (("max_features",), 1.5),
+    ],
+)
+def test_wrong_states_of_a_text_encoder(path, value):
+    facts, arrays = TextEncoder().fit(DOCUMENTS).get_state()
+    with pytest.raises(ValueError, match="must"):
+        TextEncoder.from_state(_changed(facts, path, value), arrays)
+
+
+def test_wrong_arrays_of_a_text_encoder():
+    facts, arrays = TextEncoder().fit(DOCUMENTS).get_state()
+    idf = arrays["idf"]
+    for wrong in (
+        {},
+        {"idf": idf[:-1]},
+        {"idf": idf * NAN},
+        {"idf": idf.astype("f4")},
+        {"idf": idf.tolist()},
+        {"idf": idf, "x": idf},
+    ):
+        with pytest.raises(ValueError, match="must"):
+            TextEncoder.from_state(facts, wrong)
+    for facts in (None, [], {"terms": ["a"]}):
+        with pytest.raises(ValueError, match="must"):
+            TextEncoder.from_state(facts, arrays)
