@@ -1,4 +1,4 @@
-"""Imports go one way: linalg, noise and losses, objective, solvers, classifiers, path, baselines and evaluation, plotting."""
+"""Imports go one way, from linalg to plotting and io; see ARCHITECTURE.md."""
 
 from __future__ import annotations
 
