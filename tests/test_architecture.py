@@ -1,4 +1,4 @@
-"""Imports go one way: linalg, noise and losses, objective, solvers, classifiers, baselines and evaluation, plotting."""
+"""Imports go one way: linalg, noise and losses, objective, solvers, classifiers, baselines and evaluation, plotting, io."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ _ORDER = [
     "baselines",
     "evaluation",
     "plotting",
+    "io",
 ]
 _ROOT = Path(dropmargin.__file__).parent
 

@@ -1,0 +1,1 @@
+"""Files: data to read, models to save and to load."""

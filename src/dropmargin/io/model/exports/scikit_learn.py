@@ -1,0 +1,78 @@
+"""A model as one of scikit-learn's own classes, which needs dropmargin no more."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
+from sklearn.preprocessing import LabelBinarizer
+from sklearn.svm import LinearSVC
+
+from dropmargin.io.model.exports.linear import LinearModel, linear_model
+from dropmargin.typing import Array
+
+
+def to_sklearn(model: Any) -> Any:
+    """Return a fitted estimator of scikit-learn with the same scores, labels and, if there are any, probabilities.
+
+    Its parameters are scikit-learn's defaults: to fit it again would be to train without noise.
+
+    Parameters
+    ----------
+    model : a fitted classifier of dropmargin
+
+    Returns
+    -------
+    `LinearSVC`, or `LogisticRegression` if scores are log-odds. With three classes or more, these are within
+    `OneVsOneClassifier` for ``multi_class="ovo"``, and within `OneVsRestClassifier` for one-vs-rest log-odds, since
+    scikit-learn's own multi-class `LogisticRegression` would turn the same scores into other probabilities (softmax).
+    """
+    plain = linear_model(model, "scikit-learn")
+    if plain.one_vs_one:
+        return _one_vs_one(plain)
+    if plain.is_log_odds and len(plain.classes) > 2:
+        return _one_vs_rest(plain)
+    return _fitted(plain, plain.classes, slice(None), plain.feature_names)
+
+
+def _fitted(plain: LinearModel, classes: Array, columns: slice, names: Array | None) -> Any:
+    """Return the simplest estimator with some columns of the coefficients."""
+    kind = LogisticRegression if plain.is_log_odds else LinearSVC
+    estimator = kind(fit_intercept=plain.has_offset)
+    estimator.classes_ = classes.copy()
+    estimator.coef_ = plain.coef[columns].copy()
+    estimator.intercept_ = plain.intercept[columns].copy()
+    estimator.n_iter_ = np.array([1], dtype=np.int32) if plain.is_log_odds else 1
+    return _with_features(estimator, plain.coef.shape[1], names)
+
+
+def _with_features(estimator: Any, n_features: int, names: Array | None) -> Any:
+    estimator.n_features_in_ = n_features
+    if names is not None:
+        estimator.feature_names_in_ = names.copy()
+    return estimator
+
+
+def _binary_parts(plain: LinearModel) -> list[Any]:
+    """Return one estimator per column, for the classes 0 and 1."""
+    return [_fitted(plain, np.array([0, 1]), slice(k, k + 1), None) for k in range(len(plain.coef))]
+
+
+def _one_vs_rest(plain: LinearModel) -> OneVsRestClassifier:
+    whole = OneVsRestClassifier(LogisticRegression(fit_intercept=plain.has_offset))
+    whole.estimators_ = _binary_parts(plain)
+    whole.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(plain.classes)
+    return _with_features(whole, plain.coef.shape[1], plain.feature_names)
+
+
+def _one_vs_one(plain: LinearModel) -> OneVsOneClassifier:
+    kind = LogisticRegression if plain.is_log_odds else LinearSVC
+    whole = OneVsOneClassifier(kind(fit_intercept=plain.has_offset))
+    whole.estimators_ = tuple(_binary_parts(plain))
+    whole.classes_ = plain.classes.copy()
+    whole.pairwise_indices_ = None
+    assert len(whole.estimators_) == len(list(combinations(plain.classes, 2)))
+    return _with_features(whole, plain.coef.shape[1], plain.feature_names)
