@@ -78,13 +78,15 @@ class _Rename:
         self.nameless: int | None = None
 
     def __call__(self, target: str) -> None:
-        if self.nameless is not None:
-            descriptors = os.open(_OWN_FD, os.O_RDONLY)
-            try:
-                os.link(str(self.nameless), self.scratch, src_dir_fd=descriptors, follow_symlinks=True)
-            finally:
-                os.close(descriptors)
-        os.replace(self.scratch, target)
+        if self.nameless is None:
+            os.replace(self.scratch, target)
+            return
+        descriptors = os.open(_OWN_FD, os.O_RDONLY)
+        try:
+            os.link(str(self.nameless), self.scratch, src_dir_fd=descriptors, follow_symlinks=True)
+            os.replace(self.scratch, target)
+        finally:
+            os.close(descriptors)
 
 
 def _open_nameless(folder: str, mode: int) -> int | None:

@@ -61,17 +61,24 @@ def read(data: bytes) -> tuple[Document, str]:
     raise ModelFormatError("it is not a dropmargin model file: it begins neither as JSON nor as a zip archive")
 
 
-def write(document: Document, *, as_zip: bool) -> Iterator[Chunk]:
-    """Return the bytes of a file, in pieces; a text that would be too long for JSON alone becomes an archive."""
-    specs = [array_files.spec_of(name, array) for name, array in document.arrays.items()]
-    if len(specs) > _MAX_ARRAYS:
-        raise ValueError(f"A model file holds at most {_MAX_ARRAYS} arrays, got {len(specs)}.")
+def write(document: Document, specs: list[Spec], *, as_zip: bool) -> Iterator[Chunk]:
+    """Return the bytes of a file, in pieces; a text that would be too long for JSON alone becomes an archive.
+
+    ``specs`` are what `describe_arrays` returns.
+    """
     if not as_zip:
         body = _text(document, specs, with_values=True)
         if len(body) + _JSON_END_SIZE <= strict_json.MAX_BYTES:
             digest = hashlib.sha256(body).hexdigest()
             return iter([body, f',\n "sha256": "{digest}"\n}}\n'.encode()])
     return _write_zip(document, specs)
+
+
+def describe_arrays(document: Document) -> list[Spec]:
+    """Return what a file will say of its arrays, or raise a `ValueError` that names one that cannot be stored."""
+    if len(document.arrays) > _MAX_ARRAYS:
+        raise ValueError(f"A model file holds at most {_MAX_ARRAYS} arrays, got {len(document.arrays)}.")
+    return [array_files.spec_of(name, array) for name, array in document.arrays.items()]
 
 
 def _text(document: Document, specs: list[Spec], *, with_values: bool) -> bytes:
@@ -103,9 +110,8 @@ def _check_digest(found: bytes, data: memoryview) -> None:
 
 def _split(parsed: Any) -> tuple[dict[str, Any], list[tuple[Spec, dict[str, Any]]]]:
     """Return the facts of a parsed text, and its arrays: checked descriptions with what the text has of each."""
-    facts = dict(parsed)  # an object: the text begins so
-    for key in ("format", "version", "sha256"):
-        facts.pop(key, None)
+    facts = dict(parsed)  # an object with a format and a version: the text begins so
+    del facts["format"], facts["version"]
     listed = items(facts.pop("arrays", None), "arrays")
     if len(listed) > _MAX_ARRAYS:
         raise ModelFormatError(f"it claims {len(listed)} arrays, more than the {_MAX_ARRAYS} allowed")
@@ -129,6 +135,7 @@ def _read_json(data: bytes) -> Document:
         raise ModelFormatError("it does not end with its checksum: the file is incomplete or was changed")
     _check_digest(end[1], memoryview(data)[: end.start()])
     facts, listed = _split(strict_json.parse(data))
+    del facts["sha256"]
     arrays = {}
     for spec, entry in listed:
         if "values" not in entry:
@@ -265,8 +272,10 @@ def _first_member(data: memoryview) -> _Member:
     if begin + size > len(data) or size > strict_json.MAX_BYTES:
         raise ModelFormatError(f"its text claims {size} bytes, more than the file or the limit has")
     text = data[begin : begin + size]
-    if not _JSON_START.match(text):
+    start = _JSON_START.match(text)
+    if start is None:
         raise ModelFormatError(f"its first member does not begin as {_MEMBER!r} of a dropmargin model")
+    _check_version(start[1])
     return _member(_MEMBER, [text], 0)
 
 

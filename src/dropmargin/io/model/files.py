@@ -47,9 +47,14 @@ def save(
         A hash of the training data; `describe` returns it.
     """
     document = _to_document(model, summary, data_hash)
-    wide = sum(array.nbytes for array in document.arrays.values()) > _WIDE
+    specs = container.describe_arrays(document)
+    try:
+        _from_document(document)
+    except ModelFormatError as error:
+        raise ValueError(f"This {type(model).__name__} cannot be saved, since it could not be loaded: {error}.") from None
+    wide = sum(spec.n_bytes for spec in specs) > _WIDE
     as_zip = wide or os.fspath(path).lower().endswith(_ARCHIVE_ENDINGS)
-    write_atomically(path, container.write(document, as_zip=as_zip))
+    write_atomically(path, container.write(document, specs, as_zip=as_zip))
 
 
 def load(path: Path) -> Any:
@@ -115,7 +120,7 @@ def _to_document(model: Any, summary: Mapping[str, Any] | None, data_hash: str |
         steps, encoder, classifier = _split_pipeline(model)
     facts, arrays = encode_classifier(plain_classifier(classifier))
     preprocessing, more = (None, {}) if encoder is None else encode_preprocessing(encoder)
-    document = Document(
+    return Document(
         {
             "written_by": _versions(),
             "model": facts,
@@ -126,11 +131,6 @@ def _to_document(model: Any, summary: Mapping[str, Any] | None, data_hash: str |
         },
         arrays | more,
     )
-    try:
-        _from_document(document)
-    except ModelFormatError as error:
-        raise ValueError(f"This {type(model).__name__} cannot be saved, since it could not be loaded: {error}.") from None
-    return document
 
 
 def _from_document(document: Document) -> Any:

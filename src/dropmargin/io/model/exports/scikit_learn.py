@@ -65,6 +65,8 @@ def _one_vs_rest(plain: LinearModel) -> OneVsRestClassifier:
     whole = OneVsRestClassifier(LogisticRegression(fit_intercept=plain.has_offset))
     whole.estimators_ = _binary_parts(plain)
     whole.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(plain.classes)
+    if not isinstance(getattr(OneVsRestClassifier, "classes_", None), property):  # as it is up to scikit-learn 1.8
+        whole.classes_ = plain.classes.copy()
     return _with_features(whole, plain.coef.shape[1], plain.feature_names)
 
 
