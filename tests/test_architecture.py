@@ -1,4 +1,4 @@
-"""Imports go one way: linalg, noise and losses, objective, solvers, classifiers, baselines and evaluation, plotting, io."""
+"""Imports go one way: linalg, noise, losses, objective, solvers, classifiers, baselines, evaluation, plotting, io."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models in files come back as they were: predictions to the last bit, parameters, fitted attributes (RELIABILITY 32)."""
+"""Models come back from files as they were: predictions to the last bit, parameters, attributes (RELIABILITY 32)."""
 
 from __future__ import annotations
 
@@ -117,7 +117,17 @@ def test_parameters_of_a_noise_keep_their_kind(rates, tmp_path):
 
 @endings
 @pytest.mark.parametrize(
-    "loss", [Hinge(2.5), Logistic(), Quadratic(), GaussianHinge(0.5), GaussianLogistic(), Exponential(), MCFLogistic(), "hinge"]
+    "loss",
+    [
+        Hinge(2.5),
+        Logistic(),
+        Quadratic(),
+        GaussianHinge(0.5),
+        GaussianLogistic(),
+        Exponential(),
+        MCFLogistic(),
+        "hinge",
+    ],
 )
 def test_loss_objects_come_back(loss, ending, tmp_path):
     X, y = make_binary()
@@ -337,7 +347,11 @@ def test_unfitted_models_and_odd_summaries_are_refused(tmp_path):
     with pytest.raises(NotFittedError):
         save(DropoutSVC(), tmp_path / "model.json")
     model = DropoutSVC().fit(*make_binary())
-    for summary, complaint in [([1], "summary must be a dict"), ({1: 2}, "strings as keys"), ({"a": {1}}, "plain data")]:
+    for summary, complaint in [
+        ([1], "summary must be a dict"),
+        ({1: 2}, "strings as keys"),
+        ({"a": {1}}, "plain data"),
+    ]:
         with pytest.raises(ValueError, match=complaint):
             save(model, tmp_path / "model.json", summary=summary)
     with pytest.raises(ValueError, match="data_hash must be a string"):

@@ -15,6 +15,7 @@ import time
 import warnings
 import zipfile
 from collections import Counter
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,43 @@ from dropmargin.io.model import ModelFormatError
 from dropmargin.losses import Hinge
 
 COMMENT = b"dropmargin model 1 sha256 "
-_VALUES = [None, True, False, 0, -1, 1, 2, 7, 2**31, 2**63, 10**12, 10**19, 0.5, -0.0, 1e-308, 1e308, "", "x", "nan", "inf"]
-_VALUES += [[], {}, [[]], [0], [1.5], {"float": "nan"}, {"float": "x"}, "ovo", "ovr", "drop", "error", "balanced", "hinge"]
+_VALUES = [
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    2,
+    7,
+    2**31,
+    2**63,
+    10**12,
+    10**19,
+    0.5,
+    -0.0,
+    1e-308,
+    1e308,
+    "",
+    "x",
+    "nan",
+    "inf",
+]
+_VALUES += [
+    [],
+    {},
+    [[]],
+    [0],
+    [1.5],
+    {"float": "nan"},
+    {"float": "x"},
+    "ovo",
+    "ovr",
+    "drop",
+    "error",
+    "balanced",
+    "hinge",
+]
 _VALUES += [{"noise": "Poisson", "parameters": {}}, {"noise": "Dropout", "parameters": {"rate": 0.5}}, "FDropSVC"]
 _VALUES += [{"loss": "Hinge", "parameters": {"margin": -1.0}}, "float32", "float64", "int8", "str", "object", "coef_"]
 
@@ -44,7 +80,9 @@ def sample_models() -> dict[str, Any]:
         "binary": dropmargin.DropoutSVC(noise=rates).fit(X, pairs),
         "votes": dropmargin.DropoutSVC(multi_class="ovo", class_weight=weights).fit(X, words),
         "missing": dropmargin.DropoutLogisticRegression(missing="drop").fit(gapped, codes),
-        "loss": dropmargin.NoisyLinearClassifier(Hinge(2.0), noise=dropmargin.Poisson()).fit(X.astype(np.float32), words),
+        "loss": dropmargin.NoisyLinearClassifier(Hinge(2.0), noise=dropmargin.Poisson()).fit(
+            X.astype(np.float32), words
+        ),
         "worst": dropmargin.FDropSVC(C=0.1).fit(X, codes.astype(float)),
     }
     models["missing"].feature_names_in_ = np.array([f"Größe {d}" for d in range(5)], dtype=object)
@@ -147,12 +185,12 @@ def mutate_document(data: bytes, rng: random.Random) -> bytes:
         if kind == 0:
             del holder[key]
         elif kind == 1 and isinstance(holder, dict):
-            holder[rng.choice(("x", "coef_", "values", "noise", "__class__"))] = rng.choice(_VALUES)
+            holder[rng.choice(("x", "coef_", "values", "noise", "__class__"))] = deepcopy(rng.choice(_VALUES))
         elif kind == 2 and isinstance(holder, list):
-            holder.insert(key, rng.choice(_VALUES))
+            holder.insert(key, deepcopy(rng.choice(_VALUES)))
         else:
             other, at = rng.choice(list(_places(document)))
-            holder[key] = rng.choice((*_VALUES, json.loads(json.dumps(other[at]))))
+            holder[key] = deepcopy(rng.choice((*_VALUES, other[at])))
         if not list(_places(document)):
             break
     return with_document(data, document)
@@ -178,18 +216,14 @@ def outcome(path: Path, data: bytes) -> str:
         try:
             model = dropmargin.load(path)
         except ModelFormatError as error:
-            assert str(error).startswith(f"{path}: "), error
-            return "error"
+            return "error" if str(error).startswith(f"{path}: ") else f"error without the path: {error}"
         warnings.filterwarnings("ignore", "X does not have valid feature names")
-        _predict(model)
+        rows = np.zeros((2, model.n_features_in_), dtype=model.coef_.dtype)
+        with np.errstate(all="ignore"):  # offsets of 1e308 are absurd, but numbers
+            labels = model.predict(rows)
+        assert set(labels.tolist()) <= set(model.classes_.tolist())
+        repr(model)
     return "model"
-
-
-def _predict(model: Any) -> None:
-    rows = np.zeros((2, model.n_features_in_), dtype=model.coef_.dtype)
-    assert set(model.predict(rows).tolist()) <= set(model.classes_.tolist())
-    assert np.isfinite(model.decision_function(rows)).all()
-    repr(model)
 
 
 def base_files(folder: Path) -> list[bytes]:

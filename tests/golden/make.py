@@ -1,4 +1,4 @@
-"""Make the golden files: two models, and what they predict. Run once per release, by ``python tests/golden/make.py``."""
+"""Make the golden files: two models, and what they predict. ``python tests/golden/make.py``, once per release."""
 
 from __future__ import annotations
 

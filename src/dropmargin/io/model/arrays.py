@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -167,7 +167,7 @@ def to_bytes(spec: Spec, array: Array) -> memoryview:
         lengths = np.array([len(item) for item in encoded], dtype="<u4")
         return memoryview(lengths.tobytes() + b"".join(encoded))
     plain = np.ascontiguousarray(array, dtype=_little_endian(spec.dtype))
-    return memoryview(plain.reshape(-1).view(np.uint8))
+    return plain.reshape(-1).view(np.uint8).data
 
 
 def from_bytes(spec: Spec, data: memoryview) -> Array:
@@ -185,7 +185,7 @@ def _text_from_bytes(spec: Spec, data: memoryview) -> Array:
     if ends[-1] != len(data):
         raise ModelFormatError(f"the lengths of the strings of array {spec.name!r} do not add up to its bytes")
     try:
-        strings = [str(data[begin:end], "utf-8") for begin, end in zip(ends[:-1], ends[1:], strict=True)]
+        strings = [str(data[begin:end], "utf-8") for begin, end in pairwise(ends)]
     except UnicodeDecodeError as error:
         raise ModelFormatError(f"array {spec.name!r} has text that is not UTF-8 ({error})") from None
     return _as_text(spec, strings)

@@ -249,9 +249,7 @@ def _read_zip(data: memoryview) -> Document:
             raise ModelFormatError(f"array {spec.name!r} claims {spec.n_bytes} bytes, more than the file has")
         if data[begin : begin + len(header)] != header:
             raise ModelFormatError(f"{_member_name(spec)!r} does not begin as its type and shape demand")
-        members.append(
-            _member(_member_name(spec), [data[begin : begin + len(header) + spec.n_bytes]], offset)  # type: ignore[list-item]
-        )
+        members.append(_member(_member_name(spec), [data[begin : begin + len(header) + spec.n_bytes]], offset))
         specs.append(spec)
         offset = members[-1].end
     _check_layout(data, members)
@@ -259,7 +257,10 @@ def _read_zip(data: memoryview) -> Document:
     found = zip(specs, members[1:], strict=True)
     return Document(
         facts,
-        {spec.name: array_files.from_bytes(spec, data[member.end - spec.n_bytes : member.end]) for spec, member in found},
+        {
+            spec.name: array_files.from_bytes(spec, data[member.end - spec.n_bytes : member.end])
+            for spec, member in found
+        },
     )
 
 
@@ -284,4 +285,6 @@ def _check_layout(data: memoryview, members: list[_Member]) -> None:
     expected = _archive_end(members)
     headers = all(data[m.offset : m.begin] == m.local_header() for m in members)
     if not headers or data[end:-_DIGEST_SIZE] != expected:
-        raise ModelFormatError("its archive is not laid out as that of a dropmargin model: it was packed by other means")
+        raise ModelFormatError(
+            "its archive is not laid out as that of a dropmargin model: it was packed by other means"
+        )

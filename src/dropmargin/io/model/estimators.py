@@ -17,14 +17,14 @@ from dropmargin.baselines import FDropSVC
 from dropmargin.classifiers import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
 from dropmargin.io.model.parameters import decode_parameters, encode_parameters
 from dropmargin.io.model.schema import ModelFormatError, choice, fields, from_plain, integer, shown, to_plain
+from dropmargin.losses import as_loss
 from dropmargin.noise import as_noise
 from dropmargin.solvers import Iteration
 from dropmargin.typing import Array
 
 #: The classifiers that a file can name. To add one: add its parameters to `parameters`, its numbers to `_SCALARS`.
 CLASSES: dict[str, type] = {
-    cls.__name__: cls
-    for cls in (DropoutSVC, DropoutLogisticRegression, MCFClassifier, NoisyLinearClassifier, FDropSVC)
+    cls.__name__: cls for cls in (DropoutSVC, DropoutLogisticRegression, MCFClassifier, NoisyLinearClassifier, FDropSVC)
 }
 _SCALARS = {
     name: ("n_iter_", "objective_", "gap_" if name == "FDropSVC" else "n_passes_", "converged_") for name in CLASSES
@@ -32,6 +32,7 @@ _SCALARS = {
 _ARRAYS = ("coef_", "intercept_", "classes_")
 _OPTIONAL_ARRAYS = ("feature_names_in_", "feature_means_", "feature_deviations_")
 _HISTORY = "history_"
+_MCF_LOSSES = ("quadratic", "exponential", "logistic")
 _MULTI_CLASS, _MISSING = ("ovr", "ovo"), ("error", "drop")
 
 
@@ -43,8 +44,8 @@ def plain_classifier(model: Any) -> Any:
     found = getattr(model, "best_estimator_", model)
     if CLASSES.get(type(found).__name__) is not type(found):
         raise ValueError(
-            f"Model files hold fitted {', '.join(CLASSES)}, alone or behind a TableEncoder or TextEncoder in a Pipeline; "
-            f"got {type(found).__name__}."
+            f"Model files and exports hold fitted {', '.join(CLASSES)} (files also a Pipeline of a TableEncoder or "
+            f"TextEncoder and one of these); got {type(found).__name__}."
         )
     check_is_fitted(found)
     return found
@@ -56,14 +57,16 @@ def encode_classifier(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     parameters, arrays = encode_parameters(model.get_params(deep=False))
     fitted = {attribute: to_plain(getattr(model, attribute), attribute) for attribute in _SCALARS[name]}
     own = {attribute: np.asarray(getattr(model, attribute)) for attribute in _ARRAYS}
-    own |= {attribute: np.asarray(getattr(model, attribute)) for attribute in _OPTIONAL_ARRAYS if hasattr(model, attribute)}
+    own |= {
+        attribute: np.asarray(getattr(model, attribute)) for attribute in _OPTIONAL_ARRAYS if hasattr(model, attribute)
+    }
     history = np.array([tuple(entry) for entry in model.history_], dtype=np.float64)
     own[_HISTORY] = history.reshape(len(history), len(Iteration._fields))
     return {"class": name, "parameters": parameters, "fitted": fitted}, own | arrays
 
 
 def decode_classifier(facts: Any, arrays: dict[str, Array]) -> Any:
-    """Return the fitted classifier of checked facts and arrays; the arrays that are used are taken out of ``arrays``."""
+    """Return the fitted classifier of facts and arrays, all checked; arrays that are used are taken out of ``arrays``."""
     facts = fields(facts, "model", ("class", "parameters", "fitted"))
     name = choice(facts["class"], "class", CLASSES)
     cls = CLASSES[name]
@@ -103,7 +106,10 @@ def _check_parameters(model: Any, arrays: dict[str, Array]) -> None:
         noise = as_noise(getattr(model, "noise", None))
         if noise is not None:
             noise.check(arrays["coef_"].shape[1])
-        hasattr(model, "predict_proba")  # asks the loss, which complains of a wrong name
+        if isinstance(model, MCFClassifier):
+            choice(model.loss, "loss", _MCF_LOSSES)
+        elif hasattr(model, "approximation"):
+            as_loss(getattr(model, "loss", "hinge"), model.approximation)
     except ValueError as error:
         raise ModelFormatError(str(error)) from None
 

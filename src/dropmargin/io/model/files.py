@@ -26,9 +26,7 @@ _ARCHIVE_ENDINGS = (".zip", ".dropmargin")
 _FACTS = ("written_by", "model", "preprocessing", "steps", "summary", "data_hash")
 
 
-def save(
-    model: Any, path: Path, *, summary: Mapping[str, Any] | None = None, data_hash: str | None = None
-) -> None:
+def save(model: Any, path: Path, *, summary: Mapping[str, Any] | None = None, data_hash: str | None = None) -> None:
     """Save a fitted model as plain data: JSON, or a zip archive if the model is wide.
 
     The file is written whole or not at all: if anything fails, an older file of that name is as it was. The same model
@@ -51,7 +49,9 @@ def save(
     try:
         _from_document(document)
     except ModelFormatError as error:
-        raise ValueError(f"This {type(model).__name__} cannot be saved, since it could not be loaded: {error}.") from None
+        raise ValueError(
+            f"This {type(model).__name__} cannot be saved, since it could not be loaded: {error}."
+        ) from None
     wide = sum(spec.n_bytes for spec in specs) > _WIDE
     as_zip = wide or os.fspath(path).lower().endswith(_ARCHIVE_ENDINGS)
     write_atomically(path, container.write(document, specs, as_zip=as_zip))

@@ -27,8 +27,7 @@ from dropmargin.typing import Array
 
 _NOISES: dict[str, type[Noise]] = {cls.__name__: cls for cls in (Dropout, Gaussian, Laplace, Poisson)}
 _LOSSES: dict[str, type[Loss]] = {
-    cls.__name__: cls
-    for cls in (Hinge, Logistic, Quadratic, GaussianHinge, GaussianLogistic, Exponential, MCFLogistic)
+    cls.__name__: cls for cls in (Hinge, Logistic, Quadratic, GaussianHinge, GaussianLogistic, Exponential, MCFLogistic)
 }
 _LOSS_PARAMETERS = {"Hinge": ("margin",), "GaussianHinge": ("margin",)}
 

@@ -42,8 +42,8 @@ def _labels(classes: Array) -> list[int]:
         if _INT.min <= labels[0] and labels[-1] <= _INT.max:
             return labels
     raise ValueError(
-        f"LIBLINEAR's labels are integers of 32 bits, got classes {classes.tolist()[:5]}. Fit with integers for labels, "
-        "such as those of sklearn.preprocessing.LabelEncoder."
+        f"LIBLINEAR's labels are integers of 32 bits, got classes {classes.tolist()[:5]}. Fit with integers for "
+        "labels, such as those of sklearn.preprocessing.LabelEncoder."
     )
 
 

@@ -43,8 +43,8 @@ def linear_model(model: Any, target: str) -> LinearModel:
     model = getattr(model, "best_estimator_", model)
     if isinstance(model, Pipeline):
         raise ValueError(
-            f"{target} takes the classifier alone, not its preprocessing: export pipeline[-1], and give it the rows that "
-            "pipeline[:-1].transform makes."
+            f"{target} takes the classifier alone, not its preprocessing: export pipeline[-1], and give it the rows "
+            "that pipeline[:-1].transform makes."
         )
     model = plain_classifier(model)
     if getattr(model, "missing", "error") == "drop":

@@ -1,7 +1,7 @@
 """A model as an ONNX graph of ordinary operators (``ai.onnx`` 13): runtimes need no extension to run it.
 
-``X @ coef.T + intercept`` are the scores, in the precision of the coefficients. Two classes compare the score with zero,
-more take the largest; one-vs-one pairs vote, with two small matrices that say which pair speaks for which class.
+``X @ coef.T + intercept`` are the scores, in the precision of the coefficients. Two classes compare the score with
+zero, more take the largest; one-vs-one pairs vote, with two small matrices that say which pair speaks for which class.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ class _Graph:
         """Add all that leads from ``X`` to label, decision and probability."""
         dtype, number = plain.coef.dtype, self._type(plain.coef)
         n_classes = len(plain.classes)
+        shape: list[Any] = ["n"] if n_classes == 2 else ["n", n_classes]
         product = self._add("MatMul", "X", self._constant(plain.coef.T))
         scores = self._add("Add", product, self._constant(plain.intercept))
         if plain.one_vs_one:
@@ -89,10 +90,10 @@ class _Graph:
             positive = self._add("Greater", scores, self._constant(np.zeros(1, dtype=dtype)))
             flat = self._constant(np.array([-1]))
             index = self._add("Reshape", self._add("Cast", positive, to=self._onnx.TensorProto.INT64), flat)
-            decision, shape = self._add("Reshape", scores, flat), ["n"]
+            decision = self._add("Reshape", scores, flat)
         else:
             index = self._add("ArgMax", scores, axis=1, keepdims=0)
-            decision, shape = scores, ["n", n_classes]
+            decision = scores
         labels = _storable_labels(plain.classes)
         self._output("label", self._add("Gather", self._constant(labels), index), self._type(labels), ["n"])
         self._output("decision", decision, number, shape)
@@ -103,8 +104,8 @@ class _Graph:
         """Add the votes of one-vs-one pairs, with their sums squeezed to under half a vote to break ties."""
         n_pairs = n_classes * (n_classes - 1) // 2
         first, second = (np.zeros((n_pairs, n_classes), dtype=dtype) for _ in range(2))
-        for pair, (one, other) in enumerate(combinations(range(n_classes), 2)):
-            first[pair, one] = second[pair, other] = 1.0
+        for pair, (low, high) in enumerate(combinations(range(n_classes), 2)):
+            first[pair, low] = second[pair, high] = 1.0
         positive = self._add("Greater", scores, self._constant(np.zeros(1, dtype=dtype)))
         won = self._add("Cast", positive, to=self._onnx.helper.np_dtype_to_tensor_dtype(dtype))
         one = self._constant(np.ones(1, dtype=dtype))
@@ -115,12 +116,16 @@ class _Graph:
         )
         sums = self._add("MatMul", scores, self._constant(second - first))
         size = self._add("Add", self._add("Abs", sums), one)
-        return self._add("Add", votes, self._add("Div", sums, self._add("Mul", size, self._constant(3 * np.ones(1, dtype)))))
+        return self._add(
+            "Add", votes, self._add("Div", sums, self._add("Mul", size, self._constant(3 * np.ones(1, dtype))))
+        )
 
     def _probabilities(self, scores: str, n_classes: int, dtype: Any) -> str:
         """Add ``expit`` of the scores, normalised over the classes, by way of logarithms: they do not underflow."""
         if n_classes == 2:
-            return self._add("Concat", self._add("Sigmoid", self._add("Neg", scores)), self._add("Sigmoid", scores), axis=1)
+            return self._add(
+                "Concat", self._add("Sigmoid", self._add("Neg", scores)), self._add("Sigmoid", scores), axis=1
+            )
         decay = self._add("Exp", self._add("Neg", self._add("Abs", scores)))
         log1p = self._add("Log", self._add("Add", decay, self._constant(np.ones(1, dtype=dtype))))
         negative_part = self._add("Min", scores, self._constant(np.zeros(1, dtype=dtype)))

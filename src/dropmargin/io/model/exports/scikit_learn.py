@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -35,10 +34,10 @@ def to_sklearn(model: Any) -> Any:
         return _one_vs_one(plain)
     if plain.is_log_odds and len(plain.classes) > 2:
         return _one_vs_rest(plain)
-    return _fitted(plain, plain.classes, slice(None), plain.feature_names)
+    return _fitted(plain, plain.classes, slice(None))
 
 
-def _fitted(plain: LinearModel, classes: Array, columns: slice, names: Array | None) -> Any:
+def _fitted(plain: LinearModel, classes: Array, columns: slice) -> Any:
     """Return the simplest estimator with some columns of the coefficients."""
     kind = LogisticRegression if plain.is_log_odds else LinearSVC
     estimator = kind(fit_intercept=plain.has_offset)
@@ -46,19 +45,19 @@ def _fitted(plain: LinearModel, classes: Array, columns: slice, names: Array | N
     estimator.coef_ = plain.coef[columns].copy()
     estimator.intercept_ = plain.intercept[columns].copy()
     estimator.n_iter_ = np.array([1], dtype=np.int32) if plain.is_log_odds else 1
-    return _with_features(estimator, plain.coef.shape[1], names)
+    return _with_features(estimator, plain)
 
 
-def _with_features(estimator: Any, n_features: int, names: Array | None) -> Any:
-    estimator.n_features_in_ = n_features
-    if names is not None:
-        estimator.feature_names_in_ = names.copy()
+def _with_features(estimator: Any, plain: LinearModel) -> Any:
+    estimator.n_features_in_ = plain.coef.shape[1]
+    if plain.feature_names is not None:
+        estimator.feature_names_in_ = plain.feature_names.copy()
     return estimator
 
 
 def _binary_parts(plain: LinearModel) -> list[Any]:
     """Return one estimator per column, for the classes 0 and 1."""
-    return [_fitted(plain, np.array([0, 1]), slice(k, k + 1), None) for k in range(len(plain.coef))]
+    return [_fitted(plain, np.array([0, 1]), slice(k, k + 1)) for k in range(len(plain.coef))]
 
 
 def _one_vs_rest(plain: LinearModel) -> OneVsRestClassifier:
@@ -67,7 +66,7 @@ def _one_vs_rest(plain: LinearModel) -> OneVsRestClassifier:
     whole.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(plain.classes)
     if not isinstance(getattr(OneVsRestClassifier, "classes_", None), property):  # as it is up to scikit-learn 1.8
         whole.classes_ = plain.classes.copy()
-    return _with_features(whole, plain.coef.shape[1], plain.feature_names)
+    return _with_features(whole, plain)
 
 
 def _one_vs_one(plain: LinearModel) -> OneVsOneClassifier:
@@ -76,5 +75,4 @@ def _one_vs_one(plain: LinearModel) -> OneVsOneClassifier:
     whole.estimators_ = tuple(_binary_parts(plain))
     whole.classes_ = plain.classes.copy()
     whole.pairwise_indices_ = None
-    assert len(whole.estimators_) == len(list(combinations(plain.classes, 2)))
-    return _with_features(whole, plain.coef.shape[1], plain.feature_names)
+    return _with_features(whole, plain)
