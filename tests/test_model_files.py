@@ -405,6 +405,24 @@ def test_preprocessing_comes_back(shifted, ending, tmp_path):
 
 
 @endings
+def test_long_lists_of_words_stand_outside_of_the_text(shifted, ending, tmp_path):
+    pipeline, _ = shifted
+    words = [f"wörd {index}" for index in range(200_000)]
+    pipeline[0].names_ = np.array(words, dtype=object)
+    path = tmp_path / f"model.{ending}"
+    save(pipeline, path)  # 2.6 MB of words, twice
+    assert load(path)[0].names_.tolist() == words
+    data = path.read_bytes()
+    document = document_of(data)
+    assert document["preprocessing"]["facts"]["names"] == {"strings": "preprocessing.strings.2"}
+    for name in ("preprocessing.strings.7", "preprocessing.words", "coef_", 3):
+        document["preprocessing"]["facts"]["names"] = {"strings": name}
+        path.write_bytes(with_document(data, document))
+        with pytest.raises(ModelFormatError, match=r"array of strings that is not there|must be a string|'words'"):
+            load(path)
+
+
+@endings
 @pytest.mark.parametrize(
     ("path", "value", "complaint"),
     [

@@ -253,7 +253,10 @@ def main() -> None:
             data = MUTATIONS[kind](rng.choice(files), rng)
             begun = time.perf_counter()
             try:
-                counts[kind, outcome(folder / "mutated", data)] += 1
+                found = outcome(folder / "mutated", data)
+                if kind == "bytes" and (found == "model") != (data in files):
+                    raise AssertionError("the checksum did not notice a change")
+                counts[kind, "model, unchanged" if data in files else found] += 1
             except BaseException:
                 kept = Path(f"mutated-{arguments.seed}-{index}")
                 kept.write_bytes(data)
@@ -262,7 +265,7 @@ def main() -> None:
             slowest = max(slowest, time.perf_counter() - begun)
     print(f"{arguments.count} inputs in {time.perf_counter() - started:.0f} s, the slowest {1000 * slowest:.0f} ms")
     for (kind, what), count in sorted(counts.items()):
-        print(f"{kind:>12} {what:>6} {count:8d}")
+        print(f"{kind:>12} {what:>16} {count:8d}")
 
 
 if __name__ == "__main__":

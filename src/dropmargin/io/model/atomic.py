@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
@@ -42,9 +43,9 @@ def _existing(target: str) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     if stat.S_ISDIR(found.st_mode):
-        raise IsADirectoryError(21, "cannot write: it is a folder", target)
+        raise IsADirectoryError(errno.EISDIR, "cannot write: it is a folder", target)
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(22, "cannot write: it is not an ordinary file", target)
+        raise OSError(errno.EINVAL, "cannot write: it is not an ordinary file", target)
     return found
 
 

@@ -30,7 +30,7 @@ from dropmargin.typing import Array
 #: Raised whenever an older reader would misread what a newer writer wrote.
 VERSION = 1
 _FORMAT = "dropmargin model"
-_MAX_ARRAYS = 64
+_MAX_ARRAYS = 1000
 
 _JSON_START = re.compile(rb'\{\n "format": "dropmargin model",\n "version": ([0-9]{1,9}),\n')
 _JSON_END = re.compile(rb',\n "sha256": "([0-9a-f]{64})"\n\}\n')
@@ -52,13 +52,23 @@ class Document:
     arrays: dict[str, Array]
 
 
+def kind_of(start: bytes, size: int) -> str:
+    """Return the container of a file, by its first bytes, after checking that its size is possible."""
+    if start.startswith(b"{"):
+        kind, limit = "json", strict_json.MAX_BYTES
+    elif start.startswith(b"PK\x03\x04"):
+        kind, limit = "zip", _MAX_ZIP
+    else:
+        raise ModelFormatError("it is not a dropmargin model file: it begins neither as JSON nor as a zip archive")
+    if size > limit:
+        raise ModelFormatError(f"it has {size} bytes, more than the {limit} that a model in {kind} may have")
+    return kind
+
+
 def read(data: bytes) -> tuple[Document, str]:
     """Return the document in the bytes of a file, and the name of its container."""
-    if data.startswith(b"{"):
-        return _read_json(data), "json"
-    if data.startswith(b"PK\x03\x04"):
-        return _read_zip(memoryview(data)), "zip"
-    raise ModelFormatError("it is not a dropmargin model file: it begins neither as JSON nor as a zip archive")
+    kind = kind_of(data[:4], len(data))
+    return _read_json(data) if kind == "json" else _read_zip(memoryview(data)), kind
 
 
 def write(document: Document, specs: list[Spec], *, as_zip: bool) -> Iterator[Chunk]:

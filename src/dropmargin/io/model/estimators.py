@@ -66,7 +66,7 @@ def encode_classifier(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def decode_classifier(facts: Any, arrays: dict[str, Array]) -> Any:
-    """Return the fitted classifier of facts and arrays, all checked; arrays that are used are taken out of ``arrays``."""
+    """Return the fitted classifier of facts and arrays, all checked; arrays that are used leave ``arrays``."""
     facts = fields(facts, "model", ("class", "parameters", "fitted"))
     name = choice(facts["class"], "class", CLASSES)
     cls = CLASSES[name]

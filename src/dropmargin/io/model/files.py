@@ -164,13 +164,14 @@ def _read(path: Path) -> tuple[Any, Document, str]:
 
 
 def _content(path: Path) -> bytes:
-    """Return the bytes of an ordinary file; a pipe or a device might never end."""
+    """Return the bytes of an ordinary file of possible size; a pipe or a device might never end."""
     with open(path, "rb", opener=_open_at_once) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise ModelFormatError("it is not an ordinary file")
-        content = file.read(found.st_size)
-    return content
+        container.kind_of(file.read(4), found.st_size)
+        file.seek(0)
+        return file.read(found.st_size)
 
 
 def _open_at_once(path: str, flags: int) -> int:
