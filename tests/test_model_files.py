@@ -374,6 +374,9 @@ class Shifter(TransformerMixin, BaseEstimator):
     def transform(self, X):
         return X - self.shift_
 
+    def get_feature_names_out(self):
+        return np.array([f"x{d}" for d in range(len(self.shift_))], dtype=object)
+
     def get_state(self):
         return {"names": self.names_.tolist(), "scale": 1.0}, {"shift": self.shift_, "words": self.names_}
 
@@ -401,16 +404,17 @@ def test_preprocessing_comes_back(shifted, ending, tmp_path):
     assert loaded.decision_function(X).tobytes() == pipeline.decision_function(X).tobytes()
     assert loaded[0].names_.tolist() == ["ä", "b"]
     told = describe(tmp_path / f"model.{ending}")
+    assert told["feature_names"] == [f"x{d}" for d in range(N_FEATURES)]
     assert (told["preprocessing"]["kind"], told["preprocessing"]["facts"]["scale"]) == ("Shifter", 1.0)
 
 
 @endings
 def test_long_lists_of_words_stand_outside_of_the_text(shifted, ending, tmp_path):
     pipeline, _ = shifted
-    words = [f"wörd {index}" for index in range(200_000)]
+    words = [f"wörd {index}" for index in range(2000)]
     pipeline[0].names_ = np.array(words, dtype=object)
     path = tmp_path / f"model.{ending}"
-    save(pipeline, path)  # 2.6 MB of words, twice
+    save(pipeline, path)
     assert load(path)[0].names_.tolist() == words
     data = path.read_bytes()
     document = document_of(data)
@@ -449,6 +453,13 @@ def test_wrong_preprocessing_is_refused(shifted, path, value, complaint, ending,
     file.write_bytes(with_document(data, document))
     with pytest.raises(ModelFormatError, match=complaint):
         load(file)
+
+
+def test_preprocessing_must_fit_the_model(shifted, tmp_path):
+    pipeline, _ = shifted
+    pipeline[0].shift_ = np.zeros(3)
+    with pytest.raises(ValueError, match=f"makes 3 features, its model takes {N_FEATURES}"):
+        save(pipeline, tmp_path / "model.json")
 
 
 # Versions -----------------------------------------------------------------------------------------------------------

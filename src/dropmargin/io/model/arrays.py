@@ -7,8 +7,8 @@ Numbers are little-endian and in C order. Strings, in an ``.npy`` file, are byte
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _BYTES_PER_STRING = 72
 # Memory may exceed the file by this factor for the sake of strings, and by this constant.
 _FACTOR, _CONSTANT = 8, 2**24
+_ENDS_AT_ONCE = 2**16
 
 
 @dataclass(frozen=True)
@@ -181,20 +182,26 @@ def from_bytes(spec: Spec, data: memoryview) -> Array:
 
 def _text_from_bytes(spec: Spec, data: memoryview) -> Array:
     n = spec.size
-    ends = list(accumulate(np.frombuffer(data[: 4 * n], dtype="<u4").tolist(), initial=4 * n))
-    if ends[-1] != len(data):
+    ends = 4 * n + np.cumsum(np.frombuffer(data[: 4 * n], dtype="<u4"), dtype=np.int64)
+    if len(data) != (ends[-1] if n else 0):
         raise ModelFormatError(f"the lengths of the strings of array {spec.name!r} do not add up to its bytes")
     try:
-        strings = [str(data[begin:end], "utf-8") for begin, end in pairwise(ends)]
+        return _as_text(spec, _cut(data, 4 * n, ends))
     except UnicodeDecodeError as error:
         raise ModelFormatError(f"array {spec.name!r} has text that is not UTF-8 ({error})") from None
-    return _as_text(spec, strings)
 
 
-def _as_text(spec: Spec, strings: list[str]) -> Array:
-    _check_width(spec.name, spec.dtype, strings, spec.n_bytes, ModelFormatError)
-    array = np.empty(spec.shape, dtype=object)
-    array[:] = strings
+def _cut(data: memoryview, begin: int, ends: Array) -> Iterator[str]:
+    """Yield the strings that end where ``ends`` says; few of these are Python's integers at a time."""
+    for chunk in range(0, len(ends), _ENDS_AT_ONCE):
+        for end in ends[chunk : chunk + _ENDS_AT_ONCE].tolist():
+            yield str(data[begin:end], "utf-8")
+            begin = end
+
+
+def _as_text(spec: Spec, strings: Iterable[str]) -> Array:
+    array = np.fromiter(strings, dtype=object, count=spec.size)
+    _check_width(spec.name, spec.dtype, array, spec.n_bytes, ModelFormatError)
     return array.astype(str) if spec.dtype == "str" else array
 
 
@@ -203,10 +210,12 @@ def _text_bytes(strings: list[str]) -> int:
     return sum(4 + len(item.encode()) for item in strings)
 
 
-def _check_width(name: str, dtype: str, strings: list[str], n_bytes: int, error: type[ValueError]) -> None:
+def _check_width(name: str, dtype: str, strings: Any, n_bytes: int, error: type[ValueError]) -> None:
     """Refuse an array of fixed width if one long string would make it huge."""
+    if dtype != "str":
+        return
     width = max(map(len, strings), default=0)
-    if dtype == "str" and 4 * width * len(strings) > _FACTOR * n_bytes + _CONSTANT:
+    if 4 * width * len(strings) > _FACTOR * n_bytes + _CONSTANT:
         raise error(f"array {name!r} has a string of {width} characters: too long for one of fixed width")
 
 

@@ -89,7 +89,7 @@ def describe(path: Path) -> dict[str, Any]:
     model, document, kind = _read(path)
     classifier = model[-1] if isinstance(model, Pipeline) else model
     facts = from_plain(document.facts, "facts")
-    names = getattr(classifier, "feature_names_in_", None)
+    names = getattr(classifier, "feature_names_in_", None) if classifier is model else model[0].get_feature_names_out()
     return {
         "format": container.VERSION,
         "container": kind,
@@ -102,7 +102,7 @@ def describe(path: Path) -> dict[str, Any]:
         "n_features": classifier.n_features_in_,
         "n_nonzero": int(np.count_nonzero(classifier.coef_)),
         "dtype": str(classifier.coef_.dtype),
-        "feature_names": None if names is None else names.tolist(),
+        "feature_names": None if names is None else [str(name) for name in names],
         "preprocessing": facts["preprocessing"],
         "summary": facts["summary"],
         "data_hash": facts["data_hash"],
@@ -147,6 +147,11 @@ def _from_document(document: Document) -> Any:
     model = decode_classifier(facts["model"], arrays)
     if facts["preprocessing"] is not None:
         encoder = decode_preprocessing(facts["preprocessing"], arrays)
+        n_columns = len(encoder.get_feature_names_out())
+        if n_columns != model.n_features_in_:
+            raise ModelFormatError(
+                f"its preprocessing makes {n_columns} features, its model takes {model.n_features_in_}"
+            )
         model = _join_pipeline(facts["steps"], encoder, model)
     elif facts["steps"] is not None:
         raise ModelFormatError("it has steps of a pipeline, but no preprocessing")

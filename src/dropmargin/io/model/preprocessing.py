@@ -11,7 +11,8 @@ from dropmargin.io.model.schema import ModelFormatError, choice, fields, from_pl
 from dropmargin.typing import Array
 
 #: Kind -> module of its class, which is imported only if a file or a pipeline has one. Each class has
-#: ``get_state() -> (facts, arrays)`` and ``from_state(facts, arrays)``, which checks everything.
+#: ``get_state() -> (facts, arrays)``, ``from_state(facts, arrays)``, which checks everything, and
+#: ``get_feature_names_out()``.
 KINDS: dict[str, str] = {
     "TableEncoder": "dropmargin.io.data.table_encoder",
     "TextEncoder": "dropmargin.io.data.text_encoder",
