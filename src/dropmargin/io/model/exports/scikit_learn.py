@@ -1,14 +1,13 @@
-"""A model as one of scikit-learn's own classes, which needs dropmargin no more."""
+"""A model as one of scikit-learn's own classes, which needs dropmargin no more.
+
+These classes are imported when they are used: nothing else of dropmargin needs them, and they take time to import.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
-from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
-from sklearn.preprocessing import LabelBinarizer
-from sklearn.svm import LinearSVC
 
 from dropmargin.io.model.exports.linear import LinearModel, linear_model
 from dropmargin.typing import Array
@@ -37,10 +36,17 @@ def to_sklearn(model: Any) -> Any:
     return _fitted(plain, plain.classes, slice(None))
 
 
+def _unfitted(plain: LinearModel) -> Any:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.svm import LinearSVC
+
+    kind = LogisticRegression if plain.is_log_odds else LinearSVC
+    return kind(fit_intercept=plain.has_offset)
+
+
 def _fitted(plain: LinearModel, classes: Array, columns: slice) -> Any:
     """Return the simplest estimator with some columns of the coefficients."""
-    kind = LogisticRegression if plain.is_log_odds else LinearSVC
-    estimator = kind(fit_intercept=plain.has_offset)
+    estimator = _unfitted(plain)
     estimator.classes_ = classes.copy()
     estimator.coef_ = plain.coef[columns].copy()
     estimator.intercept_ = plain.intercept[columns].copy()
@@ -60,18 +66,22 @@ def _binary_parts(plain: LinearModel) -> list[Any]:
     return [_fitted(plain, np.array([0, 1]), slice(k, k + 1)) for k in range(len(plain.coef))]
 
 
-def _one_vs_rest(plain: LinearModel) -> OneVsRestClassifier:
-    whole = OneVsRestClassifier(LogisticRegression(fit_intercept=plain.has_offset))
+def _one_vs_rest(plain: LinearModel) -> Any:
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.preprocessing import LabelBinarizer
+
+    whole = OneVsRestClassifier(_unfitted(plain))
     whole.estimators_ = _binary_parts(plain)
     whole.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(plain.classes)
-    if not isinstance(getattr(OneVsRestClassifier, "classes_", None), property):  # as it is up to scikit-learn 1.8
+    if not isinstance(getattr(OneVsRestClassifier, "classes_", None), property):  # which it is in scikit-learn 1.6
         whole.classes_ = plain.classes.copy()
     return _with_features(whole, plain)
 
 
-def _one_vs_one(plain: LinearModel) -> OneVsOneClassifier:
-    kind = LogisticRegression if plain.is_log_odds else LinearSVC
-    whole = OneVsOneClassifier(kind(fit_intercept=plain.has_offset))
+def _one_vs_one(plain: LinearModel) -> Any:
+    from sklearn.multiclass import OneVsOneClassifier
+
+    whole = OneVsOneClassifier(_unfitted(plain))
     whole.estimators_ = tuple(_binary_parts(plain))
     whole.classes_ = plain.classes.copy()
     whole.pairwise_indices_ = None
