@@ -3,6 +3,7 @@
 from dropmargin.baselines import ExplicitCorruption, FDropSVC
 from dropmargin.classifiers import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
 from dropmargin.evaluation import corruption_curve, deletion_curve
+from dropmargin.io.model import load, save
 from dropmargin.noise import Dropout, Gaussian, Laplace, NoiseTransformer, Poisson, estimate_dropout_rates
 from dropmargin.path import DropoutLogisticRegressionCV, DropoutSVCCV, NoisyLinearClassifierCV, noise_path
 from dropmargin.plotting import DeletionCurveDisplay
@@ -28,5 +29,7 @@ __all__ = [
     "corruption_curve",
     "deletion_curve",
     "estimate_dropout_rates",
+    "load",
     "noise_path",
+    "save",
 ]

@@ -120,6 +120,9 @@ def _lowest_ritz_values(steps: Array, ratios: Array) -> Array:
         inverse, ratio = 1.0 / steps[:length, k], ratios[: length - 1, k]
         diagonal = inverse.copy()
         diagonal[1:] += ratio * inverse[:-1]
+        if length == 1:  # which SciPy 1.12 refuses
+            lowest[k] = diagonal[0]
+            continue
         beside = np.sqrt(ratio) * inverse[:-1]
         lowest[k] = eigh_tridiagonal(diagonal, beside, eigvals_only=True, select="i", select_range=(0, 0))[0]
     return np.where(lowest > 0.0, lowest, np.inf)
