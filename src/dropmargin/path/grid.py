@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
@@ -12,12 +11,15 @@ import numpy as np
 
 from dropmargin.classifiers.validation import check_number
 from dropmargin.linalg import mean_square
-from dropmargin.noise import Noise, as_noise
+from dropmargin.noise import Noise, Variance, as_noise
 from dropmargin.typing import Array
 
 _HIGHEST_RATE = 0.9
 # The default values of C are powers of the root of ten around 1 / (mean squared length of a row), times these.
 _FIRST_FACTOR, _LAST_FACTOR = 0.1, 1e5
+
+# In a rough walk, every second point of at least so many is interpolated.
+_FEWEST_TO_SKIP = 5
 
 Point = tuple[int, int]
 
@@ -41,28 +43,25 @@ class Grid:
         return len(self.noises), len(self.Cs)
 
     @cached_property
-    def stronger(self) -> dict[int, int | None]:
-        """For each noise, from the strongest to none, the next stronger one of its kind: where its path comes from."""
-        kinds: dict[type, list[int]] = {}
-        free = []
-        for index, noise in enumerate(self.noises):
-            if noise is None or noise.variance().is_zero:
-                free.append(index)
-            else:
-                kinds.setdefault(type(noise), []).append(index)
-        out: dict[int, int | None] = {}
-        for members in kinds.values():
-            ordered = sorted(members, key=lambda index: -noise_level(self.noises[index]))
-            out.update(zip(ordered, [None, *ordered[:-1]], strict=True))
-        for index in free:
-            out[index] = None  # a hinge without noise has a solver of its own, which a noisy start does not help
-        return out
+    def chains(self) -> list[list[int]]:
+        """The noises of each kind, from the strongest to the weakest; no noise is a chain of its own.
 
-    def walk(self) -> Iterator[Point]:
-        """Yield the points so that the neighbours of each come before it: up in ``C``, down in noise."""
-        for column in range(len(self.Cs)):
-            for row in self.stronger:
-                yield row, column
+        (A hinge without noise has a solver of its own, which a noisy start does not help.)
+        """
+        kinds: dict[type | None, list[int]] = {}
+        for index, noise in enumerate(self.noises):
+            free = noise is None or noise.variance().is_zero
+            kinds.setdefault(None if free else type(noise), []).append(index)
+        return [sorted(members, key=lambda index: -_strength(self.noises[index])) for members in kinds.values()]
+
+    def knots(self, values: list[int]) -> list[int]:
+        """Return every second of a row of points, and its last; all of them if they are few."""
+        return values if len(values) < _FEWEST_TO_SKIP else [*values[:-1:2], values[-1]]
+
+    def share(self, noise: int, strong: int, weak: int) -> float:
+        """Return how far a noise is from a stronger one on the way to a weaker one, on a logarithmic scale."""
+        here, begin, end = (np.log(_strength(self.noises[index])) for index in (noise, strong, weak))
+        return float((here - begin) / (end - begin))
 
 
 def noise_level(noise: Noise | None) -> float:
@@ -71,6 +70,12 @@ def noise_level(noise: Noise | None) -> float:
         return 0.0
     parameters = list(noise.get_params(deep=False).values())
     return float(np.mean(np.asarray(parameters[0], dtype=np.float64))) if parameters else 1.0
+
+
+def _strength(noise: Noise | None) -> float:
+    """Return the mean variance of a feature of size one."""
+    variance = Variance() if noise is None else noise.variance()
+    return float(np.mean(variance.slope) + np.mean(variance.floor))
 
 
 def check_grid(noises: Any, Cs: Any, X: Any, weights: Array) -> Grid:

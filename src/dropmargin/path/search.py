@@ -1,8 +1,8 @@
 """Cross-validation over the grid: a rough walk on every fold, and the full tolerance for the points that may win.
 
-A rough solution has nearly the score of the exact one. How nearly is measured: the leaders are solved to the full
-tolerance first, and every other point whose rough score is behind the best by less than twice the largest change seen
-so far is solved, too, until none is left. What is chosen is always solved to the full tolerance.
+A rough solution, solved to a low tolerance or interpolated between two such, has nearly the score of the exact one. How
+nearly is measured: the leaders are solved exactly first, and every other point whose rough score is behind the best by
+less than twice the largest change seen so far is solved, too, until none is left. What is chosen is always exact.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dropmargin.progress import Progress
 from dropmargin.typing import Array
 
 #: The tolerance of the first walk.
-ROUGH_TOL = 1e-2
+ROUGH_TOL = 5e-3
 #: Finalists are solved to this share of the tolerance: their scores are to be those of the solution, not of the way.
 FINAL_SHARE = 1e-2
 # As many points are solved to the full tolerance at first: one in so many, and at least a few.
@@ -113,7 +113,8 @@ class Search:
     ) -> None:
         fold = load()
         walker, shell = self.prepare(fold)
-        walker.walk(self.rough_tol, partial(self._visit, shell, fold, index, outcome, progress, stop))
+        visit = partial(self._visit, shell, fold, index, outcome, progress, stop)
+        walker.walk(self.rough_tol, visit, rough=self.rough_tol > self.tol)
 
     def _refine_fold(
         self,
