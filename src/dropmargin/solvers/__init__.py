@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dropmargin.linalg import PerPartition
 from dropmargin.losses import Loss
 from dropmargin.objective import MomentObjective, Objective, Penalty, Point
 from dropmargin.solvers.closed_form import closed_form
@@ -77,8 +78,12 @@ def minimise(
     max_iter: int,
     monitor: Monitor = lambda entry: None,
     warm: bool = False,
+    dual: PerPartition | None = None,
 ) -> Result:
-    """Minimise an objective from ``start``: all columns at once if the solver can, smoothed if the loss has a kink."""
+    """Minimise an objective from ``start``: all columns at once if the solver can, smoothed if the loss has a kink.
+
+    ``dual`` is a start for the multipliers (`Result.dual`), which only the hinge without noise looks at.
+    """
     options = {"tol": tol, "max_iter": max_iter, "monitor": monitor, "warm": warm}
     if not solver.blockwise and objective.n_columns > 1:
         assert isinstance(objective, MomentObjective)
@@ -91,7 +96,7 @@ def minimise(
         if objective.variance.is_zero and solver.l1 and objective.penalty.l2 == 0.0:
             return solve_linear_programme(objective, tol=tol, monitor=monitor)
         if objective.variance.is_zero and solver.run is newton:
-            return solve_noise_free(objective, start, **options)  # type: ignore[arg-type]
+            return solve_noise_free(objective, start, dual=dual, **options)  # type: ignore[arg-type]
         return solve_smoothed(solver.run, objective, start, **options)  # type: ignore[arg-type]
     return solver.run(objective, start, **options)
 

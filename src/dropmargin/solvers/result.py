@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from dropmargin.linalg import PerPartition
 from dropmargin.objective import Point
 from dropmargin.typing import Array
 
@@ -39,6 +40,8 @@ class Result:
     history : list of Iteration
     point : Point or None
         The objective at ``coef``, if the solver has it whole.
+    dual : PerPartition of ndarray of shape (n_rows, n_columns), or None
+        The multipliers of a noise-free hinge, as shares of the rows' weights: a start for a problem nearby.
     """
 
     coef: Array
@@ -48,3 +51,4 @@ class Result:
     message: str
     history: list[Iteration] = field(default_factory=list)
     point: Point | None = None
+    dual: PerPartition | None = None
