@@ -214,8 +214,8 @@ INLINE NAMED(row) NAMED(row_of_blocks)(int64_t i, const int64_t *edges, const IN
  * `active` is a permutation of rows, of which the first n_active are at work. Rows at a bound whose slope is beyond all
  * violations of the epoch before, kept in `beyond`, are left out from then on. `state` is the random generator's. */
 CLONES void NAMED(descend_dual)(const int64_t *edges, const INDEX *const *indptr, const INDEX *const *indices,
-                                const DATA *const *data, int n_epochs, const double *labels, const double *margins,
-                                const double *upper, const double *squares, double scale, double offset_scale,
+                                const DATA *const *data, int n_epochs, const double *labels, const double *upper,
+                                const double *squares, double margin, double scale, double offset_scale,
                                 int64_t *active, int64_t *n_active, double *beyond, uint64_t *state, double *dual,
                                 double *weights, double *offset)
 {
@@ -228,7 +228,7 @@ CLONES void NAMED(descend_dual)(const int64_t *edges, const INDEX *const *indptr
             const NAMED(row) row = NAMED(row_of_blocks)(i, edges, indptr, indices, data);
             double score = offset[0];
             NAMED(forth_few)(&row, MODE_NONE, 1, 0, weights, &score);
-            const double slope = labels[i] * score - margins[i];
+            const double slope = labels[i] * score - margin;
             const int lowest = dual[i] <= 0.0, highest = dual[i] >= upper[i];
             if ((lowest && slope > beyond[1]) || (highest && slope < beyond[0])) {
                 swap(active + k--, active + --n);

@@ -46,7 +46,7 @@ def _load() -> ctypes.CDLL | None:
             function.argtypes = rows + rest
             function.restype = None
         function = getattr(library, f"descend_dual_{kind}")
-        function.argtypes = [pointer] * 4 + [integer] + [pointer] * 4 + [real] * 2 + [pointer] * 7
+        function.argtypes = [pointer] * 4 + [integer] + [pointer] * 3 + [real] * 3 + [pointer] * 7
         function.restype = None
     return library
 
@@ -112,21 +112,21 @@ class CSRKernels:
 class DualDescent:
     """Coordinate descent in the dual of the hinge loss, over the rows of one or more CSR matrices of the same kind.
 
-    The problem is to minimise ``|w|^2 / (2 scale) + sum_i upper_i max(0, margin_i - label_i (x_i.w + b))``, and the
-    dual variables ``a_i`` are in ``[0, upper_i]``.
+    The problem is to minimise ``|w|^2 / (2 scale) + sum_i upper_i max(0, margin - label_i (x_i.w + b))``, and the dual
+    variables ``a_i`` are in ``[0, upper_i]``.
 
     Parameters
     ----------
     matrices : sequence of csr_array
-    labels, margins, upper : ndarrays of shape (n_rows,), in double precision
+    labels, upper : ndarrays of shape (n_rows,)
         Rows with an upper bound of zero take no part.
-    squares : ndarray of shape (n_rows,), in double precision
+    squares : ndarray of shape (n_rows,)
         The squared norms of the rows.
-    scale : float
+    margin, scale : float
     """
 
     def __init__(
-        self, matrices: Sequence[Any], labels: Array, margins: Array, upper: Array, squares: Array, scale: float
+        self, matrices: Sequence[Any], labels: Array, upper: Array, squares: Array, margin: float, scale: float
     ) -> None:
         assert _LIBRARY is not None
         self._descend = getattr(_LIBRARY, f"descend_dual_{kind_of(matrices[0])}")
@@ -134,8 +134,8 @@ class DualDescent:
         names = ("indptr", "indices", "data")
         self._alive = [[np.ascontiguousarray(getattr(rows, name)) for rows in matrices] for name in names]
         self._matrices = [np.array([array.ctypes.data for array in own], dtype=np.uintp) for own in self._alive]
-        self._rows = [np.ascontiguousarray(values, dtype=np.float64) for values in (labels, margins, upper, squares)]
-        self._scale = scale
+        self._rows = [np.ascontiguousarray(values, dtype=np.float64) for values in (labels, upper, squares)]
+        self._margin, self._scale = margin, scale
         self._state = np.array([_SEED], dtype=np.uint64)
         self._order = np.flatnonzero(upper > 0.0).astype(np.int64)
         self.restart()
@@ -168,6 +168,7 @@ class DualDescent:
             *(array.ctypes.data for array in arrays),
             n_epochs,
             *(array.ctypes.data for array in self._rows),
+            self._margin,
             self._scale,
             offset_scale,
             *(array.ctypes.data for array in state),

@@ -5,9 +5,10 @@ an epoch moves every ``a_i`` in turn to its best value. The offset is not penali
 hold. It is approached by proximal steps: the offset is bound to where it was an epoch ago by ``(b - b')^2 / (2 s)``.
 
 Between rounds of epochs the multipliers are balanced, so that the equation holds, and the best offset for their weights is
-found by sorting. Then the duality gap is, exactly, with ``z_i = margin - y_i (w.x_i + b)``::
+found by sorting; then the best multiple ``t`` of both. (Where the rows can be separated and ``C`` is large, a little more
+weight saves much loss.) The duality gap is then, exactly, with ``z_i = margin - t y_i (w.x_i + b)``::
 
-    sum_i (c_i max(0, z_i) - a_i z_i)
+    sum_i (c_i max(0, z_i) - a_i z_i) + l2 (t - 1)^2 |w|^2 / 2
 
 The first digits come fast, faster than by any other way on text; the last ones, or large ``C``, may take thousands of
 epochs. Where that is foreseen, the work so far is returned as not converged, for `noise_free` to finish.
@@ -56,7 +57,8 @@ def descend_dual(
     dual : PerPartition of ndarray of shape (n_rows, 1), or None
         Multipliers to start from, as shares of the rows' weights.
     """
-    if objective.n_columns > 1 or not can_descend([part.block for part in objective.data.parts]):
+    blocks = [part.block for part in objective.data.parts]
+    if objective.n_columns > 1 or objective.base is not None or not can_descend(blocks):
         return None
     rows = _Rows(objective)
     multipliers = rows.upper * rows.joined(dual) if dual is not None else np.zeros_like(rows.upper)
@@ -107,15 +109,12 @@ class _Rows:
         self.objective = objective
         parts, (column,) = objective.data.parts, objective.columns
         self.edges = np.cumsum([0] + [part.block.n_rows for part in parts])
-        self.labels = np.concatenate([part.labels[:, column] for part in parts])
-        self.upper = np.concatenate([part.weights[:, 0] for part in parts])
-        margins = np.full(len(self.labels), objective.loss.kink)
-        if objective.base is not None:
-            margins -= self.labels * self.joined(objective.base)
+        self.labels = np.concatenate([part.labels[:, column] for part in parts], dtype=np.float64)
+        self.upper = np.concatenate([part.weights[:, 0] for part in parts], dtype=np.float64)
         squares = np.concatenate(objective.data.map(_squared_norms))
         matrices = [part.block.rows for part in parts]
         scale = 1.0 / objective.penalty.l2
-        self.kernel = DualDescent(matrices, self.labels, margins, self.upper, squares, scale)
+        self.kernel = DualDescent(matrices, self.labels, self.upper, squares, objective.loss.kink, scale)
         self.mean_square = scale * float(squares.mean()) or 1.0
         self.n_entries = max(1, sum(matrix.nnz for matrix in matrices))
 
@@ -164,17 +163,39 @@ class _Proof:
         if balanced.any():
             left = PerPartition((rows.labels * balanced)[begin:end] for begin, end in pairwise(rows.edges))
             coef[:-1, 0] = objective.sweep_sum(_combination, left)[0] / objective.penalty.l2
-        scores = np.concatenate([own.mean[:, 0] for own in objective.at(coef).scores])
+        margin, labels, upper = objective.loss.kink, rows.labels, rows.upper
+        pulls = labels * np.concatenate([own.mean[:, 0] for own in objective.at(coef).scores])
         if objective.fit_intercept:
-            coef[-1] = best_offset(objective.loss.kink * rows.labels - scores, rows.labels, rows.upper)
-            scores += coef[-1]
-        slack = objective.loss.kink - rows.labels * scores
-        losses = rows.upper * np.maximum(slack, 0.0)
+            coef[-1] = best_offset(labels * (margin - pulls), labels, upper)
+            pulls += labels * coef[-1]
+        square = 2.0 * float(objective.penalty.value(coef)[0])
+        factor = best_factor(margin, pulls, upper, square)
+        slack = margin - factor * pulls
+        losses = upper * np.maximum(slack, 0.0)
         self.multipliers = balanced
-        self.coef = coef
+        self.coef = factor * coef
         self.terms = losses - balanced * slack
-        self.value = float(objective.penalty.value(coef)[0] + losses.sum())
-        self.gap = float(self.terms.sum())
+        self.value = 0.5 * factor**2 * square + float(losses.sum())
+        self.gap = float(self.terms.sum()) + 0.5 * (factor - 1.0) ** 2 * square
+
+
+def best_factor(margin: float, pulls: Array, weights: Array, square: float) -> float:
+    """Return the ``t`` that minimises ``t^2 square / 2 + sum_i weights_i max(0, margin - t pulls_i)``.
+
+    Rows on the right side leave the sum one after the other as ``t`` grows, at ``margin / pull``: the slope is known
+    between any two of them.
+    """
+    right = np.flatnonzero((pulls > 0.0) & (weights > 0.0))
+    if not (len(right) and square > 0.0):
+        return 1.0
+    ends = margin / pulls[right]
+    order = np.argsort(ends, kind="stable")
+    ends, forces = ends[order], (weights * pulls)[right][order]
+    wrong = np.minimum(weights * pulls, 0.0).sum()
+    # the force of the rows that are left, before each end and after the last
+    remaining = wrong + np.append(np.cumsum(forces[::-1])[::-1], 0.0)
+    first = int(np.argmax(np.append(square * ends >= remaining[1:], True)))
+    return float(min(remaining[first] / square, ends[first])) if first < len(ends) else float(remaining[-1] / square)
 
 
 def best_offset(kinks: Array, labels: Array, weights: Array) -> float:
