@@ -38,8 +38,8 @@ _LEAST_OFFSET_STEP, _MOST_OFFSET_STEP = 0.003, 10.0
 # Rows that were left out come back if they make up this share of the gap.
 _WRONGLY_LEFT_OUT = 0.3
 # More epochs than this are not worth waiting for; a forecast is not made before so many.
-_PATIENCE = 1000
-_FORECAST_AFTER = 100
+_PATIENCE = 2000
+_FORECAST_AFTER = 200
 # Sums this close differ by rounding alone.
 _SAME_SUM = 1e-14
 
@@ -63,8 +63,7 @@ def descend_dual(
     rows = _Rows(objective)
     multipliers = rows.upper * rows.joined(dual) if dual is not None else np.zeros_like(rows.upper)
     proof = _Proof(rows, multipliers)
-    weights, offset = proof.coef[:-1, 0].copy(), np.array([proof.coef[-1, 0], 0.0])
-    multipliers = proof.multipliers.copy()
+    multipliers, weights, offset = proof.multipliers.copy(), proof.combined[:-1, 0].copy(), proof.combined[-1].repeat(2)
     history: list[Iteration] = []
     gaps, n_epochs, size = [(0, proof.gap)], 0, float(_FIRST_EPOCHS)
     while proof.gap > tol * abs(proof.value) or not history:
@@ -91,15 +90,16 @@ def descend_dual(
 
 
 def _hopeless(gaps: list[tuple[int, float]], aim: float) -> bool:
-    """Return whether the gap, at the rate of the second half of the epochs, would take too many more to the aim."""
-    n_epochs, gap = gaps[-1]
+    """Return whether the least gap so far, at the rate of the second half of the epochs, would not reach the aim."""
+    n_epochs, _ = gaps[-1]
     if n_epochs < _FORECAST_AFTER:
         return False
-    since, before = max(entry for entry in gaps if entry[0] <= n_epochs // 2)
-    if not (gap < before and aim > 0.0):
+    earlier = [entry for entry in gaps if entry[0] <= n_epochs // 2]
+    before, now = (min(gap for _, gap in entries) for entries in (earlier, gaps))
+    if not (now < before and aim > 0.0):
         return True
-    rate = math.log(before / gap) / (n_epochs - since)
-    return n_epochs + math.log(gap / aim) / rate > _PATIENCE
+    rate = math.log(before / now) / (n_epochs - earlier[-1][0])
+    return n_epochs + math.log(now / aim) / rate > _PATIENCE
 
 
 class _Rows:
@@ -150,7 +150,10 @@ class _Proof:
     Attributes
     ----------
     multipliers : ndarray of shape (n_rows,)
+    combined : ndarray of shape (n_features + 1, 1)
+        The weights that the multipliers combine, and the best offset for them.
     coef : ndarray of shape (n_features + 1, 1)
+        The best multiple of that.
     terms : ndarray of shape (n_rows,)
         What each row contributes to the gap.
     value, gap : float
@@ -173,7 +176,7 @@ class _Proof:
         slack = margin - factor * pulls
         losses = upper * np.maximum(slack, 0.0)
         self.multipliers = balanced
-        self.coef = factor * coef
+        self.combined, self.coef = coef, factor * coef
         self.terms = losses - balanced * slack
         self.value = 0.5 * factor**2 * square + float(losses.sum())
         self.gap = float(self.terms.sum()) + 0.5 * (factor - 1.0) ** 2 * square

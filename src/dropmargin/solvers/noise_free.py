@@ -28,6 +28,8 @@ from dropmargin.solvers.smoothing import is_lopsided
 from dropmargin.typing import Array
 
 _WIDTH = 0.3
+# From multipliers that are known to be good, the first width.
+_WIDTH_KNOWN = 1.0
 _NARROWER = 0.3
 _LEAST_WIDTH = 1e-6
 # An outer step should cut the gap by this factor, or the width is reduced.
@@ -66,6 +68,14 @@ def solve_noise_free(
     )
 
 
+def carried(dual: PerPartition, ratio: float) -> PerPartition:
+    """Return multipliers, as shares, for the same problem with ``ratio`` times the ``C``: a start for `solve_noise_free`.
+
+    Rows at their upper bound stay there; the others keep what they had, which is a smaller share if ``C`` grows.
+    """
+    return PerPartition(np.where(own >= 1.0, 1.0, np.minimum(own / ratio, 1.0)) for own in dual)
+
+
 def augment(
     objective: MomentObjective,
     coef: Array | None,
@@ -81,7 +91,7 @@ def augment(
     ``history`` is that of the iterations before; they count.
     """
     history = list(history or [])
-    width = _WIDTH * objective.loss.kink
+    width = (_WIDTH if dual is None else _WIDTH_KNOWN) * objective.loss.kink
     least = _LEAST_WIDTH * objective.loss.kink
     columns = objective.columns
     lopsided = is_lopsided(objective)
