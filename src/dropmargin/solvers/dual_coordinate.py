@@ -1,12 +1,13 @@
 r"""Coordinate descent in the dual of the noise-free hinge loss (Hsieh et al. 2008), on sparse rows by compiled code.
 
-With ``c_i`` the weight of row ``i`` and ``a_i`` in [0, c_i] its multiplier, the weights are ``w = sum_i a_i y_i x_i / l2``;
-an epoch moves every ``a_i`` in turn to its best value. The offset is not penalised, so that ``sum_i a_i y_i = 0`` must
-hold. It is approached by proximal steps: the offset is bound to where it was an epoch ago by ``(b - b')^2 / (2 s)``.
+With ``c_i`` the weight of row ``i`` and ``a_i`` in [0, c_i] its multiplier, the weights of the features are
+``w = sum_i a_i y_i x_i / l2``, and an epoch moves every ``a_i`` in turn to its best value. The offset is not penalised,
+so that ``sum_i a_i y_i = 0`` must hold. It is approached by proximal steps: the offset is bound to where it was an epoch
+ago by ``(b - b')^2 / (2 s)``.
 
-Between rounds of epochs the multipliers are balanced, so that the equation holds, and the best offset for their weights is
-found by sorting; then the best multiple ``t`` of both. (Where the rows can be separated and ``C`` is large, a little more
-weight saves much loss.) The duality gap is then, exactly, with ``z_i = margin - t y_i (w.x_i + b)``::
+Between rounds of epochs the multipliers are balanced, so that the equation holds, and the best offset for their weights
+is found by sorting; then the best multiple ``t`` of both. (Where the rows can be separated and ``C`` is large, a little
+more weight saves much loss.) The duality gap is then, exactly, with ``z_i = margin - t y_i (w.x_i + b)``::
 
     sum_i (c_i max(0, z_i) - a_i z_i) + l2 (t - 1)^2 |w|^2 / 2
 
@@ -49,8 +50,8 @@ def descend_dual(
 ) -> Result | None:
     """Minimise to a relative duality gap of ``tol``, or as far as epochs are worth their time.
 
-    An iteration of the result is a round of epochs, and an epoch counts as one pass over the data. If the problem is not
-    for this method (dense data, several columns, no compiled code), there is no result.
+    An iteration of the result is a round of epochs, and an epoch counts as one pass over the data. If the problem is
+    not for this method (dense data, several columns, no compiled code), there is no result.
 
     Parameters
     ----------
@@ -66,7 +67,14 @@ def descend_dual(
     multipliers, weights, offset = proof.multipliers.copy(), proof.combined[:-1, 0].copy(), proof.combined[-1].repeat(2)
     history: list[Iteration] = []
     gaps, n_epochs, size = [(0, proof.gap)], 0, float(_FIRST_EPOCHS)
-    while proof.gap > tol * abs(proof.value) or not history:
+
+    def record() -> None:
+        history.append(Iteration(len(history) + 1, proof.value, proof.gap, objective.n_passes, 1))
+        monitor(history[-1])
+
+    if dual is not None:  # it may be good enough as it is
+        record()
+    while not history or proof.gap > tol * abs(proof.value):
         if len(history) >= max_iter or _hopeless(gaps, tol * abs(proof.value)):
             break
         # 1. A round of epochs, and of proximal steps of the offset.
@@ -76,8 +84,7 @@ def descend_dual(
         # 2. What they prove.
         proof = _Proof(rows, multipliers)
         gaps.append((n_epochs, proof.gap))
-        history.append(Iteration(len(history) + 1, proof.value, proof.gap, objective.n_passes, 1))
-        monitor(history[-1])
+        record()
         # 3. Rows at their bounds were left out of the last epochs. If they should not have been, they come back.
         if proof.terms[rows.kernel.left_out()].sum() > _WRONGLY_LEFT_OUT * proof.gap:
             rows.kernel.restart()
@@ -139,7 +146,7 @@ class _Rows:
         """Return ``s``: how loosely the offset is bound to where it was."""
         if not self.objective.fit_intercept:
             return 0.0
-        n_free = np.count_nonzero((multipliers > 0.0) & (multipliers < self.upper))
+        n_free = int(np.count_nonzero((multipliers > 0.0) & (multipliers < self.upper)))
         step = _OFFSET_STEP / max(1, n_free)
         return self.mean_square * min(max(step, _LEAST_OFFSET_STEP), _MOST_OFFSET_STEP)
 

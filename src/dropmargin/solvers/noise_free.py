@@ -1,5 +1,7 @@
 r"""The hinge loss without noise, the ordinary SVM: an augmented Lagrangian around Newton's method.
 
+On sparse rows, coordinate descent (`dual_coordinate`) goes first, and usually all the way. The rest is done here.
+
 Smoothing alone would need a width near zero, and a system as badly conditioned as that. Multipliers do better: with
 ``a_i`` in [0, 1] the dual variable of row ``i`` (a share of its ``C``), the function to minimise is the hinge loss,
 rounded off over a moderate width ``e``, of shifted scores::
@@ -69,7 +71,7 @@ def solve_noise_free(
 
 
 def carried(dual: PerPartition, ratio: float) -> PerPartition:
-    """Return multipliers, as shares, for the same problem with ``ratio`` times the ``C``: a start for `solve_noise_free`.
+    """Return shares to start from in the same problem with ``ratio`` times the ``C``.
 
     Rows at their upper bound stay there; the others keep what they had, which is a smaller share if ``C`` grows.
     """
