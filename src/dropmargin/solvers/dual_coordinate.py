@@ -2,8 +2,8 @@ r"""Coordinate descent in the dual of the noise-free hinge loss (Hsieh et al. 20
 
 With ``c_i`` the weight of row ``i`` and ``a_i`` in [0, c_i] its multiplier, the weights of the features are
 ``w = sum_i a_i y_i x_i / l2``, and an epoch moves every ``a_i`` in turn to its best value. The offset is not penalised,
-so that ``sum_i a_i y_i = 0`` must hold. It is approached by proximal steps: the offset is bound to where it was an epoch
-ago by ``(b - b')^2 / (2 s)``.
+so that ``sum_i a_i y_i = 0`` must hold. It is approached by proximal steps: the offset is bound to where it was an
+epoch ago by ``(b - b')^2 / (2 s)``.
 
 Between rounds of epochs the multipliers are balanced, so that the equation holds, and the best offset for their weights
 is found by sorting; then the best multiple ``t`` of both. (Where the rows can be separated and ``C`` is large, a little
@@ -147,8 +147,9 @@ class _Rows:
         if not self.objective.fit_intercept:
             return 0.0
         n_free = int(np.count_nonzero((multipliers > 0.0) & (multipliers < self.upper)))
-        step = _OFFSET_STEP / max(1, n_free)
-        return self.mean_square * min(max(step, _LEAST_OFFSET_STEP), _MOST_OFFSET_STEP)
+        step = min(max(_OFFSET_STEP / max(1, n_free), _LEAST_OFFSET_STEP), _MOST_OFFSET_STEP)
+        # at the least, all rows together can move the offset by the margin: the scale of the rows may be tiny
+        return max(step * self.mean_square, self.objective.loss.kink / float(self.upper.sum()))
 
 
 class _Proof:
@@ -190,7 +191,7 @@ class _Proof:
 
 
 def best_factor(margin: float, pulls: Array, weights: Array, square: float) -> float:
-    """Return the ``t`` that minimises ``t^2 square / 2 + sum_i weights_i max(0, margin - t pulls_i)``.
+    """Return the ``t >= 0`` that minimises ``t^2 square / 2 + sum_i weights_i max(0, margin - t pulls_i)``.
 
     Rows on the right side leave the sum one after the other as ``t`` grows, at ``margin / pull``: the slope is known
     between any two of them.
@@ -202,10 +203,10 @@ def best_factor(margin: float, pulls: Array, weights: Array, square: float) -> f
     order = np.argsort(ends, kind="stable")
     ends, forces = ends[order], (weights * pulls)[right][order]
     wrong = np.minimum(weights * pulls, 0.0).sum()
-    # the force of the rows that are left, before each end and after the last
-    remaining = wrong + np.append(np.cumsum(forces[::-1])[::-1], 0.0)
-    first = int(np.argmax(np.append(square * ends >= remaining[1:], True)))
-    return float(min(remaining[first] / square, ends[first])) if first < len(ends) else float(remaining[-1] / square)
+    # the force of the rows that are left before each end, and after it
+    before = wrong + np.cumsum(forces[::-1])[::-1]
+    first = int(np.argmax(square * ends >= np.append(before[1:], wrong)))
+    return max(0.0, min(float(before[first]) / square, float(ends[first])))
 
 
 def best_offset(kinks: Array, labels: Array, weights: Array) -> float:

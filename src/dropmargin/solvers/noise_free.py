@@ -16,6 +16,7 @@ precision of the inner minimum. Only rows with ``0 < z_i + e a_i < e`` have curv
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -65,9 +66,12 @@ def solve_noise_free(
         return augment(objective, coef, dual, tol=tol, max_iter=max_iter, monitor=monitor)
     if first.converged or first.n_iter >= max_iter:
         return first
-    return augment(
-        objective, first.coef, first.dual, tol=tol, max_iter=max_iter, monitor=monitor, history=first.history
-    )
+    go_on = partial(augment, objective, tol=tol, max_iter=max_iter, monitor=monitor)
+    second = go_on(first.coef, first.dual, history=first.history)
+    if second.converged or second.n_iter >= max_iter:
+        return second
+    # Data of absurd scale: multipliers that are far from the optimum may be worse than none.
+    return go_on(None, None, history=second.history)
 
 
 def carried(dual: PerPartition, ratio: float) -> PerPartition:
