@@ -13,11 +13,19 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from dropmargin.linalg import Block, Partitions, drop_empty_columns, large_offset, row_blocks, shares_products
+from dropmargin.linalg import (
+    Block,
+    Partitions,
+    PerPartition,
+    drop_empty_columns,
+    large_offset,
+    row_blocks,
+    shares_products,
+)
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import Dropout, Noise, Variance
 from dropmargin.objective import Labelled, MGFObjective, MomentObjective, Objective, Penalty
-from dropmargin.solvers import Iteration, Metric, Monitor, Result, Solver, combine, minimise
+from dropmargin.solvers import Iteration, Metric, Monitor, Result, Solver, carried, combine, minimise
 from dropmargin.typing import Array
 
 T = TypeVar("T")
@@ -54,6 +62,14 @@ class Problem:
     monitor: Monitor
 
 
+class Hint(NamedTuple):
+    """What the solution of a neighbouring problem on the same rows has to tell, besides its coefficients."""
+
+    metric: Metric | None
+    dual: PerPartition | None
+    C: float
+
+
 class TrainingData:
     """Rows, labels and weights, cut into blocks once, for one problem or for many with other noise, ``C`` or tolerance.
 
@@ -80,24 +96,22 @@ class TrainingData:
         self._blocks: dict[Any, list[Block]] = {}
         self._kept: dict[Any, dict[Any, Any]] = {}
 
-    def minimise(
-        self, problem: Problem, start: Array | None = None, metric: Metric | None = None
-    ) -> tuple[Result, float]:
+    def minimise(self, problem: Problem, start: Array | None = None, hint: Hint | None = None) -> tuple[Result, float]:
         """Return the solution of a problem on these data, and the passes over them.
 
-        ``start`` are the coefficients of a neighbouring problem and ``metric`` its curvature.
+        ``start`` are coefficients near the solution; ``hint`` is what the neighbour had to tell that they are from.
         """
         if self.features is None:
-            return self._minimise(problem, start, metric)
+            return self._minimise(problem, start, hint)
         used, n_features = self.features
         rows = np.append(used, n_features)
         noise = None if problem.noise is None else problem.noise.take(used)
-        result, passes = self._minimise(replace(problem, noise=noise), None if start is None else start[rows], metric)
+        result, passes = self._minimise(replace(problem, noise=noise), None if start is None else start[rows], hint)
         coef = np.zeros((n_features + 1, result.coef.shape[1]))
         coef[rows] = result.coef
         return replace(result, coef=coef), passes
 
-    def _minimise(self, problem: Problem, start: Array | None, metric: Metric | None) -> tuple[Result, float]:
+    def _minimise(self, problem: Problem, start: Array | None, hint: Hint | None) -> tuple[Result, float]:
         early_passes = 0.0
         if start is None and _can_sample(problem, self.X):
             start, early_passes = _start_from_sample(problem, self.X, self.labels, self.weights, self.n_threads)
@@ -118,7 +132,8 @@ class TrainingData:
                 max_iter=problem.max_iter,
                 monitor=problem.monitor,
                 warm=start is not None,
-                metric=metric,
+                metric=None if hint is None else hint.metric,
+                dual=None if hint is None or hint.dual is None else carried(hint.dual, problem.C / hint.C),
             )
             passes = data.n_sweeps / 2
         if offset is not None:

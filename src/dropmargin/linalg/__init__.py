@@ -6,8 +6,9 @@ function of ``X`` in one sweep; ``partitions`` runs a function on each block, in
 
 from dropmargin.linalg.blocks import Block
 from dropmargin.linalg.columns import column_dots
-from dropmargin.linalg.csr import SparseBlock
+from dropmargin.linalg.csr import SparseBlock, can_descend
 from dropmargin.linalg.dense import DenseBlock
+from dropmargin.linalg.kernels import DualDescent
 from dropmargin.linalg.matrix import (
     canonical,
     drop_empty_columns,
@@ -26,9 +27,11 @@ from dropmargin.linalg.partitions import Partitions, PerPartition
 __all__ = [
     "Block",
     "DenseBlock",
+    "DualDescent",
     "Partitions",
     "PerPartition",
     "SparseBlock",
+    "can_descend",
     "canonical",
     "column_dots",
     "drop_empty_columns",

@@ -1,5 +1,6 @@
 /* Sweeps over the rows of a CSR matrix, several products at once: see _sweeps.h, which is compiled once for each kind
  * of data (float, double) and of indices (32, 64 bit). */
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,22 @@ typedef double pair __attribute__((vector_size(16), aligned(8), may_alias));
 #else
 #define CLONES
 #endif
+
+/* A random number by xorshift64*, of which every bit but the lowest is good; the state is never zero. */
+INLINE uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return (*state * 0x2545F4914F6CDD1DULL) >> 11;
+}
+
+INLINE void swap(int64_t *one, int64_t *other)
+{
+    const int64_t kept = *one;
+    *one = *other;
+    *other = kept;
+}
 
 #define PASTE(a, b) a##_##b
 #define PASTE_EXPANDED(a, b) PASTE(a, b)

@@ -195,6 +195,65 @@ CLONES void NAMED(sandwich)(int64_t n_rows, const INDEX *indptr, const INDEX *in
     }
 }
 
+/* The row of this number in several blocks, whose first rows are `edges`. */
+INLINE NAMED(row) NAMED(row_of_blocks)(int64_t i, const int64_t *edges, const INDEX *const *indptr,
+                                       const INDEX *const *indices, const DATA *const *data)
+{
+    int k = 0;
+    while (i >= edges[k + 1]) k++;
+    return NAMED(row_at)(i - edges[k], indptr[k], indices[k], data[k], NULL);
+}
+
+/* Coordinate descent in the dual of the hinge loss (Hsieh et al. 2008), over all blocks, in a random order. Row i, with
+ * score m = X[i] @ weights + offset[0], has its dual variable a in [0, upper] moved to where its slope
+ *   label m - margin
+ * becomes zero, the curvature being scale |X[i]|^2 + offset_scale; a change of label a adds `scale` X[i] times it to the
+ * weights, and `offset_scale` times it to the offset. offset[1] is the sum of all label a, which should be zero: after
+ * an epoch the offset moves on by offset_scale times that, a proximal step.
+ *
+ * `active` is a permutation of rows, of which the first n_active are at work. Rows at a bound whose slope is beyond all
+ * violations of the epoch before, kept in `beyond`, are left out from then on. `state` is the random generator's. */
+CLONES void NAMED(descend_dual)(const int64_t *edges, const INDEX *const *indptr, const INDEX *const *indices,
+                                const DATA *const *data, int n_epochs, const double *labels, const double *upper,
+                                const double *squares, double margin, double scale, double offset_scale,
+                                int64_t *active, int64_t *n_active, double *beyond, uint64_t *state, double *dual,
+                                double *weights, double *offset)
+{
+    int64_t n = *n_active;
+    for (int epoch = 0; epoch < n_epochs; epoch++) {
+        double least = 0.0, largest = 0.0;
+        for (int64_t k = n - 1; k > 0; k--) swap(active + k, active + next_random(state) % (uint64_t)(k + 1));
+        for (int64_t k = 0; k < n; k++) {
+            const int64_t i = active[k];
+            const NAMED(row) row = NAMED(row_of_blocks)(i, edges, indptr, indices, data);
+            double score = offset[0];
+            NAMED(forth_few)(&row, MODE_NONE, 1, 0, weights, &score);
+            const double slope = labels[i] * score - margin;
+            const int lowest = dual[i] <= 0.0, highest = dual[i] >= upper[i];
+            if ((lowest && slope > beyond[1]) || (highest && slope < beyond[0])) {
+                swap(active + k--, active + --n);
+                continue;
+            }
+            if (slope == 0.0 || (lowest && slope > 0.0) || (highest && slope < 0.0)) continue;
+            if (slope < least) least = slope;
+            if (slope > largest) largest = slope;
+            /* without any curvature (a row without entries, and no offset) it goes all the way */
+            const double curvature = scale * squares[i] + offset_scale;
+            const double aim = curvature > 0.0 ? dual[i] - slope / curvature : slope < 0.0 ? upper[i] : 0.0;
+            const double moved = aim < 0.0 ? 0.0 : aim > upper[i] ? upper[i] : aim;
+            const double change = labels[i] * (moved - dual[i]), step = scale * change;
+            dual[i] = moved;
+            offset[0] += offset_scale * change;
+            offset[1] += change;
+            NAMED(back_many)(&row, MODE_NONE, 1, 0, &step, weights);
+        }
+        offset[0] += offset_scale * offset[1];
+        beyond[0] = least < 0.0 ? least : -INFINITY;
+        beyond[1] = largest > 0.0 ? largest : INFINITY;
+    }
+    *n_active = n;
+}
+
 #undef KIND
 #undef DATA
 #undef INDEX

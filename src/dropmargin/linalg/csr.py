@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -97,6 +97,13 @@ class SparseBlock(Block):
 
     def row_sums(self, entries: Array) -> Array:
         return with_data(self.rows, entries) @ np.ones(self.n_features)
+
+
+def can_descend(blocks: Sequence[Block]) -> bool:
+    """Return whether `kernels.DualDescent` can work on these blocks: compiled, and all are CSR of one kind."""
+    if not kernels.available() or not all(isinstance(block, SparseBlock) for block in blocks):
+        return False
+    return len({kernels.kind_of(block.rows) for block in blocks}) == 1
 
 
 def row_view(X: Any, begin: int, end: int) -> sparse.csr_array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from dropmargin.typing import Array
 MODE_NONE, MODE_SQUARE, MODE_IDENTITY, MODE_ARRAY = range(4)
 # The C code keeps a row of results of at most this width.
 MAX_WIDTH = 512
+# Where the random order of the rows begins: always the same, so that a fit gives the same digits every time.
+_SEED = 0x9E3779B97F4A7C15
 
 
 def _load() -> ctypes.CDLL | None:
@@ -31,7 +34,7 @@ def _load() -> ctypes.CDLL | None:
         library = ctypes.CDLL(str(path))
     except OSError:  # built for another machine
         return None
-    pointer, integer = ctypes.c_void_p, ctypes.c_int
+    pointer, integer, real = ctypes.c_void_p, ctypes.c_int, ctypes.c_double
     for kind in ("f4i4", "f4i8", "f8i4", "f8i8"):
         rows = [ctypes.c_int64, pointer, pointer, pointer, pointer, integer]
         for name, rest in (
@@ -42,6 +45,9 @@ def _load() -> ctypes.CDLL | None:
             function = getattr(library, f"{name}_{kind}")
             function.argtypes = rows + rest
             function.restype = None
+        function = getattr(library, f"descend_dual_{kind}")
+        function.argtypes = [pointer] * 4 + [integer] + [pointer] * 3 + [real] * 3 + [pointer] * 7
+        function.restype = None
     return library
 
 
@@ -53,13 +59,18 @@ def available() -> bool:
     return _LIBRARY is not None
 
 
+def kind_of(rows: Any) -> str:
+    """Return the name of the kind of data and indices of a CSR matrix."""
+    return f"f{rows.data.itemsize}i{rows.indices.itemsize}"
+
+
 class CSRKernels:
     """The sweeps over one CSR matrix, whose arrays it keeps alive."""
 
     def __init__(self, rows: Any, mode: int, entries: Array | None) -> None:
         library = _LIBRARY
         assert library is not None
-        kind = f"f{rows.data.itemsize}i{rows.indices.itemsize}"
+        kind = kind_of(rows)
         self.n_rows, self.n_features = rows.shape
         self._forward, self._backward, self._sandwich = (
             getattr(library, f"{name}_{kind}") for name in ("forward", "backward", "sandwich")
@@ -96,3 +107,69 @@ class CSRKernels:
         pointers = (weights.ctypes.data, shift.ctypes.data, curved.ctypes.data, out.ctypes.data, sums.ctypes.data)
         self._sandwich(*self._rows, mode, n, *pointers)
         return out, sums
+
+
+class DualDescent:
+    """Coordinate descent in the dual of the hinge loss, over the rows of one or more CSR matrices of the same kind.
+
+    The problem is to minimise ``|w|^2 / (2 scale) + sum_i upper_i max(0, margin - label_i (x_i.w + b))``, and the dual
+    variables ``a_i`` are in ``[0, upper_i]``.
+
+    Parameters
+    ----------
+    matrices : sequence of csr_array
+    labels, upper : ndarrays of shape (n_rows,)
+        Rows with an upper bound of zero take no part.
+    squares : ndarray of shape (n_rows,)
+        The squared norms of the rows.
+    margin, scale : float
+    """
+
+    def __init__(
+        self, matrices: Sequence[Any], labels: Array, upper: Array, squares: Array, margin: float, scale: float
+    ) -> None:
+        assert _LIBRARY is not None
+        self._descend = getattr(_LIBRARY, f"descend_dual_{kind_of(matrices[0])}")
+        self._edges = np.cumsum([0] + [rows.shape[0] for rows in matrices], dtype=np.int64)
+        names = ("indptr", "indices", "data")
+        self._alive = [[np.ascontiguousarray(getattr(rows, name)) for rows in matrices] for name in names]
+        self._matrices = [np.array([array.ctypes.data for array in own], dtype=np.uintp) for own in self._alive]
+        self._rows = [np.ascontiguousarray(values, dtype=np.float64) for values in (labels, upper, squares)]
+        self._margin, self._scale = margin, scale
+        self._state = np.array([_SEED], dtype=np.uint64)
+        self._order = np.flatnonzero(upper > 0.0).astype(np.int64)
+        self.restart()
+
+    def restart(self) -> None:
+        """Put all rows to work again."""
+        self._n_active = np.array([len(self._order)], dtype=np.int64)
+        self._beyond = np.array([-np.inf, np.inf])
+
+    def left_out(self) -> Array:
+        """Return the rows that are not at work at present: those at a bound that seem to stay there."""
+        return self._order[self._n_active[0] :]
+
+    def run(self, n_epochs: int, offset_scale: float, dual: Array, weights: Array, offset: Array) -> None:
+        """Go over the rows at work so many times, in a random order that is always the same.
+
+        Parameters
+        ----------
+        n_epochs : int
+        offset_scale : float
+            How far the offset follows the sum of ``label * dual``, which is to become zero; zero for no offset.
+        dual, weights : ndarrays of shape (n_rows,) and (n_features,), in double precision
+            The dual variables, and ``scale`` times the sum of ``label * dual`` times the row. Changed in place.
+        offset : ndarray of shape (2,), in double precision
+            The offset, and the sum of ``label * dual``. Changed in place.
+        """
+        arrays = [self._edges, *self._matrices]
+        state = [self._order, self._n_active, self._beyond, self._state, dual, weights, offset]
+        self._descend(
+            *(array.ctypes.data for array in arrays),
+            n_epochs,
+            *(array.ctypes.data for array in self._rows),
+            self._margin,
+            self._scale,
+            offset_scale,
+            *(array.ctypes.data for array in state),
+        )

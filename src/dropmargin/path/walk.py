@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dropmargin.classifiers.base import TrainingRows
-from dropmargin.classifiers.fitting import Group, Problem, TrainingData, one_blas_thread
+from dropmargin.classifiers.fitting import Group, Hint, Problem, TrainingData, one_blas_thread
 from dropmargin.path.grid import Grid, Point
-from dropmargin.solvers import Metric, Result, combine
+from dropmargin.solvers import Result, combine
 from dropmargin.typing import Array
 
 
@@ -30,7 +30,7 @@ class Solution(NamedTuple):
     """The coefficients of one grid point, ``(n_features + 1, n_columns)``, and how they were found."""
 
     coef: Array
-    metrics: list[Metric | None]
+    hints: list[Hint]
     objective: float
     n_iter: int
     converged: bool
@@ -70,8 +70,8 @@ class Walker:
                 here: dict[int, Solution] = {}
                 for chain in chains:
                     for stronger, row in zip([None, *chain], chain, strict=False):
-                        start, metrics = _predict(row, stronger, lower, here)
-                        here[row] = self.solve((row, column), tol, start, metrics)
+                        start, hints = _predict(row, stronger, lower, here)
+                        here[row] = self.solve((row, column), tol, start, hints)
                         visit((row, column), here[row])
                 self._fill_rows(here, chains, column, visit)
                 if index:
@@ -115,7 +115,7 @@ class Walker:
             for point in points:
                 visit(point, self.solve(point, tol, starts(point), None))
 
-    def solve(self, point: Point, tol: float, start: Array | None, metrics: list[Metric | None] | None) -> Solution:
+    def solve(self, point: Point, tol: float, start: Array | None, hints: list[Hint] | None) -> Solution:
         """Solve one point."""
         row, column = point
         C = float(self.grid.Cs[column])
@@ -123,12 +123,12 @@ class Walker:
         results: list[Result] = []
         for index, (columns, data) in enumerate(zip(self.columns, self.data, strict=True)):
             own_start = None if start is None else start[:, columns]
-            result, _ = data.minimise(problem, own_start, None if metrics is None else metrics[index])
+            result, _ = data.minimise(problem, own_start, None if hints is None else hints[index])
             results.append(result)
         whole = combine(results)
         return Solution(
             whole.coef,
-            [result.metric for result in results],
+            [Hint(result.metric, result.dual, C) for result in results],
             float(whole.objective.sum()),
             whole.n_iter,
             whole.converged and bool(np.isfinite(whole.coef).all()),
@@ -142,12 +142,12 @@ def _between(one: Solution, other: Solution, share: float) -> Solution:
 
 def _predict(
     row: int, stronger: int | None, lower: dict[int, Solution], here: dict[int, Solution]
-) -> tuple[Array | None, list[Metric | None] | None]:
-    """Return a start for a point, and the metrics of its nearest neighbour."""
+) -> tuple[Array | None, list[Hint] | None]:
+    """Return a start for a point, and what its nearest neighbour has to tell."""
     if stronger is None:
         known = lower.get(row)
-        return (None, None) if known is None else (known.coef, known.metrics)
+        return (None, None) if known is None else (known.coef, known.hints)
     near = here[stronger]
     if row not in lower:
-        return near.coef, near.metrics
-    return near.coef + lower[row].coef - lower[stronger].coef, near.metrics
+        return near.coef, near.hints
+    return near.coef + lower[row].coef - lower[stronger].coef, near.hints

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from dropmargin.linalg import PerPartition
 from dropmargin.losses import Loss
 from dropmargin.objective import MomentObjective, Objective, Penalty, Point
 from dropmargin.solvers.closed_form import closed_form
 from dropmargin.solvers.lbfgs import lbfgs
 from dropmargin.solvers.linear_programme import solve_linear_programme
 from dropmargin.solvers.newton import irls, newton
-from dropmargin.solvers.noise_free import solve_noise_free
+from dropmargin.solvers.noise_free import carried, solve_noise_free
 from dropmargin.solvers.orthant import orthant
 from dropmargin.solvers.result import Iteration, Metric, Monitor, Result
 from dropmargin.solvers.smoothing import solve_smoothed
@@ -79,10 +80,12 @@ def minimise(
     monitor: Monitor = lambda entry: None,
     warm: bool = False,
     metric: Metric | None = None,
+    dual: PerPartition | None = None,
 ) -> Result:
     """Minimise an objective from ``start``: all columns at once if the solver can, smoothed if the loss has a kink.
 
-    The result of a neighbouring problem is a warm start, and its ``metric`` helps to tell that it is near enough.
+    The result of a neighbouring problem is a warm start. Its ``metric`` helps to tell that it is near enough; its
+    ``dual`` is a start for the multipliers, which only the hinge without noise looks at.
     """
     options = {"tol": tol, "max_iter": max_iter, "monitor": monitor, "warm": warm}
     if not solver.blockwise and objective.n_columns > 1:
@@ -97,7 +100,7 @@ def minimise(
         if objective.variance.is_zero and solver.l1 and objective.penalty.l2 == 0.0:
             return solve_linear_programme(objective, tol=tol, monitor=monitor)
         if objective.variance.is_zero and solver.run is newton:
-            return solve_noise_free(objective, start, **options)  # type: ignore[arg-type]
+            return solve_noise_free(objective, start, dual=dual, **options)  # type: ignore[arg-type]
         return solve_smoothed(run, objective, start, **options)  # type: ignore[arg-type]
     return run(objective, start, **options)
 
@@ -117,4 +120,15 @@ def combine(results: list[Result]) -> Result:
     )
 
 
-__all__ = ["SOLVERS", "Iteration", "Metric", "Monitor", "Result", "Solver", "choose_solver", "combine", "minimise"]
+__all__ = [
+    "SOLVERS",
+    "Iteration",
+    "Metric",
+    "Monitor",
+    "Result",
+    "Solver",
+    "carried",
+    "choose_solver",
+    "combine",
+    "minimise",
+]

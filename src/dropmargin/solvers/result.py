@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from dropmargin.linalg import PerPartition
 from dropmargin.objective import Curvature, Point
 from dropmargin.typing import Array
 
@@ -52,6 +53,8 @@ class Result:
         The objective at ``coef``, if the solver has it whole.
     metric : Metric or None
         The last curvature of all columns, if the solver has one.
+    dual : PerPartition of ndarray of shape (n_rows, n_columns), or None
+        The multipliers of a noise-free hinge, as shares of the rows' weights: a start for a problem nearby.
     """
 
     coef: Array
@@ -62,3 +65,4 @@ class Result:
     history: list[Iteration] = field(default_factory=list)
     point: Point | None = None
     metric: Metric | None = None
+    dual: PerPartition | None = None
