@@ -92,14 +92,15 @@ def _check_noises(noises: Any, n_features: int) -> tuple[Noise | None, ...]:
     if _is_count(noises):
         count = _check_count("noises", noises)
         return tuple(as_noise(float(rate)) for rate in np.round(np.linspace(0.0, _HIGHEST_RATE, count), 6))
-    checked = []
-    for noise in _as_list("noises", noises, "0.5 or [0.1, 0.5, Gaussian(scale=0.1)]"):
+    checked: list[Noise | None] = []
+    for index, given in enumerate(_as_list("noises", noises, "[0.1, 0.5, Gaussian(scale=0.1)]")):
         try:
-            checked.append(as_noise(noise))
-            if checked[-1] is not None:
-                checked[-1].check(n_features)
+            noise = as_noise(given)
+            if noise is not None:
+                noise.check(n_features)
         except ValueError as error:
-            raise ValueError(f"noises[{len(checked) - 1 if checked else 0}]: {error}") from error
+            raise ValueError(f"noises[{index}]: {error}") from error
+        checked.append(noise)
     _refuse_duplicates("noises", [_signature(noise) for noise in checked], [repr(noise) for noise in checked])
     return tuple(checked)
 
