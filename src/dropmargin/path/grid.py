@@ -139,7 +139,7 @@ def _check_count(name: str, value: Any) -> int:
 
 
 def _as_list(name: str, values: Any, example: str) -> list[Any]:
-    if isinstance(values, str) or not hasattr(values, "__iter__"):
+    if isinstance(values, str) or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0:
         raise ValueError(f"{name} must be a number of values or a list of them, such as {example}, got {values!r}.")
     listed = list(values)
     if not listed:
@@ -151,8 +151,13 @@ def _signature(noise: Noise | None) -> Any:
     """Return what tells two noises apart; no noise and noise of strength zero are the same."""
     if noise is None or noise.variance().is_zero:
         return None
-    parameters = tuple(np.asarray(value, dtype=np.float64).tobytes() for value in noise.get_params(deep=False).values())
-    return type(noise), parameters
+    return type(noise), *(_one_or_all(value) for value in noise.get_params(deep=False).values())
+
+
+def _one_or_all(value: Any) -> Any:
+    """Return a parameter so that equals compare equal: one value for all features is that value for each."""
+    values = np.ravel(value).tolist()
+    return values[0] if all(other == values[0] for other in values) else tuple(values)
 
 
 def _refuse_duplicates(name: str, keys: list[Any], shown: list[str]) -> None:
