@@ -157,6 +157,7 @@ def put_coefficients(shell: MarginalisedClassifier, grid: Grid, point: Point, so
 def score_once(scorer: Callable[..., Any], estimator: Any, fold: Fold) -> float:
     """Return the score of a fitted classifier on the test rows of a fold."""
     score = scorer(estimator, fold.test_rows, fold.test_labels, **fold.score_params)
+    score = score.item() if np.ndim(score) == 0 and hasattr(score, "item") else score  # arrays of no dimension
     if not isinstance(score, Real):
         raise ValueError(f"scoring must give one number, got {score!r}. Choose a single metric.")
     return float(score)
@@ -243,9 +244,9 @@ class Outcome:
 
     def to_refine(self, rule: str) -> list[Point]:
         """Return the points that are still to be solved to the full tolerance."""
-        if self.refined.all():
-            return []
         mean = self.mean
+        if self.refined.all() or not np.isfinite(mean).any():
+            return []
         if not self.refined.any():
             count = max(_FEWEST_LEADERS, mean.size // _LEADERS)
             order = np.argsort(-mean, axis=None, kind="stable")[:count]
@@ -262,7 +263,9 @@ class Outcome:
         """Note that points were solved to the full tolerance, and by how much that changed their scores."""
         where = tuple(np.array(points).T)
         self.refined[where] = True
-        self.error = max(self.error, float(np.max(np.abs(self.mean[where] - before[where]))))
+        with np.errstate(invalid="ignore"):  # scores may be infinite
+            changes = np.abs(self.mean[where] - before[where])
+        self.error = max(self.error, float(np.max(changes, where=np.isfinite(changes), initial=0.0)))
 
 
 def _sorted(points: Iterable[Point]) -> list[Point]:
