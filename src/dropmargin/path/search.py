@@ -17,6 +17,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from dropmargin.classifiers.base import MarginalisedClassifier, TrainingRows
 from dropmargin.classifiers.fitting import Problem, group_columns, in_threads
@@ -177,6 +178,18 @@ def try_scorer(search: Search, fold: Fold) -> None:
             score_once(search.scorer, shell, fold)
         except AttributeError as error:
             raise ValueError(f"scoring cannot be computed for {type(shell).__name__}: {error}") from error
+
+
+def warn_unconverged(converged: Array, stacklevel: int) -> None:
+    """Warn once of all fits that did not converge; ``stacklevel`` as in `warnings.warn`, here."""
+    failed = int(np.count_nonzero(~converged))
+    if failed:
+        warnings.warn(
+            f"{failed} of {converged.size} fits did not converge in max_iter iterations. "
+            "Raise max_iter or tol, scale the columns of X to similar ranges, or leave out the largest Cs.",
+            ConvergenceWarning,
+            stacklevel=stacklevel,
+        )
 
 
 @dataclass(eq=False)
