@@ -17,6 +17,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from sklearn import config_context, get_config
 from sklearn.exceptions import ConvergenceWarning
 
 from dropmargin.classifiers.base import MarginalisedClassifier, TrainingRows
@@ -90,7 +91,7 @@ class Search:
         label = f"{type(self.template).__name__} path"
         with Progress(n_points, label, verbose=verbose) as progress:
             jobs = [partial(self._walk_fold, fold, index, outcome, progress, stop) for index, fold in enumerate(folds)]
-            in_threads(jobs, self.n_threads, stop)
+            in_threads(_configured(jobs), self.n_threads, stop)
         while points := outcome.to_refine(self.rule):
             before = outcome.mean.copy()
             with Progress(len(points) * len(folds), f"{label}, finalists", verbose=verbose) as progress:
@@ -98,7 +99,7 @@ class Search:
                     partial(self._refine_fold, points, fold, index, outcome, progress, stop)
                     for index, fold in enumerate(folds)
                 ]
-                in_threads(jobs, self.n_threads, stop)
+                in_threads(_configured(jobs), self.n_threads, stop)
             outcome.note_refined(points, before)
         return outcome
 
@@ -146,6 +147,17 @@ class Search:
         score = score_once(self.scorer, shell, fold)
         outcome.note(index, point, solution, score, self.store_coefs)
         progress.advance()
+
+
+def _configured(jobs: list[Callable[[], None]]) -> list[Callable[[], None]]:
+    """Return jobs that run under the scikit-learn configuration of this thread: scorers look at it, threads lose it."""
+    config = get_config()
+
+    def run(job: Callable[[], None]) -> None:
+        with config_context(**config):
+            job()
+
+    return [partial(run, job) for job in jobs]
 
 
 def put_coefficients(shell: MarginalisedClassifier, grid: Grid, point: Point, solution: Solution, dtype: Any) -> None:
