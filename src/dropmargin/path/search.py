@@ -189,7 +189,11 @@ def try_scorer(search: Search, fold: Fold) -> None:
         try:
             score_once(search.scorer, shell, fold)
         except AttributeError as error:
-            raise ValueError(f"scoring cannot be computed for {type(shell).__name__}: {error}") from error
+            raise ValueError(
+                f"scoring={search.scorer!r} cannot be computed for {type(shell).__name__}: {error} Choose a scoring "
+                "that needs no probabilities, such as 'accuracy' or 'roc_auc', or the logistic loss with "
+                "multi_class='ovr', which has them."
+            ) from error
 
 
 def warn_unconverged(converged: Array, stacklevel: int) -> None:
