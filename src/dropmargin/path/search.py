@@ -201,7 +201,7 @@ def warn_unconverged(converged: Array, stacklevel: int) -> None:
     failed = int(np.count_nonzero(~converged))
     if failed:
         warnings.warn(
-            f"{failed} of {converged.size} fits did not converge in max_iter iterations. "
+            f"{failed} of {converged.size} fits did not converge. "
             "Raise max_iter or tol, scale the columns of X to similar ranges, or leave out the largest Cs.",
             ConvergenceWarning,
             stacklevel=stacklevel,
