@@ -75,7 +75,6 @@ _VARIANTS = {
     "class weights": {"class_weight": {0: 2.0, 1: 0.5, 2: 1.0}},
     "l1": {"penalty": "l1"},
     "elastic net": {"penalty": "elasticnet", "l1_ratio": 0.3},
-    "irls": {"solver": "irls"},
 }
 
 
@@ -83,16 +82,15 @@ _VARIANTS = {
 @pytest.mark.parametrize("options", _VARIANTS.values(), ids=_VARIANTS.keys())
 def test_every_option_of_the_estimator_holds_along_the_path(plain, options):
     X, y = make_multiclass(n_samples=60)
-    tol = 1e-10 if "solver" in options else _TOL
-    estimator = plain(tol=tol, max_iter=10_000, **options)
-    _assert_cold_fits(noise_path(X, y, _NOISES[:4], _CS, estimator=estimator), estimator, X, y, digits=np.sqrt(100 * tol))
+    estimator = plain(tol=1e-10, **options)
+    _assert_cold_fits(noise_path(X, y, [Poisson(), 0.3, 0.6], _CS, estimator=estimator), estimator, X, y, digits=1e-4)
 
 
 @both
 def test_weights_of_rows_are_those_of_the_fits(plain):
     X, y = make_multiclass()
     weights = np.random.RandomState(0).uniform(0.0, 3.0, len(y)) * (np.arange(len(y)) % 5 > 0)
-    path = noise_path(X, y, _NOISES, _CS, estimator=plain(tol=_TOL), sample_weight=weights)
+    path = noise_path(X, y, _NOISES[:4], _CS, estimator=plain(tol=_TOL), sample_weight=weights)
     _assert_cold_fits(path, plain(tol=_TOL), X, y, weights)
 
 
@@ -130,12 +128,12 @@ def test_missing_entries(plain, layout):
     X_test, y_test = make_multiclass(seed=5)
     X_test[::3, 2] = np.nan
     # Gaussian noise on missing entries of sparse rows is refused
-    noises = [0.7, None, 0.2, Poisson()] + ([Gaussian(scale=0.3)] if layout is np.asarray else [])
+    noises = [0.5, None, 0.2, Poisson()] + ([Gaussian(scale=0.3)] if layout is np.asarray else [])
     estimator = plain(missing="drop", tol=_TOL)
-    path = noise_path(layout(X), y, noises, _CS, estimator=estimator, X_test=layout(X_test), y_test=y_test)
+    path = noise_path(layout(X), y, noises, [1.0, 3.0], estimator=estimator, X_test=layout(X_test), y_test=y_test)
     _assert_cold_fits(path, estimator, layout(X), y)
     last = clone(estimator).set_params(noise=0.2, C=1.0).fit(layout(X), y)
-    assert path.scores[2, 1] == last.score(layout(X_test), y_test)
+    assert path.scores[2, 0] == last.score(layout(X_test), y_test)
 
 
 @pytest.mark.parametrize("loss", ["exponential", "logistic"])
@@ -158,9 +156,24 @@ def test_any_loss_by_name_and_the_default_one():
 def test_a_path_of_one_point_is_a_fit():
     X, y = make_multiclass()
     path = noise_path(X, y, [0.5], [1.0])
-    fit = DropoutSVC().fit(X, y)
+    fit = DropoutSVC(noise=0.5).fit(X, y)
     np.testing.assert_array_equal(path.coefs[0, 0], fit.coef_)
     assert path.n_iter[0, 0] == fit.n_iter_
+
+
+@pytest.mark.xfail(strict=True, reason="a warm start at a kink of the hinge is taken for the end: see solve_smoothed")
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("rows", ["some without features", "one class against four"])
+def test_a_start_at_a_kink_of_the_hinge_is_left_again(rows, layout):
+    # strong noise and a low C leave no weights, only an offset at the kink, where all curvatures look high
+    X, y = make_binary(200, 20) if rows == "some without features" else make_multiclass(200, 20, 5)
+    if rows == "some without features":
+        X[::3], y[::4] = 0.0, 1
+    path = noise_path(layout(X), y, [0.9, 0.5, 0.1], [0.001, 0.01, 0.1, 1.0])
+    for row, noise in enumerate(path.noises):
+        for column, C in enumerate(path.Cs):
+            cold = DropoutSVC(noise=noise, C=C, tol=1e-8).fit(layout(X), y)
+            assert path.objectives[row, column] <= (1.0 + 2e-4) * cold.objective_
 
 
 # The scores ---------------------------------------------------------------------------------------------------------
@@ -183,7 +196,7 @@ def test_scores_are_those_of_the_fits_on_the_test_rows(scoring):
 def test_without_test_rows_the_training_rows_are_scored():
     X, y = make_binary()
     path = noise_path(X, y, [0.5], [1.0])
-    assert path.scores[0, 0] == DropoutSVC().fit(X, y).score(X, y)
+    assert path.scores[0, 0] == DropoutSVC(noise=0.5).fit(X, y).score(X, y)
 
 
 def test_labels_may_be_strings_and_rows_a_frame():
@@ -194,7 +207,7 @@ def test_labels_may_be_strings_and_rows_a_frame():
     labels = pandas.Series(names[y], index=frame.index)
     path, plain = noise_path(frame, labels, [0, 0.5], [1.0]), noise_path(X, y, [0, 0.5], [1.0])
     np.testing.assert_array_equal(path.classes, names)
-    np.testing.assert_array_equal(path.coefs, plain.coefs)
+    np.testing.assert_allclose(path.coefs, plain.coefs, rtol=1e-9)
     np.testing.assert_array_equal(path.scores, plain.scores)
 
 
@@ -204,10 +217,10 @@ def test_labels_may_be_strings_and_rows_a_frame():
 @both
 def test_the_order_of_the_grid_does_not_matter(plain):
     X, y = make_multiclass()
-    Cs = [0.01, 0.1, 1.0, 10.0]
-    there = noise_path(X, y, _NOISES, Cs, estimator=plain(tol=_TOL))
-    order = np.random.RandomState(0).permutation(len(_NOISES))
-    back = noise_path(X, y, [_NOISES[k] for k in order], Cs[::-1], estimator=plain(tol=_TOL))
+    Cs = [0.1, 1.0, 10.0]
+    noises, order = [0.3, Gaussian(0.3), 0.7, Poisson(), 0.1], [4, 1, 0, 2, 3]
+    there = noise_path(X, y, noises, Cs, estimator=plain(tol=_TOL))
+    back = noise_path(X, y, [noises[k] for k in order], Cs[::-1], estimator=plain(tol=_TOL))
     np.testing.assert_array_equal(back.Cs, Cs)
     assert relative_difference(back.coefs, there.coefs[order]) < _DIGITS
     np.testing.assert_array_equal(back.scores, there.scores[order])
