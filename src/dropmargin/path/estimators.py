@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
@@ -25,7 +26,17 @@ from dropmargin.classifiers import (
 )
 from dropmargin.classifiers.base import MarginalisedClassifier, TrainingRows
 from dropmargin.path.grid import Grid, check_grid
-from dropmargin.path.search import FINAL_SHARE, ROUGH_TOL, RULES, Fold, Outcome, Search, accuracy, try_scorer
+from dropmargin.path.search import (
+    FINAL_SHARE,
+    ROUGH_TOL,
+    RULES,
+    Fold,
+    Outcome,
+    Search,
+    accuracy,
+    try_scorer,
+    warn_unconverged,
+)
 from dropmargin.typing import Array
 
 _OWN = ("noises", "Cs", "cv", "scoring", "rule", "early_stopping", "store_coefs", "n_jobs", "verbose")
@@ -177,6 +188,7 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
             raise ValueError("scoring gave NaN at every point of the grid: there is nothing to choose by.")
         self._store(grid, outcome, outcome.chosen(rule))
         self._refit(template, rows, encoded, outcome)
+        warn_unconverged(np.append(outcome.converged, self.best_estimator_.converged_), stacklevel=4)
         return self
 
     def _folds(
@@ -211,8 +223,6 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
 
     def _route(self, sample_weight: Any, groups: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what the splitter and what the scorer are to be given."""
-        from sklearn import get_config
-
         given = {"sample_weight": sample_weight, "groups": groups}
         given = {name: value for name, value in given.items() if value is not None}
         if get_config()["enable_metadata_routing"]:
@@ -239,14 +249,6 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
         self.best_index_ = chosen
         self.best_score_ = float(outcome.mean[chosen])
         self.noise_, self.C_ = grid.noises[chosen[0]], float(grid.Cs[chosen[1]])
-        failed = int(np.count_nonzero(~outcome.converged))
-        if failed:
-            warnings.warn(
-                f"{failed} of {outcome.converged.size} fits of the grid did not converge in max_iter iterations. "
-                "Raise max_iter or tol, scale the columns of X to similar ranges, or leave out the largest Cs.",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
 
     def _refit(
         self,
@@ -259,7 +261,9 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
         best = template.set_params(noise=self.noise_, C=self.C_)
         where = (slice(None), *self.best_index_)
         start = None if outcome.coefs is None else outcome.coefs[where].mean(axis=0).T
-        self.best_estimator_ = best._fit_rows(rows, encoded, start, effective_n_jobs(self.n_jobs))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # one warning counts all fits
+            self.best_estimator_ = best._fit_rows(rows, encoded, start, effective_n_jobs(self.n_jobs))
         self.coef_, self.intercept_, self.classes_ = best.coef_, best.intercept_, best.classes_
         self.n_features_in_ = best.n_features_in_
         if hasattr(best, "feature_names_in_"):

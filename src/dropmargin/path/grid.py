@@ -97,14 +97,15 @@ def _check_noises(noises: Any, n_features: int) -> tuple[Noise | None, ...]:
     if _is_count(noises):
         count = _check_count("noises", noises)
         return tuple(as_noise(float(rate)) for rate in np.round(np.linspace(0.0, _HIGHEST_RATE, count), 6))
-    checked = []
-    for noise in _as_list("noises", noises, "0.5 or [0.1, 0.5, Gaussian(scale=0.1)]"):
+    checked: list[Noise | None] = []
+    for index, given in enumerate(_as_list("noises", noises, "[0.1, 0.5, Gaussian(scale=0.1)]")):
         try:
-            checked.append(as_noise(noise))
-            if checked[-1] is not None:
-                checked[-1].check(n_features)
+            noise = as_noise(given)
+            if noise is not None:
+                noise.check(n_features)
         except ValueError as error:
-            raise ValueError(f"noises[{len(checked) - 1 if checked else 0}]: {error}") from error
+            raise ValueError(f"noises[{index}]: {error}") from error
+        checked.append(noise)
     _refuse_duplicates("noises", [_signature(noise) for noise in checked], [repr(noise) for noise in checked])
     return tuple(checked)
 
@@ -143,7 +144,7 @@ def _check_count(name: str, value: Any) -> int:
 
 
 def _as_list(name: str, values: Any, example: str) -> list[Any]:
-    if isinstance(values, str) or not hasattr(values, "__iter__"):
+    if isinstance(values, str) or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0:
         raise ValueError(f"{name} must be a number of values or a list of them, such as {example}, got {values!r}.")
     listed = list(values)
     if not listed:
@@ -155,8 +156,13 @@ def _signature(noise: Noise | None) -> Any:
     """Return what tells two noises apart; no noise and noise of strength zero are the same."""
     if noise is None or noise.variance().is_zero:
         return None
-    parameters = tuple(np.asarray(value, dtype=np.float64).tobytes() for value in noise.get_params(deep=False).values())
-    return type(noise), parameters
+    return type(noise), *(_one_or_all(value) for value in noise.get_params(deep=False).values())
+
+
+def _one_or_all(value: Any) -> Any:
+    """Return a parameter so that equals compare equal: one value for all features is that value for each."""
+    values = np.ravel(value).tolist()
+    return values[0] if all(other == values[0] for other in values) else tuple(values)
 
 
 def _refuse_duplicates(name: str, keys: list[Any], shown: list[str]) -> None:

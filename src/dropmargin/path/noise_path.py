@@ -13,7 +13,7 @@ from dropmargin.classifiers import DropoutSVC, validation
 from dropmargin.classifiers.base import MarginalisedClassifier
 from dropmargin.noise import Noise
 from dropmargin.path.grid import Point, check_grid
-from dropmargin.path.search import Fold, Search, put_coefficients, score_once, try_scorer
+from dropmargin.path.search import Fold, Search, put_coefficients, score_once, try_scorer, warn_unconverged
 from dropmargin.path.walk import Solution
 from dropmargin.progress import Progress
 from dropmargin.typing import Array
@@ -128,6 +128,8 @@ def noise_path(
         return array.reshape(grid.shape + array.shape[1:])
 
     ordered = [solutions[point] for point in np.ndindex(grid.shape)]
+    converged = table([solution.converged for solution in ordered])
+    warn_unconverged(converged, stacklevel=3)
     return NoisePath(
         grid.noises,
         grid.Cs,
@@ -136,6 +138,6 @@ def noise_path(
         table([solution.objective for solution in ordered]),
         scores,
         table([solution.n_iter for solution in ordered]),
-        table([solution.converged for solution in ordered]),
+        converged,
         encoded[0],
     )

@@ -17,6 +17,8 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from sklearn import config_context, get_config
+from sklearn.exceptions import ConvergenceWarning
 
 from dropmargin.classifiers.base import MarginalisedClassifier, TrainingRows
 from dropmargin.classifiers.fitting import Problem, group_columns, in_threads
@@ -96,7 +98,7 @@ class Search:
         label = f"{type(self.template).__name__} path"
         with Progress(n_points, label, verbose=verbose) as progress:
             jobs = [partial(self._walk_fold, load, index, outcome, progress, stop) for index, load in enumerate(folds)]
-            in_threads(jobs, self.n_threads, stop)
+            in_threads(_configured(jobs), self.n_threads, stop)
         while points := outcome.to_refine(self.rule):
             before = outcome.mean.copy()
             with Progress(len(points) * len(folds), f"{label}, finalists", verbose=verbose) as progress:
@@ -104,7 +106,7 @@ class Search:
                     partial(self._refine_fold, points, load, index, outcome, progress, stop)
                     for index, load in enumerate(folds)
                 ]
-                in_threads(jobs, self.n_threads, stop)
+                in_threads(_configured(jobs), self.n_threads, stop)
             outcome.note_refined(points, before)
         return outcome
 
@@ -159,6 +161,17 @@ class Search:
         progress.advance()
 
 
+def _configured(jobs: list[Callable[[], None]]) -> list[Callable[[], None]]:
+    """Return jobs that run under the scikit-learn configuration of this thread: scorers look at it, threads lose it."""
+    config = get_config()
+
+    def run(job: Callable[[], None]) -> None:
+        with config_context(**config):
+            job()
+
+    return [partial(run, job) for job in jobs]
+
+
 def put_coefficients(shell: MarginalisedClassifier, grid: Grid, point: Point, solution: Solution, dtype: Any) -> None:
     """Make a classifier that of a grid point."""
     shell.noise, shell.C = grid.noises[point[0]], float(grid.Cs[point[1]])
@@ -171,6 +184,7 @@ def score_once(scorer: Callable[..., Any], estimator: Any, fold: Fold) -> float:
     if scorer is accuracy:
         return accuracy(estimator, fold)
     score = scorer(estimator, fold.test_rows, fold.test_labels, **fold.score_params)
+    score = score.item() if np.ndim(score) == 0 and hasattr(score, "item") else score  # arrays of no dimension
     if not isinstance(score, Real):
         raise ValueError(f"scoring must give one number, got {score!r}. Choose a single metric.")
     return float(score)
@@ -201,7 +215,23 @@ def try_scorer(search: Search, fold: Fold) -> None:
         try:
             score_once(search.scorer, shell, fold)
         except AttributeError as error:
-            raise ValueError(f"scoring cannot be computed for {type(shell).__name__}: {error}") from error
+            raise ValueError(
+                f"scoring={search.scorer!r} cannot be computed for {type(shell).__name__}: {error} Choose a scoring "
+                "that needs no probabilities, such as 'accuracy' or 'roc_auc', or the logistic loss with "
+                "multi_class='ovr', which has them."
+            ) from error
+
+
+def warn_unconverged(converged: Array, stacklevel: int) -> None:
+    """Warn once of all fits that did not converge; ``stacklevel`` as in `warnings.warn`, here."""
+    failed = int(np.count_nonzero(~converged))
+    if failed:
+        warnings.warn(
+            f"{failed} of {converged.size} fits did not converge. "
+            "Raise max_iter or tol, scale the columns of X to similar ranges, or leave out the largest Cs.",
+            ConvergenceWarning,
+            stacklevel=stacklevel,
+        )
 
 
 @dataclass(eq=False)
@@ -269,9 +299,9 @@ class Outcome:
 
     def to_refine(self, rule: str) -> list[Point]:
         """Return the points that are still to be solved to the full tolerance."""
-        if self.refined.all():
-            return []
         mean = self.mean
+        if self.refined.all() or not np.isfinite(mean).any():
+            return []
         if not self.refined.any():
             count = max(_FEWEST_LEADERS, mean.size // _LEADERS)
             order = np.argsort(-mean, axis=None, kind="stable")[:count]
@@ -288,7 +318,9 @@ class Outcome:
         """Note that points were solved to the full tolerance, and by how much that changed their scores."""
         where = tuple(np.array(points).T)
         self.refined[where] = True
-        self.error = max(self.error, float(np.max(np.abs(self.mean[where] - before[where]))))
+        with np.errstate(invalid="ignore"):  # scores may be infinite
+            changes = np.abs(self.mean[where] - before[where])
+        self.error = max(self.error, float(np.max(changes, where=np.isfinite(changes), initial=0.0)))
 
 
 def _sorted(points: Iterable[Point]) -> list[Point]:

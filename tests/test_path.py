@@ -1,0 +1,318 @@
+"""`noise_path`, its grid and its walk: every point is the fit that a plain classifier would have made there."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import get_scorer
+from sklearn.preprocessing import scale
+
+from datasets import N_FEATURES, TIGHT, estimators, make_binary, make_multiclass, make_sparse, relative_difference
+from dropmargin import (
+    Dropout,
+    DropoutLogisticRegression,
+    DropoutSVC,
+    Gaussian,
+    Laplace,
+    MCFClassifier,
+    NoisyLinearClassifier,
+    Poisson,
+    noise_path,
+)
+from dropmargin.path.grid import Grid, check_grid
+
+# The hinge without noise has a kink and does not get further than this; it is worth six digits of the coefficients.
+_TOL, _DIGITS = 1e-12, 1e-5
+_NOISES = [
+    Gaussian(scale=0.3),
+    0.3,
+    None,
+    Poisson(),
+    Dropout(rate=np.linspace(0.0, 0.8, N_FEATURES)),
+    0.7,
+    Gaussian(scale=np.linspace(0.0, 0.6, N_FEATURES)),
+]
+_CS = [0.1, 1.0]
+_ESTIMATORS = estimators(tol=_TOL)
+every_loss = pytest.mark.parametrize("estimator", _ESTIMATORS.values(), ids=_ESTIMATORS.keys())
+both = pytest.mark.parametrize("plain", [DropoutSVC, DropoutLogisticRegression])
+
+
+def _assert_cold_fits(path, estimator, X, y, weights=None, digits=_DIGITS):
+    """Check that a path has, at every point, the coefficients and the objective of a fit that knows of no other."""
+    for row, noise in enumerate(path.noises):
+        for column, C in enumerate(path.Cs):
+            cold = clone(estimator).set_params(noise=noise, C=C).fit(X, y, weights)
+            warm = np.hstack([path.coefs[row, column], path.intercepts[row, column][:, None]])
+            assert relative_difference(warm, cold) < digits, (noise, C)
+            assert path.objectives[row, column] == pytest.approx(cold.objective_, rel=digits**2)
+            np.testing.assert_array_equal(path.classes, cold.classes_)
+
+
+# The solutions ------------------------------------------------------------------------------------------------------
+
+
+@every_loss
+@pytest.mark.parametrize("make", [make_binary, make_multiclass])
+def test_every_point_is_the_fit_with_that_noise_and_c(estimator, make):
+    X, y = make()
+    path = noise_path(X, y, _NOISES, _CS, estimator=estimator)
+    assert path.coefs.shape == (7, 2, 1 if make is make_binary else 3, N_FEATURES)
+    assert path.converged.all()
+    _assert_cold_fits(path, estimator, X, y)
+
+
+_VARIANTS = {
+    "one-vs-one": {"multi_class": "ovo"},
+    "no offset": {"fit_intercept": False},
+    "balanced": {"class_weight": "balanced"},
+    "class weights": {"class_weight": {0: 2.0, 1: 0.5, 2: 1.0}},
+    "l1": {"penalty": "l1"},
+    "elastic net": {"penalty": "elasticnet", "l1_ratio": 0.3},
+}
+
+
+@both
+@pytest.mark.parametrize("options", _VARIANTS.values(), ids=_VARIANTS.keys())
+def test_every_option_of_the_estimator_holds_along_the_path(plain, options):
+    X, y = make_multiclass(n_samples=60)
+    estimator = plain(tol=1e-10, **options)
+    _assert_cold_fits(noise_path(X, y, [Poisson(), 0.3, 0.6], _CS, estimator=estimator), estimator, X, y, digits=1e-4)
+
+
+@both
+def test_weights_of_rows_are_those_of_the_fits(plain):
+    X, y = make_multiclass()
+    weights = np.random.RandomState(0).uniform(0.0, 3.0, len(y)) * (np.arange(len(y)) % 5 > 0)
+    path = noise_path(X, y, _NOISES[:4], _CS, estimator=plain(tol=_TOL), sample_weight=weights)
+    _assert_cold_fits(path, plain(tol=_TOL), X, y, weights)
+
+
+@both
+@pytest.mark.parametrize("layout", [sparse.csr_array, sparse.csr_matrix, sparse.coo_array])
+def test_sparse_rows_give_what_dense_ones_give(plain, layout):
+    X, y = make_binary()
+    dense = noise_path(X, y, _NOISES, _CS, estimator=plain(tol=_TOL))
+    thin = noise_path(layout(X), y, _NOISES, _CS, estimator=plain(tol=_TOL))
+    assert relative_difference(thin.coefs, dense.coefs) < _DIGITS
+    np.testing.assert_array_equal(thin.scores, dense.scores)
+
+
+def test_wide_sparse_rows():
+    X, y = make_sparse(60, 300, 0.05)
+    estimator = DropoutSVC(tol=_TOL)
+    noises = [0.9, Gaussian(0.2), 0.1, Poisson(), 0.5]
+    _assert_cold_fits(noise_path(X, y, noises, [0.01, 1.0, 100.0], estimator=estimator), estimator, X, y)
+
+
+@both
+def test_single_precision(plain):
+    X, y = make_binary()
+    X, estimator = X.astype(np.float32), plain(tol=1e-6)
+    path = noise_path(X, y, _NOISES, _CS, estimator=estimator)
+    _assert_cold_fits(path, estimator, X, y, digits=5e-3)
+    _assert_cold_fits(path, estimator, X.astype(np.float64), y, digits=5e-3)
+
+
+@both
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_missing_entries(plain, layout):
+    X, y = make_multiclass()
+    X[np.random.RandomState(0).rand(*X.shape) < 0.1] = np.nan
+    X_test, y_test = make_multiclass(seed=5)
+    X_test[::3, 2] = np.nan
+    # Gaussian noise on missing entries of sparse rows is refused
+    noises = [0.5, None, 0.2, Poisson()] + ([Gaussian(scale=0.3)] if layout is np.asarray else [])
+    estimator = plain(missing="drop", tol=_TOL)
+    path = noise_path(layout(X), y, noises, [1.0, 3.0], estimator=estimator, X_test=layout(X_test), y_test=y_test)
+    _assert_cold_fits(path, estimator, layout(X), y)
+    last = clone(estimator).set_params(noise=0.2, C=1.0).fit(layout(X), y)
+    assert path.scores[2, 0] == last.score(layout(X_test), y_test)
+
+
+@pytest.mark.parametrize("loss", ["exponential", "logistic"])
+def test_laplace_noise_keeps_within_the_bounds_of_its_mgf(loss):
+    # each scale bounds the weights, |w| < 1 / scale: a neighbour's solution may be out of them
+    X, y = make_binary()
+    estimator = MCFClassifier(loss, tol=_TOL)
+    path = noise_path(X, y, [Laplace(0.1), Laplace(1.0), Laplace(0.4)], [0.1, 100.0, 1e4], estimator=estimator)
+    _assert_cold_fits(path, estimator, X, y)
+
+
+def test_any_loss_by_name_and_the_default_one():
+    X, y = make_binary()
+    by_name = noise_path(X, y, [0.5], [1.0], estimator=NoisyLinearClassifier("hinge", tol=TIGHT))
+    assert relative_difference(by_name.coefs[0, 0], DropoutSVC(noise=0.5, tol=TIGHT).fit(X, y).coef_) < 1e-9
+    default = noise_path(X, y, [0.5], [1.0])
+    assert default.objectives[0, 0] == pytest.approx(by_name.objectives[0, 0], rel=1e-4)
+
+
+def test_a_path_of_one_point_is_a_fit():
+    X, y = make_multiclass()
+    path = noise_path(X, y, [0.5], [1.0])
+    fit = DropoutSVC(noise=0.5).fit(X, y)
+    np.testing.assert_array_equal(path.coefs[0, 0], fit.coef_)
+    assert path.n_iter[0, 0] == fit.n_iter_
+
+
+@pytest.mark.xfail(strict=True, reason="a warm start at a kink of the hinge is taken for the end: see solve_smoothed")
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("rows", ["some without features", "one class against four"])
+def test_a_start_at_a_kink_of_the_hinge_is_left_again(rows, layout):
+    # strong noise and a low C leave no weights, only an offset at the kink, where all curvatures look high
+    X, y = make_binary(200, 20) if rows == "some without features" else make_multiclass(200, 20, 5)
+    if rows == "some without features":
+        X[::3], y[::4] = 0.0, 1
+    path = noise_path(layout(X), y, [0.9, 0.5, 0.1], [0.001, 0.01, 0.1, 1.0])
+    for row, noise in enumerate(path.noises):
+        for column, C in enumerate(path.Cs):
+            cold = DropoutSVC(noise=noise, C=C, tol=1e-8).fit(layout(X), y)
+            assert path.objectives[row, column] <= (1.0 + 2e-4) * cold.objective_
+
+
+# The scores ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scoring", [None, "roc_auc", "neg_log_loss", lambda model, X, y: model.coef_[0, 0]])
+def test_scores_are_those_of_the_fits_on_the_test_rows(scoring):
+    X, y = make_binary(120)
+    train, test = slice(0, 80), slice(80, None)
+    estimator = DropoutLogisticRegression(tol=TIGHT)
+    given = {"X_test": X[test], "y_test": y[test], "scoring": scoring}
+    path = noise_path(X[train], y[train], [0.0, 0.5, Gaussian(0.4)], [0.1, 1.0], estimator=estimator, **given)
+    score = get_scorer(scoring or "accuracy") if not callable(scoring) else scoring
+    for row, noise in enumerate(path.noises):
+        for column, C in enumerate(path.Cs):
+            plain = clone(estimator).set_params(noise=noise, C=C).fit(X[train], y[train])
+            assert path.scores[row, column] == pytest.approx(score(plain, X[test], y[test]), rel=1e-9)
+
+
+def test_without_test_rows_the_training_rows_are_scored():
+    X, y = make_binary()
+    path = noise_path(X, y, [0.5], [1.0])
+    assert path.scores[0, 0] == DropoutSVC(noise=0.5).fit(X, y).score(X, y)
+
+
+def test_labels_may_be_strings_and_rows_a_frame():
+    pandas = pytest.importorskip("pandas")
+    X, y = make_multiclass()
+    names = np.array(["bad", "fair", "good"])
+    frame = pandas.DataFrame(X, columns=[f"word {d}" for d in range(N_FEATURES)], index=np.arange(len(y))[::-1])
+    labels = pandas.Series(names[y], index=frame.index)
+    path, plain = noise_path(frame, labels, [0, 0.5], [1.0]), noise_path(X, y, [0, 0.5], [1.0])
+    np.testing.assert_array_equal(path.classes, names)
+    np.testing.assert_allclose(path.coefs, plain.coefs, rtol=1e-9)
+    np.testing.assert_array_equal(path.scores, plain.scores)
+
+
+# The grid -----------------------------------------------------------------------------------------------------------
+
+
+@both
+def test_the_order_of_the_grid_does_not_matter(plain):
+    X, y = make_multiclass()
+    Cs = [0.1, 1.0, 10.0]
+    noises, order = [0.3, Gaussian(0.3), 0.7, Poisson(), 0.1], [4, 1, 0, 2, 3]
+    there = noise_path(X, y, noises, Cs, estimator=plain(tol=_TOL))
+    back = noise_path(X, y, [noises[k] for k in order], Cs[::-1], estimator=plain(tol=_TOL))
+    np.testing.assert_array_equal(back.Cs, Cs)
+    assert relative_difference(back.coefs, there.coefs[order]) < _DIGITS
+    np.testing.assert_array_equal(back.scores, there.scores[order])
+
+
+def test_noises_and_cs_may_be_arrays_ranges_or_generators():
+    X, y = make_binary()
+    wanted = noise_path(X, y, [0.0, 0.5], [1.0, 2.0])
+    for noises, Cs in [
+        (np.array([0.0, 0.5]), np.array([2, 1])),
+        ((rate / 2 for rate in range(2)), range(1, 3)),
+        ((0, np.float32(0.5)), {1.0, 2.0}),
+    ]:
+        got = noise_path(X, y, noises, Cs)
+        np.testing.assert_array_equal(got.coefs, wanted.coefs)
+        assert [noise.rate for noise in got.noises] == [0.0, 0.5]
+
+
+def test_the_default_grid():
+    X, y = make_binary()
+    grid = check_grid(10, 13, X, np.ones(len(y)))
+    np.testing.assert_allclose([noise.rate for noise in grid.noises], np.arange(10) / 10)
+    assert grid.shape == (10, 13)
+    np.testing.assert_allclose(grid.Cs[1:] / grid.Cs[:-1], np.sqrt(10.0))
+    spread = np.mean(np.sum((X - X.mean(axis=0)) ** 2, axis=1))
+    assert grid.Cs[0] < 1.0 / spread < grid.Cs[-1]
+    for count in (1, 2, 5, 40):
+        grid = check_grid(count, count, X, np.ones(len(y)))
+        assert grid.shape == (count, count)
+        assert np.all(np.diff(grid.Cs) > 0.0)
+        assert len({noise.rate for noise in grid.noises}) == count
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_the_default_grid_follows_the_scale_of_the_data(factor, layout):
+    X, y = make_binary()
+    usual, other = (noise_path(layout(rows), y, 3) for rows in (X, factor * X))
+    np.testing.assert_allclose(other.Cs, usual.Cs / factor**2)
+    np.testing.assert_allclose(other.objectives, usual.objectives / factor**2, rtol=1e-3)
+    np.testing.assert_allclose(other.scores, usual.scores, atol=0.02)
+
+
+def test_the_default_grid_of_rows_that_say_nothing():
+    y = np.arange(20) % 2
+    for X in (np.zeros((20, 3)), np.full((20, 3), 7.0), sparse.csr_array((20, 3))):
+        path = noise_path(X, y, [0.5], 4)
+        assert np.isfinite(path.Cs).all()
+        assert np.isfinite(path.coefs).all()
+
+
+def test_the_walk_visits_each_point_once_and_its_neighbours_before_it():
+    noises = (Dropout(0.5), None, Gaussian(0.1), Dropout(0.9), Gaussian(0.3), Dropout(0.1), Poisson())
+    grid = Grid(noises, np.array([0.1, 1.0, 10.0]))
+    walk = list(grid.walk())
+    assert sorted(walk) == list(np.ndindex(grid.shape))
+    place = {point: k for k, point in enumerate(walk)}
+    for (row, column), k in place.items():
+        assert column == 0 or place[row, column - 1] < k
+        stronger = grid.stronger[row]
+        assert stronger is None or place[stronger, column] < k
+    assert {row: grid.stronger[row] for row in (0, 2, 3, 4, 5)} == {0: 3, 2: 4, 3: None, 4: None, 5: 0}
+
+
+# What it is for -----------------------------------------------------------------------------------------------------
+
+
+@both
+def test_a_path_takes_far_fewer_iterations_than_as_many_fits(plain):
+    X, y = load_breast_cancer(return_X_y=True)
+    X, noises, Cs = scale(X), [0.9, 0.7, 0.5, 0.3, 0.1], 10.0 ** np.arange(-3, 2)
+    path = noise_path(X, y, noises, Cs, estimator=plain())
+    cold = [plain(noise=noise, C=C).fit(X, y).n_iter_ for noise in noises for C in Cs]
+    assert path.n_iter.sum() < 0.7 * sum(cold)
+
+
+def test_a_path_changes_nothing_that_it_was_given():
+    X, y = make_binary()
+    estimator = DropoutSVC(noise=Dropout(rate=0.25), C=3.0)
+    given, before = [None, Gaussian(0.5)], X.copy()
+    path = noise_path(X, y, given, [2.0, 1.0], estimator=estimator)
+    np.testing.assert_array_equal(X, before)
+    assert repr(estimator) == repr(DropoutSVC(noise=Dropout(rate=0.25), C=3.0))
+    assert not hasattr(estimator, "coef_")
+    assert repr(given) == repr([None, Gaussian(0.5)])
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        path.Cs = None
+
+
+def test_fits_that_do_not_converge_are_counted_in_one_warning_at_the_callers_line():
+    X, y = make_binary()
+    with pytest.warns(ConvergenceWarning, match="^4 of 4 fits did not converge.*max_iter") as caught:
+        path = noise_path(X, y, [0.1, 0.5], [1.0, 10.0], estimator=DropoutSVC(max_iter=1, tol=1e-9))
+    assert not path.converged.any()
+    assert [record.filename for record in caught] == [__file__]
