@@ -56,7 +56,7 @@ _PARAMETERS = """
         column of the grid the best. Of equal scores, the smallest ``C``, then the first noise.
     early_stopping : bool, default=True
         Whether points that cannot win are solved roughly or interpolated between neighbours. What is chosen, and all
-        that come close to it, are always solved to ``tol / 100``: their scores do not depend on the way there."""
+        that come close to it, are always solved to ``tol / 10``: their scores do not depend on the way there."""
 _SOLVING = """
     penalty, l1_ratio, solver, tol, max_iter, fit_intercept, multi_class, missing, class_weight
         As in `DropoutSVC`. ``class_weight="balanced"`` is balanced on each fold.
@@ -89,7 +89,7 @@ _SOLVING = """
         The offset is last. Only with ``store_coefs=True``.
     n_iter_ : ndarray of shape (n_folds, n_noises, n_Cs)
     refined_ : bool ndarray of shape (n_noises, n_Cs)
-        Which points were solved to ``tol / 100``; the others roughly, or, where ``n_iter_`` is 0, interpolated."""
+        Which points were solved to ``tol / 10``; the others roughly, or, where ``n_iter_`` is 0, interpolated."""
 _APPROXIMATION = """
     approximation : {"bound", "gaussian"}, default="bound"
         The paper's upper bound on the expected loss, or the expectation under a normal score."""

@@ -18,8 +18,11 @@ _HIGHEST_RATE = 0.9
 # The default values of C are powers of the root of ten around 1 / (mean squared length of a row), times these.
 _FIRST_FACTOR, _LAST_FACTOR = 0.1, 1e5
 
-# In a rough walk, every second point of at least so many is interpolated.
-_FEWEST_TO_SKIP = 5
+# A rough walk solves this share of a chain of noises, if there are so many, and interpolates the others by polynomials
+# through so many knots.
+_KNOTS = 0.4
+_FEWEST_TO_SKIP = 6
+_ORDER = 4
 
 Point = tuple[int, int]
 
@@ -54,14 +57,23 @@ class Grid:
             kinds.setdefault(None if free else type(noise), []).append(index)
         return [sorted(members, key=lambda index: -_strength(self.noises[index])) for members in kinds.values()]
 
-    def knots(self, values: list[int]) -> list[int]:
-        """Return every second of a row of points, and its last; all of them if they are few."""
-        return values if len(values) < _FEWEST_TO_SKIP else [*values[:-1:2], values[-1]]
+    def knots(self, chain: list[int]) -> list[int]:
+        """Return the noises of a chain between which the others can be interpolated; all of them if they are few."""
+        if len(chain) < _FEWEST_TO_SKIP:
+            return chain
+        count = max(_ORDER, int(np.ceil(_KNOTS * len(chain))))
+        return [chain[place] for place in np.round(np.linspace(0, len(chain) - 1, count)).astype(int)]
 
-    def share(self, noise: int, strong: int, weak: int) -> float:
-        """Return how far a noise is from a stronger one on the way to a weaker one, on a logarithmic scale."""
-        here, begin, end = (np.log(_strength(self.noises[index])) for index in (noise, strong, weak))
-        return float((here - begin) / (end - begin))
+    def interpolation(self, noise: int, knots: list[int]) -> dict[int, float]:
+        """Return the weights of the nearest knots in a polynomial through them, in the logarithm of the strength."""
+        here, *places = (np.log(_strength(self.noises[index])) for index in (noise, *knots))
+        above = int(np.sum(np.asarray(places) > here))
+        first = min(max(0, above - _ORDER // 2), len(knots) - _ORDER)
+        near = range(first, first + _ORDER)
+        return {
+            knots[k]: float(np.prod([(here - places[m]) / (places[k] - places[m]) for m in near if m != k]))
+            for k in near
+        }
 
 
 def noise_level(noise: Noise | None) -> float:

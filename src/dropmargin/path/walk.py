@@ -5,16 +5,15 @@ With ``w(n, c)`` the solution for noise ``n`` and ``C = c``, the start is the fo
     w(n, c)  from  w(stronger, c) + w(n, lower) - w(stronger, lower)
 
 On review text that halves the passes of a start from the nearest neighbour alone. Where a corner is missing, the
-nearest neighbour has to do; the first point starts cold. A rough walk solves every second noise and every second ``C``
-only, and interpolates the others, in the logarithms of both: on review text they are then 0.003 above their minimum on
-average, and 0.03 at worst.
+nearest neighbour has to do; the first point starts cold. A rough walk solves some of the noises only, at every ``C``,
+and interpolates the others by cubic polynomials in the logarithm of the noise's strength: with four knots for nine
+dropout rates from 0.1 to 0.9 that is as good, on review text, as to solve them. (In ``C`` it is not.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -58,50 +57,27 @@ class Walker:
         self.data: list[TrainingData] = [group.prepare(n_threads) for group in groups]
 
     def walk(self, tol: float, visit: Callable[[Point, Solution], None], rough: bool = False) -> None:
-        """Solve all points (or, in a rough walk, one in four of them), each to ``tol``; hand each to ``visit``."""
+        """Solve all points (in a rough walk: those of some noises), each to ``tol``, and hand each to ``visit``."""
         grid = self.grid
-        columns = list(range(len(grid.Cs)))
-        chains = grid.chains
-        if rough:
-            columns, chains = grid.knots(columns), [grid.knots(chain) for chain in chains]
+        solved = [grid.knots(chain) if rough else chain for chain in grid.chains]
+        others = {
+            row: grid.interpolation(row, knots)
+            for chain, knots in zip(grid.chains, solved, strict=True)
+            for row in chain
+            if row not in knots
+        }
         lower: dict[int, Solution] = {}
         with one_blas_thread:
-            for index, column in enumerate(columns):
+            for column in range(len(grid.Cs)):
                 here: dict[int, Solution] = {}
-                for chain in chains:
+                for chain in solved:
                     for stronger, row in zip([None, *chain], chain, strict=False):
                         start, hints = _predict(row, stronger, lower, here)
                         here[row] = self.solve((row, column), tol, start, hints)
                         visit((row, column), here[row])
-                self._fill_rows(here, chains, column, visit)
-                if index:
-                    self._fill_columns(lower, here, columns[index - 1], column, visit)
+                for row, weights in others.items():
+                    visit((row, column), _between(here, weights))
                 lower = here
-
-    def _fill_rows(
-        self, here: dict[int, Solution], chains: list[list[int]], column: int, visit: Callable[[Point, Solution], None]
-    ) -> None:
-        """Interpolate between the noises that were solved."""
-        for solved, chain in zip(chains, self.grid.chains, strict=True):
-            for strong, weak in pairwise(solved):
-                for row in chain[chain.index(strong) + 1 : chain.index(weak)]:
-                    here[row] = _between(here[strong], here[weak], self.grid.share(row, strong, weak))
-                    visit((row, column), here[row])
-
-    def _fill_columns(
-        self,
-        lower: dict[int, Solution],
-        here: dict[int, Solution],
-        first: int,
-        last: int,
-        visit: Callable[[Point, Solution], None],
-    ) -> None:
-        """Interpolate between the values of ``C`` that were solved."""
-        logs = np.log(self.grid.Cs)
-        for column in range(first + 1, last):
-            share = float((logs[column] - logs[first]) / (logs[last] - logs[first]))
-            for row in here:
-                visit((row, column), _between(lower[row], here[row], share))
 
     def refine(
         self,
@@ -135,9 +111,10 @@ class Walker:
         )
 
 
-def _between(one: Solution, other: Solution, share: float) -> Solution:
-    """Return the solution that lies by this share on the way from one to the other, which nobody has looked for."""
-    return Solution((1.0 - share) * one.coef + share * other.coef, [], np.nan, 0, True)
+def _between(solved: dict[int, Solution], weights: dict[int, float]) -> Solution:
+    """Return an interpolated solution, which nobody has looked for: it took no iterations, its objective is unknown."""
+    coef = sum(weight * solved[row].coef for row, weight in weights.items())
+    return Solution(np.asarray(coef), [], np.nan, 0, True)
 
 
 def _predict(
