@@ -30,7 +30,7 @@ from dropmargin.progress import Progress
 from dropmargin.typing import Array
 
 #: The tolerance of the first walk.
-ROUGH_TOL = 2e-3
+ROUGH_TOL = 3e-3
 #: Finalists are solved to this share of the tolerance: their scores are to be those of the solution, not of the way.
 FINAL_SHARE = 1e-1
 # As many points are solved to the full tolerance at first: one in so many, and at least a few.
