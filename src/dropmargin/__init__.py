@@ -5,11 +5,12 @@ from dropmargin.classifiers import DropoutLogisticRegression, DropoutSVC, MCFCla
 from dropmargin.evaluation import corruption_curve, deletion_curve
 from dropmargin.noise import Dropout, Gaussian, Laplace, NoiseTransformer, Poisson, estimate_dropout_rates
 from dropmargin.path import DropoutLogisticRegressionCV, DropoutSVCCV, NoisyLinearClassifierCV, noise_path
-from dropmargin.plotting import DeletionCurveDisplay
+from dropmargin.plotting import ConvergenceDisplay, DeletionCurveDisplay, NoiseGridDisplay, NoisePathDisplay
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ConvergenceDisplay",
     "DeletionCurveDisplay",
     "Dropout",
     "DropoutLogisticRegression",
@@ -21,6 +22,8 @@ __all__ = [
     "Gaussian",
     "Laplace",
     "MCFClassifier",
+    "NoiseGridDisplay",
+    "NoisePathDisplay",
     "NoiseTransformer",
     "NoisyLinearClassifier",
     "NoisyLinearClassifierCV",

@@ -39,9 +39,9 @@ def shown_name(metric: str, error: bool) -> str:
     return (SHARES.get(metric, f"1 - {metric}") if error else metric).replace("_", " ")
 
 
-def draw_spread(ax: Any, x: Array, middle: Array, spread: Array, how: str, colour: str) -> Any:
+def draw_spread(ax: Any, x: Array, middle: Array, spread: Array | None, how: str, colour: str) -> Any:
     """Draw a band or bars around a line; ``None`` for nothing."""
-    if how == "none":
+    if how == "none" or spread is None:
         return None
     if how == "bars":
         return ax.errorbar(x, middle, yerr=spread, fmt="none", ecolor=colour, capsize=3, zorder=2)
