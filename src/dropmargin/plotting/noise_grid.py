@@ -13,16 +13,25 @@ from dropmargin.plotting.style import import_pyplot
 from dropmargin.typing import Array
 
 # Above so many columns or rows, numbers in the cells cannot be read any more, and not every tick has a label.
-_MOST_COLUMNS, _MOST_ROWS = 14, 20
+_MOST_COLUMNS, _MOST_ROWS = 14, 30
 _MOST_LABELS = 7
+# This share of the cells may be below the colour scale: a few hopeless ones would take most of it, and leave the same
+# colour for all that matter.
+_BELOW_SCALE = 0.25
+# Above this luminance black has more contrast than white (WCAG 2).
+_LIGHT = 0.179
 
 
 class NoiseGridDisplay:
     """A heat map of the mean score over noise and ``C``, in which the chosen point has a frame.
 
     Make one with `from_estimator` or `from_path`. Noises of several kinds (dropout, Gaussian, ...) have a panel each;
-    no noise is level 0. Numbers in bold belong to points that were solved to the full tolerance, the others to points
-    that were stopped early because they could not win.
+    no noise is level 0. The colours tell the better three quarters of the points apart; ``meshes_[0].set_clim`` changes
+    that.
+
+    Numbers in bold belong to points that were solved to the full tolerance, the others to points that a search stopped
+    early, because they could not win: their scores are those of rough solutions, which may be far worse than the true
+    ones. To compare all points, fit with ``early_stopping=False``.
 
     Parameters
     ----------
@@ -131,7 +140,7 @@ class NoiseGridDisplay:
                 len(kinds),
                 1,
                 sharex=True,
-                figsize=(6.4, 1.5 + 0.27 * max(8, sum(heights) + len(heights))),
+                figsize=(6.4, 1.5 + 0.27 * min(max(8, sum(heights) + len(heights)), 34)),
                 height_ratios=heights,
                 layout="constrained",
             )
@@ -148,14 +157,14 @@ class NoiseGridDisplay:
     def _draw(self, ax: Any, kind: Kind, values: bool, cmap: Any) -> None:
         """Draw the cells of one kind of noise: ``C`` along a logarithmic axis, a row per level."""
         grid, n_rows = self.grid, len(kind.indices)
-        mean = self._unit() * grid.mean
+        mean = self._shown_mean()
         edges = _edges(grid.Cs)
         mesh = ax.pcolormesh(
             edges,
             np.arange(n_rows + 1) - 0.5,
             mean[kind.indices],
             cmap=cmap,
-            vmin=np.nanmin(mean),
+            vmin=np.nanquantile(mean, _BELOW_SCALE),
             vmax=np.nanmax(mean),
             edgecolors="white",
             linewidth=0.5,
@@ -163,7 +172,7 @@ class NoiseGridDisplay:
         self.meshes_.append(mesh)
         ax.set_xscale("log")
         ax.set_xlim(edges[0], edges[-1])
-        ax.xaxis.set_minor_locator(_nowhere())
+        ax.minorticks_off()
         ax.set_xticks(grid.Cs, _c_labels(grid.Cs))
         every = -(-n_rows // _MOST_ROWS)
         if kind.label is None:
@@ -180,14 +189,13 @@ class NoiseGridDisplay:
     def _write(self, ax: Any, kind: Kind, mesh: Any) -> None:
         """Write the scores into the cells, dark on light and light on dark."""
         grid, size = self.grid, 8.0 if len(self.grid.Cs) <= 8 else 6.5
-        mean = self._unit() * grid.mean
+        mean = self._shown_mean()
         digits = _digits(mean)
         for row, index in enumerate(kind.indices):
             for column, C in enumerate(grid.Cs):
                 value = mean[index, column]
-                red, green, blue, _ = mesh.cmap(mesh.norm(value))
-                light = 0.299 * red + 0.587 * green + 0.114 * blue > 0.5
-                solved = grid.refined is not None and grid.refined[index, column] and not grid.refined.all()
+                light = _luminance(mesh.cmap(mesh.norm(value))) > _LIGHT
+                solved = self._some_stopped_early() and grid.refined[index, column]  # type: ignore[index]
                 text = ax.text(
                     C,
                     row,
@@ -220,11 +228,18 @@ class NoiseGridDisplay:
 
     def _finish(self) -> None:
         """Label what all panels share, and say what was chosen."""
-        grid = self.grid
-        self.axes_[-1].set_xlabel("C")
-        what = f"{shown_name(grid.metric, False)}{', %' if grid.metric in SHARES else ''}"
-        mean_of = f"mean {what}, {len(grid.scores)} folds" if len(grid.scores) > 1 else what
-        self.colorbar_ = self.figure_.colorbar(self.meshes_[0], ax=self.axes_, label=mean_of, aspect=30)
+        grid, mean = self.grid, self._shown_mean()
+        bold = self.texts_ and self._some_stopped_early()
+        self.axes_[-1].set_xlabel("C    (bold: solved to the full tolerance)" if bold else "C")
+        name, n_folds = shown_name(grid.metric, False), len(grid.scores)
+        label = f"mean {name} over {n_folds} folds" if n_folds > 1 else name
+        self.colorbar_ = self.figure_.colorbar(
+            self.meshes_[0],
+            ax=self.axes_,
+            label=f"{label}, %" if grid.metric in SHARES else label,
+            aspect=30,
+            extend="min" if self.meshes_[0].norm.vmin > np.nanmin(mean) else "neither",
+        )
         self.colorbar_.outline.set_visible(False)
         for panel in self.axes_:
             for spine in panel.spines.values():
@@ -233,9 +248,12 @@ class NoiseGridDisplay:
             C = f"{grid.Cs[grid.chosen[1]]:.2g}"
             self.ax_.set_title(f"chosen: {grid.describe(grid.chosen[0])}, C = {C}", fontsize="medium", loc="left")
 
-    def _unit(self) -> float:
-        """Return what scores are multiplied by: shares are shown in percent."""
-        return 100.0 if self.grid.metric in SHARES else 1.0
+    def _shown_mean(self) -> Array:
+        """Return the mean scores as they are shown: shares in percent."""
+        return (100.0 if self.grid.metric in SHARES else 1.0) * self.grid.mean
+
+    def _some_stopped_early(self) -> bool:
+        return self.grid.refined is not None and not self.grid.refined.all()
 
 
 def _edges(Cs: Array) -> Array:
@@ -264,13 +282,13 @@ def _c_label(C: float) -> str:
     return rf"$10^{{{exponent}}}$" if factor == "1" else rf"${factor}\cdot10^{{{exponent}}}$"
 
 
+def _luminance(colour: Any) -> float:
+    """Return the relative luminance of a colour, from 0 for black to 1 for white."""
+    red, green, blue = np.asarray(colour[:3], dtype=float) ** 2.2
+    return float(0.2126 * red + 0.7152 * green + 0.0722 * blue)
+
+
 def _digits(values: Array) -> int:
     """Return how many decimals show three digits of the largest value."""
     largest = np.nanmax(np.abs(values))
     return int(np.clip(2 - np.floor(np.log10(largest)), 0, 4)) if largest > 0.0 else 1
-
-
-def _nowhere() -> Any:
-    from matplotlib.ticker import NullLocator
-
-    return NullLocator()

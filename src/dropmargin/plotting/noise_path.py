@@ -23,6 +23,7 @@ from dropmargin.plotting.scores import (
     shows_error,
 )
 from dropmargin.plotting.style import LEGEND, LINE, by_height, import_pyplot, in_percent, line_style, tidy
+from dropmargin.typing import Array
 
 _RING: dict[str, Any] = {
     "linestyle": "none",
@@ -38,8 +39,11 @@ class NoisePathDisplay:
 
     Make one with `from_estimators` or `from_paths`. No noise is level 0. Noises of several kinds (dropout, Gaussian,
     ...) have a panel each, as their levels have nothing in common; a noise without a level, such as Poisson, is a
-    dotted line across. What an estimator chose has a ring around it. Points that a search stopped early are shown with
-    the score of their rough solution.
+    dotted line across. What an estimator chose has a ring around it.
+
+    Hollow marks are points that a search stopped early, because they could not win: their scores are those of rough
+    solutions, which may be far worse than the true ones, above all with many classes. To compare all levels, fit with
+    ``early_stopping=False``.
 
     Parameters
     ----------
@@ -57,6 +61,8 @@ class NoisePathDisplay:
         Panel by panel, in the order of ``grids``: levels, then what has no level.
     spreads_ : list of matplotlib artists
         The band or the bars of each line; ``None`` where there are none.
+    rough_ : list of matplotlib Line2D
+        The hollow marks of each line; ``None`` where there are none.
     chosen_ : list of matplotlib Line2D
         The rings.
 
@@ -76,6 +82,7 @@ class NoisePathDisplay:
     figure_: Any
     lines_: list[Any]
     spreads_: list[Any]
+    rough_: list[Any]
     chosen_: list[Any]
 
     def __init__(self, grids: Mapping[str, ScoreGrid]) -> None:
@@ -149,11 +156,11 @@ class NoisePathDisplay:
         panels = _panels(grids)
         own_figure = ax is None
         if own_figure:
-            size = (6.4, 4.4) if len(panels) == 1 else (3.2 * len(panels) + 0.8, 4.2)
+            size = (6.4 if len(panels) < 3 else 2.5 * len(panels), 4.4)
             _, ax = plt.subplots(1, len(panels), sharey=True, figsize=size, layout="constrained")
         self.axes_ = check_axes(ax, len(panels), "one for each kind of noise: " + ", ".join(panels))
         self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
-        self.lines_, self.spreads_, self.chosen_ = [], [], []
+        self.lines_, self.spreads_, self.rough_, self.chosen_ = [], [], [], []
         metrics = [grid.metric for grid in grids.values()]
         metric, error = common_metric(metrics), shows_error(show, metrics)
         for panel, (kind_name, label) in zip(self.axes_, panels.items(), strict=True):
@@ -162,10 +169,10 @@ class NoisePathDisplay:
             panel.set_xlabel(label)
             if kind_name == NO_NOISE:
                 panel.set_xticks([])
+            if metric in SHARES:
+                in_percent(panel.yaxis)
             tidy(panel)
         self.ax_.set_ylabel(_score_label(grids, metric, error))
-        if metric in SHARES:
-            in_percent(self.ax_.yaxis)
         self._name_lines(outside=own_figure and len(panels) > 1)
         return self
 
@@ -181,10 +188,13 @@ class NoisePathDisplay:
                 (line,) = ax.plot(kind.levels, heights[own], label=name, zorder=3, **LINE, **style)
                 deviations = None if errors is None else errors[own, columns[own]]
                 self.spreads_.append(draw_spread(ax, kind.levels, heights[own], deviations, spread, colour))
+                solved = np.full(len(own), True) if grid.refined is None else grid.refined[own, columns[own]]
+                self.rough_.append(_hollow(ax, kind.levels[~solved], heights[own][~solved], style))
             elif kind.label is None:
                 label = f"{name}, {kind.name}"
                 line = ax.axhline(heights[own[0]], label=label, color=colour, linestyle=":", linewidth=1.8, zorder=2)
                 self.spreads_.append(None)
+                self.rough_.append(None)
             else:
                 continue  # it has a panel of its own
             self.lines_.append(line)
@@ -203,17 +213,33 @@ class NoisePathDisplay:
         self.chosen_.append(ring)
 
     def _name_lines(self, outside: bool) -> None:
-        """Name each line once, from top to bottom as they lie in the picture, and say what the rings are."""
+        """Name each line once and say what the rings are; inside a panel, from top to bottom as the lines lie there."""
         from matplotlib.lines import Line2D
 
-        named = {line.get_label(): line for line in reversed(by_height(self.lines_))}
-        handles = list(reversed(named.values()))
+        lines = self.lines_ if outside else by_height(self.lines_)
+        named: dict[str, Any] = {}
+        for line in lines:
+            named.setdefault(line.get_label(), line)
+        handles = list(named.values())
         if self.chosen_:
-            handles.append(Line2D([], [], color="0.3", label="chosen", **(_RING | {"markersize": 9})))
+            handles.append(Line2D([], [], color="0.3", label="chosen", **(_RING | {"markersize": 10})))
+        if any(marks is not None for marks in self.rough_):
+            hollow = _RING | {"markersize": LINE["markersize"], "markeredgewidth": 1.0}
+            handles.append(Line2D([], [], color="0.3", label="hollow: stopped early", **hollow))
         if outside:
-            self.figure_.legend(handles=handles, loc="outside lower center", ncols=min(4, len(handles)), **LEGEND)
+            n_columns = len(handles) if len(handles) <= 3 else -(-len(handles) // 2)
+            self.figure_.legend(handles=handles, loc="outside lower center", ncols=n_columns, **LEGEND)
         else:
             self.ax_.legend(handles=handles, loc="best", **LEGEND)
+
+
+def _hollow(ax: Any, levels: Array, heights: Array, style: dict[str, Any]) -> Any:
+    """Draw hollow marks over the full ones of a line; ``None`` if there are none to draw."""
+    if not len(levels):
+        return None
+    look = style | {"linestyle": "none", "markerfacecolor": "white", "markersize": LINE["markersize"]}
+    (marks,) = ax.plot(levels, heights, zorder=3.5, **look)
+    return marks
 
 
 def _check_grids(grids: Any) -> Mapping[str, ScoreGrid]:

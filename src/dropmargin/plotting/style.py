@@ -46,10 +46,8 @@ def tidy(ax: Any) -> None:
 
 
 def in_percent(axis: Any) -> None:
-    """Label a share in percent."""
-    from matplotlib.ticker import PercentFormatter
-
-    axis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=None, symbol=" %"))
+    """Label a share in percent, with no more decimals than it has."""
+    axis.set_major_formatter(lambda share, _: f"{100.0 * share:.4g} %")
 
 
 def by_height(lines: Sequence[Any]) -> list[Any]:
