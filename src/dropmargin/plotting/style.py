@@ -9,7 +9,7 @@ import numpy as np
 
 #: Sizes that all lines share, and the look of all legends.
 LINE: dict[str, Any] = {"linewidth": 1.8, "markersize": 5.5}
-LEGEND: dict[str, Any] = {"frameon": False, "handlelength": 3.2}
+LEGEND: dict[str, Any] = {"framealpha": 0.85, "edgecolor": "none", "handlelength": 3.2}
 
 # Okabe and Ito (2008), without the yellow, which vanishes on white; darker and lighter ones take turns.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
