@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
 import io
 import sys
 import threading
+import time
 import types
 
 import pytest
@@ -76,20 +78,27 @@ def test_curves_draw_the_bar_on_stderr(clock, monkeypatch):
 
 
 def test_steps_from_several_threads_are_all_counted(clock):
-    screen, switching = Terminal(), sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        with Progress(4001, "work", stream=screen) as bar:
-            threads = [threading.Thread(target=lambda: [bar.advance() for _ in range(500)]) for _ in range(8)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            clock[0] = 60.0
-            bar.advance()
-            assert "4001/4001, 0:00 left" in screen.getvalue()
-    finally:
-        sys.setswitchinterval(switching)
+    class Slow(int):
+        """A step that other threads may overtake while it is added."""
+
+        def __radd__(self, other):
+            time.sleep(0.01)
+            return int(other) + int(self)
+
+    screen = Terminal()
+    with Progress(9, "work", stream=screen) as bar:
+        _in_threads(8, lambda: bar.advance(Slow(1)))
+        clock[0] = 60.0
+        bar.advance()
+        assert "9/9, 0:00 left" in screen.getvalue()
+
+
+def _in_threads(number, job):
+    threads = [threading.Thread(target=job) for _ in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def test_a_bar_never_outgrows_its_terminal(clock, monkeypatch):
@@ -184,6 +193,19 @@ def test_a_notebook_shows_one_output_and_empties_it(clock, notebook, monkeypatch
     assert '<progress max="4" value="3"' in second["text/html"]
     assert last == {"text/plain": "", "text/html": ""}
     assert sys.stderr.getvalue() == ""
+
+
+def test_the_drawing_of_a_thread_belongs_to_the_cell_that_began_the_work(clock, notebook, monkeypatch):
+    cell = contextvars.ContextVar("cell", default="unknown")
+    cells = []
+    monkeypatch.setattr(sys.modules["IPython.display"], "display", lambda *args, **kwargs: cells.append(cell.get()))
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    cell.set("first")
+    with Progress(4, "work") as bar:
+        cell.set("second")
+        clock[0] = 60.0
+        _in_threads(1, bar.advance)
+    assert cells == ["first"]
 
 
 @pytest.mark.parametrize("why", ["unwanted", "short", "no kernel", "no shell", "a stream of its own"])
