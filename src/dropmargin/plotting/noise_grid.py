@@ -59,7 +59,7 @@ class NoiseGridDisplay:
     >>> from sklearn.preprocessing import scale
     >>> from dropmargin import DropoutSVCCV, NoiseGridDisplay
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> display = NoiseGridDisplay.from_estimator(DropoutSVCCV(Cs=5).fit(scale(X), y))
+    >>> display = NoiseGridDisplay.from_estimator(DropoutSVCCV(Cs=[0.01, 0.1, 1]).fit(scale(X), y))
     """
 
     ax_: Any

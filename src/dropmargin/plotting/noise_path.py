@@ -72,7 +72,8 @@ class NoisePathDisplay:
     >>> from sklearn.preprocessing import scale
     >>> from dropmargin import DropoutLogisticRegressionCV, DropoutSVCCV, NoisePathDisplay
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> models = {"Dropout-SVM": DropoutSVCCV(Cs=3), "Dropout-Logistic": DropoutLogisticRegressionCV(Cs=3)}
+    >>> Cs = [0.1, 1.0]
+    >>> models = {"Dropout-SVM": DropoutSVCCV(Cs=Cs), "Dropout-Logistic": DropoutLogisticRegressionCV(Cs=Cs)}
     >>> models = {name: model.fit(scale(X), y) for name, model in models.items()}
     >>> display = NoisePathDisplay.from_estimators(models)
     """
