@@ -6,11 +6,12 @@ from dropmargin.evaluation import corruption_curve, deletion_curve
 from dropmargin.io.model import load, save
 from dropmargin.noise import Dropout, Gaussian, Laplace, NoiseTransformer, Poisson, estimate_dropout_rates
 from dropmargin.path import DropoutLogisticRegressionCV, DropoutSVCCV, NoisyLinearClassifierCV, noise_path
-from dropmargin.plotting import DeletionCurveDisplay
+from dropmargin.plotting import ConvergenceDisplay, DeletionCurveDisplay, NoiseGridDisplay, NoisePathDisplay
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ConvergenceDisplay",
     "DeletionCurveDisplay",
     "Dropout",
     "DropoutLogisticRegression",
@@ -22,6 +23,8 @@ __all__ = [
     "Gaussian",
     "Laplace",
     "MCFClassifier",
+    "NoiseGridDisplay",
+    "NoisePathDisplay",
     "NoiseTransformer",
     "NoisyLinearClassifier",
     "NoisyLinearClassifierCV",

@@ -103,7 +103,8 @@ def deletion_curve(
     n_jobs : int, default=None
         Number of threads; it does not change the result.
     verbose : int, default=1
-        0 for no progress bar. There is none anyway unless stderr is a terminal and the work takes over two seconds.
+        0 for no progress bar. There is none anyway unless stderr is a terminal, or the program a notebook, and the
+        work takes over two seconds.
 
     Returns
     -------

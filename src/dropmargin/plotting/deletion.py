@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
@@ -12,18 +12,25 @@ from sklearn.utils import check_random_state
 from dropmargin.classifiers.validation import check_choice
 from dropmargin.evaluation import DeletionCurve, deletion_curve
 from dropmargin.evaluation.deletion import DEFAULT_LEVELS
-from dropmargin.plotting.style import import_pyplot, line_style
-from dropmargin.typing import Array
+from dropmargin.plotting.naming import named_estimators
+from dropmargin.plotting.scores import (
+    SHARES,
+    SHOWS,
+    SPREADS,
+    common_metric,
+    draw_spread,
+    metric_name,
+    shown,
+    shown_name,
+    shows_error,
+)
+from dropmargin.plotting.style import LEGEND, LINE, by_height, import_pyplot, in_percent, line_style, tidy
 
 _DELETED = {
     "entries": "features deleted at random",
     "columns": "columns deleted at random",
     "worst": "columns deleted, most useful first",
 }
-_SHOWS = ("auto", "error", "score")
-_SPREADS = ("band", "bars", "none")
-#: Metrics of which one minus the score is an error rate.
-_SHARES = {"accuracy": "error", "balanced_accuracy": "balanced error"}
 
 
 class DeletionCurveDisplay:
@@ -160,8 +167,8 @@ class DeletionCurveDisplay:
         DeletionCurveDisplay
         """
         import_pyplot()  # before the work, not after it
-        check_choice("show", show, _SHOWS)
-        check_choice("spread", spread, _SPREADS)
+        check_choice("show", show, SHOWS)
+        check_choice("spread", spread, SPREADS)
         seed = random_state
         if not isinstance(seed, Integral):  # None and a RandomState would give each classifier other deletions
             seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
@@ -181,7 +188,7 @@ class DeletionCurveDisplay:
                 n_jobs=n_jobs,
                 verbose=verbose,
             )
-            for name, estimator in _named(estimators).items()
+            for name, estimator in named_estimators(estimators).items()
         }
         return cls(curves).plot(ax, show=show, spread=spread)
 
@@ -202,71 +209,40 @@ class DeletionCurveDisplay:
         self
         """
         curves = _check_curves(self.curves)
-        check_choice("show", show, _SHOWS)
-        check_choice("spread", spread, _SPREADS)
+        check_choice("show", show, SHOWS)
+        check_choice("spread", spread, SPREADS)
         plt = import_pyplot()
         if ax is None:
             _, ax = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
-        metrics = {_metric(curve) for curve in curves.values()}
-        error = show == "error" or (show == "auto" and metrics <= _SHARES.keys())
+        metrics = [metric_name(curve.scoring) for curve in curves.values()]
+        metric, error = common_metric(metrics), shows_error(show, metrics)
         self.ax_, self.figure_ = ax, ax.figure
         self.lines_, self.spreads_ = [], []
         for index, (name, curve) in enumerate(curves.items()):
             self._draw(curve, name, line_style(index), error, spread)
-        metric = metrics.pop() if len(metrics) == 1 else "score"
         strategies = {curve.strategy for curve in curves.values()}
         ax.set_xlabel(_DELETED[strategies.pop()] if len(strategies) == 1 else "features deleted")
-        ax.set_ylabel((_SHARES.get(metric, f"1 - {metric}") if error else metric).replace("_", " "))
+        ax.set_ylabel(shown_name(metric, error))
         if error:
             ax.set_ylim(bottom=0.0)
-        self._finish(percent=metric in _SHARES)
+        self._finish(percent=metric in SHARES)
         return self
 
     def _draw(self, curve: DeletionCurve, name: str, style: dict[str, Any], error: bool, spread: str) -> None:
         order = np.argsort(curve.levels, kind="stable")
-        levels, mean, std = curve.levels[order], _shown(curve.mean[order], error), curve.std[order]
-        (line,) = self.ax_.plot(levels, mean, label=name, linewidth=1.8, markersize=5.5, zorder=3, **style)
+        levels, mean, std = curve.levels[order], shown(curve.mean[order], error), curve.std[order]
+        (line,) = self.ax_.plot(levels, mean, label=name, zorder=3, **LINE, **style)
         self.lines_.append(line)
-        if spread == "none" or curve.scores.shape[1] == 1:
-            self.spreads_.append(None)
-        elif spread == "band":
-            colour = style["color"]
-            self.spreads_.append(
-                self.ax_.fill_between(levels, mean - std, mean + std, color=colour, alpha=0.2, linewidth=0, zorder=2)
-            )
-        else:
-            bars = self.ax_.errorbar(levels, mean, yerr=std, fmt="none", ecolor=style["color"], capsize=3, zorder=2)
-            self.spreads_.append(bars)
+        spread = "none" if curve.scores.shape[1] == 1 else spread
+        self.spreads_.append(draw_spread(self.ax_, levels, mean, std, spread, style["color"]))
 
     def _finish(self, percent: bool) -> None:
         """Set the axes, and name the lines from top to bottom as they lie in the picture."""
-        from matplotlib.ticker import PercentFormatter
-
-        self.ax_.xaxis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=None, symbol=" %"))
+        in_percent(self.ax_.xaxis)
         if percent:
-            self.ax_.yaxis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=None, symbol=" %"))
-        self.ax_.grid(color="0.9", linewidth=0.8, zorder=0)
-        self.ax_.set_axisbelow(True)
-        for side in ("top", "right"):
-            self.ax_.spines[side].set_visible(False)
-        by_height = sorted(self.lines_, key=lambda line: -float(np.mean(line.get_ydata())))
-        self.ax_.legend(handles=by_height, loc="best", frameon=False, handlelength=3.2)
-
-
-def _named(estimators: Any) -> dict[str, Any]:
-    """Return estimators by name."""
-    if isinstance(estimators, Mapping):
-        named = dict(estimators)
-    elif isinstance(estimators, Iterable) and not hasattr(estimators, "predict"):
-        listed = list(estimators)
-        named = {type(estimator).__name__: estimator for estimator in listed}
-        if len(named) < len(listed):
-            raise ValueError("Two of the estimators are of one class: name them, as in {'C = 1': ..., 'C = 10': ...}.")
-    else:
-        raise ValueError(f"estimators must be a dict of names and fitted classifiers, or a list; got {estimators!r}.")
-    if not named:
-        raise ValueError("estimators is empty: give at least one fitted classifier.")
-    return named
+            in_percent(self.ax_.yaxis)
+        tidy(self.ax_)
+        self.ax_.legend(handles=by_height(self.lines_), loc="best", **LEGEND)
 
 
 def _check_curves(curves: Any) -> Mapping[str, DeletionCurve]:
@@ -274,11 +250,3 @@ def _check_curves(curves: Any) -> Mapping[str, DeletionCurve]:
     if not valid or not curves:
         raise ValueError(f"curves must be a dict of names and results of deletion_curve, got {curves!r}.")
     return curves
-
-
-def _metric(curve: DeletionCurve) -> str:
-    return curve.scoring if isinstance(curve.scoring, str) else "score"
-
-
-def _shown(scores: Array, error: bool) -> Array:
-    return 1.0 - scores if error else scores

@@ -1,0 +1,294 @@
+"""The picture of a whole grid: the score over noise and ``C``, with what was chosen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dropmargin.plotting.panels import check_axes
+from dropmargin.plotting.score_grid import Kind, ScoreGrid
+from dropmargin.plotting.scores import SHARES, shown_name
+from dropmargin.plotting.style import import_pyplot
+from dropmargin.typing import Array
+
+# Above so many columns or rows, numbers in the cells cannot be read any more, and not every tick has a label.
+_MOST_COLUMNS, _MOST_ROWS = 14, 30
+_MOST_LABELS = 7
+# This share of the cells may be below the colour scale: a few hopeless ones would take most of it, and leave the same
+# colour for all that matter.
+_BELOW_SCALE = 0.25
+# Above this luminance black has more contrast than white (WCAG 2).
+_LIGHT = 0.179
+
+
+class NoiseGridDisplay:
+    """A heat map of the mean score over noise and ``C``, in which the chosen point has a frame.
+
+    Make one with `from_estimator` or `from_path`. Noises of several kinds (dropout, Gaussian, ...) have a panel each;
+    no noise is level 0. The colours tell the better three quarters of the points apart; ``meshes_[0].set_clim`` changes
+    that.
+
+    Numbers in bold belong to points that were solved to the full tolerance, the others to points that a search stopped
+    early, because they could not win: their scores are those of rough solutions, which may be far worse than the true
+    ones. To compare all points, fit with ``early_stopping=False``.
+
+    Parameters
+    ----------
+    grid : ScoreGrid
+        The scores.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The first panel.
+    axes_ : list of matplotlib Axes
+        All panels, one per kind of noise.
+    figure_ : matplotlib Figure
+    meshes_ : list of matplotlib QuadMesh
+        The cells of each panel, weakest noise first.
+    texts_ : list of matplotlib Text
+        The numbers in the cells, panel by panel; empty if none are written.
+    chosen_ : list of matplotlib Rectangle
+        The frame of the chosen point, in each panel that shows it.
+    colorbar_ : matplotlib Colorbar
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> from dropmargin import DropoutSVCCV, NoiseGridDisplay
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> display = NoiseGridDisplay.from_estimator(DropoutSVCCV(Cs=[0.01, 0.1, 1]).fit(scale(X), y))
+    """
+
+    ax_: Any
+    axes_: list[Any]
+    figure_: Any
+    meshes_: list[Any]
+    texts_: list[Any]
+    chosen_: list[Any]
+    colorbar_: Any
+
+    def __init__(self, grid: ScoreGrid) -> None:
+        self.grid = grid
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, values: bool | None = None, cmap: Any = "viridis", ax: Any = None
+    ) -> NoiseGridDisplay:
+        """Draw what cross-validation found.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted `DropoutSVCCV`, `DropoutLogisticRegressionCV` or `NoisyLinearClassifierCV`, or a pipeline that
+            ends in one.
+        values, cmap, ax
+            As for `plot`.
+
+        Returns
+        -------
+        NoiseGridDisplay
+        """
+        return cls(ScoreGrid.of_estimator(estimator)).plot(ax, values=values, cmap=cmap)
+
+    @classmethod
+    def from_path(
+        cls, path: Any, *, scoring: Any = None, values: bool | None = None, cmap: Any = "viridis", ax: Any = None
+    ) -> NoiseGridDisplay:
+        """Draw the scores along a path; nothing was chosen.
+
+        Parameters
+        ----------
+        path : NoisePath
+            What `noise_path` returned.
+        scoring : str, callable or None, default=None
+            What the scores are, as it was given to `noise_path`; ``None`` means accuracy.
+        values, cmap, ax
+            As for `plot`.
+
+        Returns
+        -------
+        NoiseGridDisplay
+        """
+        return cls(ScoreGrid.of_path(path, scoring)).plot(ax, values=values, cmap=cmap)
+
+    def plot(self, ax: Any = None, *, values: bool | None = None, cmap: Any = "viridis") -> NoiseGridDisplay:
+        """Draw the heat map.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or sequence of Axes, default=None
+            Where to draw, one for each kind of noise; ``None`` for a new figure.
+        values : bool or None, default=None
+            Whether to write the scores into the cells; ``None``: if they can be read there.
+        cmap : str or matplotlib Colormap, default="viridis"
+            Readable for the colour-blind and in grey, as is ``"cividis"``.
+
+        Returns
+        -------
+        self
+        """
+        if not isinstance(self.grid, ScoreGrid):
+            raise ValueError(f"grid must be a score grid, got {self.grid!r}. Use from_estimator.")
+        plt = import_pyplot()
+        kinds = self.grid.kinds()
+        heights = [len(kind.indices) for kind in kinds]
+        if ax is None:
+            _, ax = plt.subplots(
+                len(kinds),
+                1,
+                sharex=True,
+                figsize=(6.4, 1.5 + 0.27 * min(max(8, sum(heights) + len(heights)), 34)),
+                height_ratios=heights,
+                layout="constrained",
+            )
+        self.axes_ = check_axes(ax, len(kinds), "one for each kind of noise: " + ", ".join(kind.name for kind in kinds))
+        self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
+        self.meshes_, self.texts_, self.chosen_ = [], [], []
+        if values is None:
+            values = len(self.grid.Cs) <= _MOST_COLUMNS and sum(heights) <= _MOST_ROWS
+        for panel, kind in zip(self.axes_, kinds, strict=True):
+            self._draw(panel, kind, values, cmap)
+        self._finish()
+        return self
+
+    def _draw(self, ax: Any, kind: Kind, values: bool, cmap: Any) -> None:
+        """Draw the cells of one kind of noise: ``C`` along a logarithmic axis, a row per level."""
+        grid, n_rows = self.grid, len(kind.indices)
+        mean = self._shown_mean()
+        edges = _edges(grid.Cs)
+        mesh = ax.pcolormesh(
+            edges,
+            np.arange(n_rows + 1) - 0.5,
+            mean[kind.indices],
+            cmap=cmap,
+            vmin=np.nanquantile(mean, _BELOW_SCALE),
+            vmax=np.nanmax(mean),
+            edgecolors="white",
+            linewidth=0.5,
+        )
+        self.meshes_.append(mesh)
+        ax.set_xscale("log")
+        ax.set_xlim(edges[0], edges[-1])
+        ax.minorticks_off()
+        ax.set_xticks(grid.Cs, _c_labels(grid.Cs))
+        every = -(-n_rows // _MOST_ROWS)
+        if kind.label is None:
+            ax.set_yticks(np.arange(n_rows), [kind.name] * n_rows)
+        else:
+            ax.set_yticks(np.arange(n_rows)[::every], [f"{level:.3g}" for level in kind.levels[::every]])
+            ax.set_ylabel(kind.label)
+        ax.tick_params(axis="y", length=0)
+        if values:
+            self._write(ax, kind, mesh)
+        if grid.chosen is not None and grid.chosen[0] in kind.indices:
+            self._frame(ax, list(kind.indices).index(grid.chosen[0]), grid.chosen[1], edges)
+
+    def _write(self, ax: Any, kind: Kind, mesh: Any) -> None:
+        """Write the scores into the cells, dark on light and light on dark."""
+        grid, size = self.grid, 8.0 if len(self.grid.Cs) <= 8 else 6.5
+        mean = self._shown_mean()
+        digits = _digits(mean)
+        for row, index in enumerate(kind.indices):
+            for column, C in enumerate(grid.Cs):
+                value = mean[index, column]
+                light = _luminance(mesh.cmap(mesh.norm(value))) > _LIGHT
+                solved = self._some_stopped_early() and grid.refined[index, column]  # type: ignore[index]
+                text = ax.text(
+                    C,
+                    row,
+                    f"{value:.{digits}f}",
+                    ha="center",
+                    va="center",
+                    fontsize=size,
+                    fontweight="bold" if solved else "normal",
+                    color="black" if light else "white",
+                )
+                self.texts_.append(text)
+
+    def _frame(self, ax: Any, row: int, column: int, edges: Array) -> None:
+        """Frame the chosen cell: a dark line around a light one is seen on every colour."""
+        from matplotlib.patches import Rectangle
+        from matplotlib.patheffects import Normal, withStroke
+
+        frame = Rectangle(
+            (edges[column], row - 0.5),
+            edges[column + 1] - edges[column],
+            1.0,
+            fill=False,
+            edgecolor="white",
+            linewidth=1.5,
+            zorder=3,
+            clip_on=False,
+            path_effects=[withStroke(linewidth=4.0, foreground="black"), Normal()],
+        )
+        self.chosen_.append(ax.add_patch(frame))
+
+    def _finish(self) -> None:
+        """Label what all panels share, and say what was chosen."""
+        grid, mean = self.grid, self._shown_mean()
+        bold = self.texts_ and self._some_stopped_early()
+        self.axes_[-1].set_xlabel("C    (bold: solved to the full tolerance)" if bold else "C")
+        name, n_folds = shown_name(grid.metric, False), len(grid.scores)
+        label = f"mean {name} over {n_folds} folds" if n_folds > 1 else name
+        self.colorbar_ = self.figure_.colorbar(
+            self.meshes_[0],
+            ax=self.axes_,
+            label=f"{label}, %" if grid.metric in SHARES else label,
+            aspect=30,
+            extend="min" if self.meshes_[0].norm.vmin > np.nanmin(mean) else "neither",
+        )
+        self.colorbar_.outline.set_visible(False)
+        for panel in self.axes_:
+            for spine in panel.spines.values():
+                spine.set_visible(False)
+        if grid.chosen is not None:
+            C = f"{grid.Cs[grid.chosen[1]]:.2g}"
+            self.ax_.set_title(f"chosen: {grid.describe(grid.chosen[0])}, C = {C}", fontsize="medium", loc="left")
+
+    def _shown_mean(self) -> Array:
+        """Return the mean scores as they are shown: shares in percent."""
+        return (100.0 if self.grid.metric in SHARES else 1.0) * self.grid.mean
+
+    def _some_stopped_early(self) -> bool:
+        return self.grid.refined is not None and not self.grid.refined.all()
+
+
+def _edges(Cs: Array) -> Array:
+    """Return the edges of cells around values on a logarithmic axis."""
+    if len(Cs) == 1:
+        return Cs[0] * np.array([0.5, 2.0])
+    logs = np.log(Cs)
+    middles = 0.5 * (logs[1:] + logs[:-1])
+    return np.exp(np.concatenate([[2.0 * logs[0] - middles[0]], middles, [2.0 * logs[-1] - middles[-1]]]))
+
+
+def _c_labels(Cs: Array) -> list[str]:
+    """Return labels of values of ``C``, at most a few; powers of ten, if there are."""
+    every = -(-len(Cs) // _MOST_LABELS)
+    exponents = np.log10(Cs)
+    whole = np.flatnonzero(np.abs(exponents - np.round(exponents)) < 1e-9)
+    first = int(whole[0]) % every if len(whole) else 0
+    return [_c_label(C) if index % every == first else "" for index, C in enumerate(Cs)]
+
+
+def _c_label(C: float) -> str:
+    exponent = int(np.floor(np.log10(C) + 1e-9))
+    if -3 <= exponent <= 3:
+        return f"{C:.2g}" if C < 100.0 else f"{C:.0f}"
+    factor = f"{C / 10.0**exponent:.2g}"
+    return rf"$10^{{{exponent}}}$" if factor == "1" else rf"${factor}\cdot10^{{{exponent}}}$"
+
+
+def _luminance(colour: Any) -> float:
+    """Return the relative luminance of a colour, from 0 for black to 1 for white."""
+    red, green, blue = np.asarray(colour[:3], dtype=float) ** 2.2
+    return float(0.2126 * red + 0.7152 * green + 0.0722 * blue)
+
+
+def _digits(values: Array) -> int:
+    """Return how many decimals show three digits of the largest value."""
+    largest = np.nanmax(np.abs(values))
+    return int(np.clip(2 - np.floor(np.log10(largest)), 0, 4)) if largest > 0.0 else 1

@@ -1,0 +1,140 @@
+"""Scores over noise and ``C``, as the displays see them: of a search or of a path, sorted by kinds of noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from dropmargin.noise import Noise
+from dropmargin.path import NoisePath
+from dropmargin.path.estimators import MarginalisedClassifierCV
+from dropmargin.path.grid import noise_level
+from dropmargin.plotting.naming import last_step
+from dropmargin.plotting.scores import metric_name
+from dropmargin.typing import Array
+
+#: The kind of noise of a grid that has none.
+NO_NOISE = "no noise"
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """The noises of one kind, from the weakest to the strongest; no noise is level 0 of every kind that has levels.
+
+    Parameters
+    ----------
+    name : str
+        Such as ``"dropout"``.
+    label : str or None
+        What the levels are, such as ``"dropout rate"``; ``None`` for a noise without any, such as Poisson.
+    indices : ndarray of int
+        Which noises of the grid.
+    levels : ndarray of float
+    """
+
+    name: str
+    label: str | None
+    indices: Array
+    levels: Array
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreGrid:
+    """The scores of a grid.
+
+    Parameters
+    ----------
+    noises : tuple of Noise or None
+    Cs : ndarray of shape (n_Cs,)
+    scores : ndarray of shape (n_folds, n_noises, n_Cs)
+    metric : str, default="accuracy"
+        What the scores are.
+    chosen : tuple of int, default=None
+        Which noise and which ``C`` were chosen, if a choice was made.
+    refined : bool ndarray of shape (n_noises, n_Cs), default=None
+        Which points were solved to the full tolerance; ``None`` for all.
+    """
+
+    noises: tuple[Noise | None, ...]
+    Cs: Array
+    scores: Array
+    metric: str = "accuracy"
+    chosen: tuple[int, int] | None = None
+    refined: Array | None = None
+
+    @classmethod
+    def of_estimator(cls, estimator: Any) -> ScoreGrid:
+        """Return the grid that a fitted estimator chose from."""
+        search = last_step(estimator)
+        if isinstance(search, type) or not isinstance(search, MarginalisedClassifierCV):
+            raise TypeError(
+                "The scores over noise and C are those of DropoutSVCCV, DropoutLogisticRegressionCV or "
+                f"NoisyLinearClassifierCV, got {search!r}."
+            )
+        check_is_fitted(search, "scores_")
+        metric = "accuracy" if search.scoring is None else metric_name(search.scoring)
+        return cls(search.noises_, search.Cs_, search.scores_, metric, search.best_index_, search.refined_)
+
+    @classmethod
+    def of_path(cls, path: Any, scoring: Any = None) -> ScoreGrid:
+        """Return the grid of a path, scored by ``scoring``."""
+        if not isinstance(path, NoisePath):
+            raise TypeError(f"A path must be what noise_path returns, got {path!r}.")
+        metric = "accuracy" if scoring is None else metric_name(scoring)
+        return cls(path.noises, path.Cs, path.scores[None], metric)
+
+    @property
+    def mean(self) -> Array:
+        """The mean score of each point."""
+        return self.scores.mean(axis=0)
+
+    @property
+    def standard_error(self) -> Array | None:
+        """The standard error of each point's mean over the folds; ``None`` if there is only one."""
+        n_folds = len(self.scores)
+        return None if n_folds == 1 else self.scores.std(axis=0, ddof=1) / np.sqrt(n_folds)
+
+    def best_columns(self) -> Array:
+        """Return for each noise which ``C`` is best; of equals, the smallest."""
+        return np.where(np.isnan(self.mean), -np.inf, self.mean).argmax(axis=1)
+
+    def kinds(self) -> list[Kind]:
+        """Return the noises by their kind, in the order in which the kinds first appear."""
+        free: list[int] = []
+        members: dict[type[Noise], list[int]] = {}
+        for index, noise in enumerate(self.noises):
+            if noise is None or noise.variance().is_zero:
+                free.append(index)
+            else:
+                members.setdefault(type(noise), []).append(index)
+        if not members:
+            return [Kind(NO_NOISE, None, np.array(free), np.zeros(len(free)))]
+        kinds = [self._kind(noise, indices, free) for noise, indices in members.items()]
+        if free and all(kind.label is None for kind in kinds):
+            kinds.insert(0, Kind(NO_NOISE, None, np.array(free), np.zeros(len(free))))
+        return kinds
+
+    def _kind(self, noise: type[Noise], indices: list[int], free: list[int]) -> Kind:
+        name = "dropout" if noise.__name__ == "Dropout" else noise.__name__
+        parameters = [self.noises[index].get_params(deep=False) for index in indices]  # type: ignore[union-attr]
+        if not parameters[0]:
+            return Kind(name, None, np.array(indices), np.full(len(indices), np.nan))
+        parameter = next(iter(parameters[0]))
+        per_feature = any(np.ndim(own[parameter]) for own in parameters)
+        label = f"{'mean ' if per_feature else ''}{name} {parameter}"
+        indices = free + indices
+        levels = np.array([0.0 if index in free else noise_level(self.noises[index]) for index in indices])
+        order = np.argsort(levels, kind="stable")
+        return Kind(name, label, np.array(indices)[order], levels[order])
+
+    def describe(self, noise_index: int) -> str:
+        """Return a noise in words, such as ``"dropout rate 0.5"``."""
+        kinds = [kind for kind in self.kinds() if noise_index in kind.indices]
+        kind, noise = kinds[0], self.noises[noise_index]
+        if noise is None or noise.variance().is_zero:
+            return NO_NOISE
+        level = kind.levels[list(kind.indices).index(noise_index)]
+        return f"{kind.name} noise" if kind.label is None else f"{kind.label} {level:.3g}"

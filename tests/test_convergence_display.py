@@ -1,0 +1,166 @@
+"""Pictures of convergence: the history as it was noted, and an excess that does not flatter."""
+
+from __future__ import annotations
+
+import sys
+from copy import deepcopy
+from types import SimpleNamespace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from datasets import make_binary, make_multiclass
+from dropmargin import ConvergenceDisplay, DropoutSVC, DropoutSVCCV, FDropSVC
+
+
+@pytest.fixture(autouse=True)
+def _draw_in_memory():
+    plt.switch_backend("Agg")
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_binary(120)
+
+
+@pytest.fixture(scope="module")
+def fits(data):
+    return {solver: DropoutSVC(noise=0.4, solver=solver).fit(*data) for solver in ("newton", "irls", "lbfgs")}
+
+
+def test_the_gap_of_the_history_against_passes(fits):
+    model = fits["newton"]
+    display = ConvergenceDisplay.from_estimators(model)
+    (line,) = display.lines_
+    assert_array_equal(line.get_xdata(), [entry.passes for entry in model.history_])
+    wanted = [entry.gap / abs(entry.objective) if np.isfinite(entry.gap) else np.nan for entry in model.history_]
+    assert np.isnan(wanted[0])  # unknown at first, and not drawn
+    assert_allclose(line.get_ydata(), wanted)
+    assert line.get_label() == "DropoutSVC"
+    assert display.ax_.get_yscale() == "log"
+    assert display.ax_.get_xlabel() == "passes over the data"
+    assert display.ax_.get_ylabel() == "estimated relative gap"
+    (dotted,) = display.tolerances_
+    assert_allclose(dotted.get_ydata(), model.tol)
+    assert dotted.get_label() == "tol = 0.0001"
+
+
+def test_without_a_gap_the_excess_over_the_best_known_minimum(fits):
+    display = ConvergenceDisplay.from_estimators(fits)
+    assert display.ax_.get_ylabel() == "relative excess of the objective"
+    bounds = [model.objective_ - model.history_[-1].gap for name, model in fits.items() if name != "lbfgs"]
+    minimum = min(max(bounds), min(model.objective_ for model in fits.values()))
+    for line, model in zip(display.lines_, fits.values(), strict=True):
+        objectives = np.array([entry.objective for entry in model.history_])
+        assert_allclose(line.get_ydata(), (objectives - minimum) / minimum)
+        assert (line.get_ydata() > 0.0).all()
+
+
+def test_a_gap_that_flatters_does_not_lift_the_minimum_above_what_was_reached(fits):
+    flattered = deepcopy(fits["newton"])
+    flattered.objective_ *= 1.1
+    flattered.history_[-1] = flattered.history_[-1]._replace(gap=0.0)
+    display = ConvergenceDisplay.from_estimators({"a": flattered, "b": fits["irls"]}, show="excess")
+    least = fits["irls"].objective_
+    assert_allclose(display.lines_[1].get_ydata(), [entry.objective / least - 1.0 for entry in fits["irls"].history_])
+
+
+def test_only_fits_of_the_same_problem_share_their_minimum(data, fits):
+    other = DropoutSVC(noise=0.4, C=0.01).fit(*data)
+    display = ConvergenceDisplay.from_estimators({"a": fits["lbfgs"], "b": other}, show="excess")
+    objectives = np.array([entry.objective for entry in fits["lbfgs"].history_])
+    least = fits["lbfgs"].objective_  # L-BFGS knows no gap: the best is what it reached
+    wanted = (objectives - least) / least
+    assert_allclose(display.lines_[0].get_ydata(), np.where(wanted > 0.0, wanted, np.nan))
+    objectives, end = np.array([entry.objective for entry in other.history_]), other.objective_ - other.history_[-1].gap
+    assert_allclose(display.lines_[1].get_ydata(), (objectives - end) / end)
+
+
+def test_a_known_minimum_and_iterations_by_wish(fits):
+    display = ConvergenceDisplay.from_estimators(fits["lbfgs"], minimum=1.0, show="excess", against="iterations")
+    history = fits["lbfgs"].history_
+    assert_allclose(display.lines_[0].get_ydata(), [entry.objective - 1.0 for entry in history])
+    assert_array_equal(display.lines_[0].get_xdata(), np.arange(1, len(history) + 1))
+    assert display.ax_.get_xlabel() == "iterations"
+
+
+def test_classes_that_were_solved_apart_are_a_line_each():
+    X, y = make_multiclass()
+    model = DropoutSVC().fit(sparse.csr_array(X), y)
+    display = ConvergenceDisplay.from_estimators({"sparse": model, "dense": DropoutSVC().fit(X, y)})
+    assert len(display.lines_) == 3 + 1
+    drawn = np.concatenate([line.get_xdata() for line in display.lines_[:3]])
+    assert_array_equal(drawn, [entry.passes for entry in model.history_])
+    assert all((np.diff(line.get_xdata()) > 0.0).all() for line in display.lines_)
+    named = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert named == ["sparse", "dense", "tol = 0.0001"]
+
+
+def test_searches_pipelines_and_baselines_have_histories_too(data):
+    search = DropoutSVCCV(noises=[0.2, 0.5], Cs=[0.1, 1.0], cv=2).fit(*data)
+    pipeline = make_pipeline(StandardScaler(), DropoutSVC(tol=1e-6)).fit(*data)
+    several = {"search": search, "pipeline": pipeline, "fdrop": FDropSVC(2).fit(*data)}
+    display = ConvergenceDisplay.from_estimators(several)
+    passes = [entry.passes for entry in search.best_estimator_.history_]
+    assert_array_equal(display.lines_[0].get_xdata(), passes)
+    assert len(display.lines_) == 3
+    assert 1e-6 in [line.get_ydata()[0] for line in display.tolerances_]
+
+
+def test_a_long_line_is_marked_here_and_there():
+    entries = [SimpleNamespace(_fields=("iteration", "objective", "gap", "passes")) for _ in range(100)]
+    for index, entry in enumerate(entries):
+        entry.iteration, entry.objective, entry.gap, entry.passes = index + 1, 1.0, 0.9**index, float(index)
+    model = DropoutSVC().fit(*make_binary())
+    model.history_ = entries
+    assert ConvergenceDisplay.from_estimators(model).lines_[0].get_markevery() > 1
+
+
+def test_only_fitted_classifiers_of_dropmargin_have_histories(data):
+    with pytest.raises(NotFittedError):
+        ConvergenceDisplay.from_estimators(DropoutSVC())
+    with pytest.raises(TypeError, match="LinearSVC has no history_"):
+        ConvergenceDisplay.from_estimators(LinearSVC().fit(*data))
+    with pytest.raises(TypeError, match="fitted classifiers of dropmargin, got 3"):
+        ConvergenceDisplay.from_estimators({"a": 3})
+    with pytest.raises(ValueError, match="estimators must be a dict"):
+        ConvergenceDisplay.from_estimators(3)
+    with pytest.raises(ValueError, match="minimum must be a number"):
+        ConvergenceDisplay.from_estimators(DropoutSVC().fit(*data), minimum=np.nan)
+
+
+@pytest.mark.parametrize("settings", [{"show": "error"}, {"against": "seconds"}])
+def test_bad_settings_of_convergence_are_refused_before_anything_is_drawn(fits, settings):
+    (name,) = settings
+    with pytest.raises(ValueError, match=f"{name} must be one of"):
+        ConvergenceDisplay.from_estimators(fits, **settings)
+    assert plt.get_fignums() == []
+
+
+def test_given_axes_are_used(fits):
+    figure, ax = plt.subplots()
+    display = ConvergenceDisplay.from_estimators(fits, ax=ax)
+    assert display.ax_ is ax
+    assert display.figure_ is figure
+    assert plt.get_fignums() == [figure.number]
+
+
+def test_a_display_of_nothing_is_refused():
+    for wrong in ([], {}, {"a": 1}):
+        with pytest.raises(ValueError, match="fits must be a dict of names and histories"):
+            ConvergenceDisplay(wrong).plot()
+
+
+def test_without_matplotlib_the_error_names_the_extra(fits, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"pip install 'dropmargin\[plots\]'"):
+        ConvergenceDisplay.from_estimators(fits)

@@ -1,0 +1,406 @@
+"""Pictures of paths and grids: what is drawn is what was computed, and what was stopped early is told apart."""
+
+from __future__ import annotations
+
+import sys
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from datasets import N_FEATURES, make_binary
+from dropmargin import (
+    Dropout,
+    DropoutLogisticRegression,
+    DropoutLogisticRegressionCV,
+    DropoutSVC,
+    DropoutSVCCV,
+    Gaussian,
+    NoiseGridDisplay,
+    NoisePathDisplay,
+    Poisson,
+    noise_path,
+)
+from dropmargin.plotting.score_grid import ScoreGrid
+
+RATES, CS = [0.6, 0.0, 0.3], [0.01, 0.1, 1.0, 10.0]
+ORDER = [1, 2, 0]  # of the rates
+MIXED = [0.5, Gaussian(0.4), None, Poisson(), 0.2, Gaussian(0.1)]
+
+
+@pytest.fixture(autouse=True)
+def _draw_in_memory():
+    plt.switch_backend("Agg")
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_binary(120)
+
+
+@pytest.fixture(scope="module")
+def models(data):
+    settings = {"noises": RATES, "Cs": CS, "cv": 3}
+    return {
+        "svm": DropoutSVCCV(**settings).fit(*data),
+        "logistic": DropoutLogisticRegressionCV(early_stopping=False, **settings).fit(*data),
+    }
+
+
+@pytest.fixture(scope="module")
+def mixed(data):
+    return DropoutSVCCV(noises=MIXED, Cs=CS, cv=3).fit(*data)
+
+
+def errors_at_best_c(model):
+    """Return, per noise, the lowest mean error, its standard error over the folds and the index of its C."""
+    mean = model.scores_.mean(axis=0)
+    best = mean.argmax(axis=1)
+    own = model.scores_[:, np.arange(len(mean)), best]
+    return 1.0 - own.mean(axis=0), own.std(axis=0, ddof=1) / np.sqrt(len(own)), best
+
+
+def choice(noises, chosen, n_cs=2, metric="accuracy", refined=None, n_folds=3):
+    """Return a grid of made-up scores."""
+    scores = np.random.RandomState(0).uniform(0.5, 0.9, (n_folds, len(noises), n_cs))
+    return ScoreGrid(tuple(noises), 10.0 ** np.arange(n_cs), scores, metric, chosen, refined)
+
+
+# Error against noise ------------------------------------------------------------------------------------------------
+
+
+def test_each_estimator_is_a_line_through_its_errors_at_the_best_c(models):
+    display = NoisePathDisplay.from_estimators(models)
+    assert [line.get_label() for line in display.lines_] == ["svm", "logistic"]
+    for line, model in zip(display.lines_, models.values(), strict=True):
+        assert_array_equal(line.get_xdata(), [0.0, 0.3, 0.6])  # from left to right, whatever the order of the noises
+        assert_allclose(line.get_ydata(), errors_at_best_c(model)[0][ORDER])
+    assert display.axes_ == [display.ax_]
+    assert display.figure_ is display.ax_.figure
+    assert display.ax_.get_xlabel() == "dropout rate"
+    assert display.ax_.get_ylabel() == "cross-validated error at the best C"
+    display.figure_.canvas.draw()
+    assert all(text.get_text().endswith(" %") for text in display.ax_.get_yticklabels())
+
+
+def test_the_band_is_one_standard_error_over_the_folds(models):
+    display = NoisePathDisplay.from_estimators(models)
+    for band, model in zip(display.spreads_, models.values(), strict=True):
+        error, deviation, _ = errors_at_best_c(model)
+        corners = band.get_paths()[0].vertices
+        for index, rate in enumerate(RATES):
+            heights = corners[corners[:, 0] == rate, 1]
+            wanted = [error[index] - deviation[index], error[index] + deviation[index]]
+            assert_allclose([heights.min(), heights.max()], wanted)
+
+
+def test_the_spread_may_be_bars_or_nothing(models):
+    bars = NoisePathDisplay.from_estimators(models, spread="bars")
+    assert {type(artist).__name__ for artist in bars.spreads_} == {"ErrorbarContainer"}
+    assert NoisePathDisplay.from_estimators(models, spread="none").spreads_ == [None, None]
+    one_fold = NoisePathDisplay({"a": choice([None, Dropout(0.5)], None, n_folds=1)}).plot()
+    assert one_fold.spreads_ == [None]
+
+
+def test_a_ring_marks_what_was_chosen(models):
+    display = NoisePathDisplay.from_estimators(models)
+    for ring, line, model in zip(display.chosen_, display.lines_, models.values(), strict=True):
+        assert_allclose(ring.get_xdata(), [model.noise_.rate])
+        assert_allclose(ring.get_ydata(), [1.0 - model.best_score_])
+        assert ring.get_color() == line.get_color()
+    assert "chosen" in [text.get_text() for text in display.ax_.get_legend().get_texts()]
+
+
+def test_the_ring_is_at_the_chosen_c_even_if_that_is_not_the_best_of_its_level():
+    grid = choice([None, Dropout(0.5)], (1, 0))
+    worse = int(grid.mean[1].argmin())
+    grid = choice([None, Dropout(0.5)], (1, worse))
+    (ring,) = NoisePathDisplay({"a": grid}).plot().chosen_
+    assert_allclose(ring.get_ydata(), [1.0 - grid.mean[1, worse]])
+
+
+def test_points_that_were_stopped_early_are_hollow():
+    refined = np.array([[True, True], [False, False], [True, True]])
+    grid = choice([None, Dropout(0.5), Dropout(0.2)], (0, 0), refined=refined)
+    display = NoisePathDisplay({"a": grid, "b": choice([None, Dropout(0.5)], None)}).plot()
+    hollow, none = display.rough_
+    assert none is None
+    assert_array_equal(hollow.get_xdata(), [0.5])
+    assert_allclose(hollow.get_ydata(), 1.0 - grid.mean[1].max())
+    assert hollow.get_markerfacecolor() == "white"
+    assert "hollow: stopped early" in [text.get_text() for text in display.ax_.get_legend().get_texts()]
+
+
+def test_nothing_is_hollow_if_all_was_solved(models):
+    display = NoisePathDisplay.from_estimators(models["logistic"])
+    assert display.rough_ == [None]
+    assert "hollow" not in str([text.get_text() for text in display.ax_.get_legend().get_texts()])
+
+
+def test_every_kind_of_noise_has_a_panel_that_begins_without_noise(mixed):
+    display = NoisePathDisplay.from_estimators(mixed)
+    assert [panel.get_xlabel() for panel in display.axes_] == ["dropout rate", "Gaussian scale"]
+    error, _, _ = errors_at_best_c(mixed)
+    dropout, poisson, gaussian, again = display.lines_
+    assert_allclose(dropout.get_xdata(), [0.0, 0.2, 0.5])
+    assert_allclose(dropout.get_ydata(), error[[2, 4, 0]])
+    assert_allclose(gaussian.get_xdata(), [0.0, 0.1, 0.4])
+    assert_allclose(gaussian.get_ydata(), error[[2, 5, 1]])
+    for line in (poisson, again):  # no level: across both panels
+        assert line.get_label() == "DropoutSVCCV, Poisson"
+        assert_allclose(line.get_ydata(), error[3])
+    texts = [text.get_text() for text in display.figure_.legends[0].get_texts()]
+    assert texts[:3] == ["DropoutSVCCV", "DropoutSVCCV, Poisson", "chosen"]  # each once
+
+
+@pytest.mark.parametrize(("chosen", "n_rings"), [(0, 2), (1, 1), (2, 1), (3, 2)])
+def test_a_choice_is_marked_in_every_panel_that_shows_it(chosen, n_rings):
+    grid = choice([None, Dropout(0.5), Gaussian(0.1), Poisson()], (chosen, 0))
+    rings = NoisePathDisplay({"a": grid}).plot().chosen_
+    assert len(rings) == n_rings
+    for ring in rings:
+        assert_allclose(ring.get_ydata(), [1.0 - grid.mean[chosen, 0]])
+
+
+def test_per_feature_noise_stands_at_its_mean():
+    noises = [Dropout(0.1), Dropout(np.linspace(0.0, 0.8, N_FEATURES))]
+    display = NoisePathDisplay({"a": choice(noises, None)}).plot()
+    assert_allclose(display.lines_[0].get_xdata(), [0.1, 0.4])
+    assert display.ax_.get_xlabel() == "mean dropout rate"
+
+
+@pytest.mark.parametrize(("noises", "n_lines"), [([None], 1), ([Poisson()], 1), ([None, Poisson()], 2)])
+def test_noises_without_levels_can_be_drawn_alone(noises, n_lines):
+    display = NoisePathDisplay({"a": choice(noises, (0, 0))}).plot()
+    assert len(display.lines_) == n_lines
+    assert len(display.chosen_) == 1
+    NoiseGridDisplay(choice(noises, (0, 0))).plot()
+
+
+def test_an_estimator_without_noise_is_a_point_beside_the_others():
+    display = NoisePathDisplay({"a": choice([None, Dropout(0.5)], None), "plain": choice([None], None)}).plot()
+    assert_array_equal(display.lines_[1].get_xdata(), [0.0])
+
+
+@pytest.mark.parametrize(
+    ("metric", "show", "label"),
+    [
+        ("accuracy", "auto", "cross-validated error at the best C"),
+        ("accuracy", "score", "cross-validated accuracy at the best C"),
+        ("balanced_accuracy", "auto", "cross-validated balanced error at the best C"),
+        ("roc_auc", "auto", "cross-validated roc auc at the best C"),
+        ("roc_auc", "error", "cross-validated 1 - roc auc at the best C"),
+    ],
+)
+def test_error_for_accuracy_and_the_score_for_the_rest(metric, show, label):
+    grid = choice([None, Dropout(0.5)], None, metric=metric)
+    display = NoisePathDisplay({"a": grid}).plot(show=show)
+    best = grid.mean.max(axis=1)
+    assert display.ax_.get_ylabel() == label
+    assert_allclose(display.lines_[0].get_ydata(), 1.0 - best if "error" in label or "1 -" in label else best)
+
+
+def test_the_metric_is_that_of_the_estimator(data):
+    model = DropoutLogisticRegressionCV(noises=[0.0, 0.5], Cs=[1.0], cv=2, scoring="neg_log_loss").fit(*data)
+    display = NoisePathDisplay.from_estimators({"a": model})
+    assert display.ax_.get_ylabel() == "cross-validated neg log loss"  # of one C there is no best
+    assert_allclose(display.lines_[0].get_ydata(), model.scores_.mean(axis=0)[:, 0])
+
+
+def test_paths_are_drawn_without_a_choice(data):
+    X, y = data
+    paths = {
+        name: noise_path(X[:80], y[:80], RATES, CS, estimator=model, X_test=X[80:], y_test=y[80:])
+        for name, model in {"svm": DropoutSVC(), "logistic": DropoutLogisticRegression()}.items()
+    }
+    display = NoisePathDisplay.from_paths(paths)
+    for line, path in zip(display.lines_, paths.values(), strict=True):
+        assert_allclose(line.get_ydata(), 1.0 - path.scores.max(axis=1)[ORDER])
+    assert display.chosen_ == []
+    assert display.spreads_ == [None, None]
+    assert display.ax_.get_ylabel() == "error at the best C"
+    (line,) = NoisePathDisplay.from_paths(paths["svm"], scoring="f1").lines_
+    assert_allclose(line.get_ydata(), paths["svm"].scores.max(axis=1)[ORDER])
+    mesh = NoiseGridDisplay.from_path(paths["svm"], scoring="f1").meshes_[0]
+    assert_allclose(mesh.get_array(), paths["svm"].scores[ORDER])
+
+
+def test_lists_and_pipelines_are_named_after_their_last_class(data, models):
+    pipeline = make_pipeline(StandardScaler(), DropoutSVCCV(noises=[0.0, 0.5], Cs=[1.0], cv=2)).fit(*data)
+    display = NoisePathDisplay.from_estimators([pipeline, models["logistic"]])
+    assert [line.get_label() for line in display.lines_] == ["DropoutSVCCV", "DropoutLogisticRegressionCV"]
+
+
+def test_given_axes_are_used(models, mixed):
+    figure, (left, right) = plt.subplots(1, 2)
+    display = NoisePathDisplay.from_estimators(models, ax=left)
+    assert display.ax_ is left
+    assert display.figure_ is figure
+    assert NoisePathDisplay.from_estimators(mixed, ax=[left, right]).axes_ == [left, right]
+    assert NoiseGridDisplay.from_estimator(models["svm"], ax=right).ax_ is right
+    assert plt.get_fignums() == [figure.number]
+    with pytest.raises(ValueError, match="ax has 1 axes, but 2 are needed, one for each kind of noise: dropout, Gauss"):
+        NoisePathDisplay.from_estimators(mixed, ax=left)
+    with pytest.raises(ValueError, match="ax has 1 axes, but 3 are needed"):
+        NoiseGridDisplay.from_estimator(mixed, ax=left)
+    with pytest.raises(TypeError, match="ax must be matplotlib Axes or None, got 'left'"):
+        NoisePathDisplay.from_estimators(models, ax="left")
+
+
+# The grid -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_cells_are_the_mean_scores(models):
+    model = models["svm"]
+    display = NoiseGridDisplay.from_estimator(model)
+    (mesh,) = display.meshes_
+    mean = 100.0 * model.scores_.mean(axis=0)
+    assert_allclose(mesh.get_array(), mean[ORDER])
+    assert [float(text.get_text()) for text in display.texts_] == [round(value, 1) for value in mean[ORDER].ravel()]
+    assert [text.get_text() for text in display.ax_.get_yticklabels()] == ["0", "0.3", "0.6"]
+    assert [text.get_text() for text in display.ax_.get_xticklabels()] == ["0.01", "0.1", "1", "10"]
+    assert display.ax_.get_xscale() == "log"
+    assert display.ax_.get_ylabel() == "dropout rate"
+    assert display.colorbar_.ax.get_ylabel() == "mean accuracy over 3 folds, %"
+
+
+def test_each_cell_is_around_its_c(models):
+    (mesh,) = NoiseGridDisplay.from_estimator(models["svm"]).meshes_
+    edges = mesh.get_coordinates()[0, :, 0]
+    assert (edges[:-1] < CS).all()
+    assert (edges[1:] > CS).all()
+    assert_allclose(edges, np.sqrt(10.0) ** np.arange(-5, 4, 2))
+
+
+def test_a_frame_and_the_title_say_what_was_chosen(models):
+    model = models["svm"]
+    display = NoiseGridDisplay.from_estimator(model)
+    (frame,) = display.chosen_
+    left, bottom = frame.get_xy()
+    assert left < model.C_ < left + frame.get_width()
+    assert bottom + 0.5 == ORDER.index(model.best_index_[0])
+    noise = f"dropout rate {model.noise_.rate:g}" if model.noise_.rate else "no noise"
+    assert display.ax_.get_title("left") == f"chosen: {noise}, C = {model.C_:g}"
+
+
+def test_numbers_of_solved_points_are_bold_and_the_label_says_so():
+    refined = np.array([[True, False], [False, False]])
+    display = NoiseGridDisplay(choice([None, Dropout(0.5)], (0, 0), refined=refined)).plot()
+    assert [text.get_fontweight() == "bold" for text in display.texts_] == [True, False, False, False]
+    assert "bold: solved to the full tolerance" in display.ax_.get_xlabel()
+    for refined in (np.full((2, 2), True), None):
+        display = NoiseGridDisplay(choice([None, Dropout(0.5)], (0, 0), refined=refined)).plot()
+        assert {text.get_fontweight() for text in display.texts_} == {"normal"}
+        assert display.ax_.get_xlabel() == "C"
+
+
+def test_numbers_are_written_where_they_can_be_read_or_by_wish():
+    small, large = choice([None, Dropout(0.5)], None), choice([None, Dropout(0.5)], None, n_cs=40)
+    assert len(NoiseGridDisplay(small).plot().texts_) == 4
+    assert NoiseGridDisplay(small).plot(values=False).texts_ == []
+    assert NoiseGridDisplay(large).plot().texts_ == []
+    assert len(NoiseGridDisplay(large).plot(values=True).texts_) == 80
+
+
+def test_numbers_contrast_with_their_cells():
+    display = NoiseGridDisplay(choice([None, Dropout(0.5)], None, n_cs=8)).plot(cmap="gray")
+    brightness = display.meshes_[0].norm(display.meshes_[0].get_array().ravel())
+    colours = np.array([text.get_color() for text in display.texts_])
+    assert set(colours[brightness > 0.6]) == {"black"}
+    assert set(colours[brightness < 0.3]) == {"white"}
+
+
+def test_every_kind_of_noise_has_rows_of_its_own(mixed):
+    display = NoiseGridDisplay.from_estimator(mixed)
+    assert [panel.get_ylabel() for panel in display.axes_] == ["dropout rate", "Gaussian scale", ""]
+    assert [text.get_text() for text in display.axes_[2].get_yticklabels()] == ["Poisson"]
+    mean = 100.0 * mixed.scores_.mean(axis=0)
+    for mesh, rows in zip(display.meshes_, ([2, 4, 0], [2, 5, 1], [3]), strict=True):
+        assert_allclose(mesh.get_array(), mean[rows])
+    assert len({(mesh.norm.vmin, mesh.norm.vmax) for mesh in display.meshes_}) == 1  # one colour, one score
+
+
+def test_a_few_hopeless_points_do_not_take_the_whole_colour_scale():
+    grid = choice([None, Dropout(0.5)], None, n_cs=10)
+    grid.scores[:, 0, :4] = 0.01
+    display = NoiseGridDisplay(grid).plot()
+    assert display.meshes_[0].norm.vmin > 1.0
+    assert display.meshes_[0].norm.vmax == pytest.approx(100.0 * grid.mean.max())
+    assert display.colorbar_.extend == "min"  # and the bar says so
+
+
+@pytest.mark.parametrize(
+    ("Cs", "labels"),
+    [
+        (10.0 ** np.arange(-3.5, 3.0, 0.5), ["", "0.001", "", "0.01", "", "0.1", "", "1", "", "10", "", "100", ""]),
+        ([1e-6, 1e-4, 1e4], ["$10^{-6}$", "$10^{-4}$", "$10^{4}$"]),
+        ([2e-5, 0.25, 3000.0], [r"$2\cdot10^{-5}$", "0.25", "3000"]),
+        ([7.0], ["7"]),
+    ],
+)
+def test_values_of_c_have_readable_labels(Cs, labels):
+    scores = np.linspace(0.5, 0.6, 2 * len(Cs)).reshape(1, 2, -1)
+    display = NoiseGridDisplay(ScoreGrid((None, Dropout(0.5)), np.asarray(Cs), scores)).plot()
+    display.figure_.canvas.draw()
+    assert [text.get_text() for text in display.ax_.get_xticklabels()] == labels
+
+
+# Errors -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("draw", [NoisePathDisplay.from_estimators, NoiseGridDisplay.from_estimator])
+def test_only_fitted_searches_have_scores(draw, data):
+    with pytest.raises(NotFittedError):
+        draw(DropoutSVCCV())
+    for wrong in (DropoutSVC().fit(*data), LinearSVC(), make_pipeline(LinearSVC())):
+        with pytest.raises(TypeError, match="those of DropoutSVCCV, DropoutLogisticRegressionCV or Noisy"):
+            draw(wrong)
+    assert plt.get_fignums() == []
+
+
+def test_paths_must_be_paths(models):
+    for wrong in ([], {}, 3, models["svm"]):
+        with pytest.raises(ValueError, match="paths must be a dict of names and results of noise_path"):
+            NoisePathDisplay.from_paths(wrong)
+    with pytest.raises(TypeError, match="A path must be what noise_path returns, got 3"):
+        NoisePathDisplay.from_paths({"a": 3})
+    with pytest.raises(TypeError, match="A path must be what noise_path returns"):
+        NoiseGridDisplay.from_path(models["svm"])
+
+
+@pytest.mark.parametrize(
+    ("display", "message"),
+    [
+        (NoisePathDisplay({}), "grids must be a dict of names and score grids"),
+        (NoisePathDisplay({"a": 1}), "grids must be a dict of names and score grids"),
+        (NoiseGridDisplay({}), "grid must be a score grid"),
+    ],
+)
+def test_displays_of_nothing_are_refused(display, message):
+    with pytest.raises(ValueError, match=message):
+        display.plot()
+
+
+@pytest.mark.parametrize("settings", [{"show": "loss"}, {"spread": "fog"}])
+def test_bad_settings_of_a_path_are_refused_before_anything_is_drawn(models, settings):
+    (name,) = settings
+    with pytest.raises(ValueError, match=f"{name} must be one of"):
+        NoisePathDisplay.from_estimators(models, **settings)
+    assert plt.get_fignums() == []
+
+
+def test_without_matplotlib_the_error_names_the_extra(models, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    for draw, what in (
+        (NoisePathDisplay.from_estimators, models),
+        (NoiseGridDisplay.from_estimator, models["svm"]),
+    ):
+        with pytest.raises(ImportError, match=r"pip install 'dropmargin\[plots\]'"):
+            draw(what)
