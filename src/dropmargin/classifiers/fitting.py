@@ -25,7 +25,7 @@ from dropmargin.linalg import (
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import Dropout, Noise, Variance
 from dropmargin.objective import Labelled, MGFObjective, MomentObjective, Objective, Penalty
-from dropmargin.solvers import Iteration, Metric, Monitor, Result, Solver, carried, combine, minimise
+from dropmargin.solvers import Iteration, Monitor, Result, Solver, carried, combine, minimise
 from dropmargin.typing import Array
 
 T = TypeVar("T")
@@ -62,11 +62,10 @@ class Problem:
     monitor: Monitor
 
 
-class Hint(NamedTuple):
-    """What the solution of a neighbouring problem on the same rows has to tell, besides its coefficients."""
+class Multipliers(NamedTuple):
+    """The multipliers of a hinge without noise (`Result.dual`), and the ``C`` that they belong to."""
 
-    metric: Metric | None
-    dual: PerPartition | None
+    dual: PerPartition
     C: float
 
 
@@ -96,22 +95,24 @@ class TrainingData:
         self._blocks: dict[Any, list[Block]] = {}
         self._kept: dict[Any, dict[Any, Any]] = {}
 
-    def minimise(self, problem: Problem, start: Array | None = None, hint: Hint | None = None) -> tuple[Result, float]:
+    def minimise(
+        self, problem: Problem, start: Array | None = None, known: Multipliers | None = None
+    ) -> tuple[Result, float]:
         """Return the solution of a problem on these data, and the passes over them.
 
-        ``start`` are coefficients near the solution; ``hint`` is what the neighbour had to tell that they are from.
+        ``start`` are coefficients near the solution, ``known`` the multipliers of a neighbour in ``C``, if it had any.
         """
         if self.features is None:
-            return self._minimise(problem, start, hint)
+            return self._minimise(problem, start, known)
         used, n_features = self.features
         rows = np.append(used, n_features)
         noise = None if problem.noise is None else problem.noise.take(used)
-        result, passes = self._minimise(replace(problem, noise=noise), None if start is None else start[rows], hint)
+        result, passes = self._minimise(replace(problem, noise=noise), None if start is None else start[rows], known)
         coef = np.zeros((n_features + 1, result.coef.shape[1]))
         coef[rows] = result.coef
         return replace(result, coef=coef), passes
 
-    def _minimise(self, problem: Problem, start: Array | None, hint: Hint | None) -> tuple[Result, float]:
+    def _minimise(self, problem: Problem, start: Array | None, known: Multipliers | None) -> tuple[Result, float]:
         early_passes = 0.0
         if start is None and _can_sample(problem, self.X):
             start, early_passes = _start_from_sample(problem, self.X, self.labels, self.weights, self.n_threads)
@@ -132,8 +133,7 @@ class TrainingData:
                 max_iter=problem.max_iter,
                 monitor=problem.monitor,
                 warm=start is not None,
-                metric=None if hint is None else hint.metric,
-                dual=None if hint is None or hint.dual is None else carried(hint.dual, problem.C / hint.C),
+                dual=None if known is None else carried(known.dual, problem.C / known.C),
             )
             passes = data.n_sweeps / 2
         if offset is not None:

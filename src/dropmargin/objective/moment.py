@@ -260,6 +260,14 @@ class MomentPoint(Point):
         below, total = self.objective.data.map_sum(_weight_below, deviation**2, self.scores)
         return below / total
 
+    def share_at_kink(self, radius: float) -> Array:
+        """Return the share of the rows, by weight, whose noisy score is this close to the kink of the loss."""
+        objective = self.objective
+        near, total = objective.data.map_sum(
+            _weight_at_kink, objective.loss.kink, objective.columns, radius, self.scores
+        )
+        return near / total
+
     def hessian(self, direct: bool = False) -> MomentCurvature:
         return self._curvature(_hessian_weights, direct)
 
@@ -372,6 +380,12 @@ def _loss_only(part: Labelled, loss: MomentLoss, columns: Array, floor: float, s
 def _weight_below(part: Labelled, variance: float, scores: Scores) -> tuple[Array, float]:
     weights = part.weights[:, 0]
     return np.einsum("i,ik->k", weights, scores.variance < variance), float(weights.sum())
+
+
+def _weight_at_kink(part: Labelled, kink: float, columns: Array, radius: float, scores: Scores) -> tuple[Array, float]:
+    weights = part.weights[:, 0]
+    distance = np.square(kink - part.labels[:, columns] * scores.mean) + scores.variance
+    return np.einsum("i,ik->k", weights, distance < radius**2), float(weights.sum())
 
 
 def _loss_moved(

@@ -116,10 +116,11 @@ def noise_path(
     scores = np.empty(grid.shape)
     with Progress(scores.size, f"{type(template).__name__} path", verbose=verbose) as progress:
 
-        def visit(point: Point, solution: Solution) -> None:
+        def visit(point: Point, solution: Solution) -> float:
             put_coefficients(shell, grid, point, solution, rows.X.dtype)
             solutions[point], scores[point] = solution, score_once(scorer, shell, fold)
             progress.advance()
+            return scores[point]
 
         walker.walk(problem.tol, visit)
 

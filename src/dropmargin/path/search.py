@@ -152,13 +152,14 @@ class Search:
         stop: threading.Event,
         point: Point,
         solution: Solution,
-    ) -> None:
+    ) -> float:
         if stop.is_set():
             raise KeyboardInterrupt
         put_coefficients(shell, self.grid, point, solution, fold.rows.X.dtype)
         score = score_once(self.scorer, shell, fold)
         outcome.note(index, point, solution, score, self.store_coefs)
         progress.advance()
+        return score
 
 
 def _configured(jobs: Sequence[Callable[[], None]]) -> list[Callable[[], None]]:

@@ -19,20 +19,29 @@ from typing import NamedTuple
 import numpy as np
 
 from dropmargin.classifiers.base import TrainingRows
-from dropmargin.classifiers.fitting import Group, Hint, Problem, TrainingData, one_blas_thread
+from dropmargin.classifiers.fitting import Group, Multipliers, Problem, TrainingData, one_blas_thread
 from dropmargin.path.grid import Grid, Point
 from dropmargin.solvers import Result, combine
 from dropmargin.typing import Array
+
+
+# An interpolated point whose score is below those of both its knots, by half their difference and by this share of the
+# score, is not believed.
+_BELOW = 0.01
 
 
 class Solution(NamedTuple):
     """The coefficients of one grid point, ``(n_features + 1, n_columns)``, and how they were found."""
 
     coef: Array
-    hints: list[Hint]
+    multipliers: list[Multipliers | None]
     objective: float
     n_iter: int
     converged: bool
+
+
+#: Takes the solution of a point and returns its score.
+Visit = Callable[[Point, Solution], float]
 
 
 class Walker:
@@ -56,42 +65,60 @@ class Walker:
         self.columns = [group.columns for group in groups]
         self.data: list[TrainingData] = [group.prepare(n_threads) for group in groups]
 
-    def walk(self, tol: float, visit: Callable[[Point, Solution], None], rough: bool = False) -> None:
+    def walk(self, tol: float, visit: Visit, rough: bool = False) -> None:
         """Solve all points (in a rough walk: those of some noises), each to ``tol``, and hand each to ``visit``."""
         grid = self.grid
         solved = [grid.knots(chain) if rough else chain for chain in grid.chains]
-        others = {
-            row: grid.interpolation(row, knots)
-            for chain, knots in zip(grid.chains, solved, strict=True)
-            for row in chain
-            if row not in knots
-        }
         lower: dict[int, Solution] = {}
         with one_blas_thread:
             for column in range(len(grid.Cs)):
                 here: dict[int, Solution] = {}
+                scores: dict[int, float] = {}
                 for chain in solved:
                     for stronger, row in zip([None, *chain], chain, strict=False):
-                        start, hints = _predict(row, stronger, lower, here)
-                        here[row] = self.solve((row, column), tol, start, hints)
-                        visit((row, column), here[row])
-                for row, weights in others.items():
-                    visit((row, column), _between(here, weights))
+                        start, known = _predict(row, stronger, lower, here)
+                        here[row] = self.solve((row, column), tol, start, known)
+                        scores[row] = visit((row, column), here[row])
+                for chain, knots in zip(grid.chains, solved, strict=True):
+                    self._fill(chain, knots, column, tol, here, scores, visit)
                 lower = here
+
+    def _fill(
+        self,
+        chain: list[int],
+        knots: list[int],
+        column: int,
+        tol: float,
+        here: dict[int, Solution],
+        scores: dict[int, float],
+        visit: Visit,
+    ) -> None:
+        """Interpolate the noises of a chain that were not solved, and solve those that come out badly.
+
+        Between a noise that leaves no weights and one that does, a path may have a corner.
+        """
+        for row in chain:
+            if row in knots:
+                weaker = knots.index(row) + 1
+                continue
+            score = visit((row, column), _between(here, self.grid.interpolation(row, knots)))
+            low, high = sorted(scores[knots[index]] for index in (weaker - 1, weaker))
+            if not score >= low - max(0.5 * (high - low), _BELOW * abs(low)):
+                visit((row, column), self.solve((row, column), tol, here[knots[weaker]].coef, None))
 
     def refine(
         self,
         points: Iterable[Point],
         tol: float,
         starts: Callable[[Point], Array | None],
-        visit: Callable[[Point, Solution], None],
+        visit: Visit,
     ) -> None:
         """Solve some points to ``tol``, each from a start of its own."""
         with one_blas_thread:
             for point in points:
                 visit(point, self.solve(point, tol, starts(point), None))
 
-    def solve(self, point: Point, tol: float, start: Array | None, hints: list[Hint] | None) -> Solution:
+    def solve(self, point: Point, tol: float, start: Array | None, known: list[Multipliers | None] | None) -> Solution:
         """Solve one point."""
         row, column = point
         C = float(self.grid.Cs[column])
@@ -99,12 +126,12 @@ class Walker:
         results: list[Result] = []
         for index, (columns, data) in enumerate(zip(self.columns, self.data, strict=True)):
             own_start = None if start is None else start[:, columns]
-            result, _ = data.minimise(problem, own_start, None if hints is None else hints[index])
+            result, _ = data.minimise(problem, own_start, None if known is None else known[index])
             results.append(result)
         whole = combine(results)
         return Solution(
             whole.coef,
-            [Hint(result.metric, result.dual, C) for result in results],
+            [None if result.dual is None else Multipliers(result.dual, C) for result in results],
             float(whole.objective.sum()),
             whole.n_iter,
             whole.converged and bool(np.isfinite(whole.coef).all()),
@@ -119,12 +146,12 @@ def _between(solved: dict[int, Solution], weights: dict[int, float]) -> Solution
 
 def _predict(
     row: int, stronger: int | None, lower: dict[int, Solution], here: dict[int, Solution]
-) -> tuple[Array | None, list[Hint] | None]:
-    """Return a start for a point, and what its nearest neighbour has to tell."""
+) -> tuple[Array | None, list[Multipliers | None] | None]:
+    """Return a start for a point, and the multipliers of the neighbour that it is from."""
     if stronger is None:
         known = lower.get(row)
-        return (None, None) if known is None else (known.coef, known.hints)
+        return (None, None) if known is None else (known.coef, known.multipliers)
     near = here[stronger]
     if row not in lower:
-        return near.coef, near.hints
-    return near.coef + lower[row].coef - lower[stronger].coef, near.hints
+        return near.coef, near.multipliers
+    return near.coef + lower[row].coef - lower[stronger].coef, near.multipliers

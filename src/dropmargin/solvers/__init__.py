@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from dropmargin.solvers.linear_programme import solve_linear_programme
 from dropmargin.solvers.newton import irls, newton
 from dropmargin.solvers.noise_free import carried, solve_noise_free
 from dropmargin.solvers.orthant import orthant
-from dropmargin.solvers.result import Iteration, Metric, Monitor, Result
+from dropmargin.solvers.result import Iteration, Monitor, Result
 from dropmargin.solvers.smoothing import solve_smoothed
 
 
@@ -79,13 +78,11 @@ def minimise(
     max_iter: int,
     monitor: Monitor = lambda entry: None,
     warm: bool = False,
-    metric: Metric | None = None,
     dual: PerPartition | None = None,
 ) -> Result:
     """Minimise an objective from ``start``: all columns at once if the solver can, smoothed if the loss has a kink.
 
-    The result of a neighbouring problem is a warm start. Its ``metric`` helps to tell that it is near enough; its
-    ``dual`` is a start for the multipliers, which only the hinge without noise looks at.
+    ``dual`` is a start for the multipliers (`Result.dual`), which only the hinge without noise looks at.
     """
     options = {"tol": tol, "max_iter": max_iter, "monitor": monitor, "warm": warm}
     if not solver.blockwise and objective.n_columns > 1:
@@ -95,14 +92,13 @@ def minimise(
             for k in range(objective.n_columns)
         ]
         return combine(parts)
-    run = partial(newton, metric=metric) if solver.run is newton else solver.run
     if isinstance(objective, MomentObjective) and objective.loss.kink:
         if objective.variance.is_zero and solver.l1 and objective.penalty.l2 == 0.0:
             return solve_linear_programme(objective, tol=tol, monitor=monitor)
         if objective.variance.is_zero and solver.run is newton:
             return solve_noise_free(objective, start, dual=dual, **options)  # type: ignore[arg-type]
-        return solve_smoothed(run, objective, start, **options)  # type: ignore[arg-type]
-    return run(objective, start, **options)
+        return solve_smoothed(solver.run, objective, start, **options)  # type: ignore[arg-type]
+    return solver.run(objective, start, **options)
 
 
 def combine(results: list[Result]) -> Result:
@@ -123,7 +119,6 @@ def combine(results: list[Result]) -> Result:
 __all__ = [
     "SOLVERS",
     "Iteration",
-    "Metric",
     "Monitor",
     "Result",
     "Solver",

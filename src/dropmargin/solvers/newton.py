@@ -19,7 +19,7 @@ import numpy as np
 from dropmargin.linalg import column_dots
 from dropmargin.objective import Curvature, Line, Objective, Point
 from dropmargin.solvers import conjugate_gradient
-from dropmargin.solvers.result import Iteration, Metric, Monitor, Result
+from dropmargin.solvers.result import Iteration, Monitor, Result
 from dropmargin.typing import Array
 
 _MAJORISER_STEPS = 2
@@ -32,29 +32,14 @@ _ROUNDING = 1e-13
 _LEAVE = 0.5
 # The curvature changes along a step, and its lowest part may not have been met: what it promises is taken times this.
 _CAUTION = 1.5
-# ... and times this, if it is another problem's; which may be handed on only so often.
-_STRANGER = 3.0
-_OLDEST = 3
 # It is worth nothing after a step that missed its own promise by more than this share.
 _KEPT_PROMISE = 0.5
 # Below this relative gap, steps that no longer help are the work of rounding, not of the problem.
 _PRECISION_GAP = 1e-8
 
 
-def newton(
-    objective: Objective,
-    start: Point,
-    *,
-    tol: float,
-    max_iter: int,
-    monitor: Monitor,
-    warm: bool,
-    metric: Metric | None = None,
-) -> Result:
-    """Minimise by two steps on the majoriser (none from a warm start, or where there is none), then Newton steps.
-
-    By the ``metric`` of a neighbouring problem a warm start may be told at once to be near enough already.
-    """
+def newton(objective: Objective, start: Point, *, tol: float, max_iter: int, monitor: Monitor, warm: bool) -> Result:
+    """Minimise by two steps on the majoriser (none from a warm start, or where there is none), then Newton steps."""
     first = _MAJORISER_STEPS if objective.has_weights and not warm else 0
 
     def model(point: Point, iteration: int) -> tuple[Curvature, float]:
@@ -62,16 +47,6 @@ def newton(
             return point.majoriser(), 0.5
         return point.hessian(direct=objective.is_stiff), 0.2
 
-    if warm and metric is not None and metric.age < _OLDEST:
-        values, gaps = (
-            start.value,
-            _STRANGER * conjugate_gradient.promise(metric.curvature, start.gradient, metric.lowest),
-        )
-        if np.all(gaps <= tol * np.abs(values)):
-            entry = Iteration(1, float(values.sum()), float(gaps.sum()), objective.n_passes, len(values))
-            monitor(entry)
-            older = metric._replace(age=metric.age + 1)
-            return Result(start.coef.copy(), values.copy(), 1, True, _arrived(tol), [entry], start, older)
     return descend(objective, start, model, tol=tol, max_iter=max_iter, monitor=monitor, n_rough=first)
 
 
@@ -113,7 +88,6 @@ def descend(
     point, n_columns = start, len(start.value)
     coef, values = point.coef.copy(), point.value.copy()
     gaps = np.full(n_columns, np.inf)
-    metric: Metric | None = None
     columns = np.arange(n_columns)
     progress = _Progress(tol, n_columns, linear)
     history: list[Iteration] = []
@@ -123,7 +97,6 @@ def descend(
         # 2. The direction, and the decrease that the model promises.
         enough = _LEAVE * tol * np.abs(point.value)
         direction, left, lowest = conjugate_gradient.solve(curvature, -point.gradient, rtol, _INNER_ITERATIONS, enough)
-        metric = Metric(curvature, lowest) if len(columns) == n_columns else metric
         promised = _promise(point, direction)
         # 3. The step. Where a hinge has next to no curvature, its expansion knows nothing: it promises more than there
         # is (no loss is negative), or no step along it descends. There the majoriser, which always descends, steps in.
@@ -152,7 +125,7 @@ def descend(
         done = progress.done(after, gaps[columns], step == 0.0)
         if done.all():
             whole = point if len(columns) == n_columns else None
-            return Result(coef, values, iteration, progress.arrived, progress.message, history, whole, metric)
+            return Result(coef, values, iteration, progress.arrived, progress.message, history, whole)
         if done.any():
             columns, point = columns[~done], point.select(~done)
             progress.keep(~done)
@@ -191,10 +164,6 @@ def backtrack(line: Line, point: Point, promised: Array) -> tuple[Array, Array]:
     return np.where(failed, 0.0, step), np.where(failed, point.value, value)
 
 
-def _arrived(tol: float) -> str:
-    return f"reached a relative gap of at most tol={tol:g}"
-
-
 class _Progress:
     """Estimates each column's gap and says when to stop."""
 
@@ -204,7 +173,7 @@ class _Progress:
         self.previous = np.full(n_columns, np.inf)
         self.idle = np.zeros(n_columns, dtype=int)
         self.arrived = True
-        self.message = _arrived(tol)
+        self.message = f"reached a relative gap of at most tol={tol:g}"
 
     def gap(self, before: Array, promised: Array, after: Array, left: Array, ahead: Array, rough: bool) -> Array:
         """Return the estimated gap after a step.

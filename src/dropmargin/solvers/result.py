@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dropmargin.linalg import PerPartition
-from dropmargin.objective import Curvature, Point
+from dropmargin.objective import Point
 from dropmargin.typing import Array
 
 
@@ -25,17 +25,6 @@ class Iteration(NamedTuple):
 Monitor = Callable[[Iteration], None]
 
 
-class Metric(NamedTuple):
-    """A curvature, the lowest that its inner solve met next to the preconditioner, and how often it was handed on.
-
-    With it a gradient tells a gap, roughly, and without a sweep: also at another point, or of a neighbouring problem.
-    """
-
-    curvature: Curvature
-    lowest: Array
-    age: int = 0
-
-
 @dataclass(frozen=True)
 class Result:
     """The outcome of a solver.
@@ -51,8 +40,6 @@ class Result:
     history : list of Iteration
     point : Point or None
         The objective at ``coef``, if the solver has it whole.
-    metric : Metric or None
-        The last curvature of all columns, if the solver has one.
     dual : PerPartition of ndarray of shape (n_rows, n_columns), or None
         The multipliers of a noise-free hinge, as shares of the rows' weights: a start for a problem nearby.
     """
@@ -64,5 +51,4 @@ class Result:
     message: str
     history: list[Iteration] = field(default_factory=list)
     point: Point | None = None
-    metric: Metric | None = None
     dual: PerPartition | None = None

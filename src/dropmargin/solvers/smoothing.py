@@ -25,6 +25,8 @@ _LAST = 1e-12
 _STAGE_TOL = 1e-3
 # The noise rounds the kink off if fewer rows than this have a score that is steadier than the smoothing.
 _STEADY_SHARE = 0.01
+# A start is of no use if more rows than this have a noisy score so close to the kink.
+_TIP, _MANY_AT_TIP = 0.05, 0.2
 # Scores follow the steps; a deviation that has shrunk to nothing on the way is known to 1e-8 only, and so is the loss.
 _SCORE_ROUNDING = 1e-9
 # A label with less than this share of the weight is outweighed by far.
@@ -54,14 +56,17 @@ def solve_smoothed(
     # Far from its kinks a hinge has no curvature to find a way by: begin with the offset among them, and, where one
     # label outweighs the other by far, put it back there whenever the smoothing changes.
     lopsided = is_lopsided(objective)
+    # A start with many rows at the tip of the cone that noise makes of the kink (no weights to speak of, and an offset
+    # among the kinks) would be hard to get away from: it is as good as none.
+    warm = warm and not _at_the_tip(start)
     if warm:  # the start shows at once how much smoothing its noise needs
         point, eps = start, _less(start, _FIRST_WARM * objective.loss.kink, last, tol, at_once=True)
+        final = eps <= last or _negligible(point, eps, tol)
+        stage_tol, stiff = _stage_tol(tol, final, lopsided), not _rounded_by_noise(point, eps)
     else:
         eps = _FIRST * objective.loss.kink
         point = objective.at(replace(objective, smoothing=eps).starting_coef())
-    final = warm and (eps <= last or _negligible(point, eps, tol))
-    stage_tol = _stage_tol(tol, final, lopsided) if warm else max(tol, 0.1)
-    stiff = warm and not _rounded_by_noise(point, eps)
+        stage_tol, final, stiff = max(tol, 0.1), False, False
     while True:
         # 1. Minimise under the present smoothing.
         smooth = replace(objective, smoothing=eps, is_stiff=stiff)
@@ -127,6 +132,10 @@ def _negligible(point: MomentPoint, eps: float, tol: float) -> bool:
     exact = point.risk(0.0)
     scale = np.abs(point.objective.penalty.value(point.coef) + exact)
     return bool(np.all(point.risk(eps) - exact <= 0.1 * tol * scale))
+
+
+def _at_the_tip(point: MomentPoint) -> bool:
+    return bool(np.any(point.share_at_kink(_TIP * point.objective.loss.kink) > _MANY_AT_TIP))
 
 
 def _rounded_by_noise(point: MomentPoint, eps: float) -> bool:
