@@ -153,7 +153,7 @@ def test_cv_chooses_as_python_does_and_saves_the_refitted_model(run, tmp_path):
     arguments = ("--noises", "0,0.3,gaussian=0.1", "--cs", "0.01,0.1,1", "--folds", "3", "-o", "m.json")
     done = run("cv", "d.npz", *arguments, "--json").json
     noises = [Dropout(0.0), Dropout(0.3), Gaussian(0.1)]
-    search = DropoutSVCCV(noises=noises, Cs=[0.01, 0.1, 1.0], cv=3, store_coefs=False).fit(X, y[:200])
+    search = DropoutSVCCV(noises=noises, Cs=[0.01, 0.1, 1.0], cv=3).fit(X, y[:200])
     assert (done["C"], done["score"]) == (search.C_, search.best_score_)
     mean = search.scores_.mean(axis=0)
     assert [level["score"] for level in done["noises"]] == mean.max(axis=1).tolist()
