@@ -1,4 +1,4 @@
-"""How long a fresh process waits: `import dropmargin` against `import sklearn.linear_model`, and the first fit.
+"""How long a fresh process waits: `import dropmargin.classifiers` against `import sklearn.linear_model`, and the first fit.
 
 python -m benchmarks.startup [ROUNDS]
 """
@@ -32,7 +32,7 @@ def run(code: str) -> list[float]:
 def main() -> None:
     """Print the best of several alternating runs."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 9
-    names = ("sklearn.linear_model", "dropmargin")
+    names = ("sklearn.linear_model", "dropmargin.classifiers")
     imports: dict[str, list[float]] = {name: [] for name in names}
     waits = []
     for _ in range(rounds):

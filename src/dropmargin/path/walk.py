@@ -24,7 +24,6 @@ from dropmargin.path.grid import Grid, Point
 from dropmargin.solvers import Result, combine
 from dropmargin.typing import Array
 
-
 # An interpolated point whose score is below those of both its knots, by half their difference and by this share of the
 # score, is not believed.
 _BELOW = 0.01
