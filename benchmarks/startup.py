@@ -1,4 +1,4 @@
-"""How long a fresh process waits: `import dropmargin.classifiers` against `import sklearn.linear_model`, and the first fit.
+"""How long a fresh process waits: the import of our classifiers against `sklearn.linear_model`, and the first fit.
 
 python -m benchmarks.startup [ROUNDS]
 """
