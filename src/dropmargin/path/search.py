@@ -149,7 +149,7 @@ class Search:
         progress.advance()
 
 
-def _configured(jobs: list[Callable[[], None]]) -> list[Callable[[], None]]:
+def _configured(jobs: Iterable[Callable[[], None]]) -> list[Callable[[], None]]:
     """Return jobs that run under the scikit-learn configuration of this thread: scorers look at it, threads lose it."""
     config = get_config()
 
