@@ -74,11 +74,11 @@ _OPTIONS = {
 @pytest.mark.parametrize("options", _OPTIONS.values(), ids=_OPTIONS.keys())
 def test_scores_are_those_of_plain_fits(plain, search, options):
     X, y = make_multiclass()
-    noises = _NOISES if options == {} else _NOISY
-    model = search(noises=noises, Cs=_CS[1:], cv=3, early_stopping=False, tol=_TOL, **options).fit(X, y)
+    noises = _NOISES[1:] if plain is DropoutLogisticRegression else _NOISY
+    model = search(noises=noises, Cs=_CS[1:], cv=2, early_stopping=False, tol=_TOL, **options).fit(X, y)
     for row, noise in enumerate(noises):
         for column, C in enumerate(_CS[1:]):
-            wanted = cross_val_score(plain(noise=noise, C=C, tol=_TOL, **options), X, y, cv=3)
+            wanted = cross_val_score(plain(noise=noise, C=C, tol=_TOL, **options), X, y, cv=2)
             np.testing.assert_allclose(model.scores_[:, row, column], wanted, rtol=1e-12)
     assert model.refined_.all()
 
@@ -190,7 +190,7 @@ def test_a_scorer_may_ask_for_groups_in_any_thread():
 
 
 def _choice_of_grid_search(estimator, X, y, noises, Cs, cv, scoring=None):
-    """Return rate, ``C`` and score of the best of scikit-learn's search; of equals, the smallest ``C``, the first noise.
+    """Return rate, ``C`` and score that scikit-learn's search finds; of equals, the smallest ``C``, the first noise.
 
     Equal means of folds may differ by rounding there, so that the choice among them is made here.
     """
@@ -220,7 +220,7 @@ def test_the_choice_on_breast_cancer(plain, search):
 @both
 def test_the_choice_on_digits(plain, search):
     X, y = load_digits(return_X_y=True)
-    _assert_choice_of_grid_search(plain, search, X[:300] / 16.0, y[:300], [0.1, 0.5], [0.3, 1.0, 3.0])
+    _assert_choice_of_grid_search(plain, search, X[:300] / 16.0, y[:300], [0.1, 0.5], [0.3, 3.0])
 
 
 @both
@@ -237,9 +237,12 @@ def test_the_choice_on_newsgroups():
     with np.load(_DATA / "news20.npz") as file:
         parts = tuple(file[f"train_{name}"] for name in ("data", "indices", "indptr"))
         X, y = sparse.csr_array(parts, shape=(len(parts[2]) - 1, int(file["n_features"]))), file["train_y"]
-    rows = np.flatnonzero(y < 3)[::8]
+    rows = np.flatnonzero(y < 3)[::12]
     pair = DropoutLogisticRegression, DropoutLogisticRegressionCV
-    _assert_choice_of_grid_search(*pair, X[rows].log1p(), y[rows], [0.1, 0.5, 0.9], [0.1, 1.0], cv=2)
+    X = X[rows].log1p()
+    _assert_choice_of_grid_search(
+        *pair, X[:, np.diff(X.tocsc().indptr) > 2], y[rows], [0.1, 0.5, 0.9], [0.1, 1.0], cv=2
+    )
 
 
 def _scores_from(table):
@@ -263,7 +266,7 @@ def test_of_equal_scores_the_smallest_c_and_then_the_first_noise(early_stopping)
     flat = {(rate, C): [0.5, 0.7, 0.6] for rate in (0.3, 0.6, 0.1) for C in (0.1, 1.0, 10.0)}
     model = _rigged(flat, early_stopping=early_stopping)
     assert (model.noise_.rate, model.C_, model.best_index_) == (0.3, 0.1, (0, 0))
-    high = flat | dict.fromkeys([(0.6, 1.0), (0.1, 1.0), (0.3, 10.0)], [0.9, 0.8, 0.7])
+    high = flat | {key: [0.9, 0.8, 0.7] for key in [(0.6, 1.0), (0.1, 1.0), (0.3, 10.0)]}
     assert _rigged(high, early_stopping=early_stopping).best_index_ == (1, 1)
 
 
@@ -293,7 +296,7 @@ def test_the_one_standard_error_rule_with_and_without_the_early_stop():
     best = np.unravel_index(full.scores_.mean(axis=0).argmax(), (4, 5))
     own = full.scores_[:, best[0], best[1]]
     assert own.mean() - own.std(ddof=1) / np.sqrt(5) <= full.best_score_ <= own.mean()
-    assert full.C_ <= full.Cs_[best[1]]
+    assert full.Cs_[best[1]] >= full.C_
 
 
 # The fit ------------------------------------------------------------------------------------------------------------
@@ -325,7 +328,7 @@ def test_the_attributes_of_a_fit(make, multi_class, n_columns):
     row, column = model.best_index_
     assert repr(model.noise_) == repr(model.noises_[row])
     assert isinstance(model.C_, float)
-    assert model.C_ == model.Cs_[column]
+    assert model.Cs_[column] == model.C_
     assert model.best_score_ == pytest.approx(model.scores_[:, row, column].mean())
     assert model.best_score_ == pytest.approx(model.scores_.mean(axis=0).max())
     assert model.n_iter_.min() >= 1

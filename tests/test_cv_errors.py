@@ -134,7 +134,7 @@ def test_parameters_that_cannot_be(params, message):
 @pytest.mark.usefixtures("no_fits")
 def test_probabilities_that_are_not_there_are_missed_at_once():
     X, y = make_binary()
-    with pytest.raises(ValueError, match="cannot be computed for DropoutLogisticRegression.*multi_class='ovr'"):
+    with pytest.raises(ValueError, match=r"cannot be computed for DropoutLogisticRegression.*multi_class='ovr'"):
         DropoutLogisticRegressionCV(**_SMALL, scoring="neg_log_loss", multi_class="ovo").fit(X, y)
     with pytest.raises(ValueError, match="cannot be computed for NoisyLinearClassifier"):
         NoisyLinearClassifierCV("quadratic", **_SMALL, scoring="neg_brier_score").fit(X, y)
@@ -198,7 +198,9 @@ def test_data_that_cannot_be(change, params, message):
 
 
 @pytest.mark.usefixtures("no_fits")
-@pytest.mark.parametrize("weights", [np.ones(59), np.ones((60, 2)), -np.ones(60), np.zeros(60), np.full(60, np.nan), "a"])
+@pytest.mark.parametrize(
+    "weights", [np.ones(59), np.ones((60, 2)), -np.ones(60), np.zeros(60), np.full(60, np.nan), "a"]
+)
 def test_weights_that_cannot_be(weights):
     X, y = make_binary()
     with pytest.raises(ValueError, match="sample_weight"):
@@ -297,7 +299,7 @@ def test_probabilities_are_there_for_the_logistic_loss_alone(method):
     X, y = make_binary()
     for model in (DropoutSVCCV(**_SMALL), DropoutSVCCV(**_SMALL).fit(X, y)):
         assert not hasattr(model, method)
-        with pytest.raises(AttributeError, match="DropoutSVCCV.*has no attribute") as caught:
+        with pytest.raises(AttributeError, match=r"DropoutSVCCV.*has no attribute") as caught:
             getattr(model, method)
         assert "CalibratedClassifierCV" in f"{caught.value.__cause__} {caught.value.__cause__.__cause__}"
     logistic = DropoutLogisticRegressionCV(**_SMALL)

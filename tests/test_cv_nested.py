@@ -1,4 +1,4 @@
-"""The classifiers that choose noise and ``C`` inside scikit-learn: pipelines, searches, wrappers, copies, its checks."""
+"""The classifiers that choose noise and ``C`` inside scikit-learn: pipelines, searches, wrappers, copies, checks."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def test_a_search_over_the_rate_finds_what_the_search_over_noises_finds():
 
 @pytest.mark.parametrize("model", [DropoutSVC(noise=0.3), DropoutLogisticRegression(), *_SEARCHES[:2]], ids=str)
 def test_wrappers_of_scikit_learn(model):
-    X, y = make_binary(90)
-    y[:20] = 1
+    X, y = make_binary()
+    y[:10] = 1
     tuned = TunedThresholdClassifierCV(model, cv=3).fit(X, y)
     assert tuned.score(X, y) > 0.6
     calibrated = CalibratedClassifierCV(model, cv=3).fit(X, y)
@@ -88,7 +88,7 @@ def test_wrappers_of_scikit_learn(model):
 @every_search
 def test_clones(search):
     X, y = make_binary()
-    model = clone(search).set_params(noises=[0.3, Gaussian(scale=np.linspace(0.0, 1.0, N_FEATURES)), None]).fit(X, y)
+    model = clone(search).set_params(noises=[0.3, Gaussian(scale=np.linspace(0.0, 1.0, N_FEATURES))]).fit(X, y)
     copy = clone(model)
     assert not hasattr(copy, "coef_")
     assert copy.noises is not model.noises
@@ -122,7 +122,9 @@ def test_pickle_and_joblib_keep_the_model(search, copy, tmp_path):
 
 def test_parameters_and_their_names():
     assert repr(DropoutSVCCV()) == "DropoutSVCCV()"
-    assert repr(DropoutLogisticRegressionCV(noises=[0, 0.5], cv=3)) == "DropoutLogisticRegressionCV(cv=3, noises=[0, 0.5])"
+    assert (
+        repr(DropoutLogisticRegressionCV(noises=[0, 0.5], cv=3)) == "DropoutLogisticRegressionCV(cv=3, noises=[0, 0.5])"
+    )
     assert repr(NoisyLinearClassifierCV("quadratic")) == "NoisyLinearClassifierCV(loss='quadratic')"
     model = DropoutSVCCV().set_params(noises=3, Cs=4, cv=2)
     assert (model.get_params()["noises"], model.get_params()["Cs"]) == (3, 4)
@@ -143,20 +145,14 @@ def test_an_estimator_that_is_not_fitted_says_so(search, method):
 
 # scikit-learn's own checks ------------------------------------------------------------------------------------------
 
-_FOLDS_SEE_OTHER_ROWS = "the folds of the repeated or reordered rows are other folds, and the choice may be another"
-_EXPECTED = {
-    "check_sample_weight_equivalence_on_dense_data": _FOLDS_SEE_OTHER_ROWS,
-    "check_sample_weight_equivalence_on_sparse_data": _FOLDS_SEE_OTHER_ROWS,
-}
-
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(
     [
-        DropoutSVCCV(noises=[0, 0.5], Cs=[0.1, 1], cv=2),
-        DropoutLogisticRegressionCV(noises=[0, 0.5], Cs=[0.1, 1], cv=2),
-    ],
-    expected_failed_checks=lambda estimator: _EXPECTED,
+        # some checks compare seven digits of two fits, which start from folds that were not solved to as many
+        DropoutSVCCV(noises=[0.1, 0.5], Cs=[0.1, 1], cv=2, tol=1e-10),
+        DropoutLogisticRegressionCV(noises=[0.1, 0.5], Cs=[0.1, 1], cv=2, tol=1e-12),
+    ]
 )
 def test_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
