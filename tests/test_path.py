@@ -59,11 +59,11 @@ def _assert_cold_fits(path, estimator, X, y, weights=None, digits=_DIGITS):
 
 
 @every_loss
-@pytest.mark.parametrize("make", [make_binary, make_multiclass])
-def test_every_point_is_the_fit_with_that_noise_and_c(estimator, make):
+@pytest.mark.parametrize(("make", "noises"), [(make_binary, _NOISES), (make_multiclass, [0.7, Poisson(), 0.3])])
+def test_every_point_is_the_fit_with_that_noise_and_c(estimator, make, noises):
     X, y = make()
-    path = noise_path(X, y, _NOISES, _CS, estimator=estimator)
-    assert path.coefs.shape == (7, 2, 1 if make is make_binary else 3, N_FEATURES)
+    path = noise_path(X, y, noises, _CS, estimator=estimator)
+    assert path.coefs.shape == (len(noises), 2, 1 if make is make_binary else 3, N_FEATURES)
     assert path.converged.all()
     _assert_cold_fits(path, estimator, X, y)
 
@@ -83,23 +83,23 @@ _VARIANTS = {
 def test_every_option_of_the_estimator_holds_along_the_path(plain, options):
     X, y = make_multiclass(n_samples=60)
     estimator = plain(tol=1e-10, **options)
-    _assert_cold_fits(noise_path(X, y, [Poisson(), 0.3, 0.6], _CS, estimator=estimator), estimator, X, y, digits=1e-4)
+    _assert_cold_fits(noise_path(X, y, [0.3, 0.6], _CS, estimator=estimator), estimator, X, y, digits=1e-4)
 
 
 @both
 def test_weights_of_rows_are_those_of_the_fits(plain):
     X, y = make_multiclass()
     weights = np.random.RandomState(0).uniform(0.0, 3.0, len(y)) * (np.arange(len(y)) % 5 > 0)
-    path = noise_path(X, y, _NOISES[:4], _CS, estimator=plain(tol=_TOL), sample_weight=weights)
+    path = noise_path(X, y, [0.5, Poisson(), 0.2], _CS, estimator=plain(tol=_TOL), sample_weight=weights)
     _assert_cold_fits(path, plain(tol=_TOL), X, y, weights)
 
 
 @both
-@pytest.mark.parametrize("layout", [sparse.csr_array, sparse.csr_matrix, sparse.coo_array])
+@pytest.mark.parametrize("layout", [sparse.csr_array, sparse.coo_matrix])
 def test_sparse_rows_give_what_dense_ones_give(plain, layout):
     X, y = make_binary()
-    dense = noise_path(X, y, _NOISES, _CS, estimator=plain(tol=_TOL))
-    thin = noise_path(layout(X), y, _NOISES, _CS, estimator=plain(tol=_TOL))
+    dense = noise_path(X, y, _NOISES[:4], _CS, estimator=plain(tol=_TOL))
+    thin = noise_path(layout(X), y, _NOISES[:4], _CS, estimator=plain(tol=_TOL))
     assert relative_difference(thin.coefs, dense.coefs) < _DIGITS
     np.testing.assert_array_equal(thin.scores, dense.scores)
 
@@ -128,12 +128,12 @@ def test_missing_entries(plain, layout):
     X_test, y_test = make_multiclass(seed=5)
     X_test[::3, 2] = np.nan
     # Gaussian noise on missing entries of sparse rows is refused
-    noises = [0.5, None, 0.2, Poisson()] + ([Gaussian(scale=0.3)] if layout is np.asarray else [])
+    noises = [0.5, 0.2, Poisson()] + ([Gaussian(scale=0.3)] if layout is np.asarray else [])
     estimator = plain(missing="drop", tol=_TOL)
     path = noise_path(layout(X), y, noises, [1.0, 3.0], estimator=estimator, X_test=layout(X_test), y_test=y_test)
     _assert_cold_fits(path, estimator, layout(X), y)
     last = clone(estimator).set_params(noise=0.2, C=1.0).fit(layout(X), y)
-    assert path.scores[2, 0] == last.score(layout(X_test), y_test)
+    assert path.scores[1, 0] == last.score(layout(X_test), y_test)
 
 
 @pytest.mark.parametrize("loss", ["exponential", "logistic"])
@@ -162,14 +162,15 @@ def test_a_path_of_one_point_is_a_fit():
 
 
 @pytest.mark.xfail(strict=True, reason="a warm start at a kink of the hinge is taken for the end: see solve_smoothed")
-@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
-@pytest.mark.parametrize("rows", ["some without features", "one class against four"])
+@pytest.mark.parametrize(
+    ("rows", "layout"), [("some without features", sparse.csr_array), ("one class against four", np.asarray)]
+)
 def test_a_start_at_a_kink_of_the_hinge_is_left_again(rows, layout):
     # strong noise and a low C leave no weights, only an offset at the kink, where all curvatures look high
     X, y = make_binary(200, 20) if rows == "some without features" else make_multiclass(200, 20, 5)
     if rows == "some without features":
         X[::3], y[::4] = 0.0, 1
-    path = noise_path(layout(X), y, [0.9, 0.5, 0.1], [0.001, 0.01, 0.1, 1.0])
+    path = noise_path(layout(X), y, [0.9, 0.5, 0.1], [0.001, 0.01, 0.1])
     for row, noise in enumerate(path.noises):
         for column, C in enumerate(path.Cs):
             cold = DropoutSVC(noise=noise, C=C, tol=1e-8).fit(layout(X), y)
@@ -258,7 +259,7 @@ def test_the_default_grid():
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 def test_the_default_grid_follows_the_scale_of_the_data(factor, layout):
     X, y = make_binary()
-    usual, other = (noise_path(layout(rows), y, 3) for rows in (X, factor * X))
+    usual, other = (noise_path(layout(rows), y, [0.3, 0.1], 7) for rows in (X, factor * X))
     np.testing.assert_allclose(other.Cs, usual.Cs / factor**2)
     np.testing.assert_allclose(other.objectives, usual.objectives / factor**2, rtol=1e-3)
     np.testing.assert_allclose(other.scores, usual.scores, atol=0.02)
@@ -291,7 +292,7 @@ def test_the_walk_visits_each_point_once_and_its_neighbours_before_it():
 @both
 def test_a_path_takes_far_fewer_iterations_than_as_many_fits(plain):
     X, y = load_breast_cancer(return_X_y=True)
-    X, noises, Cs = scale(X), [0.9, 0.7, 0.5, 0.3, 0.1], 10.0 ** np.arange(-3, 2)
+    X, noises, Cs = scale(X), [0.9, 0.7, 0.5, 0.3], 10.0 ** np.arange(-3, 1)
     path = noise_path(X, y, noises, Cs, estimator=plain())
     cold = [plain(noise=noise, C=C).fit(X, y).n_iter_ for noise in noises for C in Cs]
     assert path.n_iter.sum() < 0.7 * sum(cold)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -162,7 +162,7 @@ class Search:
         return score
 
 
-def _configured(jobs: Sequence[Callable[[], None]]) -> list[Callable[[], None]]:
+def _configured(jobs: Iterable[Callable[[], None]]) -> list[Callable[[], None]]:
     """Return jobs that run under the scikit-learn configuration of this thread: scorers look at it, threads lose it."""
     config = get_config()
 

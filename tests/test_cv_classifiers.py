@@ -1,0 +1,428 @@
+"""The classifiers that choose noise and ``C``: the scores and the choice of a plain grid search, and the final fit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sklearn
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.metrics import get_scorer, make_scorer, roc_auc_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, ShuffleSplit, StratifiedKFold, cross_val_score
+from sklearn.preprocessing import scale
+
+from datasets import (
+    N_FEATURES,
+    assert_bitwise_equal,
+    fitted_state,
+    make_binary,
+    make_centred,
+    make_multiclass,
+    relative_difference,
+)
+from dropmargin import (
+    Dropout,
+    DropoutLogisticRegression,
+    DropoutLogisticRegressionCV,
+    DropoutSVC,
+    DropoutSVCCV,
+    Gaussian,
+    NoisyLinearClassifier,
+    NoisyLinearClassifierCV,
+    Poisson,
+)
+
+_DATA = Path(os.environ.get("DROPMARGIN_DATA", Path(__file__).parents[2] / "shared" / "data"))
+_TOL = 1e-10
+_NOISES = [0.5, None, Gaussian(scale=0.4), 0.2]
+_NOISY = [0.5, Gaussian(scale=0.4)]
+_CS = [0.3, 1.0, 10.0]
+_SMALL = {"noises": [0.1, 0.5], "Cs": [0.1, 1.0], "cv": 3}
+_PAIRS = [(DropoutSVC, DropoutSVCCV), (DropoutLogisticRegression, DropoutLogisticRegressionCV)]
+both = pytest.mark.parametrize(("plain", "search"), _PAIRS, ids=["svc", "logistic"])
+
+
+def _scores_of_fits(estimator, model, X, y, cv, scoring=None, weights=None, score_weights=None):
+    """Return the scores that fits with every noise and ``C`` of a fitted search have on the folds."""
+    score, out = get_scorer(scoring or "accuracy") if not callable(scoring) else scoring, np.zeros(model.scores_.shape)
+    for fold, (train, test) in enumerate(cv):
+        own = {} if weights is None else {"sample_weight": (weights if score_weights is None else score_weights)[test]}
+        for row, noise in enumerate(model.noises_):
+            for column, C in enumerate(model.Cs_):
+                fit = clone(estimator).set_params(noise=noise, C=C)
+                fit.fit(X[train], y[train], None if weights is None else weights[train])
+                out[fold, row, column] = score(fit, X[test], y[test], **own)
+    return out
+
+
+# The scores ---------------------------------------------------------------------------------------------------------
+
+_OPTIONS = {
+    "plain": {},
+    "one-vs-one": {"multi_class": "ovo"},
+    "balanced": {"class_weight": "balanced"},
+    "no offset": {"fit_intercept": False},
+    "gaussian": {"approximation": "gaussian"},
+}
+
+
+@both
+@pytest.mark.parametrize("options", _OPTIONS.values(), ids=_OPTIONS.keys())
+def test_scores_are_those_of_plain_fits(plain, search, options):
+    X, y = make_multiclass()
+    noises = _NOISES[1:] if plain is DropoutLogisticRegression else _NOISY
+    model = search(noises=noises, Cs=_CS[1:], cv=2, early_stopping=False, tol=_TOL, **options).fit(X, y)
+    for row, noise in enumerate(noises):
+        for column, C in enumerate(_CS[1:]):
+            wanted = cross_val_score(plain(noise=noise, C=C, tol=_TOL, **options), X, y, cv=2)
+            np.testing.assert_allclose(model.scores_[:, row, column], wanted, rtol=1e-12)
+    assert model.refined_.all()
+
+
+@pytest.mark.parametrize("scoring", ["roc_auc", "neg_log_loss", "f1_macro", "balanced_accuracy", "neg_brier_score"])
+def test_any_score_of_scikit_learn(scoring):
+    X, y = make_binary()
+    model = DropoutLogisticRegressionCV(noises=[0.1, 0.6], Cs=[0.1, 1.0], cv=3, scoring=scoring, tol=1e-16).fit(X, y)
+    wanted = _choice_of_grid_search(DropoutLogisticRegression(tol=1e-16), X, y, [0.1, 0.6], [0.1, 1.0], 3, scoring)
+    assert (model.noise_.rate, model.C_, model.best_score_) == wanted
+
+
+@pytest.mark.parametrize(
+    "scoring",
+    [make_scorer(roc_auc_score, response_method="decision_function"), lambda model, X, y: np.array(model.score(X, y))],
+)
+def test_scorers_may_be_callables(scoring):
+    X, y = make_binary()
+    model = DropoutSVCCV(**_SMALL, scoring=scoring, tol=_TOL, early_stopping=False).fit(X, y)
+    wanted = _scores_of_fits(DropoutSVC(tol=_TOL), model, X, y, StratifiedKFold(3).split(X, y), scoring)
+    np.testing.assert_allclose(model.scores_, wanted, rtol=1e-9)
+
+
+@both
+def test_weights_count_in_fits_and_scores(plain, search):
+    X, y = make_binary()
+    weights = np.random.RandomState(0).randint(0, 4, len(y)).astype(float)
+    model = search(**_SMALL, tol=_TOL, early_stopping=False).fit(X, y, sample_weight=weights)
+    wanted = _scores_of_fits(plain(tol=_TOL), model, X, y, StratifiedKFold(3).split(X, y), weights=weights)
+    np.testing.assert_allclose(model.scores_, wanted, rtol=1e-12)
+    final = plain(noise=model.noise_, C=model.C_, tol=_TOL).fit(X, y, weights)
+    assert relative_difference(model, final) < 1e-4
+    scalar = search(**_SMALL).fit(X, y, sample_weight=2.0)
+    np.testing.assert_array_equal(scalar.scores_, search(**_SMALL).fit(X, y, sample_weight=np.full(60, 2.0)).scores_)
+
+
+# The folds ----------------------------------------------------------------------------------------------------------
+
+
+def test_folds_may_be_given_in_every_way_of_scikit_learn():
+    X, y = make_binary()
+    splits = list(StratifiedKFold(3).split(X, y))
+    masks = [tuple(np.isin(np.arange(60), part) for part in split) for split in splits]
+    wanted = DropoutSVCCV(**_SMALL).fit(X, y)
+    for cv in (StratifiedKFold(3), splits, [(list(train), list(test)) for train, test in splits], masks, iter(splits)):
+        got = DropoutSVCCV(**{**_SMALL, "cv": cv}).fit(X, y)
+        np.testing.assert_array_equal(got.scores_, wanted.scores_)
+        assert_bitwise_equal(got, wanted)
+    assert DropoutSVCCV(**{**_SMALL, "cv": None}).fit(X, y).scores_.shape == (5, 2, 2)
+    shuffled = ShuffleSplit(4, test_size=0.3, random_state=0)
+    model = DropoutSVCCV(**{**_SMALL, "cv": shuffled}, tol=_TOL).fit(X, y)
+    wanted = _scores_of_fits(DropoutSVC(tol=_TOL), model, X, y, shuffled.split(X))
+    np.testing.assert_allclose(model.scores_[:, model.refined_], wanted[:, model.refined_], rtol=1e-12)
+
+
+def test_groups_stay_together():
+    X, y = make_binary()
+    groups = np.arange(60) // 5
+    model = DropoutSVCCV(**{**_SMALL, "cv": GroupKFold(3)}).fit(X, y, groups=groups)
+    given = list(GroupKFold(3).split(X, y, groups))
+    np.testing.assert_array_equal(model.scores_, DropoutSVCCV(**{**_SMALL, "cv": given}).fit(X, y).scores_)
+
+
+def test_metadata_routing():
+    X, y = make_binary()
+    weights, groups = np.random.RandomState(1).uniform(0.0, 2.0, 60), np.arange(60) // 5
+    folds = list(GroupKFold(3).split(X, y, groups))
+    options = {**_SMALL, "tol": _TOL, "early_stopping": False}
+    requests = [{"sample_weight": False}, {"sample_weight": True}]
+    with sklearn.config_context(enable_metadata_routing=True):
+        for n_jobs, request in zip((1, 2), requests, strict=True):
+            scorer = get_scorer("accuracy").set_score_request(**request)
+            model = DropoutSVCCV(**{**options, "cv": GroupKFold(3), "scoring": scorer}, n_jobs=n_jobs)
+            model.fit(X, y, sample_weight=weights, groups=groups)
+            own = weights if request["sample_weight"] else np.ones(60)
+            wanted = _scores_of_fits(DropoutSVC(tol=_TOL), model, X, y, folds, weights=weights, score_weights=own)
+            np.testing.assert_allclose(model.scores_, wanted, rtol=1e-12)
+        # the estimator in a search of scikit-learn, which routes to it what it asks for
+        inner = DropoutSVCCV(**_SMALL, scoring=get_scorer("accuracy").set_score_request(sample_weight=True))
+        inner.set_fit_request(sample_weight=True, groups=False).set_score_request(sample_weight=True)
+        scores = cross_val_score(inner, X, y, cv=GroupKFold(3), params={"sample_weight": weights, "groups": groups})
+        by_hand = [
+            clone(inner).fit(X[a], y[a], sample_weight=weights[a]).score(X[b], y[b], sample_weight=weights[b])
+            for a, b in folds
+        ]
+        np.testing.assert_allclose(scores, by_hand)
+        with pytest.raises(ValueError, match="sample_weight"):
+            DropoutSVCCV(**_SMALL).fit(X, y, sample_weight=weights)
+
+
+def test_a_scorer_may_ask_for_groups_in_any_thread():
+    X, y = make_binary()
+
+    def by_group(truth, predicted, groups):
+        return float(np.mean([np.mean((truth == predicted)[groups == group]) for group in np.unique(groups)]))
+
+    with sklearn.config_context(enable_metadata_routing=True):
+        scorer = make_scorer(by_group).set_score_request(groups=True)
+        one, two = (
+            DropoutSVCCV(**{**_SMALL, "cv": GroupKFold(3)}, scoring=scorer, n_jobs=n_jobs)
+            .fit(X, y, groups=np.arange(60) // 4)
+            .scores_
+            for n_jobs in (1, 2)
+        )
+    np.testing.assert_array_equal(one, two)
+
+
+# The choice ---------------------------------------------------------------------------------------------------------
+
+
+def _choice_of_grid_search(estimator, X, y, noises, Cs, cv, scoring=None):
+    """Return rate, ``C`` and score that scikit-learn's search finds; of equals, the smallest ``C``, the first noise.
+
+    Equal means of folds may differ by rounding there, so that the choice among them is made here.
+    """
+    grid = [{"C": [C], "noise": [noise]} for C in Cs for noise in noises]
+    results = GridSearchCV(estimator, grid, cv=cv, scoring=scoring, refit=False).fit(X, y).cv_results_
+    means = results["mean_test_score"]
+    params = results["params"][np.flatnonzero(means >= means.max() - 1e-12)[0]]
+    return params["noise"], params["C"], pytest.approx(means.max(), rel=1e-6)
+
+
+def _assert_choice_of_grid_search(plain, search, X, y, noises, Cs, cv=3, tol=1e-8):
+    """Check that a search takes what scikit-learn's takes, with and without the early stop."""
+    wanted = _choice_of_grid_search(plain(tol=tol), X, y, noises, Cs, cv)
+    for early_stopping in (True, False):
+        model = search(noises=noises, Cs=Cs, cv=cv, early_stopping=early_stopping, tol=tol).fit(X, y)
+        assert (model.noise_.rate, model.C_, model.best_score_) == wanted
+        assert model.refined_[model.best_index_]
+        assert model.refined_.all() or early_stopping
+
+
+@both
+def test_the_choice_on_breast_cancer(plain, search):
+    X, y = load_breast_cancer(return_X_y=True)
+    _assert_choice_of_grid_search(plain, search, scale(X), y, [0.0, 0.1, 0.3, 0.6], [0.01, 0.1, 1.0])
+
+
+@both
+def test_the_choice_on_digits(plain, search):
+    X, y = load_digits(return_X_y=True)
+    _assert_choice_of_grid_search(plain, search, X[:300] / 16.0, y[:300], [0.1, 0.5], [0.3, 3.0])
+
+
+@both
+@pytest.mark.skipif(not (_DATA / "amazon5k").is_dir(), reason=f"the Amazon reviews are not in {_DATA}")
+def test_the_choice_on_reviews(plain, search):
+    from sklearn.datasets import load_svmlight_file
+
+    X, y = load_svmlight_file(_DATA / "amazon5k" / "kitchen_train.svmlight.gz", n_features=5000, zero_based=True)
+    _assert_choice_of_grid_search(plain, search, X[::4], y[::4], [0.1, 0.5, 0.9], [0.001, 0.01], cv=2, tol=1e-10)
+
+
+@pytest.mark.skipif(not (_DATA / "news20.npz").is_file(), reason=f"20 newsgroups are not in {_DATA}")
+def test_the_choice_on_newsgroups():
+    with np.load(_DATA / "news20.npz") as file:
+        parts = tuple(file[f"train_{name}"] for name in ("data", "indices", "indptr"))
+        X, y = sparse.csr_array(parts, shape=(len(parts[2]) - 1, int(file["n_features"]))), file["train_y"]
+    rows = np.flatnonzero(y < 3)[::12]
+    pair = DropoutLogisticRegression, DropoutLogisticRegressionCV
+    X = X[rows].log1p()
+    _assert_choice_of_grid_search(
+        *pair, X[:, np.diff(X.tocsc().indptr) > 2], y[rows], [0.1, 0.5, 0.9], [0.1, 1.0], cv=2
+    )
+
+
+def _scores_from(table):
+    """Return a scorer that looks its score up by noise and ``C``, and by the fold that the test rows tell."""
+    return lambda model, X, y: table[int(X[0, -1])][model.noise.rate, model.C]
+
+
+def _rigged(table, **options):
+    """Fit a search to three folds whose scores are given: ``{(rate, C): [score of each fold]}``."""
+    X, y = make_centred(30)
+    X[:, -1] = np.repeat(np.arange(3.0), 10)
+    y = np.arange(30) % 2
+    noises, Cs = (list(dict.fromkeys(key[k] for key in table)) for k in (0, 1))
+    folds = [{key: scores[fold] for key, scores in table.items()} for fold in range(3)]
+    model = DropoutSVCCV(noises=noises, Cs=Cs, cv=KFold(3), scoring=_scores_from(folds), **options)
+    return model.fit(X, y)
+
+
+@pytest.mark.parametrize("early_stopping", [True, False])
+def test_of_equal_scores_the_smallest_c_and_then_the_first_noise(early_stopping):
+    flat = {(rate, C): [0.5, 0.7, 0.6] for rate in (0.3, 0.6, 0.1) for C in (0.1, 1.0, 10.0)}
+    model = _rigged(flat, early_stopping=early_stopping)
+    assert (model.noise_.rate, model.C_, model.best_index_) == (0.3, 0.1, (0, 0))
+    high = flat | {key: [0.9, 0.8, 0.7] for key in [(0.6, 1.0), (0.1, 1.0), (0.3, 10.0)]}
+    assert _rigged(high, early_stopping=early_stopping).best_index_ == (1, 1)
+
+
+@pytest.mark.parametrize("early_stopping", [True, False])
+def test_the_one_standard_error_rule(early_stopping):
+    # the best has mean 0.8 and standard error 0.1 / sqrt(3) = 0.0577: 0.7423 is enough
+    table = {
+        (0.1, 0.1): [0.74] * 3,
+        (0.5, 0.1): [0.6] * 3,
+        (0.1, 1.0): [0.745] * 3,
+        (0.5, 1.0): [0.75] * 3,
+        (0.1, 10.0): [0.7, 0.8, 0.9],
+        (0.5, 10.0): [0.78] * 3,
+    }
+    assert _rigged(table, early_stopping=early_stopping).best_index_ == (0, 2)
+    model = _rigged(table, early_stopping=early_stopping, rule="one-se")
+    assert (model.noise_.rate, model.C_) == (0.5, 1.0)
+    assert model.best_score_ == pytest.approx(0.75)
+    assert model.refined_[model.best_index_]
+
+
+def test_the_one_standard_error_rule_with_and_without_the_early_stop():
+    X, y = load_breast_cancer(return_X_y=True)
+    options = {"noises": [0.1, 0.3, 0.5, 0.8], "Cs": 10.0 ** np.arange(-3, 2), "rule": "one-se"}
+    early, full = (DropoutSVCCV(**options, early_stopping=stop).fit(scale(X), y) for stop in (True, False))
+    assert early.best_index_ == full.best_index_
+    best = np.unravel_index(full.scores_.mean(axis=0).argmax(), (4, 5))
+    own = full.scores_[:, best[0], best[1]]
+    assert own.mean() - own.std(ddof=1) / np.sqrt(5) <= full.best_score_ <= own.mean()
+    assert full.Cs_[best[1]] >= full.C_
+
+
+# The fit ------------------------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("make", [make_binary, make_multiclass])
+def test_the_final_model_is_a_plain_fit_to_all_rows(plain, search, make):
+    X, y = make()
+    model = search(noises=[0.5, Poisson(), 0.2], Cs=_CS, cv=3, tol=1e-16).fit(X, y)
+    final = plain(noise=model.noise_, C=model.C_, tol=1e-16).fit(X, y)
+    assert relative_difference(model, final) < 1e-6
+    assert isinstance(model.best_estimator_, plain)
+    for method in ("predict", "decision_function", "score", "survival_probability"):
+        given = (X, y) if method == "score" else (X,)
+        np.testing.assert_allclose(getattr(model, method)(*given), getattr(final, method)(*given), atol=1e-5)
+
+
+@pytest.mark.parametrize(("make", "multi_class", "n_columns"), [(make_binary, "ovr", 1), (make_multiclass, "ovo", 3)])
+def test_the_attributes_of_a_fit(make, multi_class, n_columns):
+    X, y = make()
+    model = DropoutSVCCV(noises=_NOISES, Cs=[10.0, 0.3, 1.0], cv=3, multi_class=multi_class).fit(X, y)
+    assert model.scores_.shape == model.n_iter_.shape == (3, 4, 3)
+    assert model.coefs_paths_.shape == (3, 4, 3, n_columns, N_FEATURES + 1)
+    assert model.refined_.shape == (4, 3)
+    assert model.refined_.dtype == bool
+    np.testing.assert_array_equal(model.Cs_, _CS)
+    assert [repr(noise) for noise in model.noises_] == ["Dropout()", "None", "Gaussian(scale=0.4)", "Dropout(rate=0.2)"]
+    row, column = model.best_index_
+    assert repr(model.noise_) == repr(model.noises_[row])
+    assert isinstance(model.C_, float)
+    assert model.Cs_[column] == model.C_
+    assert model.best_score_ == pytest.approx(model.scores_[:, row, column].mean())
+    assert model.best_score_ == pytest.approx(model.scores_.mean(axis=0).max())
+    assert model.n_iter_.min() >= 1
+    assert model.n_features_in_ == N_FEATURES
+    train, test = next(StratifiedKFold(3).split(X, y))
+    fold = DropoutSVC(noise=model.noise_, C=model.C_, multi_class=multi_class).fit(X[train], y[train])
+    fold.coef_, fold.intercept_ = (model.coefs_paths_[(0, *model.best_index_)][:, part] for part in (slice(-1), -1))
+    assert fold.score(X[test], y[test]) == model.scores_[(0, *model.best_index_)]
+
+
+@both
+def test_threads_change_nothing(plain, search):
+    X, y = make_multiclass()
+    one, two = (search(noises=[0.5, Gaussian(0.4), 0.2], Cs=_CS, cv=3, n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 2))
+    for other in (two, clone(two).fit(X, y)):
+        assert_bitwise_equal(one, other)
+        for name in ("scores_", "coefs_paths_", "n_iter_", "refined_"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+@both
+def test_without_stored_coefficients_the_result_is_the_same(plain, search):
+    X, y = make_binary()
+    options = {"noises": [0.5, 0.2, Gaussian(0.4)], "Cs": _CS, "cv": 3, "tol": _TOL}
+    stored, not_stored = (search(**options, store_coefs=store).fit(X, y) for store in (True, False))
+    assert hasattr(stored, "coefs_paths_")
+    assert not hasattr(not_stored, "coefs_paths_")
+    assert not hasattr(stored.set_params(store_coefs=False).fit(X, y), "coefs_paths_")
+    assert stored.best_index_ == not_stored.best_index_
+    np.testing.assert_array_equal(stored.scores_, not_stored.scores_)
+    assert relative_difference(not_stored, search(**options).fit(X, y)) < 1e-4
+
+
+def test_the_scale_of_the_data_does_not_matter():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = scale(X)
+    usual, tiny, huge = (DropoutSVCCV(noises=[0.1, 0.5], Cs=7, cv=3).fit(s * X, y) for s in (1.0, 1e-3, 1e3))
+    for other, factor in ((tiny, 1e-3), (huge, 1e3)):
+        np.testing.assert_allclose(other.Cs_, usual.Cs_ / factor**2)
+        assert other.best_score_ == pytest.approx(usual.best_score_, abs=0.004)
+    assert usual.best_score_ > 0.97
+
+
+def test_single_precision_stays_single():
+    X, y = make_binary()
+    for rows in (X, sparse.csr_array(X)):
+        model = DropoutSVCCV(**_SMALL).fit(rows.astype(np.float32), y)
+        assert model.coef_.dtype == model.decision_function(rows.astype(np.float32)).dtype == np.float32
+        assert model.best_score_ == pytest.approx(DropoutSVCCV(**_SMALL).fit(rows, y).best_score_, abs=0.04)
+
+
+@both
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_missing_entries_in_training_and_test_rows(plain, search, layout):
+    X, y = make_binary(90)
+    X[np.random.RandomState(0).rand(*X.shape) < 0.15] = np.nan
+    X = layout(X)
+    model = search(noises=[0.1, Poisson(), 0.5], Cs=[1.0, 3.0], cv=3, missing="drop", tol=_TOL, early_stopping=False)
+    wanted = _scores_of_fits(plain(missing="drop", tol=_TOL), model.fit(X, y), X, y, StratifiedKFold(3).split(X, y))
+    np.testing.assert_allclose(model.scores_, wanted, rtol=1e-12)
+    final = plain(noise=model.noise_, C=model.C_, missing="drop", tol=_TOL).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), final.predict(X))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_and_string_labels(library):
+    frames = pytest.importorskip(library)
+    X, y = make_multiclass()
+    names = [f"word {d}" for d in range(N_FEATURES)]
+    frame, labels = frames.DataFrame(dict(zip(names, X.T, strict=True))), frames.Series(np.array(["a", "b", "c"])[y])
+    model, wanted = DropoutSVCCV(**_SMALL).fit(frame, labels), DropoutSVCCV(**_SMALL).fit(X, y)
+    assert model.feature_names_in_.tolist() == names
+    assert model.classes_.tolist() == ["a", "b", "c"]
+    np.testing.assert_allclose(model.scores_, wanted.scores_, atol=0.04)
+    assert np.mean(model.predict(frame) == np.array(["a", "b", "c"])[y]) > 0.6
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[names[::-1]])
+    assert not hasattr(model.fit(X, y), "feature_names_in_")
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic", "quadratic", "exponential"])
+def test_any_loss(loss):
+    X, y = make_binary()
+    model = NoisyLinearClassifierCV(loss, **_SMALL, tol=_TOL).fit(X, y)
+    final = NoisyLinearClassifier(loss, noise=model.noise_, C=model.C_, tol=_TOL).fit(X, y)
+    assert relative_difference(model, final) < 1e-4
+
+
+def test_a_fit_changes_neither_parameters_nor_data():
+    X, y = make_binary()
+    noises, before = [Dropout(rate=[0.3] * N_FEATURES), 0.1], X.copy()
+    model = DropoutSVCCV(noises=noises, Cs=[1.0, 0.1], cv=3)
+    state = fitted_state(model)
+    model.fit(X, y)
+    assert model.noises is noises
+    assert {name: vars(model)[name] for name in state} == state
+    np.testing.assert_array_equal(X, before)
