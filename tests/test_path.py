@@ -161,7 +161,6 @@ def test_a_path_of_one_point_is_a_fit():
     assert path.n_iter[0, 0] == fit.n_iter_
 
 
-@pytest.mark.xfail(strict=True, reason="a warm start at a kink of the hinge is taken for the end: see solve_smoothed")
 @pytest.mark.parametrize(
     ("rows", "layout"), [("some without features", sparse.csr_array), ("one class against four", np.asarray)]
 )
@@ -273,17 +272,26 @@ def test_the_default_grid_of_rows_that_say_nothing():
         assert np.isfinite(path.coefs).all()
 
 
-def test_the_walk_visits_each_point_once_and_its_neighbours_before_it():
+def test_noises_are_walked_kind_by_kind_from_the_strongest_to_the_weakest():
     noises = (Dropout(0.5), None, Gaussian(0.1), Dropout(0.9), Gaussian(0.3), Dropout(0.1), Poisson())
-    grid = Grid(noises, np.array([0.1, 1.0, 10.0]))
-    walk = list(grid.walk())
-    assert sorted(walk) == list(np.ndindex(grid.shape))
-    place = {point: k for k, point in enumerate(walk)}
-    for (row, column), k in place.items():
-        assert column == 0 or place[row, column - 1] < k
-        stronger = grid.stronger[row]
-        assert stronger is None or place[stronger, column] < k
-    assert {row: grid.stronger[row] for row in (0, 2, 3, 4, 5)} == {0: 3, 2: 4, 3: None, 4: None, 5: 0}
+    assert Grid(noises, np.array([1.0])).chains == [[3, 0, 5], [1], [4, 2], [6]]
+
+
+@pytest.mark.parametrize("count", [6, 9, 10, 25])
+def test_a_rough_walk_interpolates_exactly_what_is_a_cubic_in_the_logarithm_of_the_strength(count):
+    rates = np.linspace(0.9, 0.05, count)
+    grid = Grid(tuple(Dropout(rate) for rate in rates), np.array([1.0]))
+    knots = grid.knots(grid.chains[0])
+    assert 4 <= len(knots) < count
+    assert {knots[0], knots[-1]} == {0, count - 1}
+
+    def cubic(index):
+        return np.polyval([1.0, -2.0, 3.0, 4.0], np.log(rates[index] / (1.0 - rates[index])))
+
+    for index in set(range(count)) - set(knots):
+        weights = grid.interpolation(index, knots)
+        assert set(weights) <= set(knots)
+        np.testing.assert_allclose(sum(w * cubic(knot) for knot, w in weights.items()), cubic(index), rtol=1e-9)
 
 
 # What it is for -----------------------------------------------------------------------------------------------------

@@ -20,6 +20,8 @@ from dropmargin.typing import Array
 
 _FIRST = 0.1
 _FIRST_WARM = 1e-4
+# A warm start that takes longer than this is given up.
+_WARM_ITERATIONS = 40
 _FACTOR = 0.1
 _LAST = 1e-12
 _STAGE_TOL = 1e-3
@@ -53,8 +55,6 @@ def solve_smoothed(
         monitor(history[-1])
 
     last = _LAST * objective.loss.kink
-    # Far from its kinks a hinge has no curvature to find a way by: begin with the offset among them, and, where one
-    # label outweighs the other by far, put it back there whenever the smoothing changes.
     lopsided = is_lopsided(objective)
     # A start with many rows at the tip of the cone that noise makes of the kink (no weights to speak of, and an offset
     # among the kinks) would be hard to get away from: it is as good as none.
@@ -64,16 +64,22 @@ def solve_smoothed(
         final = eps <= last or _negligible(point, eps, tol)
         stage_tol, stiff = _stage_tol(tol, final, lopsided), not _rounded_by_noise(point, eps)
     else:
-        eps = _FIRST * objective.loss.kink
-        point = objective.at(replace(objective, smoothing=eps).starting_coef())
-        stage_tol, final, stiff = max(tol, 0.1), False, False
+        point, eps, stage_tol, final, stiff = _cold_start(objective, tol)
+    begun = False
     while True:
         # 1. Minimise under the present smoothing.
         smooth = replace(objective, smoothing=eps, is_stiff=stiff)
         left = max(1, max_iter - len(history))
+        left = min(left, _WARM_ITERATIONS) if warm else left
         begin = point.under(smooth)
+        # Where one label outweighs the other by far, the offset is put back among the kinks at every smoothing.
         begin = begin.at_best_offset() if lopsided else begin
-        result = solve(smooth, begin, tol=stage_tol, max_iter=left, monitor=record, warm=warm or bool(history))
+        result = solve(smooth, begin, tol=stage_tol, max_iter=left, monitor=record, warm=warm or begun)
+        begun = True
+        if warm and not result.converged and len(history) < max_iter:
+            warm = begun = False  # it has led nowhere
+            point, eps, stage_tol, final, stiff = _cold_start(objective, tol)
+            continue
         point = result.point if isinstance(result.point, MomentPoint) else smooth.at(result.coef)
         if lopsided:
             better = point.at_best_offset()
@@ -93,6 +99,16 @@ def solve_smoothed(
         final = eps <= last or _negligible(point, eps, tol)
         stage_tol = _stage_tol(tol, final, lopsided)
         stiff = not _rounded_by_noise(point, eps)
+
+
+def _cold_start(objective: MomentObjective, tol: float) -> tuple[MomentPoint, float, float, bool, bool]:
+    """Return the first point, smoothing and tolerance, and that this is neither the last stage nor a stiff one.
+
+    Far from its kinks a hinge has no curvature to find a way by: begin with the offset among them.
+    """
+    eps = _FIRST * objective.loss.kink
+    point = objective.at(replace(objective, smoothing=eps).starting_coef())
+    return point, eps, max(tol, 0.1), False, False
 
 
 def _stage_tol(tol: float, final: bool, lopsided: bool) -> float:
