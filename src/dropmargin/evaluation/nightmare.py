@@ -150,12 +150,14 @@ def run_nightmare(
             say(f"{method}, deleted = {treatment}: choosing settings and measuring")
             fit = _fit_ours if method == OURS else _fit_peer
             noise, C, model, search, converged = fit(method, X, y, treatment, plan, grid, folds)
-            curve = measure(model, X_test, y_test, treatment, plan, plan.levels)
+            curve = measure(model, X_test, y_test, treatment, plan, plan.levels, plan.n_jobs)
             contestants.append(Contestant(method, treatment, noise, C, model, curve, search, converged))
     return contestants
 
 
-def measure(model: Any, X: Any, y: Any, treatment: str, plan: Plan, levels: Sequence[float]) -> DeletionCurve:
+def measure(
+    model: Any, X: Any, y: Any, treatment: str, plan: Plan, levels: Sequence[float], n_jobs: int | None = None
+) -> DeletionCurve:
     """Return the deletion curve of a fitted model under a treatment."""
     return deletion_curve(
         model,
@@ -166,7 +168,7 @@ def measure(model: Any, X: Any, y: Any, treatment: str, plan: Plan, levels: Sequ
         n_repeats=plan.n_repeats,
         fill=0.0 if treatment == "zero" else np.nan,
         random_state=plan.random_state,
-        n_jobs=plan.n_jobs,
+        n_jobs=n_jobs,
         verbose=0,
     )
 
