@@ -1,4 +1,4 @@
-"""Imports go one way, from linalg to plotting and io; see ARCHITECTURE.md."""
+"""Imports go one way, from linalg to the command line; see ARCHITECTURE.md."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ _ORDER = [
     "evaluation",
     "plotting",
     "io",
+    "report",
+    "cli",
 ]
 _ROOT = Path(dropmargin.__file__).parent
 

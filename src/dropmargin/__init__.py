@@ -1,12 +1,16 @@
 """Linear classifiers that survive the loss of their features: dropout training in closed form."""
 
-from dropmargin.baselines import ExplicitCorruption, FDropSVC
-from dropmargin.classifiers import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
-from dropmargin.evaluation import corruption_curve, deletion_curve
-from dropmargin.io.model import load, save
-from dropmargin.noise import Dropout, Gaussian, Laplace, NoiseTransformer, Poisson, estimate_dropout_rates
-from dropmargin.path import DropoutLogisticRegressionCV, DropoutSVCCV, NoisyLinearClassifierCV, noise_path
-from dropmargin.plotting import DeletionCurveDisplay
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dropmargin.baselines import ExplicitCorruption, FDropSVC
+    from dropmargin.classifiers import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
+    from dropmargin.evaluation import corruption_curve, deletion_curve
+    from dropmargin.io.model import load, save
+    from dropmargin.noise import Dropout, Gaussian, Laplace, NoiseTransformer, Poisson, estimate_dropout_rates
+    from dropmargin.path import DropoutLogisticRegressionCV, DropoutSVCCV, NoisyLinearClassifierCV, noise_path
+    from dropmargin.plotting import DeletionCurveDisplay
 
 __version__ = "0.1.0"
 
@@ -33,3 +37,31 @@ __all__ = [
     "noise_path",
     "save",
 ]
+
+# Names come from these packages when first asked for: `dropmargin --help` needs none of them, nor scikit-learn.
+_PACKAGES = {
+    "baselines": ("ExplicitCorruption", "FDropSVC"),
+    "classifiers": ("DropoutLogisticRegression", "DropoutSVC", "MCFClassifier", "NoisyLinearClassifier"),
+    "evaluation": ("corruption_curve", "deletion_curve"),
+    "io.model": ("load", "save"),
+    "noise": ("Dropout", "Gaussian", "Laplace", "NoiseTransformer", "Poisson", "estimate_dropout_rates"),
+    "path": ("DropoutLogisticRegressionCV", "DropoutSVCCV", "NoisyLinearClassifierCV", "noise_path"),
+    "plotting": ("DeletionCurveDisplay",),
+}
+_HOMES = {name: package for package, names in _PACKAGES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name, or a package of the library, when it is first used (PEP 562)."""
+    if name in _HOMES:
+        value = getattr(import_module(f"dropmargin.{_HOMES[name]}"), name)
+    elif name in {package.partition(".")[0] for package in _PACKAGES}:
+        value = import_module(f"dropmargin.{name}")
+    else:
+        raise AttributeError(f"module 'dropmargin' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *(package.partition(".")[0] for package in _PACKAGES)})

@@ -1,7 +1,16 @@
 """Models in files: plain data that run no code, and exports to LIBLINEAR, ONNX and scikit-learn."""
 
 from dropmargin.io.model.exports import export_liblinear, export_onnx, to_sklearn
-from dropmargin.io.model.files import describe, load, save
+from dropmargin.io.model.files import describe, load, load_described, save
 from dropmargin.io.model.schema import ModelFormatError
 
-__all__ = ["ModelFormatError", "describe", "export_liblinear", "export_onnx", "load", "save", "to_sklearn"]
+__all__ = [
+    "ModelFormatError",
+    "describe",
+    "export_liblinear",
+    "export_onnx",
+    "load",
+    "load_described",
+    "save",
+    "to_sklearn",
+]

@@ -18,7 +18,7 @@ def write_atomically(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
 
     The new content goes to another file of the same folder, which then takes the name. If anything fails, the old
     file is as it was, and nothing is left behind. A symbolic link is followed: its target is replaced. An existing file
-    keeps its permissions.
+    keeps its permissions. What the making of ``chunks`` raises is raised as it is.
     """
     path = os.fspath(path)
     target = os.path.realpath(path)
@@ -26,14 +26,31 @@ def write_atomically(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
     before = _existing(target)
     try:
         with _scratch_file(folder, before) as (descriptor, rename_to):
-            for chunk in chunks:
+            for chunk in _told_apart(chunks):
                 _write_all(descriptor, chunk)
             os.fsync(descriptor)
             rename_to(target)
+    except _ChunksFailed as failed:
+        raise failed.error from None
     except OSError as error:
         unharmed = "" if before is None else "; the file of that name is as it was"
         raise OSError(error.errno, f"cannot write: {error.strerror}{unharmed}", path) from error
     _sync_folder(folder)
+
+
+class _ChunksFailed(Exception):  # noqa: N818 (it never leaves this module)
+    """The content could not be made: no fault of the file that is written."""
+
+    def __init__(self, error: OSError) -> None:
+        self.error = error
+
+
+def _told_apart(chunks: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """Yield the same; an `OSError` of their making is told apart from one of their writing."""
+    try:
+        yield from chunks
+    except OSError as error:
+        raise _ChunksFailed(error) from error
 
 
 def _existing(target: str) -> os.stat_result | None:

@@ -86,11 +86,16 @@ def describe(path: Path) -> dict[str, Any]:
     ``classes``, ``n_features``, ``n_nonzero``, ``dtype``, ``feature_names``, ``preprocessing``, ``summary`` and
     ``data_hash``. ``parameters`` are as the file has them: a noise is ``{"noise": name, "parameters": {...}}``.
     """
+    return load_described(path)[1]
+
+
+def load_described(path: Path) -> tuple[Any, dict[str, Any]]:
+    """Return what `load` and what `describe` return, and read the file once."""
     model, document, kind = _read(path)
     classifier = model[-1] if isinstance(model, Pipeline) else model
     facts = from_plain(document.facts, "facts")
     names = getattr(classifier, "feature_names_in_", None) if classifier is model else model[0].get_feature_names_out()
-    return {
+    return model, {
         "format": container.VERSION,
         "container": kind,
         "bytes": os.stat(path).st_size,

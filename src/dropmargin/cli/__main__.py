@@ -1,0 +1,8 @@
+"""``python -m dropmargin.cli`` is ``dropmargin``."""
+
+import sys
+
+from dropmargin.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,182 @@
+"""Options that several commands share; nothing here imports more than argparse does."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from typing import Any, NamedTuple
+
+from dropmargin.cli.console import UsageError
+
+FORMATS = ("svmlight", "csv", "tsv", "parquet", "arrow", "npz", "text")
+LOSSES = ("hinge", "logistic", "quadratic", "exponential", "mcf-logistic")
+_NOISES = {"dropout": "Dropout", "gaussian": "Gaussian", "laplace": "Laplace", "poisson": "Poisson"}
+_NOISE_FORMS = "none, a dropout rate such as 0.5, dropout=0.5, gaussian=0.1, laplace=0.1 or poisson"
+
+
+class NoiseName(NamedTuple):
+    """A noise as it was written: its class in `dropmargin.noise` (None: no noise) and its parameter."""
+
+    kind: str | None
+    value: float | None
+
+    def make(self) -> Any:
+        """Return the noise itself."""
+        from dropmargin import noise
+
+        if self.kind is None:
+            return None
+        cls = getattr(noise, self.kind)
+        made = cls() if self.value is None else cls(self.value)
+        try:
+            made.check(1)
+        except ValueError as error:
+            raise UsageError(f"the noise {self.kind.lower()}={self.value:g} cannot be: {error}") from None
+        return made
+
+
+# Kinds of values ------------------------------------------------------------------------------------------------------
+
+
+def noise_name(text: str) -> NoiseName:
+    """Return the noise that a text such as ``dropout=0.5`` stands for."""
+    name, equals, value = text.strip().lower().partition("=")
+    if not equals and name == "none":
+        return NoiseName(None, None)
+    if not equals and name == "poisson":
+        return NoiseName("Poisson", None)
+    if not equals and name not in _NOISES:
+        name, value = "dropout", name
+    if name not in _NOISES or name == "poisson":
+        raise argparse.ArgumentTypeError(f"the noise is {_NOISE_FORMS}, got {text!r}")
+    try:
+        return NoiseName(_NOISES[name], float(value))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"the noise is {_NOISE_FORMS}, got {text!r}") from None
+
+
+def positive(text: str) -> float:
+    """Return a number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return value
+
+
+def at_least_one(text: str) -> int:
+    """Return a whole number of at least 1."""
+    if not re.fullmatch(r"[0-9]{1,18}", text.strip()) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def noise_names(text: str) -> int | list[NoiseName]:
+    """Return noises of a list, or a number of dropout rates."""
+    return int(text) if _is_count(text) else [noise_name(part) for part in text.split(",")]
+
+
+def numbers(text: str) -> int | list[float]:
+    """Return the numbers of a list, or how many of them are wanted."""
+    try:
+        return int(text) if _is_count(text) else [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected numbers with commas between them, got {text!r}") from None
+
+
+def _is_count(text: str) -> bool:
+    """Return whether a text is a whole number of at least 2: one of 0 or 1 is a value to try, and not a count."""
+    return bool(re.fullmatch(r"[0-9]+", text.strip())) and int(text) >= 2
+
+
+def ngram_range(text: str) -> tuple[int, int]:
+    """Return the fewest and the most words of a term: ``1,2``, or ``1``."""
+    found = re.fullmatch(r"([0-9]+)(?:,([0-9]+))?", text.strip())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"expected a number of words, or two as in 1,2, got {text!r}")
+    return int(found[1]), int(found[2] or found[1])
+
+
+def count_or_share(text: str) -> int | float:
+    """Return a whole number, or a share if there is a decimal point."""
+    try:
+        return int(text) if re.fullmatch(r"[0-9]+", text.strip()) else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number of documents or a share, got {text!r}") from None
+
+
+# Groups of options ----------------------------------------------------------------------------------------------------
+
+
+def add_data_options(parser: argparse.ArgumentParser) -> None:
+    """Add what says how a data file is read, for training and for predicting."""
+    group = parser.add_argument_group("data")
+    add = group.add_argument
+    add("--format", choices=FORMATS, help="of the data, if the file's name does not tell it")
+    add("--target", metavar="COLUMN", help="the column of the labels (npz: the array, y by default)")
+    add("--text", metavar="COLUMN", help="a column of documents; the other columns are not read")
+    base = group.add_mutually_exclusive_group()
+    base.add_argument("--zero-based", action="store_true", default=None, help="svmlight: features are counted from 0")
+    base.add_argument("--one-based", dest="zero_based", action="store_false", help="svmlight: they are counted from 1")
+    add("--separator", metavar="CHAR", help="csv, tsv: what is between cells")
+    add("--missing-values", metavar="A,B", help="csv, tsv: cells that stand for a missing value, besides empty ones")
+    add(
+        "--max-ratio",
+        type=at_least_one,
+        default=200,
+        metavar="N",
+        help="most growth of compressed files (default: 200)",
+    )
+
+
+def add_training_data_options(parser: argparse.ArgumentParser) -> None:
+    """Add what says what to make of a data file, which the model remembers."""
+    group = parser.add_argument_group("features")
+    add = group.add_argument
+    add("--categorical", action="append", default=[], metavar="COLUMN", help="a column of names, though of digits")
+    add("--ignore", action="append", default=[], metavar="COLUMN", help="a column to leave out")
+    add("--max-categories", type=at_least_one, default=1000, metavar="N", help="most names in a column (default: 1000)")
+    add("--weighting", choices=("tfidf", "counts"), default="tfidf", help="of words (default: tfidf)")
+    add("--ngrams", type=ngram_range, default=(1, 1), metavar="A,B", help="terms of A to B words (default: 1,1)")
+    add("--min-df", type=count_or_share, default=1, metavar="N", help="leave out terms of fewer documents than this")
+    add(
+        "--max-features",
+        type=at_least_one,
+        metavar="N",
+        help="text: keep the most frequent; else: wider is an error",
+    )
+    add("--feature-names", metavar="FILE", help="svmlight, npz: names of the features, one a line")
+
+
+def add_learning_options(parser: argparse.ArgumentParser) -> None:
+    """Add the parameters of the classifiers, but for the noise and C."""
+    group = parser.add_argument_group("learning")
+    add = group.add_argument
+    add("--loss", choices=LOSSES, default="hinge", help="default: hinge, a support vector machine")
+    add("--approximation", choices=("bound", "gaussian"), default="bound", help="of the expected loss")
+    add("--penalty", choices=("l2", "l1", "elasticnet"), default="l2")
+    add("--l1-ratio", type=float, default=0.5, metavar="R", help="for --penalty elasticnet (default: 0.5)")
+    add("--multi-class", choices=("ovr", "ovo"), default="ovr", help="a problem per class, or per pair of classes")
+    add("--class-weight", choices=("balanced",), help="weigh classes as if they were equally frequent")
+    add("--missing", choices=("error", "drop"), help="what a missing value is (default: drop if there are any)")
+    add("--no-intercept", action="store_true", help="no offset")
+    add("--tol", type=positive, default=1e-4, help="relative gap of the objective to stop at (default: 1e-4)")
+    add("--max-iter", type=at_least_one, default=1000, metavar="N", help="most iterations (default: 1000)")
+    add("--n-jobs", type=int, metavar="N", help="threads, -1 for all; the result is the same")
+    add("--strict", action="store_true", help="exit with 3, and save nothing, if the fit does not converge")
+
+
+def check_can_write(path: str) -> None:
+    """Refuse an output that cannot be written, before any work is done."""
+    folder = os.path.dirname(os.path.realpath(path))
+    if path == "-":
+        raise UsageError("a model cannot be written to standard output; give a file's name")
+    if os.path.isdir(path):
+        raise IsADirectoryError(21, "cannot write: it is a folder", path)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(2, f"cannot write: there is no folder {folder}", path)
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(13, "cannot write: no permission to write in its folder", path)

@@ -1,0 +1,64 @@
+"""``dropmargin train DATA MODEL``."""
+
+from __future__ import annotations
+
+import argparse
+
+from dropmargin.cli import options as shared
+from dropmargin.cli.console import Console
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("data", help="the data file; - is standard input (with --format)")
+    parser.add_argument("model", help="the model file to write, such as model.json")
+    noise = "default: dropout=0.1; " + "none, 0.5, dropout=0.5, gaussian=0.1, laplace=0.1 or poisson"
+    parser.add_argument("--noise", type=shared.noise_name, default=shared.noise_name("0.1"), help=noise)
+    parser.add_argument("-c", "--C", type=shared.positive, default=1.0, help="weight of the loss (default: 1)")
+    parser.add_argument("-v", "--verbose", action="store_true", help="a line per iteration on standard error")
+    shared.add_data_options(parser)
+    shared.add_training_data_options(parser)
+    shared.add_learning_options(parser)
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Read, fit, save and say how it went."""
+    shared.check_can_write(options.model)
+    from dropmargin.cli import training, wording
+    from dropmargin.cli.main import NOT_CONVERGED, SUCCESS
+
+    noise = options.noise.make()
+    training.check_loss(options)
+    watch = training.Stopwatch()
+    data = training.read_training_data(options.data, options, console)
+    classifier = training.make_classifier(
+        options, data.X, console, noise=noise, C=options.C, verbose=int(options.verbose)
+    )
+    classifier.fit(data.X, data.y)
+    saved = classifier.converged_ or not options.strict
+    facts = {
+        "command": "train",
+        "loss": options.loss,
+        "noise": wording.noise_text(noise),
+        "C": options.C,
+        "classes": len(classifier.classes_),
+        "seconds": watch.seconds,
+        "converged": bool(classifier.converged_),
+        "iterations": int(classifier.n_iter_),
+        "objective": float(classifier.objective_),
+        "training_accuracy": float((classifier.predict(data.X) == data.y).mean()),
+    }
+    if saved:
+        training.save_model(classifier, data, options.model, facts)
+    console.result(
+        data.summary
+        | facts
+        | {"classes": classifier.classes_, "model": options.model if saved else None, "data_hash": data.data_hash},
+        f"{wording.plural(data.summary['rows'], 'row')}, {wording.plural(data.summary['features'], 'feature')}, "
+        f"{len(classifier.classes_)} classes: "
+        f"{'converged' if facts['converged'] else 'not converged'} in "
+        f"{wording.plural(facts['iterations'], 'iteration')}, {facts['seconds']:.2f} s\n"
+        f"{facts['training_accuracy']:.2%} of the training rows are predicted right\n"
+        + (f"saved {options.model}" if saved else "nothing is saved (--strict)"),
+    )
+    return SUCCESS if saved else NOT_CONVERGED

@@ -1,0 +1,222 @@
+"""From a data file to what a classifier is fitted to, and from a fitted classifier to a model file."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from dropmargin.classifiers import DropoutLogisticRegression, DropoutSVC, NoisyLinearClassifier
+from dropmargin.classifiers.missing import has_missing
+from dropmargin.cli.console import Console, UsageError
+from dropmargin.io.data import (
+    Dataset,
+    Frame,
+    ReadOptions,
+    TableEncoder,
+    TextEncoder,
+    find_format,
+    read_chunks,
+    read_data,
+)
+from dropmargin.io.data.dataset import MISSING_VALUES
+from dropmargin.io.model import save
+from dropmargin.linalg import canonical
+from dropmargin.losses import as_loss
+from dropmargin.path import DropoutLogisticRegressionCV, DropoutSVCCV, NoisyLinearClassifierCV
+from dropmargin.typing import Array
+
+_STDIN = "-"
+_TABLES = ("csv", "tsv", "parquet", "arrow")
+_HASHED_AT_ONCE = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """What a model is trained on.
+
+    Parameters
+    ----------
+    X : ndarray or sparse array
+    y : ndarray
+    encoder : TableEncoder, TextEncoder or None
+        What made ``X`` of the file's rows; fitted.
+    feature_names : ndarray of str or None
+        If there is no encoder to tell them.
+    summary : dict
+        What the model file is to say of the data; how to read data of the same kind again is a part of it.
+    data_hash : str or None
+        ``sha256:`` and the hash of the file's bytes; None for standard input.
+    """
+
+    X: Any
+    y: Array
+    encoder: Any
+    feature_names: Array | None
+    summary: dict[str, Any]
+    data_hash: str | None
+
+
+def basic_read_options(options: argparse.Namespace, form: str) -> ReadOptions:
+    """Return what the options of `add_data_options` say."""
+    missing = MISSING_VALUES if options.missing_values is None else ("", *options.missing_values.split(","))
+    return ReadOptions(
+        format=form if options.format is None and form != "text" else options.format,
+        target=options.target,
+        text=options.text,
+        zero_based=options.zero_based,
+        separator=options.separator,
+        missing_values=missing,
+        max_ratio=options.max_ratio,
+    )
+
+
+def find_format_or_complain(path: str, given: str | None) -> str:
+    """Return a file's format; that it cannot be told is wrong use."""
+    try:
+        return find_format(path, given)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def require_target(path: str, form: str, read_options: ReadOptions) -> ReadOptions:
+    """Return the options with labels asked for; if no column was named, say which there are."""
+    if form == "text":
+        return replace(read_options, target=read_options.target or "label")
+    if form in _TABLES and read_options.target is None:
+        names = next(iter(read_chunks(path, replace(read_options, text=None)))).feature_names or ()
+        listed = ", ".join(map(repr, names[:20])) + (" ..." if len(names) > 20 else "")
+        raise UsageError(f"--target is missing, the column of the labels; the columns of {path} are {listed}")
+    return read_options
+
+
+def read_training_data(path: str, options: argparse.Namespace, console: Console) -> TrainingData:
+    """Read a whole file with labels, and turn tables and text into numbers."""
+    form = find_format_or_complain(path, options.format)
+    read_options = require_target(path, form, basic_read_options(options, form))
+    read_options = replace(read_options, categorical=tuple(options.categorical), ignore=tuple(options.ignore))
+    if options.max_features is not None and form in ("svmlight", "npz"):
+        read_options = replace(read_options, max_features=options.max_features)
+    data = read_data(path, read_options)
+    if data.y is None:
+        raise UsageError(f"{path} has no labels: it should have an array 'y', or name another one by --target")
+    encoder = _make_encoder(data, options)
+    X = data.X if encoder is None else encoder.fit(data.X).transform(data.X)
+    names = None if encoder is not None else _feature_names(data, options.feature_names)
+    summary = {
+        "rows": int(X.shape[0]),
+        "features": int(X.shape[1]),
+        "format": form,
+        "target": read_options.target,
+        "zero_based": data.zero_based,
+    }
+    console.note(f"{path}: {X.shape[0]} rows, {X.shape[1]} features")
+    return TrainingData(X, data.y, encoder, names, summary, _hash(path))
+
+
+def _make_encoder(data: Dataset, options: argparse.Namespace) -> Any:
+    if isinstance(data.X, Frame):
+        return TableEncoder(max_categories=options.max_categories)
+    if not isinstance(data.X, list):
+        return None
+    return TextEncoder(
+        weighting=options.weighting,
+        column=options.text,
+        ngram_range=options.ngrams,
+        min_df=options.min_df,
+        max_features=options.max_features,
+    )
+
+
+def _feature_names(data: Dataset, path: str | None) -> Array | None:
+    names = data.feature_names
+    if path is not None:
+        with open(path, encoding="utf-8-sig") as file:
+            names = tuple(line.strip() for line in file.read().splitlines())
+        if len(names) != data.X.shape[1]:
+            raise ValueError(f"{path}: {len(names)} names, but the data have {data.X.shape[1]} features")
+    if names is None:
+        return None
+    if len(set(names)) < len(names) or not all(names):
+        raise ValueError(f"{path or 'feature_names'}: each feature needs a name of its own")
+    return np.array(names, dtype=object)
+
+
+def _hash(path: str) -> str | None:
+    if path == _STDIN:
+        return None
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(_HASHED_AT_ONCE):
+            digest.update(block)
+    return f"sha256:{digest.hexdigest()}"
+
+
+# Classifiers ----------------------------------------------------------------------------------------------------------
+
+
+def check_loss(options: argparse.Namespace) -> None:
+    """Refuse a loss with an approximation that it does not have."""
+    try:
+        as_loss(options.loss, options.approximation)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def make_classifier(options: argparse.Namespace, X: Any, console: Console, **own: Any) -> Any:
+    """Return the unfitted classifier, or with ``noises`` and ``Cs`` the search, that the options ask for.
+
+    ``own`` are the parameters that `add_learning_options` does not have.
+    """
+    missing = options.missing
+    if missing is None:
+        missing = "drop" if has_missing(canonical(X)) else "error"
+        if missing == "drop":
+            console.note("there are missing values: each is taken as a missing feature (--missing drop)")
+    parameters = {
+        "approximation": options.approximation,
+        "penalty": options.penalty,
+        "l1_ratio": options.l1_ratio,
+        "multi_class": options.multi_class,
+        "class_weight": options.class_weight,
+        "missing": missing,
+        "fit_intercept": not options.no_intercept,
+        "tol": options.tol,
+        "max_iter": options.max_iter,
+        "n_jobs": options.n_jobs,
+        **own,
+    }
+    is_search = "noises" in own
+    if options.loss == "hinge":
+        return (DropoutSVCCV if is_search else DropoutSVC)(**parameters)
+    if options.loss == "logistic":
+        return (DropoutLogisticRegressionCV if is_search else DropoutLogisticRegression)(**parameters)
+    return (NoisyLinearClassifierCV if is_search else NoisyLinearClassifier)(loss=options.loss, **parameters)
+
+
+def save_model(classifier: Any, data: TrainingData, path: str, summary: dict[str, Any]) -> None:
+    """Save a fitted classifier with the encoder before it."""
+    model = classifier
+    if data.encoder is not None:
+        first = "table" if isinstance(data.encoder, TableEncoder) else "text"
+        model = Pipeline([(first, data.encoder), ("classifier", classifier)])
+    elif data.feature_names is not None:
+        classifier.feature_names_in_ = data.feature_names
+    save(model, path, summary=data.summary | summary, data_hash=data.data_hash)
+
+
+class Stopwatch:
+    """Seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """To the millisecond."""
+        return round(time.perf_counter() - self._started, 3)
