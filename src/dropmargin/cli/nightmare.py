@@ -35,7 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     levels = "shares to delete: 0:0.9:10 are ten from 0 to 0.9; or 0,0.5,0.9 (default: 0:0.9:10)"
     add("--delete", type=levels_of, default=levels_of("0:0.9:10"), metavar="LEVELS", help=levels)
     add("--strategy", choices=tuple(_DELETIONS), default="entries", help="what is deleted (default: entries)")
-    add("--treatment", choices=("zero", "missing", "both"), help="a deleted feature reads as zero, or is known to be missing")
+    add(
+        "--treatment",
+        choices=("zero", "missing", "both"),
+        help="a deleted feature reads as zero, or is known to be missing",
+    )
     add("--repeats", type=shared.at_least_one, default=5, metavar="N", help="random deletions per level (default: 5)")
     add("--seed", type=seed_of, default=0, metavar="N", help="of the deletions and folds (default: 0)")
     add("--html", metavar="FILE", help="write a page with pictures and tables, which needs no network")
@@ -44,9 +48,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--noise", type=shared.noise_name, help="noise of Dropout-SVM (default: chosen by cross-validation)")
     add("-c", "--C", type=shared.positive, help="C of Dropout-SVM (default: chosen by cross-validation)")
     add("--noises", type=shared.noise_names, metavar="A,B", help="noises to choose from (default: 0.1,0.3,0.5,0.7,0.9)")
-    add("--cs", type=shared.numbers, default=7, metavar="A,B", help="values of C to choose from, or how many (default: 7)")
+    add(
+        "--cs",
+        type=shared.numbers,
+        default=7,
+        metavar="A,B",
+        help="values of C to choose from, or how many (default: 7)",
+    )
     add("--folds", type=folds_of, default=3, metavar="N", help="of the cross-validation (default: 3)")
-    add("--choose-at", type=levels_of, metavar="LEVELS", help="deletion to choose settings at (default: the middle of --delete)")
+    add(
+        "--choose-at",
+        type=levels_of,
+        metavar="LEVELS",
+        help="deletion to choose settings at (default: the middle of --delete)",
+    )
     add("--n-jobs", type=int, metavar="N", help="threads, -1 for all; the result is the same")
     add("--ignore-extra", action="store_true", help="svmlight: leave out features of the test file that training lacks")
     shared.add_data_options(parser)
@@ -138,7 +153,8 @@ def _read_test_data(data: TrainingData, options: argparse.Namespace, console: Co
     model = SavedModel(options.train, data.encoder, kind, data.summary)
     parts = list(read_parts(options.test, model, options, console, labels=True))
     test = concatenate([Dataset(part.X, part.y) for part in parts])
-    unknown = sorted(set(np.unique(test.y).tolist()) - set(kind.classes_.tolist()), key=str)
+    assert test.y is not None  # labels were asked for
+    unknown = sorted(set(test.y.tolist()) - set(kind.classes_.tolist()), key=str)
     if unknown:
         console.warn(f"{options.test} has labels that {options.train} has not, such as {unknown[0]!r}: always wrong")
     return test.X, test.y
@@ -244,7 +260,8 @@ def _write_html(
         "test file": f"{options.test}: {plural(n_test, 'row')}",
         "features": str(data.summary["features"]),
         "classes": str(len({*data.y.tolist()})),
-        "deleted": f"{', '.join(map(percent, plan.levels))} ({plan.strategy}, {plan.n_repeats} times, seed {plan.random_state})",
+        "deleted": ", ".join(map(percent, plan.levels)),
+        "deletions": f"{plan.strategy}, {plan.n_repeats} times, seed {plan.random_state}",
         "cross-validation": f"{plan.n_folds} folds",
         "hash of the training file": str(data.data_hash),
         "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),

@@ -1,7 +1,7 @@
 """Pictures as SVG text: lines with marks, and a map of shaded cells. One picture for light and dark, print and screen.
 
-Colours are classes, which the style sheet of the page (``page.css``) gives their values, theme by theme. Every text that
-comes from outside is escaped. Nothing is drawn by a script; what a mark stands for is its ``<title>``.
+Colours are classes, to which the style sheet of the page (``page.css``) gives values, theme by theme. Every text is
+escaped. Nothing is drawn by a script; what a mark stands for is its ``<title>``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from html import escape
 
 # Units of the picture, which is as wide as its column: about pixels on a telephone.
 _WIDTH, _PLOT_HEIGHT = 400.0, 250.0
-_LEFT, _RIGHT, _TOP, _BELOW = 50.0, 14.0, 12.0, 46.0
+_LEFT, _RIGHT, _TOP, _BELOW = 62.0, 16.0, 12.0, 46.0
 _LEGEND_LINE = 20.0
 _CELL_HEIGHT = 30.0
 _N_STYLES = 6
@@ -52,6 +52,11 @@ def percent(share: float) -> str:
     return f"{100.0 * share:.1f}".removesuffix(".0") + " %"
 
 
+def percent_to_a_tenth(share: float) -> str:
+    """Return a share as a percentage with one digit behind the point, so that numbers side by side look alike."""
+    return f"{100.0 * share:.1f} %"
+
+
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
     """Return round numbers, about ``count`` of them, from ``low`` or a little less to ``high`` or a little more."""
     raw = (high - low) / max(1, count)
@@ -85,10 +90,12 @@ def line_chart(
     """
     if not lines or any(len(line.x) != len(line.y) or not len(line.x) for line in lines):
         raise ValueError("A chart needs lines, and each of them as many values of y as of x, at least one.")
-    x_ticks = ticks(min(min(line.x) for line in lines), max(max(line.x) for line in lines))
+    x_low, x_high = min(min(line.x) for line in lines), max(max(line.x) for line in lines)
+    x_ticks = [x for x in ticks(x_low, x_high) if x_low - 1e-9 <= x <= x_high + 1e-9] or [x_low]
     y_ticks = ticks(0.0, max([1e-9 if y_max is None else y_max, *(max(line.y) for line in lines)]))
-    x_place, y_place = _scale(x_ticks, _LEFT, _WIDTH - _RIGHT), _scale(y_ticks, _TOP + _PLOT_HEIGHT, _TOP)
     bottom = _TOP + _PLOT_HEIGHT
+    x_place = _scale(x_low, x_high, _LEFT + 8.0, _WIDTH - _RIGHT)
+    y_place = _scale(y_ticks[0], y_ticks[-1], bottom, _TOP)
     parts = [f'<path class="grid" d="M{_LEFT:g},{y_place(y):.1f}H{_WIDTH - _RIGHT:g}"/>' for y in y_ticks]
     parts += [_text(_LEFT - 6, y_place(y) + 4, write(y), "end") for y in y_ticks]
     parts += [_text(x_place(x), bottom + 18, write(x), "middle") for x in x_ticks]
@@ -110,7 +117,7 @@ def line_chart(
             + "</g>"
             + _text(_LEFT + 44, y + 4, line.name)
         )
-    return _svg("\n".join(parts), bottom + _BELOW + _LEGEND_LINE * len(lines), description)
+    return _svg("\n".join(parts), bottom + _BELOW + _LEGEND_LINE * (len(lines) + 0.5), description)
 
 
 def heat_map(
@@ -142,7 +149,7 @@ def heat_map(
         raise ValueError("A heat map needs one name per row and per column.")
     finite = [value for row in values for value in row if math.isfinite(value)]
     low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
-    left = 46.0 + 6.5 * max(map(len, rows))
+    left = min(0.5 * _WIDTH, 36.0 + 7.0 * max(map(len, rows)))
     width, bottom = (_WIDTH - _RIGHT - left) / len(columns), _TOP + _CELL_HEIGHT * len(rows)
     room = width >= 6.6 * max(len(write(value)) for row in values for value in row)
     parts, frame = [], ""
@@ -153,7 +160,9 @@ def heat_map(
             share = (value - low) / (high - low) if math.isfinite(value) and high > low else 0.0
             box = f'x="{left + width * j:.1f}" y="{y:g}" width="{width:.1f}" height="{_CELL_HEIGHT:g}"'
             title = escape(f"{row_label} {rows[i]}, {column_label} {columns[j]}: {write(value)}")
-            parts.append(f'<rect class="cell" {box} fill-opacity="{0.03 + 0.45 * share:.2f}"><title>{title}</title></rect>')
+            parts.append(
+                f'<rect class="cell" {box} fill-opacity="{0.03 + 0.45 * share:.2f}"><title>{title}</title></rect>'
+            )
             if room:
                 parts.append(_text(left + width * (j + 0.5), y + _CELL_HEIGHT / 2 + 4, write(value), "middle", "value"))
             if chosen == (i, j):
@@ -171,10 +180,9 @@ def heat_map(
 # Parts --------------------------------------------------------------------------------------------------------------
 
 
-def _scale(marks: list[float], begin: float, end: float) -> Callable[[float], float]:
-    """Return where numbers between the first and the last tick are drawn."""
-    first, last = marks[0], marks[-1]
-    return lambda value: begin + (end - begin) * (value - first) / (last - first)
+def _scale(first: float, last: float, begin: float, end: float) -> Callable[[float], float]:
+    """Return where numbers from ``first`` to ``last`` are drawn; a single one in the middle."""
+    return lambda value: begin + (end - begin) * ((value - first) / (last - first) if last > first else 0.5)
 
 
 def _drawn(
@@ -185,9 +193,9 @@ def _drawn(
     points = [(x_place(line.x[i]), y_place(line.y[i])) for i in order]
     parts = []
     if line.spread is not None:
-        top, bottom = y_place.__call__, _TOP + _PLOT_HEIGHT
-        above = [(x_place(line.x[i]), max(_TOP, top(line.y[i] + line.spread[i]))) for i in order]
-        below = [(x_place(line.x[i]), min(bottom, top(line.y[i] - line.spread[i]))) for i in reversed(order)]
+        bottom = _TOP + _PLOT_HEIGHT
+        above = [(x_place(line.x[i]), max(_TOP, y_place(line.y[i] + line.spread[i]))) for i in order]
+        below = [(x_place(line.x[i]), min(bottom, y_place(line.y[i] - line.spread[i]))) for i in reversed(order)]
         parts.append(f'<path class="band" d="M{_path([*above, *below])}z"/>')
     parts.append(f'<path class="line" d="M{_path(points)}"/>')
     for i, (x, y) in zip(order, points, strict=True):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dropmargin.evaluation.nightmare import OURS, Contestant
-from dropmargin.report.chart import Line, heat_map, line_chart, percent
+from dropmargin.report.chart import Line, heat_map, line_chart, percent, percent_to_a_tenth
 from dropmargin.report.page import Code, Facts, Figure, Figures, Heading, Paragraphs, Part, Table
 
 _TREATMENT_TITLES = {
@@ -92,67 +92,77 @@ def nightmare_page(
 def gains(contestants: Sequence[Contestant], n_test: int) -> list[str]:
     """Return what was gained, or lost, in sentences.
 
-    The level of the first sentence is the one nearest to a half, whatever came out there.
+    The level that is looked at closely is the one nearest to a half, whatever came out there.
     """
-    last = of_treatment(contestants, treatments_of(contestants)[-1])
-    first = of_treatment(contestants, treatments_of(contestants)[0])
-    levels = last[0].curve.levels.tolist()
+    groups = [of_treatment(contestants, treatment) for treatment in treatments_of(contestants)]
+    levels = groups[0][0].curve.levels.tolist()
     at = min(range(len(levels)), key=lambda i: (abs(levels[i] - 0.5), levels[i]))
-    texts = []
-    if first[0].treatment != last[0].treatment:
-        texts.append(_headline(first, last, at))
-        texts.append("Part of that is the rule for missing features. " + _same_rule(last, at, n_test))
-    else:
-        texts.append(_same_rule(last, at, n_test))
-    if len(levels) > 1:
-        texts.append(_count_levels(last, n_test))
-    if 0.0 in levels:
-        texts.append(_price(last, levels.index(0.0), n_test))
+    texts = [_headline(groups[0], groups[-1], at)] if len(groups) > 1 else []
+    texts += [f"{_compared(group, at, n_test)} {_counted(group, n_test)}".rstrip() for group in groups]
+    if 0.0 in levels and at != levels.index(0.0):
+        texts.append(_price(groups[-1], levels.index(0.0), n_test))
     return texts
 
 
 def _headline(first: list[Contestant], last: list[Contestant], at: int) -> str:
     """Say how far the peers fall as they are, and Dropout-SVM with its rule."""
-    peers = [contestant for contestant in first if contestant.method != OURS]
-    fallen = " and ".join(f"{peer.method} on {_points(peer.error[at])} %" for peer in peers)
+    peers = [one for one in first if one.method != OURS]
+    fallen = " and ".join(
+        f"{peer.method} {'is wrong ' if i == 0 else ''}on {_points(peer.error[at])} %{' of the test rows' * (i == 0)}"
+        for i, peer in enumerate(peers)
+    )
     ours, best = float(_ours(last).error[at]), min(float(peer.error[at]) for peer in peers)
-    change = f"{_points(abs(best - ours))} points {'less' if ours <= best else 'more'} than the best of them"
+    change = f"{_points(abs(best - ours))} points {'fewer' if ours <= best else 'more'} than the best of them"
     return (
-        f"With {_level(last, at)} of the features deleted, and read as zero, {fallen} of the test rows are wrong. "
-        f"{OURS}, told what is missing, is wrong on {_points(ours)} %: {change}."
+        f"With {_level(last, at)} of the features deleted, {fallen}. {OURS} with its rule for missing features is "
+        f"wrong on {_points(ours)} %: {change}. That has two parts, the training and the rule."
     )
 
 
-def _same_rule(group: list[Contestant], at: int, n_test: int) -> str:
-    """Say what is left between the methods if all treat missing features in the same way."""
+def _compared(group: list[Contestant], at: int, n_test: int) -> str:
+    """Say what is between the methods if all treat deleted features in the same way."""
     ours, peer = float(_ours(group).error[at]), _best_peer(group, at)
     other = float(peer.error[at])
-    how = "the same rule for all" if group[0].treatment == "missing" else "read as zero"
+    how = "If all use the rule" if group[0].treatment == "missing" else "If all read deleted features as zeros"
     said = (
-        f"With {_level(group, at)} of the features deleted and {how}, {OURS} is wrong on {_points(ours)} % of the test "
-        f"rows and the best of the others, {peer.method}, on {_points(other)} %: "
+        f"{how}, {OURS} is wrong on {_points(ours)} % at {_level(group, at)} deleted and the best of the others, "
+        f"{peer.method}, on {_points(other)} %: "
     )
     if _is_close(ours, other, n_test):
         return said + "too close to call."
-    points = _points(abs(other - ours))
-    gained = f"{points} points gained by the training."
-    return said + (gained if ours < other else f"{points} points lost by the training.")
+    return said + f"{_points(abs(other - ours))} points {'gained' if ours < other else 'lost'} by the training."
 
 
-def _count_levels(group: list[Contestant], n_test: int) -> str:
+def _counted(group: list[Contestant], n_test: int) -> str:
     """Say at how many levels Dropout-SVM is ahead of all others, and where it is behind."""
-    ahead, behind, close = [], [], []
-    for at in range(len(group[0].curve.levels)):
+    n_levels = len(group[0].curve.levels)
+    if n_levels == 1:
+        return ""
+    found: dict[str, list[int]] = {"ahead": [], "behind": [], "too close to call": []}
+    for at in range(n_levels):
         ours, other = float(_ours(group).error[at]), float(_best_peer(group, at).error[at])
-        kind = close if _is_close(ours, other, n_test) else ahead if ours < other else behind
-        kind.append(_level(group, at))
-    total = len(ahead) + len(behind) + len(close)
+        is_close = _is_close(ours, other, n_test)
+        found["too close to call" if is_close else "ahead" if ours < other else "behind"].append(at)
     said = [
-        f"{word} at {len(found)} ({', '.join(found)})"
-        for word, found in (("ahead", ahead), ("behind", behind), ("too close to call", close))
-        if found
+        f"{word} at {'all' if len(where) == n_levels else len(where)} ({_ranges(group, where)})"
+        for word, where in found.items()
+        if where
     ]
-    return f"Of {total} levels, {OURS} against the best of the others is " + ", ".join(said) + "."
+    return f"Of the {n_levels} levels it is " + ", ".join(said) + "."
+
+
+def _ranges(group: list[Contestant], where: list[int]) -> str:
+    """Return levels in words; neighbours are joined."""
+    runs: list[list[int]] = []
+    for at in where:
+        if runs and runs[-1][-1] == at - 1:
+            runs[-1].append(at)
+        else:
+            runs.append([at])
+    return ", ".join(
+        _level(group, run[0]) if len(run) == 1 else f"{_level(group, run[0])} to {_level(group, run[-1])}"
+        for run in runs
+    )
 
 
 def _price(group: list[Contestant], at: int, n_test: int) -> str:
@@ -190,11 +200,13 @@ def _level(group: Sequence[Contestant], at: int) -> str:
 def _precision(contestants: Sequence[Contestant], n_test: int) -> str:
     spread = max(float(contestant.curve.std.max()) for contestant in contestants)
     n_repeats = contestants[0].curve.scores.shape[1]
-    how_often = "one deletion" if n_repeats == 1 else f"the mean of {n_repeats} random deletions, the same for all methods"
+    how_often = (
+        "one deletion" if n_repeats == 1 else f"the mean of {n_repeats} random deletions, the same for all methods"
+    )
     return (
         f"An error is {how_often}; bands in the pictures are one standard deviation over them, which is at most "
-        f"{_points(spread)} points. Too close to call means that two errors differ by less than a standard error of the "
-        f"difference of two samples of {n_test} rows, a cautious measure, since all methods met the same rows."
+        f"{_points(spread)} points. Too close to call means that two errors differ by less than a standard error of "
+        f"the difference of two samples of {n_test} rows, a cautious measure, since all methods met the same rows."
     )
 
 
@@ -202,9 +214,7 @@ def _precision(contestants: Sequence[Contestant], n_test: int) -> str:
 
 
 def _curves(group: Sequence[Contestant], highest: float) -> Figure:
-    lines = [
-        Line(one.method, one.curve.levels.tolist(), one.error.tolist(), one.curve.std.tolist()) for one in group
-    ]
+    lines = [Line(one.method, one.curve.levels.tolist(), one.error.tolist(), one.curve.std.tolist()) for one in group]
     last = ", ".join(f"{one.method} {percent(float(one.error[-1]))}" for one in group)
     first = ", ".join(f"{one.method} {percent(float(one.error[0]))}" for one in group)
     title = _TREATMENT_TITLES[group[0].treatment]
@@ -242,7 +252,7 @@ def _settings_table(contestants: Sequence[Contestant]) -> Table:
         ]
         for one in contestants
     ]
-    return Table("The settings that were used", ["method", "deleted =", "settings", "converged"], rows)
+    return Table("The settings that were used", ["method", "deleted =", "settings", "converged"], rows, words=True)
 
 
 def _search_map(contestant: Contestant) -> Figure:
@@ -261,9 +271,12 @@ def _search_map(contestant: Contestant) -> Figure:
         row_label="noise",
         column_label="C",
         chosen=(i, j),
+        write=percent_to_a_tenth,
     )
     title = f"{contestant.method}, deleted = {contestant.treatment}"
-    return Figure(svg, title, "Accuracy in cross-validation; the stronger the colour the better, the frame is the choice.")
+    return Figure(
+        svg, title, "Accuracy in cross-validation; the stronger the colour the better, the frame is the choice."
+    )
 
 
 def _noise_name(noise: Any) -> str:

@@ -90,22 +90,24 @@ class Table:
         The first cell of a row is its name.
     best : set of (row, column)
         Cells that stand out; the column counts the first cell, too.
+    words : bool
+        Whether the cells are words, which stand to the left, and not numbers.
     """
 
     caption: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     best: frozenset[tuple[int, int]] = frozenset()
+    words: bool = False
 
     def html(self) -> str:
         """Return a ``table`` in a box that can be scrolled by the keyboard, too."""
-        head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in self.header)
+        plain = ' class="words"' if self.words else ""
+        head = "".join(f'<th{plain} scope="col">{escape(cell)}</th>' for cell in self.header)
         lines = []
         for i, (name, *cells) in enumerate(self.rows):
-            marked = (
-                f'<td class="best">{escape(cell)}</td>' if (i, j) in self.best else f"<td>{escape(cell)}</td>"
-                for j, cell in enumerate(cells, start=1)
-            )
+            kinds = (' class="best"' if (i, j) in self.best else plain for j in range(1, len(cells) + 1))
+            marked = (f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, cells, strict=True))
             lines.append(f'<tr><th scope="row">{escape(name)}</th>{"".join(marked)}</tr>')
         body = "\n".join(lines)
         return (
