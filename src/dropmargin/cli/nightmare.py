@@ -47,7 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = group.add_argument
     add("--noise", type=shared.noise_name, help="noise of Dropout-SVM (default: chosen by cross-validation)")
     add("-c", "--C", type=shared.positive, help="C of Dropout-SVM (default: chosen by cross-validation)")
-    add("--noises", type=shared.noise_names, metavar="A,B", help="noises to choose from (default: 0.1,0.3,0.5,0.7,0.9)")
+    add(
+        "--noises", type=shared.noise_names, metavar="A,B", help="noises to choose from (default: 0.05,0.1,0.3,0.5,0.7)"
+    )
     add(
         "--cs",
         type=shared.numbers,
@@ -169,7 +171,7 @@ def _make_plan(options: argparse.Namespace, data: TrainingData, X_test: Any, con
         treatments = ("zero",)
     noises = options.noises if options.noise is None else [options.noise]
     if noises is None:
-        noises = [shared.noise_name(rate) for rate in ("0.1", "0.3", "0.5", "0.7", "0.9")]
+        noises = [shared.noise_name(rate) for rate in ("0.05", "0.1", "0.3", "0.5", "0.7")]
     return Plan(
         levels=options.delete,
         choose_at=options.choose_at or [options.delete[len(options.delete) // 2]],

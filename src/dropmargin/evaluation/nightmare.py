@@ -69,7 +69,7 @@ class Plan:
     choose_at: Sequence[float]
     treatments: Sequence[str] = TREATMENTS
     strategy: str = "entries"
-    noises: Any = (0.1, 0.3, 0.5, 0.7, 0.9)
+    noises: Any = (0.05, 0.1, 0.3, 0.5, 0.7)
     Cs: Any = 7
     own_c: float | None = None
     n_folds: int = 3
@@ -140,11 +140,12 @@ def run_nightmare(
     list of Contestant
         Treatment by treatment, Dropout-SVM first.
     """
-    check_levels(plan.levels), check_levels(plan.choose_at)
+    check_levels(plan.levels)
+    check_levels(plan.choose_at)
+    grid = _values_of_c(train, plan)
     contestants = []
     for treatment in plan.treatments:
         (X, y), (X_test, y_test) = (_treated(part, treatment) for part in (train, test))
-        grid = default_cs(X, np.ones(X.shape[0]), plan.Cs) if isinstance(plan.Cs, int) else np.asarray(plan.Cs, float)
         folds = list(StratifiedKFold(plan.n_folds, shuffle=True, random_state=plan.random_state).split(X, y))
         for method in (OURS, *PEERS):
             say(f"{method}, deleted = {treatment}: choosing settings and measuring")
@@ -260,6 +261,13 @@ def _scorer(treatment: str, plan: Plan) -> Callable[[Any, Any, Any], float]:
         return float(measure(model, X, y, treatment, plan, plan.choose_at).mean.mean())
 
     return score
+
+
+def _values_of_c(train: tuple[Any, Any], plan: Plan) -> Array:
+    if not isinstance(plan.Cs, int):
+        return np.asarray(plan.Cs, dtype=np.float64)
+    X, _ = _treated(train, "zero")  # a missing entry has no size
+    return default_cs(X, np.ones(X.shape[0]), plan.Cs)
 
 
 def _treated(part: tuple[Any, Any], treatment: str) -> tuple[Any, Any]:

@@ -112,7 +112,7 @@ def _headline(first: list[Contestant], last: list[Contestant], at: int) -> str:
         for i, peer in enumerate(peers)
     )
     ours, best = float(_ours(last).error[at]), min(float(peer.error[at]) for peer in peers)
-    change = f"{_points(abs(best - ours))} points {'fewer' if ours <= best else 'more'} than the best of them"
+    change = f"{_points(abs(best - ours))} points {'less' if ours <= best else 'more'} than the best of them"
     return (
         f"With {_level(last, at)} of the features deleted, {fallen}. {OURS} with its rule for missing features is "
         f"wrong on {_points(ours)} %: {change}. That has two parts, the training and the rule."
@@ -143,12 +143,11 @@ def _counted(group: list[Contestant], n_test: int) -> str:
         ours, other = float(_ours(group).error[at]), float(_best_peer(group, at).error[at])
         is_close = _is_close(ours, other, n_test)
         found["too close to call" if is_close else "ahead" if ours < other else "behind"].append(at)
-    said = [
-        f"{word} at {'all' if len(where) == n_levels else len(where)} ({_ranges(group, where)})"
-        for word, where in found.items()
-        if where
-    ]
-    return f"Of the {n_levels} levels it is " + ", ".join(said) + "."
+    said = {word: where for word, where in found.items() if where}
+    if len(said) == 1:
+        return f"At all {n_levels} levels it is {next(iter(said))}."
+    counts = ", ".join(f"{word} at {len(where)} ({_ranges(group, where)})" for word, where in said.items())
+    return f"Of the {n_levels} levels it is {counts}."
 
 
 def _ranges(group: list[Contestant], where: list[int]) -> str:
@@ -238,7 +237,7 @@ def _error_table(group: Sequence[Contestant]) -> Table:
 
 def settings_text(contestant: Contestant) -> str:
     """Return the settings of a contestant in words."""
-    noise = "" if contestant.noise is None else f"noise {contestant.noise!r}, "
+    noise = "" if contestant.noise is None else f"noise {_noise_name(contestant.noise)}, "
     return f"{noise}C = {contestant.C:.3g}"
 
 

@@ -18,6 +18,10 @@ from dropmargin.io.model.atomic import write_atomically
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
+# Control characters, which a page may not have, but for the tab and the newline.
+_CONTROL = dict.fromkeys({*range(32), *range(127, 160)} - {9, 10}, "\N{REPLACEMENT CHARACTER}")
+
+
 class Part(Protocol):
     """What a page is made of."""
 
@@ -47,7 +51,7 @@ class Paragraphs:
     def html(self) -> str:
         """Return one ``p`` per text."""
         kind = ' class="small"' if self.small else ""
-        texts = "\n".join(f"<p{kind}>{escape(text)}</p>" for text in self.texts)
+        texts = "\n".join(f"<p{kind}>{_prose(text)}</p>" for text in self.texts)
         return f'<div class="lead">\n{texts}\n</div>' if self.lead else texts
 
 
@@ -63,7 +67,7 @@ class Figure:
         """Return a ``figure``."""
         return (
             f"<figure>\n<h3>{escape(self.title)}</h3>\n{self.svg}\n"
-            f"<figcaption>{escape(self.caption)}</figcaption>\n</figure>"
+            f"<figcaption>{_prose(self.caption)}</figcaption>\n</figure>"
         )
 
 
@@ -111,9 +115,9 @@ class Table:
             lines.append(f'<tr><th scope="row">{escape(name)}</th>{"".join(marked)}</tr>')
         body = "\n".join(lines)
         return (
-            f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(self.caption)}">\n<table>\n'
-            f"<caption>{escape(self.caption)}</caption>\n<thead><tr>{head}</tr></thead>\n"
-            f"<tbody>\n{body}\n</tbody>\n</table>\n</div>"
+            f'<figure class="table">\n<figcaption>{_prose(self.caption)}</figcaption>\n'
+            f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(self.caption)}">\n'
+            f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>\n</figure>"
         )
 
 
@@ -125,7 +129,7 @@ class Facts:
 
     def html(self) -> str:
         """Return a ``dl``."""
-        lines = "\n".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in self.entries.items())
+        lines = "\n".join(f"<dt>{escape(name)}</dt><dd>{_prose(text)}</dd>" for name, text in self.entries.items())
         return f"<dl>\n{lines}\n</dl>"
 
 
@@ -140,6 +144,11 @@ class Code:
         return f"<pre><code>{escape(self.text)}</code></pre>"
 
 
+def _prose(text: str) -> str:
+    """Return a text escaped, with percent signs that stay on the line of their number."""
+    return escape(text.replace(" %", "\N{NO-BREAK SPACE}%"))
+
+
 def render_page(title: str, parts: Sequence[Part]) -> str:
     """Return a whole page.
 
@@ -151,7 +160,7 @@ def render_page(title: str, parts: Sequence[Part]) -> str:
     """
     style = files("dropmargin.report").joinpath("page.css").read_text(encoding="utf-8")
     body = "\n".join(part.html() for part in parts)
-    return f"""<!DOCTYPE html>
+    page = f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -170,6 +179,7 @@ def render_page(title: str, parts: Sequence[Part]) -> str:
 </body>
 </html>
 """
+    return page.translate(_CONTROL)
 
 
 def write_page(path: str | os.PathLike[str], title: str, parts: Sequence[Part]) -> None:
