@@ -81,7 +81,12 @@ def _text(path: str, classifier: Any, facts: dict[str, Any], tops: list[dict[str
     ]
     if hasattr(classifier, "noise"):
         lines.insert(2, ("noise", noise_text(classifier.noise)))
-    lines += [(f"  {name}", str(value)) for name, value in classifier.get_params(deep=False).items() if name != "noise"]
+    usual = type(classifier)().get_params(deep=False)
+    lines += [
+        (f"  {name}", str(value))
+        for name, value in classifier.get_params(deep=False).items()
+        if name == "C" or (name != "noise" and value != usual[name])
+    ]
     lines += [("training", "" if summary else "the file says nothing of it")]
     lines += [(f"  {name}", str(value)) for name, value in summary.items() if value is not None]
     lines += [("data", facts["data_hash"])] if facts["data_hash"] else []

@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # who read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
         return _BROKEN_PIPE
     except KeyboardInterrupt:
         console.error("interrupted")
@@ -77,7 +77,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         if "--debug" in arguments:
             traceback.print_exc()
         console.error(_message(error))
+        _give_up_output()
         return FAILURE
+
+
+def _give_up_output() -> None:
+    """Drop what standard output cannot take, so that the end of the process does not try again."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def available_commands() -> dict[str, Command]:

@@ -90,8 +90,10 @@ def _stream(blocks: Iterable[bytes], stream: Any) -> None:
     for block in blocks:
         if binary is None:
             stream.write(block.decode())
-        else:
-            binary.write(block)
+            continue
+        rest = memoryview(block)
+        while rest:  # an unbuffered stream (PYTHONUNBUFFERED) may take a part only
+            rest = rest[binary.write(rest) :]
     stream.flush()
 
 

@@ -1,0 +1,274 @@
+"""Every data format through train, predict and evaluate: predictions are those of Python, to the last bit."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.pipeline import make_pipeline
+
+from datasets import make_binary, make_multiclass
+from dropmargin import Dropout, DropoutLogisticRegression, DropoutSVC, load
+from dropmargin.io.data import ReadOptions, TableEncoder, TextEncoder, read_data
+
+LABELS = {"binary": ["nein", "ja"], "multi-class": ["rot", "grün, hell", 'bl"au']}
+
+
+def problem(kind, labels):
+    """Return rows and labels, integers or strings."""
+    X, codes = make_binary() if kind == "binary" else make_multiclass()
+    return X, np.array(LABELS[kind], dtype=object)[codes] if labels == "strings" else 3 * codes - 1
+
+
+def write_csv(path, names, columns):
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",")
+        writer.writerow(names)
+        writer.writerows(zip(*columns, strict=True))
+
+
+def write_svmlight(path, X, y, first=1):
+    lines = [
+        f"{label} " + " ".join(f"{j + first}:{value!r}" for j, value in enumerate(row) if value)
+        for label, row in zip(y.tolist(), X.tolist(), strict=True)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def table(text):
+    """Return the rows of a csv text."""
+    return list(csv.reader(io.StringIO(text)))
+
+
+def numbers(text):
+    """Return the header and the numbers of a csv text."""
+    header, *rows = table(text)
+    return header, np.array(rows, dtype=float)
+
+
+def assert_same(run, data, model, X, options=()):
+    """Compare labels, scores and probabilities of a command with those of Python's model."""
+    rows = table(run("predict", data, "model.json", *options).out)
+    assert rows[0] == ["label"]
+    assert [row[0] for row in rows[1:]] == [str(label) for label in model.predict(X).tolist()]
+    header, values = numbers(run("predict", data, "model.json", "--output", "decision", *options).out)
+    expected = model.decision_function(X)
+    np.testing.assert_array_equal(values, expected.reshape(len(expected), -1))
+    texts = [str(label) for label in model.classes_.tolist()]
+    assert header == (["decision"] if len(texts) == 2 else [f"decision_{label}" for label in texts])
+    header, values = numbers(run("predict", data, "model.json", "--output", "probability", *options).out)
+    np.testing.assert_array_equal(values, model.predict_proba(X))
+    assert header == [f"probability_{label}" for label in texts]
+    result = run("evaluate", data, "model.json", *options, "--json").json
+    assert result["rows"] == len(expected)
+
+
+@pytest.mark.parametrize("kind", ["binary", "multi-class"])
+@pytest.mark.parametrize("packed", ["", ".gz"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_svmlight(run, tmp_path, kind, packed, first):
+    X, y = problem(kind, "integers")
+    path = tmp_path / "data.svm"
+    write_svmlight(path, X, y, first)
+    if packed:
+        (tmp_path / "data.svm.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path = tmp_path / "data.svm.gz"
+    run("train", path, "model.json", "--loss", "logistic", "--noise", "0.3", "-c", "0.7")
+    X = sparse.csr_array(X)
+    model = DropoutLogisticRegression(noise=0.3, C=0.7).fit(X, y)
+    assert load("model.json").coef_.tolist() == model.coef_.tolist()
+    assert_same(run, path, model, X)
+
+
+@pytest.mark.parametrize("kind", ["binary", "multi-class"])
+@pytest.mark.parametrize("labels", ["integers", "strings"])
+@pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "parquet", "arrow"])
+def test_tables_with_unicode_names(run, tmp_path, kind, labels, ending):
+    X, y = problem(kind, labels)
+    names = [f"größe {j}" for j in range(X.shape[1])] + ["色", 'mark, "x"']
+    colours = np.array(["赤", "青", "緑"], dtype=object)[np.arange(len(y)) % 3]
+    columns = [*X.T.tolist(), colours.tolist(), y.tolist()]
+    path = tmp_path / f"data.{ending}"
+    if ending in ("parquet", "arrow"):
+        pa = pytest.importorskip("pyarrow")
+        parquet, feather = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow.feather")
+        write = parquet.write_table if ending == "parquet" else feather.write_feather
+        write(pa.table(dict(zip(names, columns, strict=True))), path)
+    else:
+        plain = tmp_path / f"data.{ending.removesuffix('.gz')}"
+        write_csv(plain, names, columns)
+        if ending.endswith("gz"):
+            path.write_bytes(gzip.compress(plain.read_bytes()))
+            plain.unlink()
+    run("train", path, "model.json", "--target", names[-1], "--loss", "logistic", "--noise", "dropout=0.3")
+    frame = read_data(path, ReadOptions(target=names[-1])).X
+    model = make_pipeline(TableEncoder(), DropoutLogisticRegression(noise=0.3)).fit(frame, y)
+    assert load("model.json")[-1].coef_.tolist() == model[-1].coef_.tolist()
+    assert_same(run, path, model, frame)
+
+
+def test_wide_tables_are_sparse(run, tmp_path):
+    X, y = make_binary(150)
+    names = [f"n{i % 140}" for i in range(len(y))]
+    write_csv(tmp_path / "data.csv", ["a", "name", "y"], [X[:, 0].tolist(), names, y.tolist()])
+    run("train", "data.csv", "model.json", "--target", "y", "--loss", "logistic")
+    frame = read_data("data.csv", ReadOptions(target="y")).X
+    model = make_pipeline(TableEncoder(), DropoutLogisticRegression()).fit(frame, y)
+    assert model[0].sparse_output_
+    assert_same(run, "data.csv", model, frame)
+
+
+@pytest.mark.parametrize("kind", ["binary", "multi-class"])
+@pytest.mark.parametrize("layout", ["dense", "sparse", "single"])
+def test_npz(run, tmp_path, kind, layout):
+    X, y = problem(kind, "strings")
+    y = y.astype(str)
+    if layout == "sparse":
+        X = sparse.csr_array(X)
+        arrays = {"X_data": X.data, "X_indices": X.indices, "X_indptr": X.indptr, "X_shape": X.shape}
+    else:
+        X = X.astype(np.float32) if layout == "single" else X
+        arrays = {"X": X}
+    np.savez(tmp_path / "data.npz", y=y, **arrays)
+    run("train", "data.npz", "model.json", "--loss", "logistic")
+    assert_same(run, "data.npz", DropoutLogisticRegression().fit(X, y), X)
+
+
+def test_feature_names_of_a_matrix_and_tables_with_them(run, tmp_path):
+    X, y = make_binary()
+    names = [f"größe {j}" for j in range(X.shape[1])]
+    write_svmlight(tmp_path / "data.svm", X, y)
+    (tmp_path / "names.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
+    run("train", "data.svm", "model.json", "--feature-names", "names.txt")
+    assert load("model.json").feature_names_in_.tolist() == names
+    write_csv(tmp_path / "data.csv", [*names[::-1], "extra"], [*X.T[::-1].tolist(), ["x"] * len(y)])
+    by_name = run("predict", "data.csv", "model.json", "--output", "decision")
+    by_index = run("predict", "data.svm", "model.json", "--output", "decision")
+    np.testing.assert_allclose(numbers(by_name.out)[1], numbers(by_index.out)[1], rtol=1e-12)
+    (tmp_path / "names.txt").write_text("a\nb\n")
+    assert (
+        "names.txt: 2 names, but the data have 8"
+        in run("train", "data.svm", "x.json", "--feature-names", "names.txt", code=1).error
+    )
+
+
+# Text -----------------------------------------------------------------------------------------------------------------
+
+DOCUMENTS = ["a good, good day", "bad weather today", "good food", "a bad bad place", "not so good", "very bad"]
+STARS = [5, 1, 5, 1, 5, 1]
+
+
+def test_reviews_of_a_table_just_work_and_raw_text_is_predicted_later(run, tmp_path):
+    write_csv(tmp_path / "reviews.csv", ["review", "when", "stars"], [DOCUMENTS, range(6), STARS])
+    run("train", "reviews.csv", "model.json", "--text", "review", "--target", "stars", "--loss", "logistic")
+    model = make_pipeline(TextEncoder(), DropoutLogisticRegression()).fit(DOCUMENTS, STARS)
+    assert_same(run, "reviews.csv", model, DOCUMENTS)
+    (tmp_path / "later.txt").write_text("such a good day\nwhat a bad idea\n")
+    assert table(run("predict", "later.txt", "model.json").out) == [["label"], ["5"], ["1"]]
+    write_csv(tmp_path / "other.csv", ["words"], [["so good", "so bad"]])
+    assert table(run("predict", "other.csv", "model.json", "--text", "words").out) == [["label"], ["5"], ["1"]]
+    assert "there is no column 'review' (--text)" in run("predict", "other.csv", "model.json", code=1).error
+
+
+def test_text_files_and_the_options_of_words(run, tmp_path):
+    lines = [f"{'good' if star == 5 else 'bad'}\t{text}" for star, text in zip(STARS, DOCUMENTS, strict=True)]
+    (tmp_path / "data.txt").write_text("\n".join(lines) + "\n")
+    arguments = ("--weighting", "counts", "--ngrams", "1,2", "--min-df", "2", "--max-features", "3")
+    run("train", "data.txt", "model.json", *arguments)
+    encoder = load("model.json")[0]
+    assert (encoder.weighting, encoder.ngram_range, encoder.min_df) == ("counts", (1, 2), 2)
+    assert encoder.terms_ == ["bad", "good"]
+    assert run("evaluate", "data.txt", "model.json", "--json").json["accuracy"] == 1.0
+    (tmp_path / "plain.txt").write_text("\n".join(DOCUMENTS) + "\n")
+    labelled = run("predict", "data.txt", "model.json", "--target", "label")
+    assert labelled.out == run("predict", "plain.txt", "model.json").out
+
+
+# Missing values -------------------------------------------------------------------------------------------------------
+
+
+def test_missing_cells_are_missing_features(run, tmp_path):
+    X, y = make_binary()
+    cells = [[("" if (i + j) % 5 == 0 else value) for i, value in enumerate(column)] for j, column in enumerate(X.T)]
+    names = [f"x{j}" for j in range(X.shape[1])]
+    write_csv(tmp_path / "data.csv", [*names, "y"], [*cells, y.tolist()])
+    done = run("train", "data.csv", "model.json", "--target", "y", "--noise", "0.2")
+    assert "there are missing values" in done.err
+    frame = read_data("data.csv", ReadOptions(target="y")).X
+    model = make_pipeline(TableEncoder(), DropoutSVC(noise=Dropout(0.2), missing="drop")).fit(frame, y)
+    decisions = numbers(run("predict", "data.csv", "model.json", "--output", "decision").out)[1]
+    np.testing.assert_array_equal(decisions[:, 0], model.decision_function(frame))
+    # a column that is not there is missing as a whole
+    write_csv(tmp_path / "less.csv", names[1:], X.T[1:].tolist())
+    assert (
+        "less.csv lacks columns of the training data, which are taken as missing: 'x0'"
+        in run("predict", "less.csv", "model.json").err
+    )
+    assert "contains NaN" in run("train", "data.csv", "x.json", "--target", "y", "--missing", "error", code=1).error
+
+
+def test_a_model_of_complete_rows_says_how_to_take_missing_ones(run, tmp_path):
+    X, y = make_binary()
+    write_csv(tmp_path / "data.csv", ["a", "b", "y"], [X[:, 0].tolist(), X[:, 1].tolist(), y.tolist()])
+    run("train", "data.csv", "model.json", "--target", "y")
+    (tmp_path / "holes.csv").write_text("a,b\n1,\n")
+    (tmp_path / "less.csv").write_text("a\n1\n")
+    for name in ("holes.csv", "less.csv"):
+        assert "train it with --missing drop" in run("predict", name, "model.json", code=1).error
+
+
+# Streams and large files ----------------------------------------------------------------------------------------------
+
+
+def test_standard_input_and_output(run, tmp_path):
+    X, y = make_binary()
+    write_svmlight(tmp_path / "data.svm", X, y)
+    content = (tmp_path / "data.svm").read_bytes()
+    run("train", "-", "model.json", "--format", "svmlight", stdin=content)
+    run("train", "data.svm", "other.json")
+    assert load("model.json").coef_.tolist() == load("other.json").coef_.tolist()
+    through = run("predict", "-", "model.json", "--format", "svmlight", "-o", "-", stdin=content)
+    assert through.out == run("predict", "data.svm", "model.json").out
+    packed = run("predict", "-", "model.json", "--format", "svmlight", stdin=gzip.compress(content))
+    assert packed.out == through.out
+    assert "--format" in run("predict", "-", "model.json", stdin=content, code=2).error
+
+
+def test_a_file_of_several_parts_and_outputs_of_every_kind(run, tmp_path):
+    rng = np.random.RandomState(0)
+    X, y = sparse.random(45_000, 50, 0.2, format="csr", random_state=rng), rng.randint(0, 3, 45_000)
+    write_svmlight(tmp_path / "big.svm", X.toarray().round(4), y)
+    assert (tmp_path / "big.svm").stat().st_size > 2**22  # two parts
+    write_svmlight(tmp_path / "data.svm", X[:300].toarray().round(4), y[:300])
+    run("train", "data.svm", "model.json", "--noise", "0.5", "--loss", "logistic")
+    rows = read_data("big.svm", ReadOptions(zero_based=False, n_features=50)).X
+    model = load("model.json")
+    done = run("predict", "big.svm", "model.json", "-o", "out.csv", "--output", "label,decision,survival", "--json")
+    assert done.json["rows"] == 45_000
+    header, values = numbers((tmp_path / "out.csv").read_text())
+    assert header == done.json["columns"] == ["label", "decision_0", "decision_1", "decision_2", "survival"]
+    np.testing.assert_array_equal(values[:, 0], model.predict(rows))
+    np.testing.assert_array_equal(values[:, 1:4], model.decision_function(rows))
+    np.testing.assert_allclose(values[:100, 4], model.survival_probability(rows[:100]), rtol=1e-12)
+    result = run("evaluate", "big.svm", "model.json", "--json").json
+    assert result["accuracy"] == pytest.approx(model.score(rows, y), abs=1e-12)
+    logs = model.predict_log_proba(rows)[np.arange(len(y)), y]
+    assert result["log_loss"] == pytest.approx(-logs.mean(), rel=1e-12)
+
+
+def test_output_by_its_name(run, tmp_path):
+    X, y = make_binary()
+    write_svmlight(tmp_path / "data.svm", X, y)
+    run("train", "data.svm", "model.json")
+    run("predict", "data.svm", "model.json", "-o", "out.csv.gz")
+    assert (
+        gzip.decompress((tmp_path / "out.csv.gz").read_bytes()).decode() == run("predict", "data.svm", "model.json").out
+    )
+    run("predict", "data.svm", "model.json", "-o", "out.tsv", "--output", "label,decision", "--no-header")
+    first = (tmp_path / "out.tsv").read_text().splitlines()[0].split("\t")
+    assert float(first[1]) == load("model.json").decision_function(X[:1])[0]
+    run("predict", "data.svm", "model.json", "-o", "/dev/null")
