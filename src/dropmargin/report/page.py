@@ -116,8 +116,8 @@ class Table:
         body = "\n".join(lines)
         return (
             f'<figure class="table">\n<figcaption>{_prose(self.caption)}</figcaption>\n'
-            f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(self.caption)}">\n'
-            f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>\n</figure>"
+            f'<section class="scroll" tabindex="0" aria-label="{escape(self.caption)}">\n'
+            f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</section>\n</figure>"
         )
 
 
