@@ -50,13 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--noises", type=shared.noise_names, metavar="A,B", help="noises to choose from (default: 0.05,0.1,0.3,0.5,0.7)"
     )
-    add(
-        "--cs",
-        type=shared.numbers,
-        default=7,
-        metavar="A,B",
-        help="values of C to choose from, or how many (default: 7)",
-    )
+    add("--cs", type=shared.numbers, metavar="A,B", help="values of C to choose from, or how many (default: 5)")
     add("--folds", type=folds_of, default=3, metavar="N", help="of the cross-validation (default: 3)")
     add(
         "--choose-at",

@@ -54,8 +54,8 @@ class Plan:
         What is deleted, as for `deletion_curve`.
     noises : int or sequence
         For Dropout-SVM, as for `DropoutSVCCV`.
-    Cs : int or sequence of float
-        For Dropout-SVM and for the peers.
+    Cs : int, sequence of float or None
+        For Dropout-SVM and for the peers: as for `DropoutSVCCV`, or five values, a decade apart, that suit the data.
     own_c : float or None
         If given, ``C`` of Dropout-SVM is this, and not chosen.
     n_folds : int
@@ -71,7 +71,7 @@ class Plan:
     treatments: Sequence[str] = TREATMENTS
     strategy: str = "entries"
     noises: Any = (0.05, 0.1, 0.3, 0.5, 0.7)
-    Cs: Any = 7
+    Cs: Any = None
     own_c: float | None = None
     n_folds: int = 3
     n_repeats: int = 5
@@ -267,10 +267,13 @@ def _scorer(treatment: str, plan: Plan) -> Callable[[Any, Any, Any], float]:
 
 
 def _values_of_c(train: tuple[Any, Any], plan: Plan) -> Array:
-    if not isinstance(plan.Cs, int):
+    if plan.Cs is not None and not isinstance(plan.Cs, int):
         return np.asarray(plan.Cs, dtype=np.float64)
     X, _ = _treated(train, "zero")  # a missing entry has no size
-    return default_cs(X, np.ones(X.shape[0]), plan.Cs)
+    if plan.Cs is not None:
+        return default_cs(X, np.ones(X.shape[0]), plan.Cs)
+    # The last two of seven decades would take most of the time.
+    return default_cs(X, np.ones(X.shape[0]), 7)[:5]
 
 
 def _treated(part: tuple[Any, Any], treatment: str) -> tuple[Any, Any]:

@@ -97,14 +97,14 @@ def gains(contestants: Sequence[Contestant], n_test: int) -> list[str]:
     groups = [of_treatment(contestants, treatment) for treatment in treatments_of(contestants)]
     levels = groups[0][0].curve.levels.tolist()
     at = min(range(len(levels)), key=lambda i: (abs(levels[i] - 0.5), levels[i]))
-    texts = [_headline(groups[0], groups[-1], at)] if len(groups) > 1 else []
+    texts = [_headline(groups[0], groups[-1], at, n_test)] if len(groups) > 1 else []
     texts += [f"{_compared(group, at, n_test)} {_counted(group, n_test)}".rstrip() for group in groups]
     if 0.0 in levels and at != levels.index(0.0):
         texts.append(_price(groups[-1], levels.index(0.0), n_test))
     return texts
 
 
-def _headline(first: list[Contestant], last: list[Contestant], at: int) -> str:
+def _headline(first: list[Contestant], last: list[Contestant], at: int, n_test: int) -> str:
     """Say how far the peers fall as they are, and Dropout-SVM with its rule."""
     peers = [one for one in first if one.method != OURS]
     fallen = " and ".join(
@@ -112,10 +112,14 @@ def _headline(first: list[Contestant], last: list[Contestant], at: int) -> str:
         for i, peer in enumerate(peers)
     )
     ours, best = float(_ours(last).error[at]), min(float(peer.error[at]) for peer in peers)
-    change = f"{_points(abs(best - ours))} points {'less' if ours <= best else 'more'} than the best of them"
+    change = f"{_points(abs(best - ours))} points {'less' if ours <= best else 'more'} than the best of them."
+    if _is_close(ours, best, n_test):
+        change = "too close to call."
+    elif ours < best:
+        change += " That has two parts, the training and the rule."
     return (
         f"With {_level(last, at)} of the features deleted, {fallen}. {OURS} with its rule for missing features is "
-        f"wrong on {_points(ours)} %: {change}. That has two parts, the training and the rule."
+        f"wrong on {_points(ours)} %: {change}"
     )
 
 
