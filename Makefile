@@ -7,13 +7,13 @@ STAMP := $(VENV)/.installed
 .PHONY: demo test lint bench clean help
 
 help:
-	@echo "make demo   deleted pixels on the digits data: an SVM against Dropout-SVM"
+	@echo "make demo   the main job from end to end on the digits data; writes dropmargin-demo/report.html"
 	@echo "make test   style, types and tests"
 	@echo "make bench  the benchmarks (hours; needs the data, see benchmarks/README.md)"
 	@echo "make clean  remove the virtual environment and caches"
 
 demo: $(STAMP)
-	@$(RUN)/python examples/demo.py
+	@$(RUN)/dropmargin demo
 
 test: $(STAMP) lint
 	@$(RUN)/python -m pytest -q -n auto

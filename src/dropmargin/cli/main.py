@@ -12,6 +12,7 @@ import difflib
 import importlib.util
 import os
 import re
+import shlex
 import sys
 import traceback
 import warnings
@@ -138,6 +139,7 @@ def _run(arguments: list[str], console: Console) -> int:
         options = make_parser(first).parse(arguments[1:])
     except SystemExit:  # help was asked for, and printed
         return SUCCESS
+    options.command_line = shlex.join(["dropmargin", *arguments])
     console.as_json, console.quiet = options.json, options.quiet
     with warnings.catch_warnings():
         warnings.simplefilter("default")

@@ -127,7 +127,7 @@ def _to_document(model: Any, summary: Mapping[str, Any] | None, data_hash: str |
     preprocessing, more = (None, {}) if encoder is None else encode_preprocessing(encoder)
     return Document(
         {
-            "written_by": _versions(),
+            "written_by": versions(),
             "model": facts,
             "preprocessing": preprocessing,
             "steps": steps,
@@ -140,7 +140,7 @@ def _to_document(model: Any, summary: Mapping[str, Any] | None, data_hash: str |
 
 def _from_document(document: Document) -> Any:
     facts = fields(document.facts, "the file", _FACTS)
-    fields(facts["written_by"], "written_by", _versions())
+    fields(facts["written_by"], "written_by", versions())
     for name, found in facts["written_by"].items():
         text(found, f"version of {name}")
     if facts["data_hash"] is not None:
@@ -189,7 +189,8 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Return the versions of this library and of those under it."""
     return {
         "dropmargin": _own_version(),
         "python": platform.python_version(),
