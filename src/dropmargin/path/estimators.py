@@ -279,6 +279,11 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
         """Return the predicted label of each row of ``X``."""
         return self._best().predict(X)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the score of the rows of ``X``: that of ``scoring``, accuracy by default."""
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return float(self._scorer()(self._best(), X, y, **weights))
+
     def decision_function(self, X: Any) -> Array:
         """Return the scores of the rows of ``X``, see `DropoutSVC.decision_function`."""
         return self._best().decision_function(X)

@@ -289,30 +289,34 @@ class Outcome:
 
     def chosen(self, rule: str) -> Point:
         """Return the best point; or that of the smallest ``C`` within one standard error of it, the best of these."""
-        best = self.best()
-        if rule == "best" or len(self.scores) == 1:
+        mean, best = self.mean, self.best()
+        if rule == "best":
             return best
-        mean, own = self.mean, self.scores[(slice(None), *best)]
-        enough = mean[best] - np.std(own, ddof=1) / np.sqrt(len(own))
-        rows, columns = np.nonzero(mean >= enough - _EQUAL)
+        rows, columns = np.nonzero(mean >= self._enough(rule) - _EQUAL)
         first = np.lexsort((rows, -mean[rows, columns], columns))[0]
         return int(rows[first]), int(columns[first])
+
+    def _enough(self, rule: str) -> float:
+        """Return the mean score that a point must have to be chosen for its ``C``."""
+        own = self.scores[(slice(None), *self.best())]
+        error = np.std(own, ddof=1) / np.sqrt(len(own)) if rule == "one-se" and len(own) > 1 else 0.0
+        return float(own.mean() - error)
 
     def to_refine(self, rule: str) -> list[Point]:
         """Return the points that are still to be solved to the full tolerance."""
         mean = self.mean
         if self.refined.all() or not np.isfinite(mean).any():
             return []
+        chosen = self.chosen(rule)
         if not self.refined.any():
             count = max(_FEWEST_LEADERS, mean.size // _LEADERS)
-            order = np.argsort(-mean, axis=None, kind="stable")[:count]
-            leaders = [
-                (int(row), int(column)) for row, column in zip(*np.unravel_index(order, mean.shape), strict=True)
-            ]
-            return _sorted({*leaders, self.chosen(rule)})
-        may_win = (mean >= mean[self.best()] - _SLACK * self.error - _EQUAL) & ~self.refined
-        points = {(int(row), int(column)) for row, column in zip(*np.nonzero(may_win), strict=True)}
-        chosen = self.chosen(rule)
+            leaders = np.unravel_index(np.argsort(-mean, axis=None, kind="stable")[:count], mean.shape)
+            return _sorted({*_points(leaders), chosen})
+        slack = _SLACK * self.error + _EQUAL
+        may_win = mean >= mean[self.best()] - slack
+        # A lower C is chosen for less than the best score, by the rule of one standard error.
+        may_win[:, : chosen[1] + 1] |= mean[:, : chosen[1] + 1] >= self._enough(rule) - slack
+        points = _points(np.nonzero(may_win & ~self.refined))
         return _sorted(points if self.refined[chosen] else {*points, chosen})
 
     def note_refined(self, points: list[Point], before: Array) -> None:
@@ -322,6 +326,10 @@ class Outcome:
         with np.errstate(invalid="ignore"):  # scores may be infinite
             changes = np.abs(self.mean[where] - before[where])
         self.error = max(self.error, float(np.max(changes, where=np.isfinite(changes), initial=0.0)))
+
+
+def _points(indices: tuple[Array, ...]) -> set[Point]:
+    return {(int(row), int(column)) for row, column in zip(*indices, strict=True)}
 
 
 def _sorted(points: Iterable[Point]) -> list[Point]:
