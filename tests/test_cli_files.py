@@ -162,6 +162,13 @@ DOCUMENTS = ["a good, good day", "bad weather today", "good food", "a bad bad pl
 STARS = [5, 1, 5, 1, 5, 1]
 
 
+def test_a_model_without_a_name_has_that_of_the_data(run, tmp_path):
+    write_csv(tmp_path / "reviews.csv", ["review", "stars"], [DOCUMENTS, STARS])
+    run("train", "reviews.csv", "--text", "review", "--target", "stars")
+    assert (tmp_path / "reviews.model.json").exists()
+    assert "name the model file" in run("train", "-", "--format", "svmlight", code=2, stdin=b"1 1:1\n").err
+
+
 def test_reviews_of_a_table_just_work_and_raw_text_is_predicted_later(run, tmp_path):
     write_csv(tmp_path / "reviews.csv", ["review", "when", "stars"], [DOCUMENTS, range(6), STARS])
     run("train", "reviews.csv", "model.json", "--text", "review", "--target", "stars", "--loss", "logistic")

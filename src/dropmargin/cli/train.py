@@ -1,17 +1,20 @@
-"""``dropmargin train DATA MODEL``."""
+"""``dropmargin train DATA [MODEL]``."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from dropmargin.cli import options as shared
-from dropmargin.cli.console import Console
+from dropmargin.cli.console import Console, UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("data", help="the data file; - is standard input (with --format)")
-    parser.add_argument("model", help="the model file to write, such as model.json")
+    parser.add_argument(
+        "model", nargs="?", help="the model file to write (default: the data's name, as in train.model.json)"
+    )
     noise = "default: dropout=0.1; " + "none, 0.5, dropout=0.5, gaussian=0.1, laplace=0.1 or poisson"
     parser.add_argument("--noise", type=shared.noise_name, default=shared.noise_name("0.1"), help=noise)
     parser.add_argument("-c", "--C", type=shared.positive, default=1.0, help="weight of the loss (default: 1)")
@@ -23,6 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Read, fit, save and say how it went."""
+    if options.model is None:
+        options.model = _default_model(options.data)
     shared.check_can_write(options.model)
     from dropmargin.cli import training, wording
     from dropmargin.cli.main import NOT_CONVERGED, SUCCESS
@@ -62,3 +67,10 @@ def run(options: argparse.Namespace, console: Console) -> int:
         + (f"saved {options.model}" if saved else "nothing is saved (--strict)"),
     )
     return SUCCESS if saved else NOT_CONVERGED
+
+
+def _default_model(data: str) -> str:
+    """Return the model's name for a data file: ``train.svm.gz`` becomes ``train.model.json``, here."""
+    if data == "-":
+        raise UsageError("name the model file: data from standard input have no name to go by")
+    return Path(data).name.split(".")[0] + ".model.json"
