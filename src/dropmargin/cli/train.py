@@ -12,9 +12,7 @@ from dropmargin.cli.console import Console, UsageError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("data", help="the data file; - is standard input (with --format)")
-    parser.add_argument(
-        "model", nargs="?", help="the model file to write (default: the data's name, as in train.model.json)"
-    )
+    parser.add_argument("model", nargs="?", help="the model file to write (default: train.model.json for train.svm)")
     noise = "default: dropout=0.1; " + "none, 0.5, dropout=0.5, gaussian=0.1, laplace=0.1 or poisson"
     parser.add_argument("--noise", type=shared.noise_name, default=shared.noise_name("0.1"), help=noise)
     parser.add_argument("-c", "--C", type=shared.positive, default=1.0, help="weight of the loss (default: 1)")
