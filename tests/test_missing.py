@@ -154,8 +154,10 @@ def test_pair_votes_and_probabilities_take_nan():
 def test_a_missing_entry_is_a_zero_where_zeros_have_no_variance(loss, noise):
     X, y = make_binary()
     bad = with_nan(X)
-    model = NoisyLinearClassifier(loss, noise=noise, missing="drop")
-    plain = NoisyLinearClassifier(loss, noise=noise).fit(np.nan_to_num(bad), y)
+    # Sparse rows of a hinge without noise have a solver of their own, which comes from elsewhere.
+    options = {"noise": noise, "tol": 1e-12 if loss == "hinge" and noise is None else 1e-4}
+    model = NoisyLinearClassifier(loss, missing="drop", **options)
+    plain = NoisyLinearClassifier(loss, **options).fit(np.nan_to_num(bad), y)
     assert relative_difference(model.fit(bad, y), plain) < 1e-12
     assert relative_difference(model.fit(explicit(bad), y), plain) < 1e-6
 

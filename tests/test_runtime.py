@@ -293,7 +293,8 @@ def _relative_gap(model, wanted):
     return abs(model.objective_ - wanted.objective_) / abs(wanted.objective_)
 
 
-@pytest.mark.parametrize("noise", [None, 0.3], ids=["none", "dropout"])
+# Stronger noise leaves one of the classes without weights, and such a start does not count: see solvers.smoothing.
+@pytest.mark.parametrize("noise", [None, 0.1], ids=["none", "dropout"])
 @pytest.mark.parametrize("name", _WARM)
 def test_a_warm_start_at_the_solution_costs_less_and_stays_there(name, noise):
     X, y = make_multiclass(n_samples=200)
