@@ -277,6 +277,12 @@ def test_noises_are_walked_kind_by_kind_from_the_strongest_to_the_weakest():
     assert Grid(noises, np.array([1.0])).chains == [[3, 0, 5], [1], [4, 2], [6]]
 
 
+def test_noises_that_differ_in_more_than_their_strength_are_not_interpolated():
+    some = tuple(Dropout(rate=np.roll([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], k)) for k in range(8))
+    grid = Grid(some, np.array([1.0]))
+    assert grid.knots(grid.chains[0]) == grid.chains[0]
+
+
 @pytest.mark.parametrize("count", [6, 9, 10, 25])
 def test_a_rough_walk_interpolates_exactly_what_is_a_cubic_in_the_logarithm_of_the_strength(count):
     rates = np.linspace(0.9, 0.05, count)

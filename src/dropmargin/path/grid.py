@@ -59,7 +59,10 @@ class Grid:
 
     def knots(self, chain: list[int]) -> list[int]:
         """Return the noises of a chain between which the others can be interpolated; all of them if they are few."""
-        if len(chain) < _FEWEST_TO_SKIP:
+        strengths = {_strength(self.noises[index]) for index in chain}
+        # Noises of several parameters, one per feature, may differ in more than their strength.
+        alike = all(np.ndim(value) == 0 for index in chain for value in _parameters(self.noises[index]))
+        if len(chain) < _FEWEST_TO_SKIP or len(strengths) < len(chain) or not alike:
             return chain
         count = max(_ORDER, int(np.ceil(_KNOTS * len(chain))))
         return [chain[place] for place in np.round(np.linspace(0, len(chain) - 1, count)).astype(int)]
@@ -80,8 +83,12 @@ def noise_level(noise: Noise | None) -> float:
     """Return how strong a noise is, to compare noises of the same kind: the mean of its parameter, 1 if it has none."""
     if noise is None:
         return 0.0
-    parameters = list(noise.get_params(deep=False).values())
+    parameters = _parameters(noise)
     return float(np.mean(np.asarray(parameters[0], dtype=np.float64))) if parameters else 1.0
+
+
+def _parameters(noise: Noise | None) -> list[Any]:
+    return [] if noise is None else list(noise.get_params(deep=False).values())
 
 
 def _strength(noise: Noise | None) -> float:

@@ -1,0 +1,271 @@
+"""The shell of the classifiers that choose noise and ``C``: checks, folds, routing, the search, the refit."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn import get_config
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import check_cv
+from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from dropmargin.classifiers import (
+    validation,
+)
+from dropmargin.classifiers.base import MarginalisedClassifier, TrainingRows
+from dropmargin.path.grid import Grid, check_grid
+from dropmargin.path.search import (
+    FINAL_SHARE,
+    ROUGH_TOL,
+    RULES,
+    Fold,
+    Outcome,
+    Search,
+    accuracy,
+    try_scorer,
+    warn_unconverged,
+)
+from dropmargin.typing import Array
+
+_OWN = ("noises", "Cs", "cv", "scoring", "rule", "early_stopping", "store_coefs", "n_jobs", "verbose")
+
+
+def _plain_has(name: str) -> Any:
+    """Return whether the plain classifier has a method; its own error says what to do if not."""
+
+    def check(estimator: MarginalisedClassifierCV) -> bool:
+        getattr(getattr(estimator, "best_estimator_", None) or estimator._plain(), name)
+        return True
+
+    return check
+
+
+class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
+    """Base of the classifiers that choose noise and ``C``; the chosen plain classifier does the rest."""
+
+    # Set by the constructors of the subclasses
+    noises: Any
+    Cs: Any
+    cv: Any
+    scoring: Any
+    rule: str
+    early_stopping: bool
+    missing: str
+    tol: float
+    store_coefs: bool
+    n_jobs: int | None
+    verbose: int
+
+    #: The classifier without the choice.
+    _plain_class: type[MarginalisedClassifier]
+
+    def _plain(self) -> MarginalisedClassifier:
+        """Return the plain classifier with the shared parameters."""
+        shared = {name: value for name, value in self.get_params(deep=False).items() if name not in _OWN}
+        return self._plain_class(noise=None, **shared)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> MarginalisedClassifierCV:
+        """Choose noise and ``C`` by cross-validation and fit the model with them to all rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, in the fits and in the scores (with scikit-learn's metadata routing enabled: in the
+            scores if the scorer asks for them).
+        groups : array-like of shape (n_samples,), default=None
+            For a ``cv`` that keeps groups of rows together.
+
+        Returns
+        -------
+        self : the fitted estimator. If the fit fails or is interrupted, the estimator is as it was before.
+        """
+        with validation.unchanged_on_failure(self):
+            return self._fit(X, y, sample_weight, groups)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> MarginalisedClassifierCV:
+        # 1. Everything that can be wrong is looked at before the work begins.
+        rule = validation.check_choice("rule", self.rule, RULES)
+        if self.n_jobs is not None:
+            validation.check_n_jobs(self.n_jobs)
+        template = self._plain()
+        X, y = indexable(X, y)
+        rows = template._check_training(X, y, sample_weight)
+        encoded = validation.encode_labels(rows.y, template.class_weight, rows.weights, type(self).__name__)
+        grid = check_grid(self.noises, self.Cs, rows.X, rows.weights)
+        names = getattr(template, "feature_names_in_", None)
+        for noise in grid.noises:
+            rows.problem(template.set_params(noise=noise)._problem())
+            validation.check_entries(rows.X, noise, names)
+        problem = template.set_params(noise=None)._problem()
+        split_params, score_params = self._route(sample_weight, groups)
+        folds = self._folds(X, y, rows, encoded[0], split_params, score_params)
+        tol = FINAL_SHARE * problem.tol
+        rough_tol = max(problem.tol, ROUGH_TOL) if self.early_stopping else tol
+        n_threads = effective_n_jobs(self.n_jobs)
+        plain = (self.scoring is None or self.scoring == "accuracy") and not rows.has_missing
+        scorer = accuracy if plain else self._scorer()
+        search = Search(template, problem, grid, scorer, tol, rough_tol, rule, self.store_coefs, n_threads)
+        try_scorer(search, folds[0]())
+        # 2. The search, and the chosen model on all rows.
+        outcome = search.run(folds, self.verbose)
+        if not np.isfinite(outcome.mean).any():
+            raise ValueError("scoring gave NaN at every point of the grid: there is nothing to choose by.")
+        self._store(grid, outcome, outcome.chosen(rule))
+        self._refit(template, rows, encoded, outcome)
+        warn_unconverged(np.append(outcome.converged, self.best_estimator_.converged_), stacklevel=4)
+        return self
+
+    def _folds(
+        self,
+        X: Any,
+        y: Any,
+        rows: TrainingRows,
+        classes: Array,
+        split_params: dict[str, Any],
+        score_params: dict[str, Any],
+    ) -> list[Callable[[], Fold]]:
+        """Return how to load each fold, after checking that it can be learnt from and scored."""
+        splits = list(check_cv(self.cv, rows.y, classifier=True).split(X, y, **split_params))
+        if not splits:
+            raise ValueError(f"cv={self.cv!r} gives no folds.")
+        folds: list[Callable[[], Fold]] = []
+        for index, (train, test) in enumerate(splits):
+            train, test = (
+                np.flatnonzero(part) if part.dtype == bool else part for part in map(np.asarray, (train, test))
+            )
+            if len(test) == 0:
+                raise ValueError(f"Fold {index} of cv has no rows to score.")
+            present = np.unique(rows.y[train][rows.weights[train] > 0.0]).tolist()
+            absent = [label for label in classes.tolist() if label not in present]
+            if absent:
+                raise ValueError(
+                    f"Fold {index} of cv has no training row of class {absent[0]!r}. Use fewer folds, stratified ones "
+                    "(sklearn.model_selection.StratifiedKFold), or leave out classes with hardly any rows."
+                )
+            folds.append(partial(_load_fold, X, y, rows, train, test, score_params))
+        return folds
+
+    def _route(self, sample_weight: Any, groups: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what the splitter and what the scorer are to be given."""
+        given = {"sample_weight": sample_weight, "groups": groups}
+        given = {name: value for name, value in given.items() if value is not None}
+        if get_config()["enable_metadata_routing"]:
+            routed = process_routing(self, "fit", **given)
+            return dict(routed.splitter.split), dict(routed.scorer.score)
+        weights = {} if sample_weight is None else {"sample_weight": np.asarray(sample_weight)}
+        if weights and weights["sample_weight"].ndim == 0:
+            weights = {}
+        return {"groups": groups}, weights
+
+    def _scorer(self) -> Any:
+        # Not at the top: the scorers take a good part of a second to import.
+        from sklearn.metrics import check_scoring
+
+        return check_scoring(self._plain(), scoring="accuracy" if self.scoring is None else self.scoring)
+
+    def _store(self, grid: Grid, outcome: Outcome, chosen: tuple[int, int]) -> None:
+        self.noises_, self.Cs_ = grid.noises, grid.Cs
+        self.scores_, self.n_iter_, self.refined_ = outcome.scores, outcome.n_iter, outcome.refined
+        if outcome.coefs is not None:
+            self.coefs_paths_ = outcome.coefs
+        elif hasattr(self, "coefs_paths_"):  # of an earlier fit
+            del self.coefs_paths_
+        self.best_index_ = chosen
+        self.best_score_ = float(outcome.mean[chosen])
+        self.noise_, self.C_ = grid.noises[chosen[0]], float(grid.Cs[chosen[1]])
+
+    def _refit(
+        self,
+        template: MarginalisedClassifier,
+        rows: TrainingRows,
+        encoded: tuple[Array, Array, Array],
+        outcome: Outcome,
+    ) -> None:
+        """Fit the chosen model to all rows, from the mean of its folds."""
+        best = template.set_params(noise=self.noise_, C=self.C_)
+        where = (slice(None), *self.best_index_)
+        start = None if outcome.coefs is None else outcome.coefs[where].mean(axis=0).T
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # one warning counts all fits
+            self.best_estimator_ = best._fit_rows(rows, encoded, start, effective_n_jobs(self.n_jobs))
+        self.coef_, self.intercept_, self.classes_ = best.coef_, best.intercept_, best.classes_
+        self.n_features_in_ = best.n_features_in_
+        if hasattr(best, "feature_names_in_"):
+            self.feature_names_in_ = best.feature_names_in_
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _best(self) -> MarginalisedClassifier:
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_
+
+    def predict(self, X: Any) -> Array:
+        """Return the predicted label of each row of ``X``."""
+        return self._best().predict(X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the score of the rows of ``X``: that of ``scoring``, accuracy by default."""
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return float(self._scorer()(self._best(), X, y, **weights))
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the scores of the rows of ``X``, see `DropoutSVC.decision_function`."""
+        return self._best().decision_function(X)
+
+    @available_if(_plain_has("predict_proba"))
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each class, one column per class."""
+        return self._best().predict_proba(X)
+
+    @available_if(_plain_has("predict_log_proba"))
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithm of `predict_proba`."""
+        return self._best().predict_log_proba(X)
+
+    def survival_probability(
+        self, X: Any, noise: Any = None, method: str = "normal", *, n_draws: int = 1000, random_state: Any = None
+    ) -> Array:
+        """Return how probable it is that each label survives noise, see `DropoutSVC.survival_probability`."""
+        return self._best().survival_probability(X, noise, method, n_draws=n_draws, random_state=random_state)
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return what of ``fit``'s parameters goes to the splitter and to the scorer."""
+        return (
+            MetadataRouter(owner=self)
+            .add_self_request(self)
+            .add(splitter=check_cv(self.cv, classifier=True), method_mapping=_mapping("split"))
+            .add(scorer=self._scorer(), method_mapping=_mapping("score"))
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing == "drop"
+        return tags
+
+
+def _mapping(callee: str) -> MethodMapping:
+    return MethodMapping().add(caller="fit", callee=callee)
+
+
+def _load_fold(X: Any, y: Any, rows: TrainingRows, train: Array, test: Array, score_params: dict[str, Any]) -> Fold:
+    params = {
+        name: _safe_indexing(value, test) if _is_per_row(value, len(rows.y)) else value
+        for name, value in score_params.items()
+    }
+    return Fold(rows.take(train), _safe_indexing(X, test), _safe_indexing(y, test), params, rows.take(test))
+
+
+def _is_per_row(value: Any, n_rows: int) -> bool:
+    return hasattr(value, "__len__") and not isinstance(value, str) and len(value) == n_rows
