@@ -75,7 +75,7 @@ def test_every_option_is_explained():
         (["--json", "train"], "the first argument is the command, got --json"),
         (["train", "--nois", "0.5"], "dropmargin train has no option --nois; did you mean --noise?"),
         (["train", "data.svm", "m.json", "--lss=hinge"], "no option --lss; did you mean --loss?"),
-        (["train", "data.svm"], "the following arguments are required: model"),
+        (["predict", "data.svm"], "the following arguments are required: model"),
         (["train", "a", "b", "c"], "does not know what to do with 'c'"),
         (["train", "data.svm", "m.json", "--loss", "hing"], "did you mean hinge?"),
         (["train", "data.svm", "m.json", "--noise", "dropuot=1"], "the noise is none, a dropout rate"),

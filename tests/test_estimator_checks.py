@@ -6,6 +6,7 @@ Poisson noise is left out: the checks feed it negative data, which it refuses.
 from __future__ import annotations
 
 import pytest
+from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dropmargin import (
@@ -25,18 +26,17 @@ _ESTIMATORS = [
     MCFClassifier("exponential"),
     MCFClassifier("logistic"),
     NoisyLinearClassifier(),
-    DropoutSVC(noise=None, tol=1e-12),  # coordinate descent goes another way for a row twice than for one of weight 2
+    DropoutSVC(noise=None),
     DropoutSVC(noise=Dropout(rate=0.5)),
     DropoutSVC(noise=Gaussian(scale=0.5)),
     DropoutSVC(approximation="gaussian"),
-    # with 30 features for 15 rows and no ridge, rounding is felt at the default tolerance: here and below
-    DropoutSVC(penalty="l1", tol=1e-16),
+    DropoutSVC(penalty="l1"),
     DropoutSVC(multi_class="ovo"),
     DropoutSVC(solver="irls"),
     DropoutLogisticRegression(penalty="elasticnet"),
     DropoutLogisticRegression(approximation="gaussian", multi_class="ovo"),
     MCFClassifier("quadratic", solver="closed-form"),
-    MCFClassifier("logistic", noise=Laplace(scale=0.1), penalty="l1", tol=1e-12),
+    MCFClassifier("logistic", noise=Laplace(scale=0.1), penalty="l1"),
     DropoutSVC(missing="drop"),
     DropoutLogisticRegression(noise=Gaussian(scale=0.5), missing="drop"),
     DropoutSVC(multi_class="ovo", missing="drop"),
@@ -48,4 +48,14 @@ _ESTIMATORS = [
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(_ESTIMATORS)
 def test_passes_the_checks_of_scikit_learn(estimator, check):
+    if "sample_weight_equivalence" in check.func.__name__:
+        estimator = clone(estimator).set_params(tol=_equivalence_tol(estimator))
     check(estimator)
+
+
+def _equivalence_tol(estimator):
+    """Return the tolerance at which a row twice and a row of weight 2 give the same to seven digits."""
+    if estimator.penalty == "l1":  # with 30 features for 15 rows and no ridge, rounding is felt
+        return 1e-12 if isinstance(estimator, MCFClassifier) else 1e-16
+    # without noise, coordinate descent goes another way for a row twice
+    return 1e-12 if estimator.noise is None else estimator.tol
