@@ -22,6 +22,7 @@ from datasets import (
     make_binary,
     make_centred,
     make_multiclass,
+    make_sparse,
     relative_difference,
 )
 from dropmargin import (
@@ -360,6 +361,14 @@ def test_without_stored_coefficients_the_result_is_the_same(plain, search):
     assert stored.best_index_ == not_stored.best_index_
     np.testing.assert_array_equal(stored.scores_, not_stored.scores_)
     assert relative_difference(not_stored, search(**options).fit(X, y)) < 1e-4
+    assert hasattr(stored.set_params(store_coefs="auto").fit(X, y), "coefs_paths_")
+
+
+def test_coefficients_of_hashed_features_are_not_all_kept():
+    X, y = make_sparse(60, 2**18, 1e-4)
+    model = DropoutLogisticRegressionCV(noises=[0.1, 0.5, 0.9], Cs=[0.1, 1.0], cv=30, verbose=0).fit(X, y)
+    assert not hasattr(model, "coefs_paths_")
+    assert np.count_nonzero(model.coef_) <= X.nnz
 
 
 def test_the_scale_of_the_data_does_not_matter():

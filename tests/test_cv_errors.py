@@ -123,6 +123,7 @@ def test_a_grid_that_is_none(name, value, message):
         ({"cv": GroupKFold(3)}, "groups"),
         ({"cv": [(np.arange(50), np.array([], dtype=int))]}, "Fold 0 of cv has no rows to score"),
         ({"cv": [(np.ones(60, dtype=bool), np.zeros(60, dtype=bool))]}, "Fold 0 of cv has no rows to score"),
+        ({"store_coefs": "yes"}, "store_coefs must be True, False or 'auto', got 'yes'"),
     ],
 )
 def test_parameters_that_cannot_be(params, message):
@@ -143,6 +144,13 @@ def test_probabilities_that_are_not_there_are_missed_at_once():
 
 
 # Data ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("no_fits")
+def test_a_fold_without_weight_cannot_be_scored():
+    X, y = make_binary()
+    with pytest.raises(ValueError, match="Fold 0 of cv has no rows to score, or only rows of weight 0"):
+        DropoutSVCCV(noises=[0.1], Cs=[1.0], cv=KFold(5)).fit(X, y, sample_weight=np.arange(60) >= 12)
 
 
 @pytest.mark.usefixtures("no_fits")

@@ -8,8 +8,6 @@ from typing import Any
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError
 
-_MOST_STORED = 2**28
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
@@ -52,7 +50,6 @@ def run(options: argparse.Namespace, console: Console) -> int:
         cv=_folds(options),
         scoring=options.scoring,
         rule=options.rule,
-        store_coefs=_can_store(options, data),
         verbose=0 if console.quiet else 1,
     )
     search.fit(data.X, data.y)
@@ -73,14 +70,6 @@ def _folds(options: argparse.Namespace) -> Any:
     from sklearn.model_selection import StratifiedKFold
 
     return StratifiedKFold(options.folds, shuffle=True, random_state=options.seed)
-
-
-def _can_store(options: argparse.Namespace, data: Any) -> bool:
-    """Return whether the coefficients of the whole grid, which make the search quicker, are small enough to keep."""
-    n_noises, n_cs = (given if isinstance(given, int) else len(given) for given in (options.noises, options.cs))
-    n_classes = len(set(data.y.tolist()))
-    n_columns = n_classes if options.multi_class == "ovr" else n_classes * (n_classes - 1) // 2
-    return 8 * options.folds * n_noises * n_cs * n_columns * (data.X.shape[1] + 1) <= _MOST_STORED
 
 
 def _check_scoring(scoring: str | None) -> None:

@@ -68,7 +68,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 
 def _default_model(data: str) -> str:
-    """Return the model's name for a data file: ``train.svm.gz`` becomes ``train.model.json``, here."""
+    """Return the model's name for a data file: ``train.2024.svm.gz`` becomes ``train.2024.model.json``, here."""
     if data == "-":
         raise UsageError("name the model file: data from standard input have no name to go by")
-    return Path(data).name.split(".")[0] + ".model.json"
+    return Path(Path(data).name.removesuffix(".gz")).stem + ".model.json"

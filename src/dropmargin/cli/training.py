@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -148,7 +149,7 @@ def _feature_names(data: Dataset, path: str | None) -> Array | None:
 
 
 def _hash(path: str) -> str | None:
-    if path == _STDIN:
+    if not os.path.isfile(path):  # standard input, a pipe: what was read cannot be read again
         return None
     digest = hashlib.sha256()
     with open(path, "rb") as file:

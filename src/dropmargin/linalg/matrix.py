@@ -23,6 +23,8 @@ _WORTH_DROPPING = 0.9
 _ENTRIES_PER_COLUMN = 32
 # A constant column of this size costs a solver its digits.
 _LARGE_CONSTANT = 1e3
+# Columns that vary by less than this share of their squares are constant but for rounding.
+_ROUNDING = 1e-12
 # Dense rows are worked on in chunks of about this many entries, where a copy is made of them.
 _CHUNK_ENTRIES = 2**20
 
@@ -139,12 +141,10 @@ def mean_square(X: Any, weights: Array) -> float:
     if sparse.issparse(X):
         return float(share @ with_data(X, np.square(X.data, dtype=np.float64)).sum(axis=1))
     mean = share @ X
-    return float(
-        sum(
-            share[rows] @ np.square(X[rows] - mean).sum(axis=1)
-            for rows in chunks(X.shape[0], X.shape[1], _CHUNK_ENTRIES)
-        )
+    square = sum(
+        share[rows] @ np.square(X[rows] - mean).sum(axis=1) for rows in chunks(X.shape[0], X.shape[1], _CHUNK_ENTRIES)
     )
+    return float(square) if square > _ROUNDING * (mean @ mean) else 0.0
 
 
 def large_offset(X: Any, weights: Array, ratio: float) -> Array | None:

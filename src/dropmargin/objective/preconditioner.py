@@ -162,7 +162,8 @@ def shared_eigenvectors(point: MomentPoint, weights: PerPartition) -> Eigenvecto
     objective, kept = point.objective, point.objective.data.kept
     gram, sums = _gram_and_sums(point, weights)
     variance = objective.variance
-    key = "eigenvectors", weights[0].is_coupled, float(np.mean(variance.slope)), float(np.mean(variance.floor))
+    strength = float(np.mean(variance.slope)), float(np.mean(variance.floor))
+    key = "eigenvectors", weights[0].is_coupled, variance.entry, strength
     if key not in kept:
         matrix = gram.copy()
         index = np.arange(objective.n_features)

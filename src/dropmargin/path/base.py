@@ -36,6 +36,8 @@ from dropmargin.path.search import (
 )
 from dropmargin.typing import Array
 
+# Coefficients of all points are kept up to this many bytes, if nobody says otherwise.
+_MOST_STORED = 2**28
 _OWN = ("noises", "Cs", "cv", "scoring", "rule", "early_stopping", "store_coefs", "n_jobs", "verbose")
 
 
@@ -59,9 +61,10 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
     scoring: Any
     rule: str
     early_stopping: bool
+    multi_class: str
     missing: str
     tol: float
-    store_coefs: bool
+    store_coefs: bool | str
     n_jobs: int | None
     verbose: int
 
@@ -115,7 +118,8 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
         n_threads = effective_n_jobs(self.n_jobs)
         plain = (self.scoring is None or self.scoring == "accuracy") and not rows.has_missing
         scorer = accuracy if plain else self._scorer()
-        search = Search(template, problem, grid, scorer, tol, rough_tol, rule, self.store_coefs, n_threads)
+        store = self._stores(len(folds), grid, len(encoded[0]), rows.X.shape[1])
+        search = Search(template, problem, grid, scorer, tol, rough_tol, rule, store, n_threads, len(rows.y))
         try_scorer(search, folds[0]())
         # 2. The search, and the chosen model on all rows.
         outcome = search.run(folds, self.verbose)
@@ -125,6 +129,17 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
         self._refit(template, rows, encoded, outcome)
         warn_unconverged(np.append(outcome.converged, self.best_estimator_.converged_), stacklevel=4)
         return self
+
+    def _stores(self, n_folds: int, grid: Grid, n_classes: int, n_features: int) -> bool:
+        """Return whether to keep the coefficients of the whole grid."""
+        if isinstance(self.store_coefs, bool | np.bool_):
+            return bool(self.store_coefs)
+        if not isinstance(self.store_coefs, str) or self.store_coefs != "auto":
+            raise ValueError(f"store_coefs must be True, False or 'auto', got {self.store_coefs!r}.")
+        n_columns = 1 if n_classes == 2 else n_classes
+        if self.multi_class == "ovo":
+            n_columns = n_classes * (n_classes - 1) // 2
+        return 8 * n_folds * grid.shape[0] * grid.shape[1] * n_columns * (n_features + 1) <= _MOST_STORED
 
     def _folds(
         self,
@@ -144,8 +159,8 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
             train, test = (
                 np.flatnonzero(part) if part.dtype == bool else part for part in map(np.asarray, (train, test))
             )
-            if len(test) == 0:
-                raise ValueError(f"Fold {index} of cv has no rows to score.")
+            if not np.any(rows.weights[test]):
+                raise ValueError(f"Fold {index} of cv has no rows to score, or only rows of weight 0.")
             present = np.unique(rows.y[train][rows.weights[train] > 0.0]).tolist()
             absent = [label for label in classes.tolist() if label not in present]
             if absent:

@@ -23,13 +23,13 @@ _PARAMETERS = """
         column of the grid the best. Of equal scores, the smallest ``C``, then the first noise.
     early_stopping : bool, default=True
         Whether points that cannot win are solved roughly or interpolated between neighbours. What is chosen, and all
-        that come close to it, are always solved to ``tol / 10``: their scores do not depend on the way there."""
+        that come close to it, are always solved to ``tol / 10``: their scores hardly depend on the way there."""
 _SOLVING = """
     penalty, l1_ratio, solver, tol, max_iter, fit_intercept, multi_class, missing, class_weight
         As in `DropoutSVC`. ``class_weight="balanced"`` is balanced on each fold.
-    store_coefs : bool, default=True
+    store_coefs : bool or "auto", default="auto"
         Whether to keep the coefficients of every point on every fold: ``n_folds * n_noises * n_Cs`` times those of the
-        model. Without them, a fit takes a little longer.
+        model; ``"auto"`` keeps them up to 256 MB. Without them, a fit takes a little longer.
     n_jobs : int or None, default=None
         Threads that share the folds; it never changes the result.
     verbose : int, default=1
@@ -53,7 +53,7 @@ _SOLVING = """
         In ascending order.
     scores_ : ndarray of shape (n_folds, n_noises, n_Cs)
     coefs_paths_ : ndarray of shape (n_folds, n_noises, n_Cs, n_columns, n_features + 1)
-        The offset is last. Only with ``store_coefs=True``.
+        The offset is last. Only if they are stored.
     n_iter_ : ndarray of shape (n_folds, n_noises, n_Cs)
     refined_ : bool ndarray of shape (n_noises, n_Cs)
         Which points were solved to ``tol / 10``; the others roughly, or, where ``n_iter_`` is 0, interpolated."""
@@ -106,7 +106,7 @@ class NoisyLinearClassifierCV(MarginalisedClassifierCV):
         multi_class: str = "ovr",
         missing: str = "error",
         class_weight: Any = None,
-        store_coefs: bool = True,
+        store_coefs: bool | str = "auto",
         n_jobs: int | None = None,
         verbose: int = 1,
     ) -> None:
@@ -177,7 +177,7 @@ class DropoutSVCCV(MarginalisedClassifierCV):
         multi_class: str = "ovr",
         missing: str = "error",
         class_weight: Any = None,
-        store_coefs: bool = True,
+        store_coefs: bool | str = "auto",
         n_jobs: int | None = None,
         verbose: int = 1,
     ) -> None:

@@ -109,7 +109,7 @@ def noise_path(
     scorer = check_scoring(template, scoring="accuracy" if scoring is None else scoring)
     fold = Fold(rows, X if X_test is None else X_test, y if y_test is None else y_test, {})
     n_threads = effective_n_jobs(template.n_jobs)
-    search = Search(template, problem, grid, scorer, problem.tol, problem.tol, "best", True, n_threads)
+    search = Search(template, problem, grid, scorer, problem.tol, problem.tol, "best", True, n_threads, len(rows.y))
     try_scorer(search, fold)
     walker, shell = search.prepare(fold)
     solutions: dict[Point, Solution] = {}

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
+import weakref
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,6 +71,7 @@ class Source:
             copy.seek(0)
             return os.fdopen(os.dup(copy.fileno()), "rb")
 
+        weakref.finalize(open_copy, copy.close)
         return open_copy
 
     def allowed_size(self, size: int) -> int:
