@@ -91,7 +91,7 @@ def solve_smoothed(
             exact = objective.penalty.value(point.coef) + point.risk(0.0)
             done = result.converged and final
             coef, exact = _constant_if_better(objective, result.coef, exact)
-            message = result.message if done else _stopped(history, tol)
+            message = result.message if len(history) < max_iter or done else _stopped(history, max_iter, tol)
             return Result(coef, exact, len(history), done, message, history)
         # 3. Less smoothing: at once as little as the noise allows, else a step at a time.
         eps = _less(point, eps, last, tol, at_once=not final)
@@ -100,9 +100,9 @@ def solve_smoothed(
         stiff = not _rounded_by_noise(point, eps)
 
 
-def _stopped(history: list[Iteration], tol: float) -> str:
+def _stopped(history: list[Iteration], max_iter: int, tol: float) -> str:
     gap = history[-1].gap / abs(history[-1].objective)
-    return f"stopped after {len(history)} iterations at an estimated relative gap of {gap:.1e} (tol={tol:g})"
+    return f"stopped after max_iter={max_iter} iterations at an estimated relative gap of {gap:.1e} (tol={tol:g})"
 
 
 def _cold_start(objective: MomentObjective, tol: float) -> tuple[MomentPoint, float, float, bool, bool]:
