@@ -293,8 +293,7 @@ def _relative_gap(model, wanted):
     return abs(model.objective_ - wanted.objective_) / abs(wanted.objective_)
 
 
-# Stronger noise leaves one of the classes without weights, and such a start does not count: see solvers.smoothing.
-@pytest.mark.parametrize("noise", [None, 0.1], ids=["none", "dropout"])
+@pytest.mark.parametrize("noise", [None, 0.1, 0.3], ids=["none", "little dropout", "dropout"])
 @pytest.mark.parametrize("name", _WARM)
 def test_a_warm_start_at_the_solution_costs_less_and_stays_there(name, noise):
     X, y = make_multiclass(n_samples=200)
@@ -305,9 +304,14 @@ def test_a_warm_start_at_the_solution_costs_less_and_stays_there(name, noise):
     if (name, noise) == ("svc-l1", None):  # a linear programme, which knows no start
         assert _relative_gap(warm, cold) <= 2e-6
         return
-    if name != "mcf-quadratic":  # one step solves it, from anywhere
-        assert warm.n_iter_ < iterations
-    assert warm.n_passes_ < passes
+    if noise == 0.3 and name in ("svc", "svc-l1", "svc-lbfgs"):
+        # one class has no weights there, and such a start of a hinge is as good as none: see solvers.smoothing
+        assert warm.n_iter_ <= iterations
+        assert warm.n_passes_ <= passes + 1.0
+    else:
+        if name != "mcf-quadratic":  # one step solves it, from anywhere
+            assert warm.n_iter_ < iterations
+        assert warm.n_passes_ < passes
     # L-BFGS does not know its gap, and at a kink it stops early
     assert _relative_gap(warm, cold) <= (1e-4 if (name, noise) == ("svc-lbfgs", None) else 2e-6)
 
