@@ -26,75 +26,51 @@ def run(options: argparse.Namespace, console: Console) -> int:
     from dropmargin.cli.main import SUCCESS
 
     os.makedirs(options.folder, exist_ok=True)
-    chosen, model, predictions, report = (
-        os.path.join(options.folder, name) for name in ("chosen.json", "model.json", "predictions.csv", "report.html")
-    )
     # With --json standard output has one object, and nothing else.
     with contextlib.redirect_stdout(sys.stderr) if console.as_json else contextlib.nullcontext():
         train, test = _write_digits(options.folder)
         print(f"8 x 8 pictures of digits, half of them to learn from: {train}\nand half to test: {test}", flush=True)
+        made = {
+            "cross-validated": "chosen.json",
+            "model": "model.json",
+            "predictions": "predictions.csv",
+            "report": "report.html",
+        }
+        written = {name: os.path.join(options.folder, file) for name, file in made.items()}
         threads = () if options.n_jobs is None else ("--n-jobs", str(options.n_jobs))
-        steps = _Steps(console)
-        steps.run(
-            "Cross-validation chooses the noise and C.",
-            "cv",
-            train,
-            "--target",
-            _TARGET,
-            *_GRID,
-            *threads,
-            "-o",
-            chosen,
-        )
-        steps.run(
-            "A model with these, which knows what to do about missing pixels.",
-            *("train", train, model, "--target", _TARGET, *steps.settings(chosen), "--missing", "drop"),
-        )
-        steps.run(
-            "Labels, and how probable each is to survive the loss of half of the pixels.",
-            *(
-                "predict",
-                test,
-                model,
-                "-o",
-                predictions,
-                "--output",
-                "label,survival",
-                "--survival-noise",
-                "dropout=0.5",
-            ),
-        )
-        steps.run("The labels against the truth, with nothing deleted.", "evaluate", test, model)
-        steps.run(
-            "The nightmare: pixels are deleted, against the peers of scikit-learn, all with their best settings.",
-            *(
-                "nightmare",
-                train,
-                test,
-                "--target",
-                _TARGET,
-                "--delete",
-                "0:0.9:10",
-                *_GRID,
-                *threads,
-                "--html",
-                report,
-            ),
-        )
-    if steps.code != SUCCESS:
-        return steps.code
-    written = {
-        "training data": train,
-        "test data": test,
-        "cross-validated": chosen,
-        "model": model,
-        "predictions": predictions,
-        "report": report,
-    }
+        code = _run_commands(_Steps(console), train, test, written, threads)
+    if code != SUCCESS:
+        return code
+    written = {"training data": train, "test data": test} | written
     width = max(map(len, written))
     lines = [f"  {name.ljust(width)}  {os.path.abspath(path)}" for name, path in written.items()]
     console.result({"command": "demo", "files": written}, "\n".join(["\nWritten:", *lines]))
     return SUCCESS
+
+
+def _run_commands(steps: _Steps, train: str, test: str, written: dict[str, str], threads: tuple[str, ...]) -> int:
+    """Run the commands of the main job and return the exit code of the last."""
+    chosen, model, predictions, report = written.values()
+    labelled = ("--target", _TARGET)
+    steps.run(
+        "Cross-validation chooses the noise and C.",
+        *("cv", train, *labelled, *_GRID, *threads, "-o", chosen),
+    )
+    steps.run(
+        "A model with these, which knows what to do about missing pixels.",
+        *("train", train, model, *labelled, *steps.settings(chosen), "--missing", "drop"),
+    )
+    survival = ("--output", "label,survival", "--survival-noise", "dropout=0.5")
+    steps.run(
+        "Labels, and how probable each is to survive the loss of half of the pixels.",
+        *("predict", test, model, "-o", predictions, *survival),
+    )
+    steps.run("The labels against the truth, with nothing deleted.", "evaluate", test, model)
+    steps.run(
+        "The nightmare: pixels are deleted, against the peers of scikit-learn, all with their best settings.",
+        *("nightmare", train, test, *labelled, "--delete", "0:0.9:10", *_GRID, *threads, "--html", report),
+    )
+    return steps.code
 
 
 class _Steps:

@@ -22,7 +22,7 @@ from dropmargin.classifiers import (
     validation,
 )
 from dropmargin.classifiers.base import MarginalisedClassifier, TrainingRows
-from dropmargin.path.grid import Grid, check_grid
+from dropmargin.path.grid import Grid, check_grid, check_noisy_problems
 from dropmargin.path.search import (
     FINAL_SHARE,
     ROUGH_TOL,
@@ -106,11 +106,7 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
         rows = template._check_training(X, y, sample_weight)
         encoded = validation.encode_labels(rows.y, template.class_weight, rows.weights, type(self).__name__)
         grid = check_grid(self.noises, self.Cs, rows.X, rows.weights)
-        names = getattr(template, "feature_names_in_", None)
-        for noise in grid.noises:
-            rows.problem(template.set_params(noise=noise)._problem())
-            validation.check_entries(rows.X, noise, names)
-        problem = template.set_params(noise=None)._problem()
+        problem = check_noisy_problems(template, rows, grid)
         split_params, score_params = self._route(sample_weight, groups)
         folds = self._folds(X, y, rows, encoded[0], split_params, score_params)
         tol = FINAL_SHARE * problem.tol

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.classifiers.validation import check_number
+from dropmargin.classifiers.base import MarginalisedClassifier, TrainingRows
+from dropmargin.classifiers.fitting import Problem
+from dropmargin.classifiers.validation import check_entries, check_number
 from dropmargin.linalg import mean_square
 from dropmargin.noise import Noise, Variance, as_noise
 from dropmargin.typing import Array
@@ -110,6 +112,14 @@ def check_grid(noises: Any, Cs: Any, X: Any, weights: Array) -> Grid:
         The training data.
     """
     return Grid(_check_noises(noises, X.shape[1]), _check_cs(Cs, X, weights))
+
+
+def check_noisy_problems(template: MarginalisedClassifier, rows: TrainingRows, grid: Grid) -> Problem:
+    """Return the problem without noise and ``C``, after checking that each noise of the grid suits it and the data."""
+    for noise in grid.noises:
+        rows.problem(template.set_params(noise=noise)._problem())
+        check_entries(rows.X, noise, getattr(template, "feature_names_in_", None))
+    return template.set_params(noise=None)._problem()
 
 
 def _check_noises(noises: Any, n_features: int) -> tuple[Noise | None, ...]:

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from dropmargin.classifiers import DropoutSVC, validation
 from dropmargin.classifiers.base import MarginalisedClassifier
 from dropmargin.noise import Noise
-from dropmargin.path.grid import Point, check_grid
+from dropmargin.path.grid import Point, check_grid, check_noisy_problems
 from dropmargin.path.search import Fold, Search, put_coefficients, score_once, try_scorer, warn_unconverged
 from dropmargin.path.walk import Solution
 from dropmargin.progress import Progress
@@ -100,45 +100,48 @@ def noise_path(
         raise ValueError("X_test and y_test belong together: give both or neither.")
     template = clone(estimator).set_params(noise=None)
     rows = template._check_training(X, y, sample_weight)
-    encoded = validation.encode_labels(rows.y, template.class_weight, rows.weights, type(template).__name__)
+    validation.encode_labels(rows.y, template.class_weight, rows.weights, type(template).__name__)
     grid = check_grid(noises, Cs, rows.X, rows.weights)
-    for noise in grid.noises:
-        rows.problem(template.set_params(noise=noise)._problem())
-        validation.check_entries(rows.X, noise, getattr(template, "feature_names_in_", None))
-    problem = template.set_params(noise=None)._problem()
+    problem = check_noisy_problems(template, rows, grid)
     scorer = check_scoring(template, scoring="accuracy" if scoring is None else scoring)
     fold = Fold(rows, X if X_test is None else X_test, y if y_test is None else y_test, {})
     n_threads = effective_n_jobs(template.n_jobs)
     search = Search(template, problem, grid, scorer, problem.tol, problem.tol, "best", True, n_threads, len(rows.y))
     try_scorer(search, fold)
-    walker, shell = search.prepare(fold)
+    path = _walk(search, fold, verbose)
+    warn_unconverged(path.converged, stacklevel=3)
+    return path
+
+
+def _walk(search: Search, fold: Fold, verbose: int) -> NoisePath:
+    """Solve and score every point."""
+    grid = search.grid
+    walker, shell = search.prepare(fold, search.n_threads)
     solutions: dict[Point, Solution] = {}
     scores = np.empty(grid.shape)
-    with Progress(scores.size, f"{type(template).__name__} path", verbose=verbose) as progress:
+    with Progress(scores.size, f"{type(search.template).__name__} path", verbose=verbose) as progress:
 
         def visit(point: Point, solution: Solution) -> float:
-            put_coefficients(shell, grid, point, solution, rows.X.dtype)
-            solutions[point], scores[point] = solution, score_once(scorer, shell, fold)
+            put_coefficients(shell, grid, point, solution, fold.rows.X.dtype)
+            solutions[point], scores[point] = solution, score_once(search.scorer, shell, fold)
             progress.advance()
             return scores[point]
 
-        walker.walk(problem.tol, visit)
+        walker.walk(search.tol, visit)
+    ordered = [solutions[point] for point in np.ndindex(grid.shape)]
 
     def table(values: list[Any]) -> Array:
         array = np.array(values)
         return array.reshape(grid.shape + array.shape[1:])
 
-    ordered = [solutions[point] for point in np.ndindex(grid.shape)]
-    converged = table([solution.converged for solution in ordered])
-    warn_unconverged(converged, stacklevel=3)
     return NoisePath(
-        grid.noises,
-        grid.Cs,
-        table([solution.coef[:-1].T for solution in ordered]),
-        table([solution.coef[-1] for solution in ordered]),
-        table([solution.objective for solution in ordered]),
-        scores,
-        table([solution.n_iter for solution in ordered]),
-        converged,
-        encoded[0],
+        noises=grid.noises,
+        Cs=grid.Cs,
+        coefs=table([solution.coef[:-1].T for solution in ordered]),
+        intercepts=table([solution.coef[-1] for solution in ordered]),
+        objectives=table([solution.objective for solution in ordered]),
+        scores=scores,
+        n_iter=table([solution.n_iter for solution in ordered]),
+        converged=table([solution.converged for solution in ordered]),
+        classes=shell.classes_,
     )

@@ -137,15 +137,15 @@ class Search:
         visit = partial(self._visit, shell, fold, index, outcome, progress, stop)
         walker.refine(points, self.tol, partial(outcome.start, index), visit)
 
-    def prepare(self, fold: Fold) -> tuple[Walker, MarginalisedClassifier]:
-        """Return the walker of a fold, and a classifier to put its coefficients in."""
+    def prepare(self, fold: Fold, n_threads: int = 1) -> tuple[Walker, MarginalisedClassifier]:
+        """Return the walker of a fold, on so many threads, and a classifier to put its coefficients in."""
         template, rows = self.template, fold.rows
         classes, codes, weights = encode_labels(rows.y, template.class_weight, rows.weights, type(template).__name__)
         groups = group_columns(self.problem.loss, rows.X, codes, weights, len(classes), template.multi_class)
         shell = copy(template)
         shell.classes_ = classes
         shell._describe(rows, weights)
-        return Walker(self.grid, self.problem, rows, groups, 1), shell
+        return Walker(self.grid, self.problem, rows, groups, n_threads), shell
 
     def _visit(
         self,
