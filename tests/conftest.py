@@ -12,6 +12,15 @@ from dropmargin.cli.main import main
 
 
 @pytest.fixture
+def draw_in_memory():
+    """Draw without a screen, and forget the figures after the test."""
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("Agg")
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
 def run(capsys, tmp_path, monkeypatch):
     """Return a function that runs a command in a folder of its own and must end with ``code``."""
     monkeypatch.chdir(tmp_path)

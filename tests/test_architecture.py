@@ -10,6 +10,7 @@ import dropmargin
 _ORDER = [
     "typing",
     "progress",
+    "compiled",
     "linalg",
     "noise",
     "losses",

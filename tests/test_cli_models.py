@@ -269,34 +269,15 @@ def test_an_error_in_the_middle_leaves_no_half_written_output(run, tmp_path):
 
 
 _KILLED = """
-import os, signal, sys
+import os, sys
 from pathlib import Path
 from dropmargin import load
 from dropmargin.cli.main import main
 from dropmargin.io.model import atomic
+from killing import Killing
 
 folder = Path(sys.argv[1])
 os.chdir(folder)
-
-class Killing:
-    def __init__(self, point):
-        self.left = point
-    def __getattr__(self, name):
-        found = getattr(os, name)
-        if name not in ("open", "write", "fsync", "link", "replace", "close"):
-            return found
-        def call(*args, **kwargs):
-            if name == "write":  # a part of it
-                args = (args[0], args[1][:500])
-            self.tick()
-            result = found(*args, **kwargs)
-            self.tick()
-            return result
-        return call
-    def tick(self):
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
 
 for point in range(1, 100):
     assert main(["train", "data.npz", "m.json", "-c", "0.5", "--quiet"]) == 0

@@ -19,12 +19,7 @@ from sklearn.svm import LinearSVC
 from datasets import make_binary, make_multiclass
 from dropmargin import ConvergenceDisplay, DropoutSVC, DropoutSVCCV, FDropSVC
 
-
-@pytest.fixture(autouse=True)
-def _draw_in_memory():
-    plt.switch_backend("Agg")
-    yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("draw_in_memory")
 
 
 @pytest.fixture(scope="module")

@@ -40,11 +40,12 @@ def _run(script, *arguments):
 
 # Each child counts the calls to the system that a save makes, and kills itself before or after one of them.
 _KILLED = """
-import os, signal, sys
+import os, sys
 from pathlib import Path
 from datasets import make_binary
 from dropmargin import DropoutSVC, load, save
 from dropmargin.io.model import atomic
+from killing import Killing
 
 folder, ending, nameless = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "nameless"
 X, y = make_binary()
@@ -52,26 +53,6 @@ old, new = DropoutSVC(C=0.5).fit(X, y), DropoutSVC(C=2.0).fit(X, y)
 path = folder / f"model.{ending}"
 if not nameless:
     atomic._open_nameless = lambda folder, mode: None
-
-class Killing:
-    def __init__(self, point):
-        self.left = point
-    def __getattr__(self, name):
-        found = getattr(os, name)
-        if name not in ("open", "write", "fsync", "link", "replace", "fchmod", "close"):
-            return found
-        def call(*args, **kwargs):
-            if name == "write":  # a part of it
-                args = (args[0], args[1][:1000])
-            self.tick()
-            result = found(*args, **kwargs)
-            self.tick()
-            return result
-        return call
-    def tick(self):
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
 
 point, seen = 0, []
 while True:
@@ -118,6 +99,7 @@ from pathlib import Path
 from datasets import make_binary
 from dropmargin import DropoutSVC, load, save
 from dropmargin.io.model import atomic
+from killing import Killing
 
 folder, ending = Path(sys.argv[1]), sys.argv[2]
 X, y = make_binary()

@@ -33,11 +33,7 @@ ORDER = [1, 2, 0]  # of the rates
 MIXED = [0.5, Gaussian(0.4), None, Poisson(), 0.2, Gaussian(0.1)]
 
 
-@pytest.fixture(autouse=True)
-def _draw_in_memory():
-    plt.switch_backend("Agg")
-    yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("draw_in_memory")
 
 
 @pytest.fixture(scope="module")

@@ -22,11 +22,7 @@ from dropmargin.plotting.style import line_style
 LEVELS = [0.5, 0.0, 0.9]
 
 
-@pytest.fixture(autouse=True)
-def _draw_in_memory():
-    plt.switch_backend("Agg")
-    yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("draw_in_memory")
 
 
 @pytest.fixture(scope="module")

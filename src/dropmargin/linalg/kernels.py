@@ -7,13 +7,13 @@ variable ``DROPMARGIN_KERNELS=0`` to do without.
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dropmargin.compiled import load_library
 from dropmargin.typing import Array
 
 #: What ``f(X)`` is, by the numbers of the C code: nothing, the square, ``X`` itself, an array of its own.
@@ -25,14 +25,8 @@ _SEED = 0x9E3779B97F4A7C15
 
 
 def _load() -> ctypes.CDLL | None:
-    if os.environ.get("DROPMARGIN_KERNELS") == "0":
-        return None
-    path = Path(__file__).with_name("_kernels.so")
-    if not path.exists():
-        return None
-    try:
-        library = ctypes.CDLL(str(path))
-    except OSError:  # built for another machine
+    library = load_library(Path(__file__).with_name("_kernels.so"))
+    if library is None:
         return None
     pointer, integer, real = ctypes.c_void_p, ctypes.c_int, ctypes.c_double
     for kind in ("f4i4", "f4i8", "f8i4", "f8i8"):

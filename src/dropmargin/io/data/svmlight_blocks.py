@@ -6,12 +6,12 @@ Set the environment variable ``DROPMARGIN_KERNELS=0`` to do without compiled cod
 from __future__ import annotations
 
 import ctypes
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from dropmargin.compiled import load_library
 from dropmargin.io.data.errors import DataFormatError
 from dropmargin.io.data.svmlight_lines import LARGEST_INTEGER, IndexRange, LineError, parse_line
 from dropmargin.typing import Array
@@ -53,14 +53,8 @@ class _State(ctypes.Structure):
 
 
 def _load() -> ctypes.CDLL | None:
-    if os.environ.get("DROPMARGIN_KERNELS") == "0":
-        return None
-    path = Path(__file__).with_name("_svmlight.so")
-    if not path.exists():
-        return None
-    try:
-        library = ctypes.CDLL(str(path))
-    except OSError:  # built for another machine
+    library = load_library(Path(__file__).with_name("_svmlight.so"))
+    if library is None:
         return None
     pointer = ctypes.c_void_p
     library.svmlight_parse.argtypes = [pointer, ctypes.c_int64, ctypes.POINTER(_State), *[pointer] * 5]
