@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import sys
 
+import numpy as np
 import pytest
 
 from command_line import Outcome
+from dropmargin import DropoutSVC, save
 from dropmargin.cli.main import main
 
 
@@ -36,3 +38,23 @@ def run(capsys, tmp_path, monkeypatch):
         return Outcome(found, out, err)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Return a small model's file by its ending."""
+    folder = tmp_path_factory.mktemp("small")
+    X = np.abs(np.random.RandomState(0).randn(20, 2))
+    model = DropoutSVC().fit(X, X[:, 0] > X[:, 1])
+    model.history_ = model.history_[:1]
+    found = {}
+    for ending in ("json", "zip"):
+        save(model, folder / f"model.{ending}")
+        found[ending] = (folder / f"model.{ending}").read_bytes()
+    return found
+
+
+@pytest.fixture(scope="session")
+def rows():
+    """Return rows of numbers about 2, which nobody changes."""
+    return np.random.default_rng(0).normal(2.0, 1.0, (60, 10))

@@ -6,6 +6,7 @@ The plain formulas are those of the design, with no call into the library but to
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from scipy import sparse
 from scipy.special import ndtr
 
@@ -185,3 +186,6 @@ def as_matrix(curvature, column, n_columns):
         unit[d] = 1.0
         out[:, d] = curvature.product(unit)[:, column]
     return out
+
+
+each_layout = pytest.mark.parametrize("layout", ["dense", "sparse"])

@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -17,27 +16,13 @@ from sklearn.naive_bayes import GaussianNB, MultinomialNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC, LinearSVC
+from sklearn.svm import LinearSVC
 
 from datasets import make_binary, make_multiclass, make_sparse
-from dropmargin import Dropout, DropoutSVC, Gaussian, Laplace, Poisson, corruption_curve, deletion_curve
-from dropmargin.evaluation import trial, usefulness
+from dropmargin import DropoutSVC, Poisson, corruption_curve, deletion_curve
+from recorder import Recorder
 
 LEVELS = [0.0, 0.3, 0.6, 1.0]
-
-
-class Recorder(ClassifierMixin, BaseEstimator):
-    """A classifier that keeps what it is asked about, and answers with the first class."""
-
-    def fit(self, X, y):
-        self.classes_ = np.unique(y)
-        self.n_features_in_ = X.shape[1]
-        self.seen_ = []
-        return self
-
-    def predict(self, X):
-        self.seen_.append(X)
-        return np.full(X.shape[0], self.classes_[0])
 
 
 def seen(X, **settings):
@@ -51,11 +36,6 @@ def seen(X, **settings):
 @pytest.fixture(scope="module")
 def ones():
     return np.ones((400, 50))
-
-
-@pytest.fixture(scope="module")
-def rows():
-    return np.random.default_rng(0).normal(2.0, 1.0, (60, 10))
 
 
 # What is deleted ----------------------------------------------------------------------------------------------------
@@ -270,79 +250,6 @@ def test_inputs_are_never_changed(layout):
     assert_array_equal(given.toarray() if sparse.issparse(given) else np.asarray(given), X)
 
 
-# The worst case -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "estimator",
-    [LinearSVC(), LogisticRegression(), SVC(), GaussianNB(), make_pipeline(StandardScaler(), LinearSVC())],
-    ids=["svc", "logistic", "kernel", "bayes", "pipeline"],
-)
-@pytest.mark.parametrize("make", [make_binary, make_multiclass])
-def test_the_worst_columns_hurt_more_than_random_ones(estimator, make):
-    X, y = make(300)
-    model = estimator.fit(X, y)
-    worst = deletion_curve(model, X, y, strategy="worst", random_state=0)
-    random = deletion_curve(model, X, y, strategy="columns", n_repeats=10, random_state=0)
-    assert worst.scores.shape == (10, 1)
-    assert worst.mean.mean() < random.mean.mean() - 0.02
-
-
-@pytest.mark.parametrize("make", [make_binary, make_multiclass])
-@pytest.mark.parametrize("fill", [0.0, 0.7, np.linspace(0.0, 1.0, 8)])
-def test_the_short_way_for_linear_classifiers_ranks_as_the_long_one(make, fill):
-    X, y = make()
-    case = trial.make_trial(LinearSVC().fit(X, y), X, y, "accuracy", None, "test")
-    rows = np.arange(len(y))
-    assert usefulness._is_linear(case, rows)
-    short = usefulness._linear_losses(case, rows, fill)
-    assert_allclose(short, usefulness._losses_one_by_one(case, rows, fill, 0), atol=1e-12)
-    if np.ndim(fill) == 0 and fill == 0.0:
-        layout = trial.make_trial(case.estimator, sparse.csr_array(X), y, "accuracy", None, "test")
-        assert_allclose(usefulness._linear_losses(layout, rows, fill), short, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    "estimator", [SVC(), SVC(kernel="linear"), DropoutSVC(multi_class="ovo"), GaussianNB(), make_pipeline(LinearSVC())]
-)
-def test_what_is_not_linear_is_not_taken_for_linear(estimator):
-    X, y = make_multiclass()
-    case = trial.make_trial(estimator.fit(X, y), X, y, "accuracy", None, "test")
-    assert not usefulness._is_linear(case, np.arange(len(y)))
-
-
-def test_a_classifier_with_predict_alone_has_a_worst_case_too():
-    X, y = make_binary()
-
-    class Sign(Recorder):
-        def predict(self, X):
-            return (X[:, 3] > 0.0).astype(int)
-
-    y = (X[:, 3] > 0.0).astype(int)
-    curve = deletion_curve(Sign().fit(X, y), X, y, levels=[0.0, 1 / 8], strategy="worst", random_state=0)
-    assert curve.mean[0] == 1.0
-    assert curve.mean[1] == np.mean(y == 0)
-
-
-def test_the_worst_case_asks_at_most_a_thousand_rows_about_each_column(monkeypatch):
-    monkeypatch.setattr(usefulness, "_MOST_ROWS", 50)
-    X, y = make_multiclass(300)
-    model = GaussianNB().fit(X, y)
-    sizes = []
-    original = usefulness._margins
-    monkeypatch.setattr(usefulness, "_margins", lambda *parts: sizes.append(len(parts[1])) or original(*parts))
-    deletion_curve(model, X, y, strategy="worst", random_state=0)
-    assert set(sizes) == {50}
-
-
-def test_labels_that_the_classifier_never_saw_are_simply_wrong():
-    X, y = make_multiclass()
-    for model in (LinearSVC(), GaussianNB()):
-        model.fit(X[y < 2], y[y < 2])
-        curve = deletion_curve(model, X, y, strategy="worst", random_state=0)
-        assert curve.mean[0] == model.score(X, y)
-
-
 # Scores -------------------------------------------------------------------------------------------------------------
 
 
@@ -382,68 +289,6 @@ def test_weights_go_to_the_scorer():
     weights = np.r_[np.ones(30), np.zeros(60)]
     curve = deletion_curve(model, X, y, levels=[0.0], sample_weight=weights)
     assert_allclose(curve.mean, model.score(X[:30], y[:30]))
-
-
-# Other noises -------------------------------------------------------------------------------------------------------
-
-
-def test_corrupted_rows_are_those_of_the_noise():
-    X, y = make_multiclass()
-    recorder = Recorder().fit(X, y)
-    noises = [None, 0.3, Gaussian(scale=0.2), Laplace(scale=0.1), Poisson()]
-    curve = corruption_curve(recorder, X, y, noises, n_repeats=2, random_state=5)
-    assert curve.scores.shape == (5, 2)
-    assert [type(noise) for noise in curve.noises] == [type(None), Dropout, Gaussian, Laplace, Poisson]
-    seeds = trial.repeat_seeds(2, 5)
-    expected = [X] + [noise.sample(X, seed) for noise in curve.noises[1:] for seed in seeds]
-    for one, other in zip(recorder.seen_, expected, strict=True):
-        assert_array_equal(one, other)
-
-
-def test_more_noise_hurts_more():
-    X, y = make_multiclass(300)
-    model = LinearSVC().fit(X, y)
-    curve = corruption_curve(model, X, y, [None, *(Gaussian(scale=s) for s in (0.3, 1.0, 3.0))], random_state=0)
-    assert curve.mean[0] == model.score(X, y)
-    assert (np.diff(curve.mean) < 0.0).all()
-    again = corruption_curve(model, X, y, curve.noises, random_state=0, n_jobs=2)
-    assert_array_equal(again.scores, curve.scores)
-
-
-def test_frames_are_corrupted_as_frames():
-    X, y = make_multiclass()
-    frame = pd.DataFrame(X, columns=list("abcdefgh"))
-    recorder = Recorder().fit(frame, y)
-    corruption_curve(recorder, frame, y, [0.5], n_repeats=1)
-    assert list(recorder.seen_[0].columns) == list("abcdefgh")
-
-
-@pytest.mark.parametrize(
-    ("noises", "message"),
-    [
-        (Gaussian(), "noises must be a list"),
-        (0.5, "noises must be a list"),
-        ("dropout", "noises must be a list"),
-        ([], "noises is empty"),
-        (["dropout"], "noise must be None"),
-        ([0.5, 1.0], r"rate of Dropout must be in \[0, 1\)"),
-        ([Gaussian(scale=[1.0, 2.0])], "one number per feature"),
-        ([Poisson()], "needs X >= 0"),
-    ],
-)
-def test_bad_noises_are_refused_by_name(noises, message):
-    X, y = make_multiclass()
-    X = X - 1.0
-    recorder = Recorder().fit(X, y)
-    with pytest.raises(ValueError, match=message):
-        corruption_curve(recorder, X, y, noises)
-    assert recorder.seen_ == []
-
-
-def test_noise_that_leaves_no_zeros_is_refused_for_sparse_rows():
-    X, y = make_sparse(50, 20, 0.2)
-    with pytest.raises(ValueError, match=r"sparse X would become dense.*toarray"):
-        corruption_curve(LinearSVC().fit(X, y), X, y, [Gaussian()])
 
 
 # Bad input ----------------------------------------------------------------------------------------------------------

@@ -5,28 +5,27 @@ from __future__ import annotations
 import io
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import dropmargin
 from datasets import N_FEATURES, estimators, make_binary, make_multiclass, noises
 from dropmargin import Dropout, DropoutLogisticRegression, DropoutSVC, FDropSVC, Gaussian, NoisyLinearClassifier
-from dropmargin.io.model import ModelFormatError, describe, load, preprocessing, save
+from dropmargin.io.model import describe, load, save
 from dropmargin.io.model.estimators import CLASSES
 from dropmargin.losses import Exponential, GaussianHinge, GaussianLogistic, Hinge, Logistic, MCFLogistic, Quadratic
 from dropmargin.noise import Noise, Variance
-from fuzz.models import document_of, pack, seal_json, unpack, with_document
+from fuzz.models import pack, unpack
+from model_bytes import endings, round_trip
 
-_GOLDEN = Path(__file__).parent / "golden"
 _LABELS = {
     "int": np.array([-3, 0, 7]),
     "int8": np.array([1, 2, 3], dtype=np.int8),
@@ -35,14 +34,6 @@ _LABELS = {
     "str": np.array(["grün", "rot", "日本"]),
     "object": np.array(["a\x00", "", "\U0001f600"], dtype=object),
 }
-endings = pytest.mark.parametrize("ending", ["json", "zip"])
-
-
-def _round_trip(model, tmp_path, ending="json"):
-    path = tmp_path / f"model.{ending}"
-    save(model, path)
-    assert path.read_bytes()[:1] == (b"{" if ending == "json" else b"P")
-    return load(path)
 
 
 def _assert_same(loaded, model, X):
@@ -82,7 +73,7 @@ def _assert_equal(got, wanted, name):
 def test_every_loss_comes_back(name, ending, tmp_path):
     X, y = make_multiclass()
     model = estimators(noise=0.2)[name].fit(X, y)
-    _assert_same(_round_trip(model, tmp_path, ending), model, X)
+    _assert_same(round_trip(model, tmp_path, ending), model, X)
 
 
 @endings
@@ -90,7 +81,7 @@ def test_every_loss_comes_back(name, ending, tmp_path):
 def test_every_noise_comes_back(name, ending, tmp_path):
     X, y = make_binary()
     model = DropoutSVC(noise=noises()[name]).fit(X, y)
-    loaded = _round_trip(model, tmp_path, ending)
+    loaded = round_trip(model, tmp_path, ending)
     _assert_same(loaded, model, X)
     np.testing.assert_array_equal(loaded.survival_probability(X), model.survival_probability(X))
 
@@ -112,7 +103,7 @@ def test_every_noise_comes_back(name, ending, tmp_path):
 def test_parameters_of_a_noise_keep_their_kind(rates, tmp_path):
     X, y = make_binary()
     model = DropoutSVC(noise=Dropout(rates)).fit(X, y)
-    _assert_same(_round_trip(model, tmp_path), model, X)
+    _assert_same(round_trip(model, tmp_path), model, X)
 
 
 @endings
@@ -132,7 +123,7 @@ def test_parameters_of_a_noise_keep_their_kind(rates, tmp_path):
 def test_loss_objects_come_back(loss, ending, tmp_path):
     X, y = make_binary()
     model = NoisyLinearClassifier(loss, noise=0.2).fit(X, y)
-    _assert_same(_round_trip(model, tmp_path, ending), model, X)
+    _assert_same(round_trip(model, tmp_path, ending), model, X)
 
 
 @endings
@@ -141,7 +132,7 @@ def test_loss_objects_come_back(loss, ending, tmp_path):
 def test_labels_come_back(labels, multi_class, ending, tmp_path):
     X, y = make_multiclass()
     model = DropoutSVC(multi_class=multi_class).fit(X, _LABELS[labels][y])
-    _assert_same(_round_trip(model, tmp_path, ending), model, X)
+    _assert_same(round_trip(model, tmp_path, ending), model, X)
 
 
 @endings
@@ -149,7 +140,7 @@ def test_boolean_labels_and_single_precision(ending, tmp_path):
     X, y = make_binary()
     X = X.astype(np.float32)
     model = DropoutLogisticRegression().fit(X, y.astype(bool))
-    loaded = _round_trip(model, tmp_path, ending)
+    loaded = round_trip(model, tmp_path, ending)
     assert loaded.coef_.dtype == np.float32
     _assert_same(loaded, model, X)
     _assert_same(loaded, model, sparse.csr_array(X))
@@ -159,7 +150,7 @@ def test_boolean_labels_and_single_precision(ending, tmp_path):
 def test_four_classes_one_vs_one(ending, tmp_path):
     X, y = make_multiclass(n_classes=4)
     model = DropoutSVC(multi_class="ovo").fit(X, y)
-    _assert_same(_round_trip(model, tmp_path, ending), model, X)
+    _assert_same(round_trip(model, tmp_path, ending), model, X)
 
 
 @endings
@@ -168,7 +159,7 @@ def test_missing_features_and_feature_names(ending, tmp_path):
     X[np.random.default_rng(0).uniform(size=X.shape) < 0.2] = np.nan
     frame = pd.DataFrame(X, columns=[f"Größe №{d} \U0001f600\x00" for d in range(N_FEATURES)])
     model = DropoutSVC(missing="drop", noise=0.2).fit(frame, y)
-    loaded = _round_trip(model, tmp_path, ending)
+    loaded = round_trip(model, tmp_path, ending)
     _assert_same(loaded, model, frame)
     some = frame.iloc[:, ::2]
     assert loaded.decision_function(some).tobytes() == model.decision_function(some).tobytes()
@@ -179,14 +170,14 @@ def test_missing_features_and_feature_names(ending, tmp_path):
 def test_class_weights_come_back(class_weight, ending, tmp_path):
     X, y = make_multiclass()
     model = DropoutSVC(class_weight=class_weight).fit(X, y)
-    _assert_same(_round_trip(model, tmp_path, ending), model, X)
+    _assert_same(round_trip(model, tmp_path, ending), model, X)
 
 
 @pytest.mark.parametrize("weights", [{"a": 1, "ß": 2.0}, {True: 3.0, False: 1.0}, {0.0: 1.0, 1.0: 2.0}])
 def test_class_weights_of_other_labels_come_back(weights, tmp_path):
     X, y = make_binary()
     model = DropoutSVC(class_weight=weights).fit(X, np.array(sorted(weights))[y])
-    _assert_same(_round_trip(model, tmp_path), model, X)
+    _assert_same(round_trip(model, tmp_path), model, X)
 
 
 @endings
@@ -194,7 +185,7 @@ def test_worst_case_baseline_comes_back(ending, tmp_path):
     X, y = make_multiclass()
     for n_deleted in (1, N_FEATURES):  # the latter without any history
         model = FDropSVC(n_deleted=n_deleted, C=0.1).fit(X, y)
-        _assert_same(_round_trip(model, tmp_path, ending), model, X)
+        _assert_same(round_trip(model, tmp_path, ending), model, X)
 
 
 def test_unusual_parameters_come_back(tmp_path):
@@ -202,13 +193,13 @@ def test_unusual_parameters_come_back(tmp_path):
     model = DropoutSVC(
         C=np.float32(0.1), tol=1, max_iter=np.int64(500), l1_ratio=math.nan, fit_intercept=0, n_jobs=-1, warm_start=True
     ).fit(X, y)
-    _assert_same(_round_trip(model, tmp_path), model, X)
+    _assert_same(round_trip(model, tmp_path), model, X)
 
 
 def test_loaded_model_can_be_fitted_again(tmp_path):
     X, y = make_binary()
     model = DropoutSVC(noise=Dropout(np.full(N_FEATURES, 0.3)), warm_start=True).fit(X, y)
-    loaded = _round_trip(model, tmp_path, "zip")
+    loaded = round_trip(model, tmp_path, "zip")
     loaded.coef_ += 0.0  # own, writeable memory
     assert loaded.fit(X, y).coef_.tobytes() == model.fit(X, y).coef_.tobytes()
 
@@ -261,7 +252,7 @@ def test_archive_is_an_ordinary_one(tmp_path):
 def test_search_is_saved_as_what_it_refitted(tmp_path):
     X, y = make_binary()
     search = GridSearchCV(DropoutSVC(), {"C": [0.1, 1.0]}, cv=2).fit(X, y)
-    _assert_same(_round_trip(search, tmp_path), search.best_estimator_, X)
+    _assert_same(round_trip(search, tmp_path), search.best_estimator_, X)
 
 
 # describe -----------------------------------------------------------------------------------------------------------
@@ -359,133 +350,3 @@ def test_unfitted_models_and_odd_summaries_are_refused(tmp_path):
     with pytest.raises(ValueError, match="bytes of JSON, more than"):
         save(model, tmp_path / "model.json", summary={"note": "x" * 2**23})
     assert list(tmp_path.iterdir()) == []
-
-
-# Preprocessing ------------------------------------------------------------------------------------------------------
-
-
-class Shifter(TransformerMixin, BaseEstimator):
-    """A transformer that gives its state as the encoders of `dropmargin.io.data` do."""
-
-    def fit(self, X, y=None):
-        self.shift_, self.names_ = X.mean(axis=0), np.array(["ä", "b"], dtype=object)
-        return self
-
-    def transform(self, X):
-        return X - self.shift_
-
-    def get_feature_names_out(self):
-        return np.array([f"x{d}" for d in range(len(self.shift_))], dtype=object)
-
-    def get_state(self):
-        return {"names": self.names_.tolist(), "scale": 1.0}, {"shift": self.shift_, "words": self.names_}
-
-    @classmethod
-    def from_state(cls, facts, arrays):
-        if facts.keys() != {"names", "scale"} or arrays["shift"].ndim != 1:
-            raise ValueError("not a state of Shifter")
-        made = cls()
-        made.shift_, made.names_ = arrays["shift"], arrays["words"]
-        return made
-
-
-@pytest.fixture
-def shifted(monkeypatch):
-    monkeypatch.setitem(preprocessing.KINDS, "Shifter", __name__)
-    X, y = make_binary()
-    return Pipeline([("shift it", Shifter()), ("classify", DropoutSVC())]).fit(X, y), X
-
-
-@endings
-def test_preprocessing_comes_back(shifted, ending, tmp_path):
-    pipeline, X = shifted
-    loaded = _round_trip(pipeline, tmp_path, ending)
-    assert [name for name, _ in loaded.steps] == ["shift it", "classify"]
-    assert loaded.decision_function(X).tobytes() == pipeline.decision_function(X).tobytes()
-    assert loaded[0].names_.tolist() == ["ä", "b"]
-    told = describe(tmp_path / f"model.{ending}")
-    assert told["feature_names"] == [f"x{d}" for d in range(N_FEATURES)]
-    assert (told["preprocessing"]["kind"], told["preprocessing"]["facts"]["scale"]) == ("Shifter", 1.0)
-
-
-@endings
-def test_long_lists_of_words_stand_outside_of_the_text(shifted, ending, tmp_path):
-    pipeline, _ = shifted
-    words = [f"wörd {index}" for index in range(2000)]
-    pipeline[0].names_ = np.array(words, dtype=object)
-    path = tmp_path / f"model.{ending}"
-    save(pipeline, path)
-    assert load(path)[0].names_.tolist() == words
-    data = path.read_bytes()
-    document = document_of(data)
-    assert document["preprocessing"]["facts"]["names"] == {"strings": "preprocessing.strings.2"}
-    for name in ("preprocessing.strings.7", "preprocessing.words", "coef_", 3):
-        document["preprocessing"]["facts"]["names"] = {"strings": name}
-        path.write_bytes(with_document(data, document))
-        with pytest.raises(ModelFormatError, match=r"array of strings that is not there|must be a string|'words'"):
-            load(path)
-
-
-@endings
-@pytest.mark.parametrize(
-    ("path", "value", "complaint"),
-    [
-        (("preprocessing", "kind"), "StandardScaler", "kind of preprocessing must be one of"),
-        (("preprocessing", "facts"), {}, "Shifter: not a state of Shifter"),
-        (("preprocessing", "facts"), 3, "must be an object"),
-        (("preprocessing", "arrays"), ["shift"], "Shifter: 'words'"),
-        (("preprocessing", "arrays"), ["../shift"], "lacks the array"),
-        (("preprocessing",), None, "steps of a pipeline"),
-        (("steps",), ["a", "a"], "two different names"),
-        (("steps",), ["a__b", "c"], "two different names"),
-        (("steps",), ["memory", "c"], "two different names"),
-    ],
-)
-def test_wrong_preprocessing_is_refused(shifted, path, value, complaint, ending, tmp_path):
-    file = tmp_path / f"model.{ending}"
-    save(shifted[0], file)
-    data = file.read_bytes()
-    document = document_of(data)
-    holder = document
-    for key in path[:-1]:
-        holder = holder[key]
-    holder[path[-1]] = value
-    file.write_bytes(with_document(data, document))
-    with pytest.raises(ModelFormatError, match=complaint):
-        load(file)
-
-
-def test_preprocessing_must_fit_the_model(shifted, tmp_path):
-    pipeline, _ = shifted
-    pipeline[0].shift_ = np.zeros(3)
-    with pytest.raises(ValueError, match=f"makes 3 features, its model takes {N_FEATURES}"):
-        save(pipeline, tmp_path / "model.json")
-
-
-# Versions -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["svc.json", "logistic.dropmargin"])
-def test_files_of_version_0_1_0_load_and_predict_the_same(name):
-    expected = json.loads((_GOLDEN / "expected.json").read_text())[name]
-    model = load(_GOLDEN / name)
-    assert [value.hex() for value in model.coef_.ravel().tolist()] == expected["coef"]
-    rows = np.array(expected["rows"], dtype=float)  # null is NaN
-    rows = pd.DataFrame(rows, columns=expected["names"]) if expected["names"] else rows
-    assert model.predict(rows).tolist() == expected["labels"]
-    np.testing.assert_allclose(model.decision_function(rows), np.array(expected["decision"]), rtol=1e-12)
-    assert describe(_GOLDEN / name)["written_by"]["dropmargin"] == "0.1.0"
-
-
-@endings
-def test_newer_formats_are_refused_with_the_remedy(ending, tmp_path):
-    path = tmp_path / f"model.{ending}"
-    save(DropoutSVC().fit(*make_binary()), path)
-    data = path.read_bytes()
-    if ending == "json":
-        newer = seal_json(b'{\n "format": "dropmargin model",\n "version": 2,\n "new": {}')
-    else:
-        newer = data.replace(b"dropmargin model 1 sha256", b"dropmargin model 2 sha256")
-    path.write_bytes(newer)
-    with pytest.raises(ModelFormatError, match=r"version 2, newer than 1.*install a newer dropmargin"):
-        load(path)

@@ -1,0 +1,302 @@
+"""The same fit from any container, in single precision, from memory maps and frames, on any number of threads."""
+
+from __future__ import annotations
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+
+from datasets import (
+    N_FEATURES,
+    TIGHT,
+    assert_bitwise_equal,
+    make_binary,
+    make_multiclass,
+    make_sparse,
+    parameters,
+)
+from dropmargin import DropoutLogisticRegression, DropoutSVC, Gaussian, MCFClassifier, Poisson
+from dropmargin.linalg import matrix, row_blocks
+from invariance import (
+    ESTIMATORS,
+    assert_close,
+    each_core_loss,
+    every_loss,
+    every_noise,
+    fit,
+)
+
+# Containers -------------------------------------------------------------------------------------------------------
+
+_CONTAINERS = {
+    "dense F order": np.asfortranarray,
+    "dense strided": lambda X: np.repeat(X, 2, axis=1)[:, ::2],
+    "list": lambda X: X.tolist(),
+    **{
+        f"{form}_{kind}": getattr(sparse, f"{form}_{kind}")
+        for form in ("csr", "csc", "coo", "bsr", "lil")
+        for kind in ("matrix", "array")
+    },
+}
+
+
+def _with_index_type(X, dtype):
+    X = sparse.csr_array(X)
+    X.indices, X.indptr = X.indices.astype(dtype), X.indptr.astype(dtype)
+    return X
+
+
+@pytest.mark.parametrize("container", _CONTAINERS.values(), ids=_CONTAINERS.keys())
+@pytest.mark.parametrize("name", ["svc", "mcf-quadratic", "mcf-exponential"])
+def test_every_container_gives_the_dense_model(name, container):
+    X, y = make_multiclass()
+    dense, other = (fit(ESTIMATORS[name], data, y, noise=0.3) for data in (X, container(X)))
+    assert_close(other, dense)
+    np.testing.assert_allclose(other.decision_function(container(X)), dense.decision_function(X), rtol=1e-9, atol=1e-9)
+
+
+@every_loss
+@every_noise
+def test_sparse_equals_dense_for_every_noise(estimator, noise):
+    X, y = make_binary()
+    assert_close(fit(estimator, sparse.csr_array(X), y, noise=noise), fit(estimator, X, y, noise=noise))
+
+
+@pytest.mark.parametrize("index_type", [np.int32, np.int64])
+@each_core_loss
+def test_index_type_does_not_matter_and_is_accepted_everywhere(estimator, index_type):
+    X, y = make_binary()
+    rows = _with_index_type(X, index_type)
+    model = fit(estimator, rows, y, noise=0.3)
+    assert_close(model, fit(estimator, X, y, noise=0.3))
+    np.testing.assert_array_equal(model.predict(rows), model.predict(X))
+
+
+def _non_canonical(X, index_type):
+    """Return the same matrix with duplicate, unsorted and explicitly zero entries."""
+    data, indices, indptr = [], [], [0]
+    for row in X:
+        for column in np.flatnonzero(row)[::-1]:  # backwards
+            data += [row[column] + 3.0, -3.0]
+            indices += [column, column]
+        data += [0.0]
+        indices += [len(row) - 1]
+        indptr.append(len(data))
+    out = sparse.csr_array(X.shape)
+    out.data, out.indices, out.indptr = np.array(data), np.array(indices, index_type), np.array(indptr, index_type)
+    return out
+
+
+@pytest.mark.parametrize("index_type", [np.int32, np.int64])
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix])
+@pytest.mark.parametrize("noise", [None, 0.3, Poisson(), Gaussian(scale=0.2)], ids=str)
+@each_core_loss
+def test_non_canonical_csr_gives_the_dense_model_and_is_left_untouched(estimator, noise, kind, index_type):
+    X, y = make_binary()
+    X = np.round(4.0 * X)  # so that duplicates add up exactly
+    X[:, 5] = 0.0  # an empty column
+    X[7] = 0.0  # an empty row
+    messy = _non_canonical(X, index_type)
+    if isinstance(noise, Poisson):
+        # Poisson noise may meet no negative entry, even one that a duplicate makes up for
+        messy.data = np.where(messy.data == -3.0, 1.0, np.where(messy.data == 0.0, 0.0, messy.data - 4.0))
+    arrays = messy.data, messy.indices, messy.indptr
+    np.testing.assert_array_equal(messy.toarray(), X)
+    if kind is sparse.csr_matrix:
+        messy = kind(X.shape)
+        messy.data, messy.indices, messy.indptr = arrays
+    before = [a.tobytes() for a in arrays]
+    model = fit(estimator, messy, y, noise=noise)
+    scores = model.decision_function(messy)
+    assert [a.tobytes() for a in arrays] == before
+    assert messy.data is arrays[0]
+    assert messy.indices is arrays[1]
+    dense = fit(estimator, X, y, noise=noise)
+    assert_close(model, dense)
+    np.testing.assert_allclose(scores, dense.decision_function(X), rtol=1e-9, atol=1e-9)
+
+
+def test_a_false_claim_of_canonical_format_is_not_believed():
+    X, y = make_binary()
+    messy = _non_canonical(np.round(4.0 * X), np.int32)
+    messy.has_canonical_format = True
+    messy.has_sorted_indices = True
+    estimator = DropoutSVC(noise=0.5, tol=TIGHT)
+    assert_close(fit(estimator, messy, y), fit(estimator, np.round(4.0 * X), y))
+
+
+@pytest.mark.parametrize("make", [np.ascontiguousarray, np.asfortranarray, sparse.csr_array, sparse.csc_array])
+@each_core_loss
+def test_the_callers_data_labels_and_weights_are_left_untouched(estimator, make):
+    X, y = make_binary()
+    X, weights = make(X), np.linspace(0.0, 2.0, len(y))
+    stored = [X.data, X.indices, X.indptr] if sparse.issparse(X) else [X]
+    before = [a.tobytes() for a in [*stored, y, weights]]
+    fit(estimator, X, y, weights, noise=0.3, class_weight="balanced").predict(X)
+    assert [a.tobytes() for a in [*stored, y, weights]] == before
+
+
+# Precision --------------------------------------------------------------------------------------------------------
+
+
+@each_core_loss
+@every_noise
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_single_precision_agrees_with_double_and_is_kept(estimator, noise, make):
+    X, y = make_binary()
+    X = X.astype(np.float32)
+    single = fit(estimator, make(X), y, noise=noise, tol=1e-10)
+    double = fit(estimator, make(X.astype(np.float64)), y, noise=noise, tol=1e-10)
+    assert single.coef_.dtype == single.intercept_.dtype == np.float32
+    assert single.decision_function(make(X)).dtype == np.float32
+    assert double.coef_.dtype == np.float64
+    assert_close(parameters(single).astype(np.float64), double, bar=1e-5)
+
+
+@each_core_loss
+@pytest.mark.parametrize("noise", [None, 0.3, Gaussian(scale=1.0)], ids=["none", "dropout", "gaussian"])
+@pytest.mark.parametrize("size", [1e-30, 1e-19, 1e19, 1e25, 1e30])
+def test_single_precision_never_overflows_where_double_does_not(estimator, noise, size):
+    # squares of these are beyond single precision
+    X, y = make_binary()
+    X = (X * size).astype(np.float32)
+    if isinstance(noise, Gaussian):
+        noise = Gaussian(scale=0.3 * size)
+    options = {"noise": noise, "C": 0.5 / size**2, "tol": 1e-10}
+    single = fit(estimator, X, y, **options)
+    double = fit(estimator, X.astype(np.float64), y, **options)
+    scores = double.decision_function(X.astype(np.float64))
+    np.testing.assert_allclose(single.decision_function(X), scores, atol=1e-4 * np.abs(scores).max())
+
+
+@pytest.mark.parametrize("name", ["svc", "mcf-logistic"])
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8, bool, np.float16, np.longdouble, object])
+def test_every_other_number_type_is_read_as_double(name, dtype):
+    X, y = make_binary()
+    X = np.round(2.0 * X) if dtype is not bool else X > 0.5
+    assert_close(
+        fit(ESTIMATORS[name], X.astype(dtype), y, noise=0.3),
+        fit(ESTIMATORS[name], X.astype(np.float64), y, noise=0.3),
+    )
+
+
+# Memory maps and frames -------------------------------------------------------------------------------------------
+
+
+def _memmapped(array, path):
+    path = path / f"{id(array)}.npy"
+    np.save(path, array)
+    return np.load(path, mmap_mode="r")
+
+
+@each_core_loss
+@pytest.mark.parametrize("as_sparse", [False, True], ids=["dense", "sparse"])
+def test_read_only_memory_maps_are_accepted(estimator, as_sparse, tmp_path):
+    X, y = make_binary()
+    weights = np.linspace(0.5, 2.0, len(y))
+    if as_sparse:
+        rows = sparse.csr_array(X)
+        mapped = sparse.csr_array(X.shape)
+        mapped.data, mapped.indices, mapped.indptr = (
+            _memmapped(a, tmp_path) for a in (rows.data, rows.indices, rows.indptr)
+        )
+    else:
+        mapped = _memmapped(X, tmp_path)
+    model = fit(estimator, mapped, _memmapped(y, tmp_path), _memmapped(weights, tmp_path), noise=0.3)
+    assert model.predict(mapped).shape == y.shape
+    assert_close(model, fit(estimator, X, y, weights, noise=0.3))
+
+
+@pytest.mark.parametrize("as_sparse", [False, True], ids=["dense", "sparse"])
+def test_joblib_memory_maps_are_accepted(as_sparse, tmp_path):
+    X, y = make_binary()
+    X = sparse.csr_array(X) if as_sparse else X
+    joblib.dump((X, y), tmp_path / "data.joblib")
+    mapped, labels = joblib.load(tmp_path / "data.joblib", mmap_mode="r")
+    assert not (mapped.data if as_sparse else mapped).flags.writeable
+    for estimator in ESTIMATORS.values():
+        assert_bitwise_equal(fit(estimator, mapped, labels, noise=0.3), fit(estimator, X, y, noise=0.3))
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+@each_core_loss
+def test_frames_with_string_labels_give_the_array_model_and_name_the_features(estimator, frame):
+    X, y = make_multiclass()
+    names = [f"word {d}" for d in range(N_FEATURES)]
+    table = frame({name: X[:, d] for d, name in enumerate(names)})
+    key = "data" if frame is pd.DataFrame else "values"
+    series = (pd if frame is pd.DataFrame else pl).Series(name="label", **{key: np.array(["a", "b", "c"])[y]})
+    model = fit(estimator, table, series, noise=0.3)
+    np.testing.assert_array_equal(model.feature_names_in_, names)
+    assert_close(model, fit(estimator, X, y, noise=0.3))
+    np.testing.assert_array_equal(model.classes_, ["a", "b", "c"])
+    assert set(model.predict(table)) <= {"a", "b", "c"}
+    swapped = table[names[::-1]]
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(swapped)
+
+
+def test_an_array_after_a_frame_forgets_the_feature_names():
+    X, y = make_binary()
+    model = DropoutSVC().fit(pd.DataFrame(X, columns=list("abcdefgh")), y)
+    model.fit(X, y)
+    assert not hasattr(model, "feature_names_in_")
+
+
+def test_pandas_sparse_columns_give_the_dense_model():
+    X, y = make_binary()
+    table = pd.DataFrame.sparse.from_spmatrix(sparse.csr_matrix(X))
+    table.columns = [f"f{d}" for d in range(N_FEATURES)]
+    estimator = DropoutSVC(noise=0.3, tol=TIGHT)
+    assert_close(fit(estimator, table, y), fit(estimator, X, y))
+
+
+# Threads ----------------------------------------------------------------------------------------------------------
+
+_THREADED = [
+    DropoutSVC(noise=0.3),
+    DropoutSVC(noise=None),
+    DropoutSVC(noise=0.3, penalty="l1"),
+    DropoutSVC(noise=0.3, multi_class="ovo"),
+    DropoutLogisticRegression(noise=Gaussian(scale=0.2)),
+    DropoutLogisticRegression(noise=0.3, solver="irls"),
+    DropoutLogisticRegression(noise=0.3, solver="lbfgs"),
+    MCFClassifier("quadratic", noise=0.3, solver="closed-form"),
+    MCFClassifier("exponential", noise=0.3),
+    MCFClassifier("logistic", noise=Poisson(), penalty="elasticnet"),
+]
+
+
+@pytest.mark.parametrize("estimator", _THREADED, ids=str)
+@pytest.mark.parametrize("make", [np.asfortranarray, sparse.csr_array])
+def test_the_number_of_threads_does_not_change_a_bit(estimator, make, monkeypatch):
+    X, y = make_multiclass(n_samples=120)
+    monkeypatch.setattr(matrix, "_PARTITION_ENTRIES", 50)
+    assert len(row_blocks(X)) > 3
+    one = fit(estimator, make(X), y, n_jobs=1)
+    for n_jobs in (2, 3):
+        other = fit(estimator, make(X), y, n_jobs=n_jobs)
+        assert_bitwise_equal(other, one)
+        assert other.objective_ == one.objective_
+        assert other.n_iter_ == one.n_iter_
+
+
+@pytest.mark.parametrize("noise", [0.3, Gaussian(scale=0.2)], ids=str)
+@pytest.mark.parametrize("name", ["svc", "logistic", "mcf-quadratic", "mcf-logistic"])
+def test_the_partition_of_the_rows_changes_rounding_only(name, noise, monkeypatch):
+    X, y = make_multiclass()
+    whole = fit(ESTIMATORS[name], X, y, noise=noise)
+    monkeypatch.setattr(matrix, "_PARTITION_ENTRIES", 50)
+    assert_close(fit(ESTIMATORS[name], X, y, noise=noise), whole)
+
+
+@pytest.mark.parametrize("as_sparse", [False, True], ids=["dense", "sparse"])
+def test_the_number_of_threads_does_not_change_a_bit_on_data_of_real_size(as_sparse):
+    X, y = make_sparse(24_000, 1_000, 0.1) if as_sparse else make_sparse(9_000, 300, 0.5)
+    X = X if as_sparse else X.toarray()
+    assert len(row_blocks(X)) > 3
+    estimator = DropoutSVC(noise=0.3, C=0.01, tol=1e-2)
+    assert_bitwise_equal(fit(estimator, X, y, n_jobs=1), fit(estimator, X, y, n_jobs=2))

@@ -1,0 +1,308 @@
+"""Noise and parameters: what they mean, what is refused, and what a failed fit leaves behind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+
+from datasets import (
+    N_FEATURES,
+    TIGHT,
+    assert_bitwise_equal,
+    assert_same_state,
+    fitted_state,
+    make_binary,
+    parameters,
+    relative_difference,
+)
+from dropmargin import (
+    Dropout,
+    DropoutLogisticRegression,
+    DropoutSVC,
+    Gaussian,
+    Laplace,
+    MCFClassifier,
+    NoisyLinearClassifier,
+    Poisson,
+)
+from dropmargin.noise import Noise
+from invariance import fit
+from marks import dense_or_sparse, every_loss, says
+
+# Noise ------------------------------------------------------------------------------------------------------------
+
+
+def _rates(**changes):
+    rates = np.full(N_FEATURES, 0.3)
+    for index, value in changes.items():
+        rates[int(index[1:])] = value
+    return rates
+
+
+_BAD_NOISE = {
+    "rate 1": (1.0, ["rate", "[0, 1)", "1.0"]),
+    "rate above 1": (1.5, ["rate", "[0, 1)", "1.5"]),
+    "rate below 0": (-1e-9, ["rate", "[0, 1)", "-1e-09"]),
+    "rate NaN": (np.nan, ["rate", "[0, 1)", "nan"]),
+    "rate infinite": (np.inf, ["rate", "[0, 1)", "inf"]),
+    "a rate of 1": (Dropout(rate=_rates(f3=1.0)), ["rate", "[0, 1)", "1.0", "feature 3"]),
+    "a rate of NaN": (Dropout(rate=_rates(f5=np.nan)), ["rate", "[0, 1)", "nan", "feature 5"]),
+    "too few rates": (Dropout(rate=[0.1, 0.2]), ["rate", "(2,)", "8 features"]),
+    "too many rates": (Dropout(rate=np.full(9, 0.1)), ["rate", "(9,)", "8 features"]),
+    "no rates": (Dropout(rate=[]), ["rate", "(0,)", "8 features"]),
+    "a matrix of rates": (Dropout(rate=np.full((8, 1), 0.1)), ["rate", "(8, 1)", "8 features"]),
+    "a string rate": (Dropout(rate="much"), ["rate", "'much'"]),
+    "no rate": (Dropout(rate=None), ["rate"]),
+    "scale below 0": (Gaussian(scale=-0.1), ["scale", "Gaussian", "-0.1"]),
+    "scale NaN": (Gaussian(scale=np.nan), ["scale", "Gaussian", "nan"]),
+    "scale infinite": (Laplace(scale=np.inf), ["scale", "Laplace", "inf"]),
+    "a scale below 0": (Laplace(scale=_rates(f2=-1.0)), ["scale", "Laplace", "-1.0", "feature 2"]),
+    "scale too large": (Gaussian(scale=1e200), ["scale", "Gaussian", "1e+200"]),
+    "too few scales": (Gaussian(scale=[0.1]), ["scale", "(1,)", "8 features"]),
+    "a name": ("dropout", ["noise", "'dropout'", "Dropout(rate="]),
+    "a class": (Dropout, ["noise", "Dropout(rate="]),
+    "a bare list": ([0.1] * 8, ["noise", "Dropout(rate=rates)"]),
+    "a bare array": (np.full(8, 0.1), ["noise", "Dropout(rate=rates)"]),
+    "a boolean": (True, ["noise", "True"]),
+    "a numpy boolean": (np.True_, ["noise", "True"]),
+    "a dictionary": ({"rate": 0.1}, ["noise", "{'rate': 0.1}"]),
+}
+
+
+@every_loss
+@pytest.mark.parametrize("kind", _BAD_NOISE)
+def test_bad_noise_is_refused_with_parameter_value_and_range(estimator, kind):
+    X, y = make_binary()
+    noise, parts = _BAD_NOISE[kind]
+    with pytest.raises(ValueError, match=says(*parts)):
+        fit(estimator, X, y, noise=noise)
+
+
+@every_loss
+@dense_or_sparse
+def test_rates_from_zero_to_almost_one_live_side_by_side(estimator, make):
+    X, y = make_binary()
+    rates = _rates(f0=0.0, f4=1.0 - 1e-16)
+    assert rates[4] < 1.0
+    model = fit(estimator, make(X), y, noise=Dropout(rate=rates), tol=1e-12)
+    assert np.isfinite(parameters(model)).all()
+    # a feature that is almost always lost is worth next to nothing
+    assert abs(model.coef_[0, 4]) < 1e-6 < np.abs(model.coef_).max()
+    without = fit(estimator, make(np.delete(X, 4, axis=1)), y, noise=Dropout(rate=np.delete(rates, 4)), tol=1e-12)
+    assert relative_difference(np.delete(parameters(model), 4, axis=1), without) <= 1e-4
+
+
+@every_loss
+@pytest.mark.parametrize(
+    "zero",
+    [0.0, 0, np.float32(0.0), Dropout(rate=0.0), Dropout(rate=np.zeros(N_FEATURES)), Gaussian(scale=0.0)],
+    ids=str,
+)
+def test_noise_of_size_zero_is_no_noise(estimator, zero):
+    X, y = make_binary()
+    assert (
+        relative_difference(fit(estimator, X, y, noise=zero, tol=TIGHT), fit(estimator, X, y, noise=None, tol=TIGHT))
+        <= 1e-10
+    )
+
+
+@every_loss
+@pytest.mark.parametrize("rate", [0.5, np.float32(0.5), np.array(0.5), [0.5] * N_FEATURES, tuple([0.5] * N_FEATURES)])
+def test_a_rate_may_be_given_in_any_form(estimator, rate):
+    X, y = make_binary()
+    assert (
+        relative_difference(
+            fit(estimator, X, y, noise=Dropout(rate=rate), tol=TIGHT), fit(estimator, X, y, noise=0.5, tol=TIGHT)
+        )
+        <= 1e-10
+    )
+
+
+@every_loss
+@dense_or_sparse
+@pytest.mark.parametrize("noise", [0.5, Dropout(rate=0.5), Poisson()], ids=str)
+def test_a_variance_that_overflows_is_noticed(estimator, make, noise):
+    X, y = make_binary()
+    X[3, 6] = 1e200
+    with pytest.raises(ValueError, match=says("column 6", "1.0e+200", "scale")):
+        fit(estimator, make(X), y, noise=noise)
+
+
+@every_loss
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array, sparse.csc_array, np.asfortranarray])
+def test_poisson_noise_names_the_column_of_a_negative_entry(estimator, make):
+    X, y = make_binary()
+    X[4, 5] = -0.25
+    with pytest.raises(ValueError, match=says("Poisson", "X >= 0", "-0.25", "column 5", "Dropout")):
+        fit(estimator, make(X), y, noise=Poisson())
+
+
+def test_poisson_noise_names_the_frame_column_of_a_negative_entry():
+    pd = pytest.importorskip("pandas")
+    X, y = make_binary()
+    X[4, 5] = -0.25
+    with pytest.raises(ValueError, match=says("column 'f'")):
+        DropoutSVC(noise=Poisson()).fit(pd.DataFrame(X, columns=list("abcdefgh")), y)
+
+
+def test_duplicate_entries_that_add_up_to_no_negative_number_are_fine_for_poisson_noise():
+    X, y = make_binary()
+    X = np.round(4.0 * X)
+    rows = sparse.csr_array(X)
+    messy = sparse.csr_array(X.shape)
+    messy.data = np.column_stack([rows.data + 3.0, np.full(rows.nnz, -3.0)]).ravel()
+    messy.indices, messy.indptr = np.repeat(rows.indices, 2), 2 * rows.indptr
+    estimator = DropoutSVC(noise=Poisson(), tol=TIGHT)
+    assert relative_difference(fit(estimator, messy, y), fit(estimator, X, y)) <= 1e-10
+
+
+def test_a_noise_without_log_mgf_is_refused_by_the_losses_that_need_it():
+    class Plain(Noise):
+        def variance(self):
+            return Gaussian(scale=0.1).variance()
+
+    X, y = make_binary()
+    for loss in ("exponential", "logistic"):
+        with pytest.raises(ValueError, match=says("log_mgf", "Plain")):
+            MCFClassifier(loss, noise=Plain()).fit(X, y)
+    assert DropoutSVC(noise=Plain()).fit(X, y).score(X, y) > 0.7
+
+
+# Parameters -------------------------------------------------------------------------------------------------------
+
+_UNHASHABLE = ["newton"]
+_BAD_PARAMETERS = [
+    *(("C", value, ["(0, inf)"]) for value in (0, 0.0, -1.0, np.nan, np.inf, "1", None, True, [1.0])),
+    *(("tol", value, ["[0, inf)"]) for value in (-1e-9, np.nan, np.inf, "small", None, True)),
+    *(("max_iter", value, ["integer", "1"]) for value in (0, -5, 10.0, np.nan, "100", None, True)),
+    *(("penalty", value, ["l2", "l1", "elasticnet"]) for value in ("l3", "L2", "none", None, 2, ["l1"])),
+    *(("solver", value, ["auto", "newton", "lbfgs"]) for value in ("sgd", "Newton", None, 1, _UNHASHABLE)),
+    *(("multi_class", value, ["ovr", "ovo"]) for value in ("multinomial", "OVR", None, 2, ["ovr"])),
+]
+
+
+@pytest.mark.parametrize(
+    "estimator", [DropoutSVC(), DropoutLogisticRegression(), MCFClassifier(), NoisyLinearClassifier()], ids=str
+)
+@pytest.mark.parametrize(("name", "value", "parts"), _BAD_PARAMETERS, ids=lambda value: str(value)[:20])
+def test_a_bad_parameter_is_refused_with_its_name_its_value_and_what_is_allowed(estimator, name, value, parts):
+    X, y = make_binary()
+    with pytest.raises(ValueError, match=says(name, repr(value), *parts)):
+        fit(estimator, X, y, **{name: value})
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, np.nan, "half", None, True])
+def test_a_bad_l1_ratio_is_refused(value):
+    X, y = make_binary()
+    with pytest.raises(ValueError, match=says("l1_ratio", repr(value), "[0, 1]")):
+        DropoutSVC(penalty="elasticnet", l1_ratio=value).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "parts"),
+    [
+        (MCFClassifier("hinge"), ["loss", "'hinge'", "quadratic", "exponential", "logistic"]),
+        (MCFClassifier(None), ["loss", "None", "quadratic"]),
+        (MCFClassifier(["quadratic"]), ["loss", "['quadratic']", "exponential"]),
+        (NoisyLinearClassifier("squared"), ["loss", "'squared'", "hinge", "mcf-logistic"]),
+        (NoisyLinearClassifier(3), ["loss", "3", "hinge"]),
+        (NoisyLinearClassifier(["hinge"]), ["loss", "['hinge']", "mcf-logistic"]),
+        (DropoutSVC(approximation="exact"), ["approximation", "'exact'", "'bound'", "'gaussian'"]),
+        (DropoutLogisticRegression(approximation=None), ["approximation", "None", "'bound'"]),
+        (DropoutSVC(approximation=["bound"]), ["approximation", "['bound']", "'gaussian'"]),
+        (NoisyLinearClassifier("quadratic", approximation="gaussian"), ["approximation", "'gaussian'", "quadratic"]),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_a_bad_loss_or_approximation_is_refused(estimator, parts):
+    X, y = make_binary()
+    with pytest.raises(ValueError, match=says(*parts)):
+        estimator.fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "parts"),
+    [
+        (DropoutSVC(solver="closed-form"), ["closed-form", "quadratic loss", "newton"]),
+        (DropoutSVC(solver="newton", penalty="l1"), ["newton", "l1", "orthant"]),
+        (DropoutSVC(solver="orthant"), ["orthant", "l2", "newton"]),
+        (MCFClassifier("exponential", solver="irls"), ["irls", "majoriser", "newton"]),
+        (MCFClassifier("logistic", solver="closed-form"), ["closed-form", "quadratic", "lbfgs"]),
+        (DropoutLogisticRegression(approximation="gaussian", solver="irls"), ["irls", "majoriser", "newton"]),
+    ],
+    ids=str,
+)
+def test_an_impossible_pair_of_solver_and_problem_names_a_possible_one(estimator, parts):
+    X, y = make_binary()
+    with pytest.raises(ValueError, match=says("solver", *parts)):
+        estimator.fit(X, y)
+
+
+@pytest.mark.parametrize("n_jobs", [0, "two"])
+def test_a_bad_n_jobs_is_refused_by_name(n_jobs):
+    X, y = make_binary()
+    with pytest.raises(ValueError, match="n_jobs"):
+        DropoutSVC(n_jobs=n_jobs).fit(X, y)
+
+
+@pytest.mark.parametrize("value", [np.float32(0.5), np.float64(0.5), np.int64(1), 1])
+def test_numpy_numbers_are_numbers(value):
+    X, y = make_binary()
+    wanted = fit(DropoutSVC(), X, y, C=float(value), max_iter=1000)
+    assert_bitwise_equal(fit(DropoutSVC(), X, y, C=value, max_iter=np.int64(1000)), wanted)
+
+
+def test_constructors_check_nothing_and_store_what_they_get():
+    rates = [2.0, "x"]
+    model = DropoutSVC(noise=Dropout(rate=rates), C="C", tol=None)
+    assert model.noise.rate is rates
+    assert model.get_params()["C"] == "C"
+
+
+# After a failure --------------------------------------------------------------------------------------------------
+
+_FAILING = {
+    "bad C": ({"C": -1.0}, {}),
+    "bad noise": ({"noise": 1.5}, {}),
+    "bad rate length": ({"noise": Dropout(rate=[0.1, 0.2])}, {}),
+    "bad solver": ({"solver": "sgd"}, {}),
+    "NaN in X": ({}, {"X": np.full((60, 3), np.nan)}),
+    "huge X of other width": ({}, {"X": np.full((60, 3), 1e250)}),
+    "other width, negative weight": ({}, {"X": np.ones((60, 3)), "sample_weight": -np.ones(60)}),
+    "other width, one class": ({}, {"X": np.ones((60, 3)), "y": np.zeros(60)}),
+    "other width, no labels": ({}, {"X": np.ones((60, 3)), "y": None}),
+    "bad class weight": ({"class_weight": "bad"}, {"X": np.ones((60, 3))}),
+    "frame of other columns": ({"class_weight": "bad"}, {"X": "frame"}),
+    "regression target": ({}, {"X": np.ones((60, 3)), "y": np.linspace(0.0, 1.0, 60)}),
+}
+
+
+@pytest.mark.parametrize("kind", _FAILING)
+@pytest.mark.parametrize("warm_start", [False, True])
+@every_loss
+def test_a_failing_fit_leaves_a_fitted_estimator_exactly_as_it_was(estimator, warm_start, kind):
+    pd = pytest.importorskip("pandas")
+    X, y = make_binary()
+    model = fit(estimator, X, y, warm_start=warm_start)
+    scores = model.decision_function(X)
+    params, data = _FAILING[kind]
+    model.set_params(**params)
+    state = fitted_state(model)
+    arguments = {"X": X, "y": y, **data}
+    if isinstance(arguments["X"], str):
+        arguments["X"] = pd.DataFrame(np.ones((60, 3)), columns=list("abc"))
+    with pytest.raises(ValueError):  # noqa: PT011 (the messages are tested above)
+        model.fit(**arguments)
+    assert_same_state(model, state)
+    np.testing.assert_array_equal(model.decision_function(X), scores)
+
+
+@every_loss
+def test_a_failing_first_fit_leaves_the_estimator_unfitted(estimator):
+    model = clone(estimator)
+    before = fitted_state(model)
+    with pytest.raises(ValueError, match="class"):
+        model.fit(np.ones((4, 2)), np.zeros(4))
+    assert_same_state(model, before)

@@ -1,0 +1,249 @@
+"""The optimum: the ordinary models without noise, the margin, every solver, and an independent minimum."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.svm import SVC
+
+from dropmargin import Dropout, NoisyLinearClassifier
+from dropmargin.losses import GaussianHinge, Hinge, Quadratic
+from helpers import (
+    LOSSES,
+    N_FEATURES,
+    NOISES,
+    RADIAL,
+    as_format,
+    each_layout,
+    make_data,
+    plain_objective,
+)
+
+# Without noise: the ordinary models ---------------------------------------------------------------------------------
+
+TIGHT = {"tol": 1e-13, "max_iter": 5000}
+
+
+@cache
+def _support_vector_machine(C, seed=0):
+    """Return the ordinary SVM with its slack variables, by a quadratic program.
+
+    It starts from libsvm's answer, whose kernel is in single precision and so good for six digits only.
+    """
+    X, labels, weights = make_data(n_samples=60, seed=seed)
+    y = labels[:, 0]
+    n_slacks, n_weights = X.shape
+    libsvm = SVC(kernel="linear", C=C, tol=1e-6).fit(X, y, sample_weight=weights)
+    coef = np.append(libsvm.coef_, libsvm.intercept_)
+    rows = y[:, None] * np.hstack([X, np.ones((n_slacks, 1))])
+    margins = np.hstack([rows, np.eye(n_slacks)])
+    linear = np.append(np.zeros(n_weights + 1), C * weights)
+    square = np.append(np.ones(n_weights), np.zeros(n_slacks + 1))
+    found = minimize(
+        lambda u: 0.5 * (square * u) @ u + linear @ u,
+        np.append(coef, np.maximum(0.0, 1.0 - rows @ coef)),
+        jac=lambda u: square * u + linear,
+        method="SLSQP",
+        bounds=[(None, None)] * (n_weights + 1) + [(0.0, None)] * n_slacks,
+        constraints={"type": "ineq", "fun": lambda u: margins @ u - 1.0, "jac": lambda u: margins},
+        options={"ftol": 1e-15, "maxiter": 1000},
+    )
+    return found.x[: n_weights + 1], coef
+
+
+@each_layout
+@pytest.mark.parametrize("noise", [None, Dropout(0.0)], ids=repr)
+@pytest.mark.parametrize("C", [0.05, 1.0, 20.0])
+def test_hinge_without_noise_is_the_support_vector_machine(C, noise, layout):
+    X, labels, weights = make_data(n_samples=60)
+    y = labels[:, 0]
+    exact, libsvm = _support_vector_machine(C)
+    model = NoisyLinearClassifier("hinge", noise=noise, C=C, tol=1e-11, max_iter=5000)
+    model.fit(as_format(X, layout), y, sample_weight=weights)
+    found = np.append(model.coef_, model.intercept_)
+    assert model.objective_ == pytest.approx(plain_objective("hinge", None, X, y, weights, C, exact), rel=1e-9)
+    assert model.objective_ <= plain_objective("hinge", None, X, y, weights, C, libsvm) * (1.0 + 1e-9)
+    assert_allclose(found, exact, atol=1e-5 * np.abs(exact).max())
+    assert_allclose(found, libsvm, atol=1e-2 * np.abs(exact).max())
+
+
+@each_layout
+@pytest.mark.parametrize("solver", ["newton", "irls", "lbfgs"])
+@pytest.mark.parametrize("fit_intercept", [True, False], ids=["offset", "no offset"])
+@pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
+def test_logistic_without_noise_is_logistic_regression(C, fit_intercept, solver, layout):
+    X, labels, weights = make_data(n_samples=60)
+    y = labels[:, 0]
+    reference = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-12, max_iter=500, fit_intercept=fit_intercept)
+    reference.fit(X, y, sample_weight=weights)
+    # an error of the weights is the square root of a gap: eight digits of them take the last digit of the objective
+    options = TIGHT | ({"tol": 1e-16} if solver == "newton" else {})
+    model = NoisyLinearClassifier("logistic", noise=None, C=C, solver=solver, fit_intercept=fit_intercept, **options)
+    model.fit(as_format(X, layout), y, sample_weight=weights)
+    size = np.abs(reference.coef_).max()
+    bar = 1e-8 if solver == "newton" else 1e-6
+    assert_allclose(model.coef_, reference.coef_, atol=bar * size)
+    assert_allclose(model.intercept_, reference.intercept_, atol=bar * size)
+
+
+@each_layout
+@pytest.mark.parametrize("solver", ["closed-form", "newton", "irls", "lbfgs"])
+@pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
+def test_quadratic_without_noise_is_ridge_regression(C, solver, layout):
+    X, labels, weights = make_data(n_samples=60)
+    y = labels[:, 0]
+    reference = Ridge(alpha=0.5 / C, tol=1e-14).fit(X, y, sample_weight=weights)
+    model = NoisyLinearClassifier("quadratic", noise=None, C=C, solver=solver, **TIGHT)
+    model.fit(as_format(X, layout), y, sample_weight=weights)
+    bar = 1e-6 if solver == "lbfgs" else 1e-9
+    assert_allclose(model.coef_[0], reference.coef_, atol=bar)
+    assert_allclose(model.intercept_[0], reference.intercept_, atol=bar)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic", "quadratic", "exponential", "mcf-logistic"])
+def test_dropout_of_almost_everything_stays_finite_and_shrinks_the_weights(loss):
+    X, labels, _ = make_data(n_samples=60)
+    y = labels[:, 0]
+    plain = NoisyLinearClassifier(loss, noise=None).fit(X, y)
+    model = NoisyLinearClassifier(loss, noise=1.0 - 1e-6).fit(X, y)
+    assert np.all(np.isfinite(model.coef_))
+    assert np.abs(model.coef_).max() < 1e-2 * np.abs(plain.coef_).max()
+
+
+# The margin ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", [Hinge, GaussianHinge])
+@pytest.mark.parametrize("margin", [0.25, 3.0])
+@pytest.mark.parametrize("noise", NOISES)
+def test_the_margin_is_redundant(noise, margin, cls):
+    """w(c, l) = l w(c / l, 1)."""
+    X, labels, _ = make_data(n_samples=60)
+    y = labels[:, 0]
+    options = {"noise": NOISES[noise], "tol": 1e-12, "max_iter": 5000}
+    scaled = NoisyLinearClassifier(cls(margin), C=0.9, **options).fit(X, y)
+    unit = NoisyLinearClassifier(cls(1.0), C=0.9 / margin, **options).fit(X, y)
+    size = margin * np.abs(unit.coef_).max()
+    assert_allclose(scaled.coef_, margin * unit.coef_, atol=1e-6 * size)
+    assert scaled.objective_ == pytest.approx(margin**2 * unit.objective_, rel=1e-10)
+
+
+# One optimum, whatever the solver -----------------------------------------------------------------------------------
+
+
+@each_layout
+@pytest.mark.parametrize("C", [0.1, 10.0])
+@pytest.mark.parametrize("loss", RADIAL)
+@pytest.mark.parametrize("noise", NOISES)
+def test_irls_never_rises(loss, noise, C, layout):
+    X, labels, weights = make_data(n_samples=60)
+    with warnings.catch_warnings():
+        # without noise its tail is long; here only the way down matters
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = NoisyLinearClassifier(loss, noise=NOISES[noise], C=C, solver="irls", tol=1e-10, max_iter=300)
+        model.fit(as_format(X, layout), labels[:, 0], sample_weight=weights)
+    values = np.array([entry.objective for entry in model.history_])
+    assert len(values) >= (1 if loss == "quadratic" else 4)
+    assert np.all(np.diff(values) <= 1e-12 * np.abs(values[:-1]))
+    assert model.objective_ <= values[-1] * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("noise", ["dropout", "dropout per feature", "gaussian", "laplace", "poisson"])
+@pytest.mark.parametrize("C", [0.1, 5.0])
+@pytest.mark.parametrize("loss", RADIAL)
+def test_all_solvers_find_the_same_weights(loss, noise, C):
+    X, labels, weights = make_data(n_samples=60)
+    solvers = ["newton", "irls", "lbfgs"] + (["closed-form"] if loss == "quadratic" else [])
+    found = []
+    for solver in solvers:
+        model = NoisyLinearClassifier(loss, noise=NOISES[noise], C=C, solver=solver, tol=1e-13, max_iter=20000)
+        model.fit(X, labels[:, 0], sample_weight=weights)
+        found.append(np.append(model.coef_, model.intercept_))
+    for coef in found[1:]:
+        assert np.linalg.norm(coef - found[0]) <= 1e-6 * np.linalg.norm(found[0])
+
+
+@pytest.mark.parametrize("noise", ["dropout", "gaussian", "laplace", "poisson"])
+@pytest.mark.parametrize("loss", ["gaussian-hinge", "gaussian-logistic", "exponential", "mcf-logistic"])
+def test_solvers_agree_on_the_losses_without_a_majoriser(loss, noise):
+    X, labels, weights = make_data(n_samples=60)
+    found = []
+    for solver in ("newton", "lbfgs"):
+        model = NoisyLinearClassifier(LOSSES[loss], noise=NOISES[noise], C=0.5, solver=solver, tol=1e-13, max_iter=5000)
+        model.fit(X, labels[:, 0], sample_weight=weights)
+        found.append(np.append(model.coef_, model.intercept_))
+    assert np.linalg.norm(found[1] - found[0]) <= 1e-6 * np.linalg.norm(found[0])
+
+
+# Every pair against an independent minimum --------------------------------------------------------------------------
+
+C_REFERENCE = 0.8
+
+
+@cache
+def _reference_minimum(loss, noise):
+    """Return the minimum of the formula of the design, by SciPy without derivatives; by a QP where it has a kink."""
+    X, labels, weights = make_data(n_samples=60, seed=3)
+    y = labels[:, 0]
+
+    def value(coef):
+        with np.errstate(over="ignore", invalid="ignore"):
+            return plain_objective(loss, NOISES[noise], X, y, weights, C_REFERENCE, coef)
+
+    if noise == "none" and "hinge" in loss:
+        return value(_support_vector_machine(C_REFERENCE, seed=3)[0])
+    found = minimize(value, np.zeros(N_FEATURES + 1), method="BFGS", jac="3-point", options={"gtol": 1e-7})
+    return found.fun
+
+
+@each_layout
+@pytest.mark.parametrize(("loss", "noise"), list(itertools.product(LOSSES, NOISES)))
+def test_objective_is_an_independent_minimum(loss, noise, layout):
+    X, labels, weights = make_data(n_samples=60, seed=3)
+    model = NoisyLinearClassifier(LOSSES[loss], noise=NOISES[noise], C=C_REFERENCE, tol=1e-9, max_iter=5000)
+    model.fit(as_format(X, layout), labels[:, 0], sample_weight=weights)
+    assert model.converged_
+    assert model.objective_ == pytest.approx(_reference_minimum(loss, noise), rel=1e-6)
+    coef = np.append(model.coef_, model.intercept_)
+    stated = plain_objective(loss, NOISES[noise], X, labels[:, 0], weights, C_REFERENCE, coef)
+    assert model.objective_ == pytest.approx(stated, rel=1e-7)
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize(("loss", "noise"), list(itertools.product(LOSSES, ["none", "dropout", "gaussian"])))
+def test_the_tolerance_is_kept(loss, noise, tol):
+    """`tol` is the relative gap to the minimum."""
+    X, labels, weights = make_data(n_samples=60, seed=3)
+    model = NoisyLinearClassifier(LOSSES[loss], noise=NOISES[noise], C=C_REFERENCE, tol=tol)
+    model.fit(X, labels[:, 0], sample_weight=weights)
+    minimum = _reference_minimum(loss, noise)
+    assert minimum * (1.0 - 1e-7) <= model.objective_ <= minimum * (1.0 + 1.5 * tol)
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
+@pytest.mark.parametrize("max_iter", [1, 2, 5])
+@pytest.mark.parametrize("solver", ["newton", "irls", "lbfgs"])
+@pytest.mark.parametrize(("loss", "noise"), list(itertools.product(RADIAL, ["none", "dropout", "gaussian"])))
+def test_no_fit_takes_more_iterations_than_it_may(loss, noise, solver, max_iter, warm):
+    X, labels, _ = make_data(n_samples=60)
+    model = NoisyLinearClassifier(loss, noise=NOISES[noise], solver=solver, tol=1e-3, warm_start=warm)
+    model.fit(X, labels[:, 0])
+    model.set_params(max_iter=max_iter, tol=1e-12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, labels[:, 0])
+    assert len(model.history_) == model.n_iter_ <= max_iter
+
+
+def test_the_quadratic_loss_needs_one_step():
+    X, labels, _ = make_data()
+    model = NoisyLinearClassifier(Quadratic(), noise=0.3, solver="irls", tol=1e-10).fit(X, labels[:, 0])
+    assert model.n_iter_ <= 2
