@@ -22,6 +22,7 @@ _ORDER = [
     "evaluation",
     "plotting",
     "io",
+    "datasets",
     "report",
     "cli",
 ]

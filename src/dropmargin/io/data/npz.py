@@ -11,7 +11,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,13 @@ def chunk_npz(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterato
         rows = slice(begin, begin + step)
         y, qid = (None if array is None else array[rows] for array in (whole.y, whole.qid))
         yield Dataset(whole.X[rows], y, qid, whole.feature_names)
+
+
+def read_arrays(source: Source, wanted: Mapping[str, tuple[str, tuple[int | None, ...]]]) -> dict[str, Array]:
+    """Return the arrays of these names, each of its kind (a key of `_KINDS`) and shape; None: any length."""
+    with source.open_seekable() as stream:
+        archive = _Archive(source, stream)
+        return {name: archive.read(name, kind, shape) for name, (kind, shape) in wanted.items()}
 
 
 class _Archive:

@@ -1,0 +1,239 @@
+"""Amazon product reviews (Blitzer, Dredze and Pereira 2007): counts of words and pairs of words, liked or not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+from dropmargin.datasets.archive import read_each
+from dropmargin.datasets.folder import DatasetError, Remote, data_folder, fetch, find_file
+from dropmargin.datasets.reviews import Reviews, select_features
+from dropmargin.datasets.split import Split
+from dropmargin.io.data import DataFormatError, ReadOptions, read_data
+from dropmargin.typing import Array
+
+DOMAINS = ("books", "dvd", "electronics", "kitchen")
+_ARCHIVE = Remote(
+    "processed_acl.tar.gz",
+    "https://www.cs.jhu.edu/~mdredze/datasets/sentiment/processed_acl.tar.gz",
+    None,  # the page has none; the reviews are counted instead, see _N_LABELLED and _N_TEST
+)
+_MAX_BYTES = 2**28
+#: The reviews of positive.review and of negative.review, and those of unlabeled.review.
+_N_LABELLED = 1000
+_N_TEST = {"books": 4465, "dvd": 3586, "electronics": 5681, "kitchen": 5945}
+_N_AMAZON5K = 5000
+
+
+def load_amazon(
+    domain: str,
+    *,
+    features: int = 20_000,
+    form: str = "auto",
+    data_home: str | os.PathLike[str] | None = None,
+    download: bool = True,
+) -> Split:
+    """Return the reviews of one kind of product: 2,000 to learn from, and the papers' test reviews.
+
+    Parameters
+    ----------
+    domain : {"books", "dvd", "electronics", "kitchen"}
+    features : int, default=20000
+        Columns to keep at most: those that are in the most reviews, training and test ones together, as the papers
+        chose theirs (of equal ones the first by name, or by column where names are not known).
+    form : {"auto", "processed_acl", "amazon5k", "amazon20k"}, default="auto"
+        Which files to read. ``"auto"``: the first form that is complete, in this order.
+
+        - ``"processed_acl"``: the official files ``processed_acl/<domain>/positive.review``, ``negative.review`` (both
+          to learn from) and ``unlabeled.review`` (to test; it has labels), gzipped or not, or the official archive
+          ``processed_acl.tar.gz`` as it is. The columns are sorted, the most frequent first.
+        - ``"amazon5k"``: the same reviews cut to 5,000 features, ``amazon5k/<domain>_train.svmlight.gz`` and
+          ``_test``, whose indices begin at 0.
+        - ``"amazon20k"``: ``amazon20k/<domain>_train_X.npz``, ``_train_y.npy`` and the same with ``test``: 20,000
+          features, named in ``vocab20000.txt``; the test reviews are others than the papers'.
+    data_home : path, default=None
+        The data folder; see `data_folder`.
+    download : bool, default=True
+        Whether the official archive may be fetched if no form is there.
+
+    Returns
+    -------
+    Split
+        ``X`` is a csr_array of float64 counts; ``y`` is -1 (not liked) or +1 (liked).
+
+    Raises
+    ------
+    DatasetError
+        If the files are neither there nor to be had.
+    DataFormatError
+        If a file is broken; the message names file and line.
+    """
+    if domain not in DOMAINS:
+        raise ValueError(f"domain must be one of {list(DOMAINS)}, got {domain!r}.")
+    if form != "auto" and form not in _FORMS:
+        raise ValueError(f"form must be one of {['auto', *_FORMS]}, got {form!r}.")
+    if not isinstance(features, Integral) or isinstance(features, bool) or features < 1:
+        raise ValueError(f"features must be an integer of at least 1, got {features!r}.")
+    folder = data_folder(data_home)
+    if form == "auto":
+        complete = (name for name, known in _FORMS.items() if not known.missing(domain, folder))
+        form = next(complete, "processed_acl")
+    return _FORMS[form].load(_Request(domain, int(features), folder, download))
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What was asked for, checked."""
+
+    domain: str
+    features: int
+    folder: Path
+    download: bool
+
+    def describe(self, place: str) -> str:
+        """Return the sentence that says what the result is."""
+        return f"Amazon reviews of {self.domain} (Blitzer et al. 2007), counts, read from {self.folder / place}."
+
+
+@dataclass(frozen=True)
+class _Form:
+    """One way in which the reviews are kept: its files, and how to load them."""
+
+    files: tuple[str, ...]
+    load: Callable[[_Request], Split]
+    archive: str | None = None
+
+    def missing(self, domain: str, folder: Path) -> list[Path]:
+        """Return the files that are not there."""
+        if self.archive is not None and (folder / self.archive).is_file():
+            return []
+        paths = [folder / name.format(domain=domain) for name in self.files]
+        return [path for path in paths if find_file(path) is None]
+
+
+# The official files --------------------------------------------------------------------------------------------------
+
+
+def _load_official(request: _Request) -> Split:
+    names = [f"processed_acl/{request.domain}/{part}.review" for part in ("positive", "negative", "unlabeled")]
+    place = request.folder
+    if any(find_file(place / name) is None for name in names):
+        place = fetch(_ARCHIVE, request.folder, download=request.download, otherwise=_other_ways(request))
+    wanted = dict(zip(names, (_N_LABELLED, _N_LABELLED, _N_TEST[request.domain]), strict=True))
+    reviews = Reviews()
+    parts: dict[str, tuple[Array, Array]] = {}
+    for content in read_each(place, names, _MAX_BYTES):
+        rows, labels = reviews.add(content.data, content.where)
+        if len(labels) != wanted[content.name]:
+            what = f"{len(labels)} reviews, the official file has {wanted[content.name]}"
+            raise DataFormatError(what, content.where)
+        parts[content.name] = rows, labels
+    X, feature_names = reviews.matrix(request.features)
+    train = np.concatenate([parts[name][0] for name in names[:2]])
+    y_train = np.concatenate([parts[name][1] for name in names[:2]])
+    test, y_test = parts[names[2]]
+    where = _ARCHIVE.name if place.is_file() else "processed_acl"
+    return Split(X[train], y_train, X[test], y_test, request.describe(where), feature_names, target_names=_TARGET_NAMES)
+
+
+def _other_ways(request: _Request) -> str:
+    """Return the end of the message if the official files cannot be had."""
+    missing = _FORMS["processed_acl"].missing(request.domain, request.folder)
+    there = [name for name in ("amazon5k", "amazon20k") if not _FORMS[name].missing(request.domain, request.folder)]
+    forms = " or ".join(f"form={name!r}" for name in there)
+    ready = f", or use {forms}, which is there" if there else ", or put a ready form there (amazon5k or amazon20k)"
+    return f"; or put its files in place, of which {', '.join(map(str, missing))} is missing{ready}"
+
+
+# Ready forms ---------------------------------------------------------------------------------------------------------
+
+
+def _load_amazon5k(request: _Request) -> Split:
+    _require("amazon5k", request)
+    options = ReadOptions(format="svmlight", zero_based=True, n_features=_N_AMAZON5K)
+    parts = []
+    for part in ("train", "test"):
+        path = _found(request.folder / f"amazon5k/{request.domain}_{part}.svmlight.gz")
+        data = read_data(path, options)
+        parts += [data.X, _checked_labels(data.y, data.n_samples, path)]
+    return _cut(request, "amazon5k", parts, None)
+
+
+def _load_amazon20k(request: _Request) -> Split:
+    _require("amazon20k", request)
+    folder = request.folder / "amazon20k"
+    parts = []
+    for part in ("train", "test"):
+        X = read_data(folder / f"{request.domain}_{part}_X.npz").X.astype(np.float64)
+        path = folder / f"{request.domain}_{part}_y.npy"
+        parts += [X, _checked_labels(_read_npy(path), X.shape[0], path)]
+    vocabulary = folder / "vocab20000.txt"
+    names = tuple(vocabulary.read_text(encoding="utf-8").split("\n"))
+    names = names[:-1] if names[-1] == "" else names
+    for part, X in (("train", parts[0]), ("test", parts[2])):
+        if X.shape[1] != len(names):
+            what = f"{len(names)} names, but {request.domain}_{part}_X.npz has {X.shape[1]} columns"
+            raise DataFormatError(what, str(vocabulary))
+    return _cut(request, "amazon20k", parts, names)
+
+
+def _require(form: str, request: _Request) -> None:
+    missing = _FORMS[form].missing(request.domain, request.folder)
+    if missing:
+        others = " or ".join(f"form={name!r}" for name in _FORMS if name != form)
+        raise DatasetError(f"{missing[0]} is missing (it is not on any official page): put it there, or use {others}.")
+
+
+def _found(path: Path) -> Path:
+    found = find_file(path)
+    assert found is not None  # _require has looked
+    return found
+
+
+def _read_npy(path: Path) -> Array:
+    try:
+        # A mapped file cannot be larger than it is, whatever its header says; nothing is unpickled.
+        return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (ValueError, OSError, EOFError, SyntaxError) as error:
+        raise DataFormatError(f"this is not an array in a .npy file: {error}", str(path)) from error
+
+
+def _checked_labels(y: Array | None, n_samples: int, path: Path) -> Array:
+    if y is None or y.shape != (n_samples,) or y.dtype.kind not in "iuf" or not np.isin(y, (-1, 1)).all():
+        raise DataFormatError(f"there should be {n_samples} labels, each -1 or 1", str(path))
+    return y.astype(np.int64)
+
+
+def _cut(request: _Request, place: str, parts: list[Array], names: tuple[str, ...] | None) -> Split:
+    """Return a ready form, with its columns as they are, or with the most frequent if fewer are asked for."""
+    X_train, y_train, X_test, y_test = parts
+    if request.features < X_train.shape[1]:
+        both = sparse.csr_array(sparse.vstack([X_train, X_test], format="csr"))
+        chosen = select_features(both, np.arange(both.shape[1]), request.features)
+        X_train, X_test = X_train[:, chosen], X_test[:, chosen]
+        names = None if names is None else tuple(names[column] for column in chosen)
+    return Split(X_train, y_train, X_test, y_test, request.describe(place), names, target_names=_TARGET_NAMES)
+
+
+_TARGET_NAMES = ("negative", "positive")
+_FORMS = {
+    "processed_acl": _Form(
+        tuple(f"processed_acl/{{domain}}/{part}.review" for part in ("positive", "negative", "unlabeled")),
+        _load_official,
+        _ARCHIVE.name,
+    ),
+    "amazon5k": _Form(("amazon5k/{domain}_train.svmlight.gz", "amazon5k/{domain}_test.svmlight.gz"), _load_amazon5k),
+    "amazon20k": _Form(
+        (
+            *(f"amazon20k/{{domain}}_{part}" for part in ("train_X.npz", "train_y.npy", "test_X.npz", "test_y.npy")),
+            "amazon20k/vocab20000.txt",
+        ),
+        _load_amazon20k,
+    ),
+}

@@ -1,0 +1,99 @@
+"""Files of a folder, or of an archive as it was published. Nothing is unpacked to the disk."""
+
+from __future__ import annotations
+
+import tarfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dropmargin.datasets.folder import find_file
+from dropmargin.io.data import DataFormatError
+from dropmargin.io.data.errors import one_line
+from dropmargin.io.data.sources import Source
+
+_MAX_RATIO = 200
+_BROKEN = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, OverflowError)
+
+
+@dataclass(frozen=True)
+class Content:
+    """The bytes of one file: under which name it was asked for, and where it was, for errors."""
+
+    name: str
+    where: str
+    data: bytes
+
+
+def read_each(place: Path, names: Sequence[str], max_bytes: int) -> Iterator[Content]:
+    """Yield the files of these names, in any order.
+
+    Parameters
+    ----------
+    place : Path
+        A folder, whose files may be gzipped, or a tar archive.
+    names : sequence of str
+        With slashes, relative to the folder or to the archive's root.
+    max_bytes : int
+        More than this in one file is an error.
+
+    Raises
+    ------
+    DataFormatError
+        If a file is too large or broken, or not in the archive.
+    """
+    if place.is_dir():
+        for name in names:
+            yield _read_file(place, name, max_bytes)
+    else:
+        yield from _read_archive(place, set(names), max_bytes)
+
+
+def _read_file(folder: Path, name: str, max_bytes: int) -> Content:
+    path = find_file(folder / name)
+    if path is None:
+        raise DataFormatError("the file is missing", str(folder / name))
+    with Source(path, _MAX_RATIO).open() as stream:
+        return Content(name, str(path), _bounded(stream.read(max_bytes + 1), str(path), max_bytes))
+
+
+def _read_archive(path: Path, names: set[str], max_bytes: int) -> Iterator[Content]:
+    left = set(names)
+    members = _members(path, left, max_bytes)
+    for content in members:
+        left.discard(content.name)
+        yield content
+        if not left:
+            members.close()
+            return
+    raise DataFormatError(f"{min(left)} is not in the archive (fetch the archive again)", str(path))
+
+
+def _members(path: Path, names: set[str], max_bytes: int):  # type: ignore[no-untyped-def]
+    try:
+        with tarfile.open(path, "r:*") as archive:
+            for member in archive:
+                name = member.name.removeprefix("./")
+                if name not in names or not member.isreg():
+                    continue
+                where = f"{path}/{name}"
+                if member.size > max_bytes:
+                    raise _too_large(where, max_bytes)
+                stream = archive.extractfile(member)
+                assert stream is not None  # it is a regular file
+                yield Content(name, where, stream.read())
+    except DataFormatError:
+        raise
+    except _BROKEN as error:
+        raise DataFormatError(f"broken archive: {one_line(error)} (fetch it again)", str(path)) from error
+
+
+def _bounded(data: bytes, where: str, max_bytes: int) -> bytes:
+    if len(data) > max_bytes:
+        raise _too_large(where, max_bytes)
+    return data
+
+
+def _too_large(where: str, max_bytes: int) -> DataFormatError:
+    return DataFormatError(f"the file is larger than {max_bytes} bytes, which it should not be", where)

@@ -1,0 +1,207 @@
+"""The folder of the data files, and how to fetch what is not in it."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import os
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dropmargin.io.data.errors import one_line
+from dropmargin.progress import Progress
+
+#: The environment variable that names the data folder.
+VARIABLE = "DROPMARGIN_DATA"
+_MEGABYTE = 10**6
+_COPY_BYTES = 2**20
+_SECONDS_OF_SILENCE = 30
+
+
+class DatasetError(OSError):
+    """A file of a data set is neither there nor to be had; the message says which file belongs where."""
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file of an official page.
+
+    Parameters
+    ----------
+    name : str
+        Its place below the data folder.
+    address : str
+        Where it is published.
+    checksum : str or None
+        ``algorithm:digits`` of the file as it is published. None if none is published: then it must at least be an
+        undamaged gzip file, by the checksum inside.
+    """
+
+    name: str
+    address: str
+    checksum: str | None
+
+
+def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
+    """Return the folder in which data files are looked for.
+
+    Parameters
+    ----------
+    data_home : path, default=None
+        The folder. By default that of the environment variable ``DROPMARGIN_DATA``, and without it ``dropmargin`` in
+        the user's folder for caches.
+    """
+    if data_home is None:
+        data_home = os.environ.get(VARIABLE) or _user_cache() / "dropmargin"
+    if not isinstance(data_home, str | os.PathLike):
+        raise TypeError(f"data_home must be a path, or None for the default folder, got {data_home!r}.")
+    return Path(data_home).expanduser().absolute()
+
+
+def _user_cache() -> Path:
+    """Return where programs keep, on this system, what they can fetch again."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def find_file(path: Path) -> Path | None:
+    """Return a file that may have been gzipped, under the one name or the other; None if there is neither."""
+    plain = path.with_name(path.name.removesuffix(".gz"))
+    for candidate in (path, plain, plain.with_name(plain.name + ".gz")):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def fetch(remote: Remote, folder: Path, *, download: bool, otherwise: str = "") -> Path:
+    """Return the path of an official file, after fetching it if need be.
+
+    Parameters
+    ----------
+    remote : Remote
+    folder : Path
+        The data folder.
+    download : bool
+        Whether it may be fetched.
+    otherwise : str
+        What else would do, for the message.
+
+    Raises
+    ------
+    DatasetError
+        If it is not there and was not fetched. Nothing half fetched is left behind.
+    """
+    path = folder / remote.name
+    if path.is_file():
+        return path
+    if not download:
+        raise _missing(remote, path, "download=False", otherwise)
+    try:
+        import pooch
+    except ImportError:
+        reason = "fetching it needs the package pooch: pip install 'dropmargin[datasets]'"
+        raise _missing(remote, path, reason, otherwise) from None
+    try:
+        with _quiet(pooch.get_logger()):
+            pooch.retrieve(
+                remote.address,
+                known_hash=remote.checksum,
+                fname=path.name,
+                path=path.parent,
+                downloader=_Downloader(remote),
+            )
+    except (OSError, ValueError) as error:  # requests' errors are OSErrors, a wrong checksum is a ValueError
+        raise _missing(remote, path, f"fetching it failed: {one_line(error)}", otherwise) from None
+    return path
+
+
+def _missing(remote: Remote, path: Path, reason: str, otherwise: str) -> DatasetError:
+    return DatasetError(
+        f"{path} is missing ({reason.rstrip('.')}): get it from {remote.address} and put it there{otherwise}."
+    )
+
+
+class _Downloader:
+    """Writes what is at an address to a file, as pooch asks its downloaders to; pooch then checks and renames it."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    def __call__(self, address: str, target: str, pooch_or_none: Any) -> None:
+        import pooch
+
+        bar = _Bar(Path(self._remote.name).name)
+        # A server that packs or unpacks on the way would change the bytes that the checksum is of.
+        headers = {"Accept-Encoding": "identity"}
+        get = pooch.HTTPDownloader(progressbar=bar, headers=headers, timeout=_SECONDS_OF_SILENCE)
+        try:
+            get(address, target, pooch_or_none)
+        finally:
+            bar.close()
+        if self._remote.checksum is None:
+            _check_gzip(target)
+
+
+def _check_gzip(path: str) -> None:
+    """Refuse a file that is not gzip data, or not whole."""
+    try:
+        with gzip.open(path) as stream:
+            while stream.read(_COPY_BYTES):
+                pass
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"what came is not a whole gzip file: {one_line(error)}") from error
+
+
+class _Bar:
+    """Our bar, with the four names by which pooch speaks to one."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._progress: Progress | None = None
+        self._n_bytes = self._n_shown = 0
+
+    @property
+    def total(self) -> int:
+        """The number of bytes to come; 0 if the server does not say."""
+        return self._total
+
+    @total.setter
+    def total(self, n_bytes: int) -> None:
+        self._total = n_bytes
+        self._progress = Progress(-(-n_bytes // _MEGABYTE), f"fetching {self._name} (MB)")
+
+    def update(self, n_bytes: int) -> None:
+        """Count bytes that came."""
+        self._n_bytes += n_bytes
+        done = min(self._n_bytes, self._total) // _MEGABYTE
+        if self._progress is not None and done > self._n_shown:
+            self._progress.advance(done - self._n_shown)
+            self._n_shown = done
+
+    def reset(self) -> None:
+        """Begin again; pooch does so before it fills the bar."""
+        self._n_bytes = 0
+
+    def close(self) -> None:
+        """Wipe the bar."""
+        if self._progress is not None:
+            self._progress.__exit__(None, None, None)
+
+
+@contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    """Keep pooch from telling what our bar and our errors tell."""
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

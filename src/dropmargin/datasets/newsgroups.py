@@ -1,0 +1,136 @@
+"""20 newsgroups: word counts of messages to twenty Usenet groups, split by date."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from dropmargin.datasets.folder import DatasetError, data_folder
+from dropmargin.datasets.split import Split
+from dropmargin.io.data import DataFormatError
+from dropmargin.io.data.errors import one_line
+from dropmargin.io.data.npz import read_arrays
+from dropmargin.io.data.sources import Source
+
+_READY = "news20.npz"
+_ADDRESS = "http://qwone.com/~jason/20Newsgroups/20news-bydate.tar.gz"
+_MAX_RATIO = 200
+_MAX_FEATURES = 2**25
+TARGET_NAMES = (
+    "alt.atheism",
+    "comp.graphics",
+    "comp.os.ms-windows.misc",
+    "comp.sys.ibm.pc.hardware",
+    "comp.sys.mac.hardware",
+    "comp.windows.x",
+    "misc.forsale",
+    "rec.autos",
+    "rec.motorcycles",
+    "rec.sport.baseball",
+    "rec.sport.hockey",
+    "sci.crypt",
+    "sci.electronics",
+    "sci.med",
+    "sci.space",
+    "soc.religion.christian",
+    "talk.politics.guns",
+    "talk.politics.mideast",
+    "talk.politics.misc",
+    "talk.religion.misc",
+)
+
+
+def load_20newsgroups(*, data_home: str | os.PathLike[str] | None = None, download: bool = True) -> Split:
+    """Return 20 newsgroups as word counts: 11,314 messages to learn from and 7,532 later ones to test.
+
+    Looks for ``news20.npz``: the matrices, ready, as arrays ``train_indptr``, ``train_indices``, ``train_data``,
+    ``train_y``, the same with ``test_``, and ``n_features``. Otherwise for the messages, by
+    `sklearn.datasets.fetch_20newsgroups` with the data folder as its ``data_home``; words of two messages or more
+    of the training part are counted, as `sklearn.feature_extraction.text.CountVectorizer` splits them.
+
+    Parameters
+    ----------
+    data_home : path, default=None
+        The data folder; see `data_folder`.
+    download : bool, default=True
+        Whether the messages may be fetched (14 MB).
+
+    Returns
+    -------
+    Split
+        ``X`` is a csr_array of float64 counts, ``y`` the number of the group in ``target_names``. The ready form has no
+        ``feature_names``.
+
+    Raises
+    ------
+    DatasetError
+        If the data are neither there nor to be had.
+    DataFormatError
+        If the file is broken.
+    """
+    folder = data_folder(data_home)
+    ready = folder / _READY
+    return _load_ready(ready) if ready.is_file() else _load_messages(folder, download)
+
+
+def _load_ready(path: Path) -> Split:
+    source = Source(path, _MAX_RATIO)
+    wanted: dict[str, tuple[str, tuple[int | None, ...]]] = {"n_features": ("whole numbers", ())}
+    for part in ("train", "test"):
+        wanted |= {f"{part}_{name}": ("whole numbers", (None,)) for name in ("indptr", "indices", "y")}
+        wanted[f"{part}_data"] = ("numbers", (None,))
+    arrays = read_arrays(source, wanted)
+    n_features = int(arrays["n_features"])
+    if not 1 <= n_features <= _MAX_FEATURES:
+        raise DataFormatError(f"n_features is {n_features}, it should be 1 to {_MAX_FEATURES}", str(path))
+    parts = {}
+    for part in ("train", "test"):
+        data, indices, indptr, y = (arrays[f"{part}_{name}"] for name in ("data", "indices", "indptr", "y"))
+        if len(indptr) != len(y) + 1 or not len(y) or y.min() < 0 or y.max() >= len(TARGET_NAMES):
+            raise DataFormatError(f"{part}_y does not fit to {part}_indptr, or is not 0 to 19", str(path))
+        try:
+            X = sparse.csr_array((data.astype(np.float64), indices, indptr), shape=(len(y), n_features))
+            X.check_format(full_check=True)
+        except ValueError as error:
+            raise DataFormatError(f"the {part} matrix is broken: {one_line(error)}", str(path)) from error
+        X.sum_duplicates()  # sorts, too
+        parts[part] = X, y.astype(np.int64)
+    description = f"20 newsgroups by date, word counts, read from {path}."
+    (X_train, y_train), (X_test, y_test) = parts["train"], parts["test"]
+    return Split(X_train, y_train, X_test, y_test, description, target_names=TARGET_NAMES)
+
+
+def _load_messages(folder: Path, download: bool) -> Split:
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    train, test = (_fetch(part, folder, download) for part in ("train", "test"))
+    words = CountVectorizer(min_df=2, dtype=np.float64)
+    X_train = sparse.csr_array(words.fit_transform(train.data))
+    X_test = sparse.csr_array(words.transform(test.data))
+    return Split(
+        X_train,
+        np.asarray(train.target, dtype=np.int64),
+        X_test,
+        np.asarray(test.target, dtype=np.int64),
+        f"20 newsgroups by date, counts of words of two training messages or more, by scikit-learn from {folder}.",
+        tuple(words.get_feature_names_out().tolist()),
+        tuple(train.target_names),
+    )
+
+
+def _fetch(part: str, folder: Path, download: bool) -> Any:
+    from sklearn.datasets import fetch_20newsgroups
+
+    try:
+        return fetch_20newsgroups(subset=part, data_home=folder, download_if_missing=download)
+    except (OSError, ValueError) as error:
+        archive = folder / "20news_home" / "20news-bydate.tar.gz"
+        reason = f"fetching them failed: {one_line(error)}" if download else "download=False"
+        raise DatasetError(
+            f"The messages of 20 newsgroups are not in {folder} ({reason.rstrip('.')}): get {_ADDRESS} and put it at "
+            f"{archive} (scikit-learn unpacks it with download=True), or put {_READY} into {folder}."
+        ) from None
