@@ -22,6 +22,7 @@ _ORDER = [
     "evaluation",
     "plotting",
     "io",
+    "features",
     "report",
     "cli",
 ]
