@@ -23,6 +23,8 @@ _ORDER = [
     "plotting",
     "io",
     "datasets",
+    "features",
+    "reproduction",
     "report",
     "cli",
 ]

@@ -1,0 +1,71 @@
+"""Arrays on disk that cost time to make: each under the fingerprint of all that it was made from.
+
+A file is a line with the name of the format, the SHA-256 of what it stands for and holds, and the plain numbers. Nothing
+in it can run code. A file that is cut short, or changed, is as good as none: its array is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dropmargin.io.model.atomic import write_atomically
+from dropmargin.typing import Array
+
+_FORMAT = b"dropmargin array 1\n"
+_DIGEST_SIZE = hashlib.sha256().digest_size
+
+
+def fingerprint(*parts: Any) -> str:
+    """Return the SHA-256, in hexadecimal, of arrays (type, shape and bytes), texts and numbers."""
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            digest.update(f"array {part.dtype.str} {part.shape}\n".encode())
+            digest.update(np.ascontiguousarray(part).data.cast("B"))
+        else:
+            digest.update(f"{type(part).__name__} {part!r}\n".encode())
+    return digest.hexdigest()
+
+
+class ArrayCache:
+    """A folder of arrays, each written whole or not at all.
+
+    Parameters
+    ----------
+    folder : str or path
+        Made when the first array is written.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = Path(folder)
+
+    def load(self, key: str, shape: tuple[int, ...], dtype: Any) -> Array | None:
+        """Return the array of a key, or ``None`` if it is not there, or is not whole."""
+        try:
+            content = self._path(key).read_bytes()
+        except FileNotFoundError:
+            return None
+        start = len(_FORMAT) + _DIGEST_SIZE
+        expected = start + int(np.prod(shape)) * np.dtype(dtype).itemsize
+        if len(content) != expected or not content.startswith(_FORMAT):
+            return None
+        array = np.frombuffer(content, dtype, offset=start).reshape(shape)
+        return array if content[len(_FORMAT) : start] == _digest(key, array) else None
+
+    def save(self, key: str, array: Array) -> None:
+        """Write the array of a key."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        array = np.ascontiguousarray(array)
+        write_atomically(self._path(key), [_FORMAT, _digest(key, array), array.data.cast("B")])
+
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{key}.array"
+
+
+def _digest(key: str, array: Array) -> bytes:
+    return bytes.fromhex(fingerprint(key, array))

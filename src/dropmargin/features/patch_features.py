@@ -1,0 +1,306 @@
+"""`PatchFeatures`: what an image is made of, in the words of a codebook of patches."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from dropmargin.classifiers import validation
+from dropmargin.classifiers.fitting import in_threads, one_blas_thread
+from dropmargin.features.cache import ArrayCache, fingerprint
+from dropmargin.features.codebook import (
+    Codebook,
+    PatchLayout,
+    learn_codebook,
+    nearest_centroids,
+    triangle_activations,
+)
+from dropmargin.features.images import as_images
+from dropmargin.features.patches import draw_patches
+from dropmargin.progress import Progress
+from dropmargin.typing import Array
+
+_ACTIVATIONS = ("hard", "triangle")
+
+
+class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Describe images by the typical patches that they are made of (Coates, Ng and Lee 2011).
+
+    `fit` draws random patches, gives them equal contrast, ``(x - mean(x)) / sqrt(var(x) + contrast_epsilon)``, whitens
+    them (ZCA), and learns ``n_centroids`` typical ones by k-means. No labels are needed. `transform` compares every
+    patch of an image with the centroids ``c_k``, and sums over the parts of the image, by default its quadrants:
+
+    - ``activation="hard"``: each patch counts for its nearest centroid. Sparse counts, as van der Maaten et al. (2013)
+      used them.
+    - ``activation="triangle"``: ``max(0, mean_j |p - c_j| - |p - c_k|)``. Dense, and more telling.
+
+    The result is the same to the last bit for any ``n_jobs`` and ``chunk_size``, on the same machine and libraries.
+
+    Parameters
+    ----------
+    n_centroids : int, default=2048
+        There are ``pooling**2 * n_centroids`` features.
+    activation : {"hard", "triangle"}, default="hard"
+    patch_size : int, default=7
+        Pixels per side of a patch.
+    stride : int, default=1
+        Pixels from one patch to the next.
+    pooling : int, default=2
+        Parts of an image per side: 2 for quadrants.
+    image_shape : tuple of int, default=None
+        ``(height, width)`` or ``(height, width, n_channels)`` of images that come as rows of a table. ``None`` if ``X``
+        has these axes itself.
+    n_patches : int, default=400_000
+        Random patches to learn from.
+    n_iter : int, default=10
+        Iterations of k-means.
+    contrast_epsilon : float, default=10.0
+        Added to the variance of a patch. The default is for pixels from 0 to 255; from 0 to 1 it is 10 / 255**2.
+    whitening_epsilon : float, default=0.1
+        Added to the variances of the whitened directions.
+    random_state : int, RandomState instance or None, default=None
+        Draws the patches and the first centroids.
+    n_jobs : int, default=None
+        Number of threads of `transform`; ``None`` for 1, -1 for all cores.
+    cache : str or path, default=None
+        A folder in which the codebook and the features are kept, chunk by chunk, under the fingerprint of all that they
+        depend on. A call that was interrupted, even killed, goes on where it was; a call that was made before only
+        reads. Files that are damaged are made again. Nothing is ever deleted.
+    chunk_size : int, default=500
+        Images per file of the cache.
+    verbose : int, default=1
+        0 for no progress bar.
+
+    Attributes
+    ----------
+    image_shape_ : tuple of int
+        Height, width, channels.
+    patch_mean_ : float32 ndarray of shape (n_entries,)
+        Mean of patches of equal contrast; an entry is a row, column and channel of a patch, in that order.
+    whitening_ : float32 ndarray of shape (n_entries, n_entries)
+    centroids_ : float32 ndarray of shape (n_centroids, n_entries)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dropmargin.features import PatchFeatures
+    >>> images = np.random.default_rng(0).integers(0, 256, size=(20, 12, 12, 3), dtype=np.uint8)
+    >>> features = PatchFeatures(n_centroids=5, n_patches=500, random_state=0).fit_transform(images)
+    >>> features.shape, features.dtype, int(features[0].sum())
+    ((20, 20), dtype('float32'), 36)
+    """
+
+    def __init__(
+        self,
+        n_centroids: int = 2048,
+        *,
+        activation: str = "hard",
+        patch_size: int = 7,
+        stride: int = 1,
+        pooling: int = 2,
+        image_shape: tuple[int, ...] | None = None,
+        n_patches: int = 400_000,
+        n_iter: int = 10,
+        contrast_epsilon: float = 10.0,
+        whitening_epsilon: float = 0.1,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        cache: Any = None,
+        chunk_size: int = 500,
+        verbose: int = 1,
+    ) -> None:
+        self.n_centroids = n_centroids
+        self.activation = activation
+        self.patch_size = patch_size
+        self.stride = stride
+        self.pooling = pooling
+        self.image_shape = image_shape
+        self.n_patches = n_patches
+        self.n_iter = n_iter
+        self.contrast_epsilon = contrast_epsilon
+        self.whitening_epsilon = whitening_epsilon
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.cache = cache
+        self.chunk_size = chunk_size
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> PatchFeatures:
+        """Learn the whitening and the centroids from random patches.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_images, height, width, n_channels), (n_images, height, width) or (n_images, n_pixels)
+            Numbers of any type. The last form needs ``image_shape``; the last axis of an image is its channels.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        images = as_images(X, self.image_shape)
+        layout = self._layout(images.shape[1:])
+        rng = check_random_state(self.random_state)
+        patches = draw_patches(images, self.patch_size, self.n_patches, rng)
+        first = rng.choice(self.n_patches, self.n_centroids, replace=False)
+        codebook = self._learn(patches, first)
+        self.image_shape_ = layout.image_shape
+        self.patch_mean_ = codebook.patch_mean
+        self.whitening_ = codebook.whitening
+        self.centroids_ = codebook.centroids
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the features of images.
+
+        Parameters
+        ----------
+        X : array-like of the shape of images that `fit` saw
+
+        Returns
+        -------
+        float32 csr_array (hard) or ndarray (triangle) of shape (n_images, pooling**2 * n_centroids)
+            Part after part (from left to right, then from top to bottom), centroid after centroid.
+        """
+        check_is_fitted(self)
+        self._check_parameters()
+        images = as_images(X, self.image_shape)
+        if images.shape[1:] != self.image_shape_:
+            raise ValueError(
+                f"X has images of shape {images.shape[1:]} (height, width, channels), but PatchFeatures was fitted on "
+                f"images of shape {self.image_shape_}; resize them, or fit again."
+            )
+        layout = self._layout(self.image_shape_)
+        if self.activation == "hard":
+            return self._counts(images, layout)
+        features = np.empty((len(images), self._n_features_out), dtype=np.float32)
+        for rows, sums in self._describe(images, layout, triangle_activations, features.shape[1], np.float32):
+            features[rows] = sums
+        return features
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.pooling**2 * len(self.centroids_))
+
+    def _counts(self, images: Array, layout: PatchLayout) -> sparse.csr_array:
+        """Return how many patches of each part are nearest to each centroid."""
+        n_centroids = len(self.centroids_)
+        part_starts = n_centroids * layout.part_of_patch
+        blocks = [sparse.csr_array((0, self._n_features_out), dtype=np.float32)]
+        for _, nearest in self._describe(images, layout, nearest_centroids, len(part_starts), np.int32):
+            columns = (part_starts + nearest).ravel()
+            row_ends = np.arange(len(nearest) + 1) * len(part_starts)
+            ones = np.ones(len(columns), dtype=np.float32)
+            block = sparse.csr_array((ones, columns, row_ends), shape=(len(nearest), self._n_features_out))
+            block.sum_duplicates()
+            blocks.append(block)
+        return sparse.vstack(blocks, format="csr")
+
+    def _describe(
+        self,
+        images: Array,
+        layout: PatchLayout,
+        describe: Callable[[Array, Codebook, PatchLayout], Array],
+        length: int,
+        dtype: Any,
+    ) -> Iterator[tuple[slice, Array]]:
+        """Yield chunks of images and one vector for each of their images, from the cache if they are there."""
+        codebook = Codebook(self.patch_mean_, self.whitening_, self.centroids_, float(self.contrast_epsilon))
+        cache = None if self.cache is None else ArrayCache(self.cache)
+        made_with = fingerprint(
+            self.activation,
+            codebook.patch_mean,
+            codebook.whitening,
+            codebook.centroids,
+            codebook.contrast_epsilon,
+            layout.image_shape,
+            (layout.patch_size, layout.stride, layout.pooling),
+        )
+        with Progress(len(images), "features", verbose=self.verbose) as progress:
+            for start in range(0, len(images), self.chunk_size):
+                chunk = images[start : start + self.chunk_size]
+                key = "" if cache is None else fingerprint(made_with, chunk)
+                found = None if cache is None else cache.load(key, (len(chunk), length), dtype)
+                if found is None:
+                    found = self._in_threads(lambda image: describe(image, codebook, layout), chunk, progress)
+                    if cache is not None:
+                        cache.save(key, found)
+                else:
+                    progress.advance(len(chunk))
+                yield slice(start, start + len(chunk)), found
+
+    def _in_threads(self, describe: Callable[[Array], Array], images: Array, progress: Progress) -> Array:
+        """Return the vectors of some images, each worked out by one thread."""
+
+        def work(image: Array) -> Array:
+            vector = describe(image)
+            progress.advance()
+            return vector
+
+        with one_blas_thread:
+            jobs = [partial(work, image) for image in images]
+            return np.stack(in_threads(jobs, effective_n_jobs(self.n_jobs), threading.Event()))
+
+    def _learn(self, patches: Array, first: Array) -> Codebook:
+        """Return the codebook of some patches, from the cache if it is there."""
+        contrast, whitening = float(self.contrast_epsilon), float(self.whitening_epsilon)
+        cache = None if self.cache is None else ArrayCache(self.cache)
+        key = "" if cache is None else fingerprint("codebook", patches, first, contrast, whitening, int(self.n_iter))
+        n_entries = patches.shape[1]
+        if cache is not None:
+            rows = cache.load(key, (1 + n_entries + len(first), n_entries), np.float32)
+            if rows is not None:
+                return Codebook(rows[0], rows[1 : 1 + n_entries], rows[1 + n_entries :], contrast)
+        with one_blas_thread:
+            codebook = learn_codebook(
+                patches, first, contrast_epsilon=contrast, whitening_epsilon=whitening, n_iter=self.n_iter
+            )
+        if cache is not None:
+            cache.save(key, np.vstack([codebook.patch_mean[None], codebook.whitening, codebook.centroids]))
+        return codebook
+
+    def _check_parameters(self) -> None:
+        for name in ("n_centroids", "patch_size", "stride", "pooling", "n_patches", "n_iter", "chunk_size"):
+            validation.check_integer(name, getattr(self, name), 1)
+        validation.check_choice("activation", self.activation, _ACTIVATIONS)
+        validation.check_number("contrast_epsilon", self.contrast_epsilon, 0.0, low_open=True)
+        validation.check_number("whitening_epsilon", self.whitening_epsilon, 0.0, low_open=True)
+        if self.n_jobs is not None:
+            validation.check_n_jobs(self.n_jobs)
+        if self.n_patches < self.n_centroids:
+            raise ValueError(
+                f"n_patches must be at least n_centroids ({self.n_centroids}), got {self.n_patches}; "
+                "a hundred patches for each centroid are a good number."
+            )
+
+    def _layout(self, image_shape: tuple[int, int, int]) -> PatchLayout:
+        """Return where the patches of an image are, after checking that there are enough of them."""
+        height, width, _ = image_shape
+        if self.patch_size > min(height, width):
+            raise ValueError(
+                f"patch_size must be at most {min(height, width)} for images of {height} x {width} pixels, "
+                f"got {self.patch_size}."
+            )
+        layout = PatchLayout(image_shape, int(self.patch_size), int(self.stride), int(self.pooling))
+        if self.pooling > min(layout.grid_shape):
+            raise ValueError(
+                f"pooling must be at most {min(layout.grid_shape)}, since there are {layout.grid_shape[0]} x "
+                f"{layout.grid_shape[1]} patches in an image, got {self.pooling}; or take a smaller stride."
+            )
+        return layout
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = self.image_shape is not None
+        tags.input_tags.three_d_array = True
+        return tags
