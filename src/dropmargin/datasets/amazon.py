@@ -82,9 +82,14 @@ def load_amazon(
         raise ValueError(f"features must be an integer of at least 1, got {features!r}.")
     folder = data_folder(data_home)
     if form == "auto":
-        complete = (name for name, known in _FORMS.items() if not known.missing(domain, folder))
-        form = next(complete, "processed_acl")
+        form = next(iter(amazon_forms(domain, data_home)), "processed_acl")
     return _FORMS[form].load(_Request(domain, int(features), folder, download))
+
+
+def amazon_forms(domain: str, data_home: str | os.PathLike[str] | None = None) -> tuple[str, ...]:
+    """Return the forms of `load_amazon` that are complete in the data folder."""
+    folder = data_folder(data_home)
+    return tuple(name for name, form in _FORMS.items() if not form.missing(domain, folder))
 
 
 @dataclass(frozen=True)

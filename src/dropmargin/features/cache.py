@@ -1,7 +1,7 @@
 """Arrays on disk that cost time to make: each under the fingerprint of all that it was made from.
 
-A file is a line with the name of the format, the SHA-256 of what it stands for and holds, and the plain numbers. Nothing
-in it can run code. A file that is cut short, or changed, is as good as none: its array is made again.
+A file is a line with the name of the format, the SHA-256 of what it stands for and holds, and the plain numbers.
+Nothing in it can run code. A file that is cut short, or changed, is as good as none: its array is made again.
 """
 
 from __future__ import annotations

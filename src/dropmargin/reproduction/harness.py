@@ -1,0 +1,94 @@
+"""One harness for all experiments: a list of tasks, a lab book, a summary."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dropmargin.reproduction.labbook import LabBook, Task, header_of, open_book
+from dropmargin.reproduction.summary import Summary
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Where and how an experiment is run.
+
+    Parameters
+    ----------
+    book : LabBook
+        What was measured so far. A task may look up what earlier tasks have found.
+    quick : bool
+        Minutes, on a part of the data, instead of the full experiment.
+    seed : int
+    data_home : path-like, optional
+        Where the data are, as for `dropmargin.datasets`.
+    download : bool
+        Whether data that are not there may be fetched.
+    n_jobs : int or None
+        Threads; they do not change the results.
+    """
+
+    book: LabBook
+    quick: bool = False
+    seed: int = 0
+    data_home: str | os.PathLike[str] | None = None
+    download: bool = True
+    n_jobs: int | None = None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment of the paper.
+
+    Parameters
+    ----------
+    name : str
+        What it is called on the command line.
+    title : str
+    tasks : callable
+        Returns all measurements to be made, in order. No data are read before the first of them is made.
+    summarise : callable
+        Returns what a book says, beside what was published.
+    """
+
+    name: str
+    title: str
+    tasks: Callable[[Lab], Sequence[Task]]
+    summarise: Callable[[LabBook], Summary]
+
+
+def run_experiment(
+    experiment: Experiment,
+    folder: str | os.PathLike[str],
+    *,
+    quick: bool = False,
+    seed: int = 0,
+    fresh: bool = False,
+    command: str = "",
+    data_home: str | os.PathLike[str] | None = None,
+    download: bool = True,
+    n_jobs: int | None = None,
+    verbose: int = 1,
+) -> LabBook:
+    """Run an experiment, or what is left of it, and return its book.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    folder : path-like
+        Where its book is kept.
+    quick, seed, data_home, download, n_jobs
+        See `Lab`.
+    fresh : bool
+        Whether to throw away what was measured before.
+    command : str
+        What was typed, for the book.
+    verbose : int
+        0 for no progress bar.
+    """
+    header = header_of(experiment.name, quick=quick, seed=seed, command=command, threads=n_jobs or 1)
+    book = open_book(folder, header, fresh)
+    lab = Lab(book, quick, seed, data_home, download, n_jobs)
+    book.perform(experiment.tasks(lab), experiment.name, verbose)
+    return book

@@ -1,0 +1,99 @@
+"""What came out of an experiment, beside what was published: the words, lines and tables of its report.
+
+An experiment's `summarise` turns the measurements of its lab book into a `Summary`; `dropmargin.report.reproduction`
+turns that into a page. Nothing here computes, and nothing here knows HTML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line of a chart: ours, drawn solid, or a published one, drawn dashed.
+
+    Series of the same ``method`` have the same colour. A ``None`` among the values is left out.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float | None]
+    method: str
+    published: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines over a common axis.
+
+    ``slug`` is its name as a file. ``x_names`` are written at the places of ``x`` if numbers would say less (1, 2, 4
+    copies, and infinity).
+    """
+
+    slug: str
+    title: str
+    caption: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    x_names: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A table of errors: for each row what we measured, and what was published, where it was.
+
+    Parameters
+    ----------
+    caption : str
+    columns : sequence of str
+        The levels, or kinds of noise.
+    rows : mapping of str to a pair of sequences
+        By the name of the method: our numbers, and the published ones; ``None`` where there is none.
+    """
+
+    caption: str
+    columns: Sequence[str]
+    rows: Mapping[str, tuple[Sequence[float | None], Sequence[float | None]]]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper, or a target, whether it holds here, and the numbers that say so."""
+
+    text: str
+    holds: bool
+    evidence: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """An experiment's results.
+
+    Parameters
+    ----------
+    title : str
+    verdict : sequence of str
+        Paragraphs that say plainly what agrees, what does not, and why.
+    charts : sequence of Chart
+    comparisons : sequence of Comparison
+    claims : sequence of Claim
+    settings : mapping of str to str
+        What was run, in words.
+    seconds : float
+    """
+
+    title: str
+    verdict: Sequence[str]
+    charts: Sequence[Chart]
+    comparisons: Sequence[Comparison]
+    claims: Sequence[Claim]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def three_digits(error: float) -> str:
+    """Return an error rate as the papers print it: ``.158``."""
+    return f"{error:.3f}".removeprefix("0")
