@@ -121,10 +121,11 @@ class _Form:
 
 
 def _load_official(request: _Request) -> Split:
-    names = [f"processed_acl/{request.domain}/{part}.review" for part in ("positive", "negative", "unlabeled")]
+    names = [name.format(domain=request.domain) for name in _FORMS["processed_acl"].files]
     place = request.folder
-    if any(find_file(place / name) is None for name in names):
-        place = fetch(_ARCHIVE, request.folder, download=request.download, otherwise=_other_ways(request))
+    missing = [place / name for name in names if find_file(place / name) is None]
+    if missing:
+        place = fetch(_ARCHIVE, place, download=request.download, wanted=missing[-1], or_else=_ready_forms(request))
     wanted = dict(zip(names, (_N_LABELLED, _N_LABELLED, _N_TEST[request.domain]), strict=True))
     reviews = Reviews()
     parts: dict[str, tuple[Array, Array]] = {}
@@ -142,13 +143,13 @@ def _load_official(request: _Request) -> Split:
     return Split(X[train], y_train, X[test], y_test, request.describe(where), feature_names, target_names=_TARGET_NAMES)
 
 
-def _other_ways(request: _Request) -> str:
-    """Return the end of the message if the official files cannot be had."""
-    missing = _FORMS["processed_acl"].missing(request.domain, request.folder)
-    there = [name for name in ("amazon5k", "amazon20k") if not _FORMS[name].missing(request.domain, request.folder)]
-    forms = " or ".join(f"form={name!r}" for name in there)
-    ready = f", or use {forms}, which is there" if there else ", or put a ready form there (amazon5k or amazon20k)"
-    return f"; or put its files in place, of which {', '.join(map(str, missing))} is missing{ready}"
+def _ready_forms(request: _Request) -> str:
+    """Return what to do if the official files cannot be had."""
+    ready = [name for name in _FORMS if name != "processed_acl"]
+    there = [name for name in ready if not _FORMS[name].missing(request.domain, request.folder)]
+    if there:
+        return f"use {' or '.join(f'form={name!r}' for name in there)}, of which the files are there"
+    return f"put the files of {' or '.join(f'form={name!r}' for name in ready)} into {request.folder}"
 
 
 # Ready forms ---------------------------------------------------------------------------------------------------------
@@ -170,12 +171,11 @@ def _load_amazon20k(request: _Request) -> Split:
     folder = request.folder / "amazon20k"
     parts = []
     for part in ("train", "test"):
-        X = read_data(folder / f"{request.domain}_{part}_X.npz").X.astype(np.float64)
+        X = sparse.csr_array(read_data(folder / f"{request.domain}_{part}_X.npz").X, dtype=np.float64)
         path = folder / f"{request.domain}_{part}_y.npy"
         parts += [X, _checked_labels(_read_npy(path), X.shape[0], path)]
     vocabulary = folder / "vocab20000.txt"
-    names = tuple(vocabulary.read_text(encoding="utf-8").split("\n"))
-    names = names[:-1] if names[-1] == "" else names
+    names = tuple(vocabulary.read_text(encoding="utf-8", errors="backslashreplace").removesuffix("\n").split("\n"))
     for part, X in (("train", parts[0]), ("test", parts[2])):
         if X.shape[1] != len(names):
             what = f"{len(names)} names, but {request.domain}_{part}_X.npz has {X.shape[1]} columns"
