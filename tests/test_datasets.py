@@ -174,6 +174,10 @@ def test_ready_forms_can_be_cut_further(tmp_path):
 def test_auto_takes_the_first_form_that_is_complete(tmp_path, few_reviews):
     _write_amazon20k(tmp_path)
     assert load_amazon("books", data_home=tmp_path).X_train.shape == (2, 3)
+    (tmp_path / "amazon20k/vocab20000.txt").unlink()
+    with pytest.raises(DatasetError, match=r"unlabeled\.review is missing"):
+        load_amazon("books", data_home=tmp_path, download=False)
+    _write_amazon20k(tmp_path)
     _write_amazon5k(tmp_path)
     assert load_amazon("books", data_home=tmp_path).X_train.shape == (2, 5000)
     _write_official(tmp_path, "plain")
@@ -196,9 +200,10 @@ def test_broken_ready_forms(tmp_path):
         load_amazon("books", data_home=tmp_path)
     header = b"{'descr': '|i1', 'fortran_order': False, 'shape': (1000000000000,), }".ljust(117) + b"\n"
     huge = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
-    (tmp_path / "amazon20k/books_train_y.npy").write_bytes(huge)
-    with pytest.raises(DataFormatError, match=r"books_train_y\.npy: this is not an array"):
-        load_amazon("books", data_home=tmp_path)
+    for data in (huge, huge.replace(b"}", b"("), huge[:20], b"", b"PK\x03\x04"):
+        (tmp_path / "amazon20k/books_train_y.npy").write_bytes(data)
+        with pytest.raises(DataFormatError, match=r"books_train_y\.npy: this is not an array"):
+            load_amazon("books", data_home=tmp_path)
     _write_amazon20k(tmp_path)
     write(tmp_path / "amazon20k/vocab20000.txt", "i\nnot\n")
     with pytest.raises(DataFormatError, match=r"vocab20000\.txt: 2 names, but books_train_X\.npz has 3 columns"):
@@ -383,6 +388,15 @@ def test_real_newsgroups():
     split = load_20newsgroups(data_home=SHARED, download=False)
     assert (split.X_train.shape, split.X_test.shape) == ((11_314, 56_438), (7_532, 56_438))
     assert np.unique(split.y_train).tolist() == list(range(20))
+
+
+def test_real_cifar10():
+    _need("cifar-10-batches-bin")
+    split = load_cifar10(data_home=SHARED, download=False)
+    assert (split.X_train.shape, split.X_test.shape) == ((50_000, 32, 32, 3), (10_000, 32, 32, 3))
+    assert np.bincount(split.y_train).tolist() == [5000] * 10
+    # The published means of the red, green and blue of the training images.
+    np.testing.assert_allclose(split.X_train.mean(axis=(0, 1, 2)) / 255, [0.4914, 0.4822, 0.4465], atol=1e-4)
 
 
 def test_options_are_keywords():

@@ -16,6 +16,7 @@ from dropmargin.datasets.folder import DatasetError, Remote, data_folder, fetch,
 from dropmargin.datasets.reviews import Reviews, select_features
 from dropmargin.datasets.split import Split
 from dropmargin.io.data import DataFormatError, ReadOptions, read_data
+from dropmargin.io.data.errors import one_line
 from dropmargin.typing import Array
 
 DOMAINS = ("books", "dvd", "electronics", "kitchen")
@@ -114,7 +115,12 @@ class _Form:
         if self.archive is not None and (folder / self.archive).is_file():
             return []
         paths = [folder / name.format(domain=domain) for name in self.files]
-        return [path for path in paths if find_file(path) is None]
+        return [path for path in paths if not _is_there(path)]
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether a file is there; those of text may be gzipped or not, arrays are packed as they are."""
+    return path.is_file() if path.suffix in (".npz", ".npy", ".txt") else find_file(path) is not None
 
 
 # The official files --------------------------------------------------------------------------------------------------
@@ -200,8 +206,8 @@ def _read_npy(path: Path) -> Array:
     try:
         # A mapped file cannot be larger than it is, whatever its header says; nothing is unpickled.
         return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (ValueError, OSError, EOFError, SyntaxError) as error:
-        raise DataFormatError(f"this is not an array in a .npy file: {error}", str(path)) from error
+    except Exception as error:  # NumPy's parser of headers lets through what the tokenizer, say, raises
+        raise DataFormatError(f"this is not an array in a .npy file: {one_line(error)}", str(path)) from error
 
 
 def _checked_labels(y: Array | None, n_samples: int, path: Path) -> Array:
