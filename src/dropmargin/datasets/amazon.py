@@ -16,6 +16,7 @@ from dropmargin.datasets.folder import DatasetError, Remote, data_folder, fetch,
 from dropmargin.datasets.reviews import Reviews, select_features
 from dropmargin.datasets.split import Split
 from dropmargin.io.data import DataFormatError, ReadOptions, read_data
+from dropmargin.io.data.errors import one_line
 from dropmargin.typing import Array
 
 DOMAINS = ("books", "dvd", "electronics", "kitchen")
@@ -119,17 +120,23 @@ class _Form:
         if self.archive is not None and (folder / self.archive).is_file():
             return []
         paths = [folder / name.format(domain=domain) for name in self.files]
-        return [path for path in paths if find_file(path) is None]
+        return [path for path in paths if not _is_there(path)]
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether a file is there; those of text may be gzipped or not, arrays are packed as they are."""
+    return path.is_file() if path.suffix in (".npz", ".npy", ".txt") else find_file(path) is not None
 
 
 # The official files --------------------------------------------------------------------------------------------------
 
 
 def _load_official(request: _Request) -> Split:
-    names = [f"processed_acl/{request.domain}/{part}.review" for part in ("positive", "negative", "unlabeled")]
+    names = [name.format(domain=request.domain) for name in _FORMS["processed_acl"].files]
     place = request.folder
-    if any(find_file(place / name) is None for name in names):
-        place = fetch(_ARCHIVE, request.folder, download=request.download, otherwise=_other_ways(request))
+    missing = [place / name for name in names if find_file(place / name) is None]
+    if missing:
+        place = fetch(_ARCHIVE, place, download=request.download, wanted=missing[-1], or_else=_ready_forms(request))
     wanted = dict(zip(names, (_N_LABELLED, _N_LABELLED, _N_TEST[request.domain]), strict=True))
     reviews = Reviews()
     parts: dict[str, tuple[Array, Array]] = {}
@@ -147,13 +154,13 @@ def _load_official(request: _Request) -> Split:
     return Split(X[train], y_train, X[test], y_test, request.describe(where), feature_names, target_names=_TARGET_NAMES)
 
 
-def _other_ways(request: _Request) -> str:
-    """Return the end of the message if the official files cannot be had."""
-    missing = _FORMS["processed_acl"].missing(request.domain, request.folder)
-    there = [name for name in ("amazon5k", "amazon20k") if not _FORMS[name].missing(request.domain, request.folder)]
-    forms = " or ".join(f"form={name!r}" for name in there)
-    ready = f", or use {forms}, which is there" if there else ", or put a ready form there (amazon5k or amazon20k)"
-    return f"; or put its files in place, of which {', '.join(map(str, missing))} is missing{ready}"
+def _ready_forms(request: _Request) -> str:
+    """Return what to do if the official files cannot be had."""
+    ready = [name for name in _FORMS if name != "processed_acl"]
+    there = [name for name in ready if not _FORMS[name].missing(request.domain, request.folder)]
+    if there:
+        return f"use {' or '.join(f'form={name!r}' for name in there)}, of which the files are there"
+    return f"put the files of {' or '.join(f'form={name!r}' for name in ready)} into {request.folder}"
 
 
 # Ready forms ---------------------------------------------------------------------------------------------------------
@@ -175,12 +182,11 @@ def _load_amazon20k(request: _Request) -> Split:
     folder = request.folder / "amazon20k"
     parts = []
     for part in ("train", "test"):
-        X = read_data(folder / f"{request.domain}_{part}_X.npz").X.astype(np.float64)
+        X = sparse.csr_array(read_data(folder / f"{request.domain}_{part}_X.npz").X, dtype=np.float64)
         path = folder / f"{request.domain}_{part}_y.npy"
         parts += [X, _checked_labels(_read_npy(path), X.shape[0], path)]
     vocabulary = folder / "vocab20000.txt"
-    names = tuple(vocabulary.read_text(encoding="utf-8").split("\n"))
-    names = names[:-1] if names[-1] == "" else names
+    names = tuple(vocabulary.read_text(encoding="utf-8", errors="backslashreplace").removesuffix("\n").split("\n"))
     for part, X in (("train", parts[0]), ("test", parts[2])):
         if X.shape[1] != len(names):
             what = f"{len(names)} names, but {request.domain}_{part}_X.npz has {X.shape[1]} columns"
@@ -205,8 +211,8 @@ def _read_npy(path: Path) -> Array:
     try:
         # A mapped file cannot be larger than it is, whatever its header says; nothing is unpickled.
         return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (ValueError, OSError, EOFError, SyntaxError) as error:
-        raise DataFormatError(f"this is not an array in a .npy file: {error}", str(path)) from error
+    except Exception as error:  # NumPy's parser of headers lets through what the tokenizer, say, raises
+        raise DataFormatError(f"this is not an array in a .npy file: {one_line(error)}", str(path)) from error
 
 
 def _checked_labels(y: Array | None, n_samples: int, path: Path) -> Array:

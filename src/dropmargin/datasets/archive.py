@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tarfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,7 +70,8 @@ def _read_archive(path: Path, names: set[str], max_bytes: int) -> Iterator[Conte
     raise DataFormatError(f"{min(left)} is not in the archive (fetch the archive again)", str(path))
 
 
-def _members(path: Path, names: set[str], max_bytes: int):  # type: ignore[no-untyped-def]
+def _members(path: Path, names: set[str], max_bytes: int) -> Generator[Content, None, None]:
+    """Yield the members of these names. Nothing in an archive but the bytes of plain files is looked at."""
     try:
         with tarfile.open(path, "r:*") as archive:
             for member in archive:

@@ -111,7 +111,8 @@ def _find(folder: Path, download: bool) -> tuple[_Layout, Path]:
     for layout in layouts:
         if (folder / layout.archive.name).is_file():
             return layout, folder / layout.archive.name
-    return layouts[0], fetch(layouts[0].archive, folder, download=download)
+    unpacked = f"unpack it (or {layouts[1].archive.name}) in that folder"
+    return layouts[0], fetch(layouts[0].archive, folder, download=download, or_else=unpacked)
 
 
 def _layouts() -> tuple[_Layout, _Layout]:

@@ -10,8 +10,10 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from dropmargin.io.data.errors import one_line
 from dropmargin.progress import Progress
@@ -81,7 +83,9 @@ def find_file(path: Path) -> Path | None:
     return None
 
 
-def fetch(remote: Remote, folder: Path, *, download: bool, otherwise: str = "") -> Path:
+def fetch(
+    remote: Remote, folder: Path, *, download: bool, wanted: Path | None = None, or_else: str | None = None
+) -> Path:
     """Return the path of an official file, after fetching it if need be.
 
     Parameters
@@ -91,8 +95,10 @@ def fetch(remote: Remote, folder: Path, *, download: bool, otherwise: str = "") 
         The data folder.
     download : bool
         Whether it may be fetched.
-    otherwise : str
-        What else would do, for the message.
+    wanted : Path, optional
+        The file to call missing, if it is one of an archive.
+    or_else : str, optional
+        What would do as well, for the message.
 
     Raises
     ------
@@ -102,13 +108,22 @@ def fetch(remote: Remote, folder: Path, *, download: bool, otherwise: str = "") 
     path = folder / remote.name
     if path.is_file():
         return path
-    if not download:
-        raise _missing(remote, path, "download=False", otherwise)
+    reason = _download(remote, path) if download else "download=False"
+    if reason is None:
+        return path
+    get = f"get it from {remote.address} and put it there"
+    if wanted is not None:
+        get = f"get {remote.address} and put it at {path}"
+    raise DatasetError(f"{wanted or path} is missing ({reason}): {get}{f', or {or_else}' if or_else else ''}.")
+
+
+def _download(remote: Remote, path: Path) -> str | None:
+    """Fetch a file, and return why it could not be, if so."""
     try:
         import pooch
+        from requests import exceptions
     except ImportError:
-        reason = "fetching it needs the package pooch: pip install 'dropmargin[datasets]'"
-        raise _missing(remote, path, reason, otherwise) from None
+        return "to fetch it, install pooch: pip install 'dropmargin[datasets]'"
     try:
         with _quiet(pooch.get_logger()):
             pooch.retrieve(
@@ -116,38 +131,33 @@ def fetch(remote: Remote, folder: Path, *, download: bool, otherwise: str = "") 
                 known_hash=remote.checksum,
                 fname=path.name,
                 path=path.parent,
-                downloader=_Downloader(remote),
+                downloader=partial(_write_to, remote),
             )
-    except (OSError, ValueError) as error:  # requests' errors are OSErrors, a wrong checksum is a ValueError
-        raise _missing(remote, path, f"fetching it failed: {one_line(error)}", otherwise) from None
-    return path
+    except (exceptions.ConnectionError, exceptions.Timeout):
+        return f"no connection to {urlsplit(remote.address).netloc}"
+    except exceptions.ChunkedEncodingError:
+        return "the transfer broke off"
+    except ValueError:  # of pooch's check
+        return f"what came has another checksum than the original's, {remote.checksum}"
+    except OSError as error:
+        return f"fetching it failed: {one_line(error).rstrip('.')}"
+    return None
 
 
-def _missing(remote: Remote, path: Path, reason: str, otherwise: str) -> DatasetError:
-    return DatasetError(
-        f"{path} is missing ({reason.rstrip('.')}): get it from {remote.address} and put it there{otherwise}."
-    )
+def _write_to(remote: Remote, address: str, target: str, asking: Any) -> None:
+    """Write what is at an address to a file, as pooch asks its downloaders to; pooch then checks and renames it."""
+    import pooch
 
-
-class _Downloader:
-    """Writes what is at an address to a file, as pooch asks its downloaders to; pooch then checks and renames it."""
-
-    def __init__(self, remote: Remote) -> None:
-        self._remote = remote
-
-    def __call__(self, address: str, target: str, pooch_or_none: Any) -> None:
-        import pooch
-
-        bar = _Bar(Path(self._remote.name).name)
-        # A server that packs or unpacks on the way would change the bytes that the checksum is of.
-        headers = {"Accept-Encoding": "identity"}
-        get = pooch.HTTPDownloader(progressbar=bar, headers=headers, timeout=_SECONDS_OF_SILENCE)
-        try:
-            get(address, target, pooch_or_none)
-        finally:
-            bar.close()
-        if self._remote.checksum is None:
-            _check_gzip(target)
+    bar = _Bar(Path(remote.name).name)
+    # A server that packs or unpacks on the way would change the bytes that the checksum is of.
+    headers = {"Accept-Encoding": "identity"}
+    get = pooch.HTTPDownloader(progressbar=bar, headers=headers, timeout=_SECONDS_OF_SILENCE)
+    try:
+        get(address, target, asking)
+    finally:
+        bar.close()
+    if remote.checksum is None:
+        _check_gzip(target)
 
 
 def _check_gzip(path: str) -> None:
@@ -157,7 +167,7 @@ def _check_gzip(path: str) -> None:
             while stream.read(_COPY_BYTES):
                 pass
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"what came is not a whole gzip file: {one_line(error)}") from error
+        raise OSError(f"what came is not a whole gzip file: {one_line(error)}") from error
 
 
 class _Bar:
@@ -166,7 +176,7 @@ class _Bar:
     def __init__(self, name: str) -> None:
         self._name = name
         self._progress: Progress | None = None
-        self._n_bytes = self._n_shown = 0
+        self._total = self._n_bytes = self._n_shown = 0
 
     @property
     def total(self) -> int:

@@ -16,7 +16,7 @@ from dropmargin.io.data import DataFormatError
 from dropmargin.io.data.sources import Source
 from dropmargin.typing import Array
 
-_MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"  # the authors' own page answers no more
+_MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"  # PyTorch's; yann.lecun.com does not serve reliably
 _MAX_RATIO = 200
 _UNSIGNED_BYTES = 8  # idx's number for the type
 # Of the gzipped files as they were published: the md5 that torchvision checks.

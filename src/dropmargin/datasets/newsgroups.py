@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,9 @@ def _fetch(part: str, folder: Path, download: bool) -> Any:
     from sklearn.datasets import fetch_20newsgroups
 
     try:
-        return fetch_20newsgroups(subset=part, data_home=folder, download_if_missing=download)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of every attempt that failed; the last one's error tells
+            return fetch_20newsgroups(subset=part, data_home=folder, download_if_missing=download, n_retries=1)
     except (OSError, ValueError) as error:
         archive = folder / "20news_home" / "20news-bydate.tar.gz"
         reason = f"fetching them failed: {one_line(error)}" if download else "download=False"

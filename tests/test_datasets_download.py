@@ -1,0 +1,172 @@
+"""Fetching: what comes is checked, shown and kept whole; what does not come is one sentence."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import logging
+import socket
+import sys
+
+import numpy as np
+import pytest
+
+from data_set_files import MNIST, REVIEWS, idx, md5, serving, tar_gz
+from dropmargin.datasets import DatasetError, amazon, folder, load_20newsgroups, load_amazon, load_mnist, mnist
+from dropmargin.datasets.folder import Remote, fetch
+
+pooch = pytest.importorskip("pooch")
+
+
+@pytest.fixture
+def page(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def mnist_page(monkeypatch, page):
+    page.files = {f"/{name}": gzip.compress(idx(array)) for name, array in MNIST.items()}
+    monkeypatch.setattr(mnist, "_MIRROR", page.address)
+    monkeypatch.setattr(mnist, "_MD5", {name: md5(page.files[f"/{name}"]) for name in MNIST})
+    sums = {name: hashlib.sha256(idx(array)).hexdigest() for name, array in MNIST.items()}
+    monkeypatch.setattr(mnist, "_SHA256", sums)
+    return page
+
+
+def _files(path):
+    return sorted(str(found.relative_to(path)) for found in path.rglob("*") if found.is_file())
+
+
+def test_what_is_missing_is_fetched_once(mnist_page, tmp_path, capsys):
+    split = load_mnist(data_home=tmp_path)
+    np.testing.assert_array_equal(split.y_train, MNIST["train-labels-idx1-ubyte.gz"])
+    assert _files(tmp_path) == sorted(f"mnist/{name}" for name in MNIST)
+    assert mnist_page.n_requests == 4
+    load_mnist(data_home=tmp_path)
+    assert mnist_page.n_requests == 4
+    (tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
+    load_mnist(data_home=tmp_path)
+    assert mnist_page.n_requests == 5
+    assert capsys.readouterr() == ("", "")
+
+
+def _fails(load, folder, *words):
+    with pytest.raises(DatasetError) as caught:
+        load(data_home=folder)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.endswith(".")
+    assert caught.value.__context__ is None or caught.value.__suppress_context__, "the depths are shown"
+    for word in words:
+        assert word in message
+    assert _files(folder) == [], "something half fetched was left"
+
+
+def test_a_wrong_checksum(mnist_page, tmp_path):
+    mnist_page.files["/train-images-idx3-ubyte.gz"] += b"x"
+    path = tmp_path / "mnist" / "train-images-idx3-ubyte.gz"
+    checksum = mnist._MD5["train-images-idx3-ubyte.gz"]
+    wanted = [f"{path} is missing", "another checksum", checksum, f"get it from {mnist_page.address}", "put it there"]
+    _fails(load_mnist, tmp_path, *wanted)
+
+
+def test_a_transfer_that_breaks_off(mnist_page, tmp_path):
+    mnist_page.short = True
+    _fails(load_mnist, tmp_path, "train-images-idx3-ubyte.gz is missing (the transfer broke off)", mnist_page.address)
+
+
+def test_an_address_without_the_file(mnist_page, tmp_path):
+    mnist_page.files = {}
+    _fails(load_mnist, tmp_path, "404", mnist_page.address)
+
+
+def test_no_server(monkeypatch, tmp_path):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        host = f"127.0.0.1:{unused.getsockname()[1]}"
+        monkeypatch.setattr(mnist, "_MIRROR", f"http://{host}/")
+        _fails(load_mnist, tmp_path, f"(no connection to {host})", f"get it from http://{host}/train-images")
+
+
+@pytest.mark.parametrize("package", ["pooch", "requests"])
+def test_without_pooch(package, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, package, None)
+    _fails(load_mnist, tmp_path, "pip install 'dropmargin[datasets]'", "get it from https://")
+
+
+def test_a_folder_that_cannot_be_made(mnist_page, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(DatasetError, match=r"train-images-idx3-ubyte\.gz is missing \(fetching it failed: "):
+        load_mnist(data_home=tmp_path / "file")
+
+
+@pytest.fixture
+def review_page(monkeypatch, page):
+    files = {f"processed_acl/books/{part}.review": text.encode() for part, text in REVIEWS.items()}
+    page.files["/reviews.tar.gz"] = tar_gz(files)
+    monkeypatch.setattr(amazon, "_ARCHIVE", Remote("processed_acl.tar.gz", f"{page.address}reviews.tar.gz", None))
+    monkeypatch.setattr(amazon, "_N_LABELLED", 2)
+    monkeypatch.setattr(amazon, "_N_TEST", {"books": 3})
+    return page
+
+
+def _books(**options):
+    return load_amazon("books", **options)
+
+
+def test_an_archive_is_fetched_and_read_as_it_is(review_page, tmp_path):
+    assert _books(data_home=tmp_path).X_train.shape == (4, 8)
+    assert _files(tmp_path) == ["processed_acl.tar.gz"]
+    assert _books(data_home=tmp_path, download=False).X_test.shape == (3, 8)
+
+
+def test_a_file_without_a_published_checksum_must_at_least_be_whole(review_page, tmp_path):
+    whole = review_page.files["/reviews.tar.gz"]
+    for damaged in (whole[:-9], whole[: len(whole) // 2], b"<html>Sorry</html>", whole[:60] + b"x" + whole[61:]):
+        review_page.files["/reviews.tar.gz"] = damaged
+        _fails(_books, tmp_path, "not a whole gzip file", "unlabeled.review is missing", review_page.address)
+
+
+def test_the_bar_counts_to_the_end(monkeypatch, page, tmp_path):
+    bars = []
+
+    class Bar:
+        def __init__(self, total, label):
+            self.total, self.label, self.done, self.is_open = total, label, 0, True
+            bars.append(self)
+
+        def advance(self, steps):
+            self.done += steps
+
+        def __exit__(self, *error):
+            self.is_open = False
+
+    monkeypatch.setattr(folder, "Progress", Bar)
+    page.files["/big"] = bytes(3_000_000)
+    fetch(Remote("some/big", f"{page.address}big", f"md5:{md5(bytes(3_000_000))}"), tmp_path, download=True)
+    (bar,) = bars
+    assert (bar.label, bar.total, bar.done, bar.is_open) == ("fetching big (MB)", 3, 3, False)
+
+
+def test_the_logger_of_pooch_is_as_it_was(mnist_page, tmp_path):
+    logger = pooch.get_logger()
+    level = logger.level
+    logger.setLevel(logging.DEBUG)
+    try:
+        load_mnist(data_home=tmp_path)
+        assert logger.level == logging.DEBUG
+    finally:
+        logger.setLevel(level)
+
+
+def test_newsgroups_that_cannot_be_fetched(monkeypatch, tmp_path):
+    def fail(**options):
+        raise OSError("no\nnetwork")
+
+    monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", fail)
+    archive = str(tmp_path / "20news_home" / "20news-bydate.tar.gz")
+    _fails(load_20newsgroups, tmp_path, "fetching them failed: no network", archive, "news20.npz")
