@@ -112,7 +112,8 @@ class Noise(BaseEstimator):
         def corrupt(values: Array, columns: Any) -> Array:
             return self.take(columns).draw(values, rng).astype(values.dtype)
 
-        return map_entries(X, corrupt, zeros_stay=not self.variance().has_floor, what=f"A sample of {self!r}")
+        sampled = map_entries(X, corrupt, zeros_stay=not self.variance().has_floor, what=f"A sample of {self!r}")
+        return sampled.copy()  # with a pattern of its own: the caller may take the zeros out of it
 
     def _parameter(self, name: str, n_features: int, low: float, high: float, range_: str) -> Array:
         """Return a parameter as an array after checking its length, its finiteness and its range."""

@@ -233,9 +233,9 @@ def _verdict(curves: Sequence[_Curves], claims: Sequence[Claim]) -> list[str]:
         texts.append(f"{own.name.capitalize()}: {'; '.join(parts)}.")
     paper = [claim for claim in claims if not claim.text.startswith("Aim")]
     texts.append(
-        f"{sum(claim.holds for claim in paper)} of {len(paper)} of the paper's statements hold; the table of claims has "
-        "them one by one. Which of the losses is best at a given rate changes with the data and the rate, by less than "
-        "the standard error in most places."
+        f"{sum(claim.holds for claim in paper)} of {len(paper)} of the paper's statements hold; the table of claims "
+        "has them one by one. Which of the losses is best at a given rate changes with the data and the rate, by less "
+        "than the standard error in most places."
     )
     if {own.form for own in curves} - {"processed_acl"}:
         texts.append(

@@ -47,7 +47,8 @@ class Experiment:
         What it is called on the command line.
     title : str
     tasks : callable
-        Returns all measurements to be made, in order. No data are read before the first of them is made.
+        Returns the measurements to be made, in order, as far as they are known by what is in the book: it is asked
+        again when those are made. No data are read before the first of them is made.
     summarise : callable
         Returns what a book says, beside what was published.
     """
@@ -90,5 +91,6 @@ def run_experiment(
     header = header_of(experiment.name, quick=quick, seed=seed, command=command, threads=n_jobs or 1)
     book = open_book(folder, header, fresh)
     lab = Lab(book, quick, seed, data_home, download, n_jobs)
-    book.perform(experiment.tasks(lab), experiment.name, verbose)
+    while book.perform(experiment.tasks(lab), experiment.name, verbose):
+        pass
     return book

@@ -96,8 +96,8 @@ class LabBook:
         # What is read back from the line, so that a resumed run and an uninterrupted one see the same.
         self._found[_canonical(measurement.key)] = _measurement(json.loads(line))
 
-    def perform(self, tasks: Sequence[Task], label: str, verbose: int = 1) -> None:
-        """Make all measurements that are not in the book yet."""
+    def perform(self, tasks: Sequence[Task], label: str, verbose: int = 1) -> int:
+        """Make all measurements that are not in the book yet; return how many these were."""
         waiting = [task for task in tasks if self.get(task.key) is None]
         with Progress(len(waiting), label, verbose=verbose) as progress:
             for task in waiting:
@@ -105,6 +105,7 @@ class LabBook:
                 result = task.measure()
                 self.add(Measurement(task.key, result, round(time.perf_counter() - started, 3)))
                 progress.advance()
+        return len(waiting)
 
     @property
     def seconds(self) -> float:
