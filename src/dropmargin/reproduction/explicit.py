@@ -69,7 +69,7 @@ def corrupted(X: sparse.csr_array, n_copies: int, rng: np.random.RandomState) ->
 
 
 def fit_copies(C: float, X: sparse.csr_array, y: Array, n_copies: int, seed: int) -> tuple[LinearSVC, float]:
-    """Return the SVM of ``C`` times the mean loss over the copies, and the seconds of the fit alone (of the processor)."""
+    """Return the SVM of ``C`` times the mean loss over the copies, and the processor seconds of the fit."""
     rows, labels = corrupted(X, n_copies, np.random.RandomState(seed)), np.tile(y, max(1, n_copies))
     model = LinearSVC(loss="hinge", C=C / max(1, n_copies), max_iter=20_000, random_state=0)
     started = time.process_time()
