@@ -197,7 +197,7 @@ def _text(chapter: Chapter) -> str:
 
     summary = chapter.summary
     took = f"{chapter.n_measurements} measurements, {duration_text(summary.seconds)}"
-    lines = [f"{summary.title}: {count_text(summary.claims)} ({took})"]
+    lines = [f"{summary.title}: of the claims {count_text(summary.claims)} ({took})"]
     lines += [
         f"  {result_text(claim).ljust(13)}  {claim.text.rstrip('.')}: {claim.evidence}" for claim in summary.claims
     ]

@@ -14,7 +14,9 @@ from importlib.resources import files
 from typing import Literal
 
 # Units of the picture, which is as wide as its column: about pixels on a telephone.
-_WIDTH, _PLOT_HEIGHT = 400.0, 250.0
+_WIDTH = 400.0
+# Many lines need more room.
+_PLOT_HEIGHT, _TALL_PLOT_HEIGHT, _MANY_LINES = 250.0, 350.0, 9
 _LEFT, _RIGHT, _TOP, _BELOW = 62.0, 16.0, 12.0, 46.0
 _LEGEND_LINE = 20.0
 _CELL_HEIGHT = 30.0
@@ -129,9 +131,10 @@ def line_chart(
     write_x = write if write_x is None else write_x
     if x_names is not None:
         lines, write_x = _at_named_places(lines, x_names)
+    bottom = _TOP + (_PLOT_HEIGHT if len(lines) < _MANY_LINES else _TALL_PLOT_HEIGHT)
     x_ticks, x_place = _horizontal(lines, x_names)
-    y_ticks, y_place = _vertical(lines, y_axis, y_max)
-    bottom = _TOP + _PLOT_HEIGHT
+    y_ticks, y_place = _vertical(lines, y_axis, y_max, bottom)
+    canvas = _Canvas(x_place, y_place, write_x, write, bottom)
     parts = [f'<path class="grid" d="M{_LEFT:g},{y_place(y):.1f}H{_WIDTH - _RIGHT:g}"/>' for y in y_ticks]
     parts += [_text(_LEFT - 6, y_place(y) + 4, write(y), "end") for y in y_ticks]
     parts += _without_overlap([(x_place(x), write_x(x)) for x in x_ticks], bottom + 18)
@@ -140,7 +143,7 @@ def line_chart(
     styles = _styles(lines)
     # Later lines are drawn first: the first one, which matters most, is on top; and measured ones on published ones.
     for index in sorted(range(len(lines)), key=lambda i: (not lines[i].published, -i)):
-        parts.append(_drawn(lines[index], styles[index], x_place, y_place, (write_x, write)))
+        parts.append(_drawn(lines[index], styles[index], canvas))
     legend, height = _legend(lines, styles, bottom + _BELOW)
     kind = ' class="paired"' if any(line.method is not None for line in lines) else ""
     return _svg("\n".join([*parts, *legend]), bottom + _BELOW + height, description, title, kind)
@@ -235,11 +238,10 @@ def _horizontal(lines: Sequence[Line], names: Sequence[str] | None) -> tuple[lis
     return found, _scale(low, high, _LEFT + 8.0, _WIDTH - _RIGHT)
 
 
-def _vertical(lines: Sequence[Line], axis: Axis, y_max: float | None) -> tuple[list[float], Place]:
+def _vertical(lines: Sequence[Line], axis: Axis, y_max: float | None, bottom: float) -> tuple[list[float], Place]:
     """Return the ticks of the vertical axis, and where its numbers are."""
     values = [y for line in lines for y in line.y if y is not None]
     low, high = min(values), max([1e-9 if y_max is None else y_max, *values])
-    bottom = _TOP + _PLOT_HEIGHT
     if axis == "log":
         first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
         step = math.ceil((last - first) / _MOST_POWERS) or 1
@@ -273,6 +275,17 @@ def _labels(x_label: str, y_label: str, middle: float, bottom: float) -> list[st
 
 
 # Lines and their legend -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Canvas:
+    """Where numbers are drawn, how they are written, and where the plot ends."""
+
+    x_place: Place
+    y_place: Place
+    write_x: Callable[[float], str]
+    write_y: Callable[[float], str]
+    bottom: float
 
 
 @dataclass(frozen=True)
@@ -348,26 +361,20 @@ def _sample(x: float, y: float, style: _Style, width: float) -> str:
     return f'<g class="{style.kind}">{line}{_mark(x + width / 2, y, style.mark, "")}</g>'
 
 
-def _drawn(
-    line: Line,
-    style: _Style,
-    x_place: Place,
-    y_place: Place,
-    write: tuple[Callable[[float], str], Callable[[float], str]],
-) -> str:
+def _drawn(line: Line, style: _Style, canvas: _Canvas) -> str:
     """Return the bands, the lines and the marks of one line, from left to right, with gaps where there is no value."""
+    x_place, y_place, write = canvas.x_place, canvas.y_place, canvas.write_y
     bands, paths, marks = [], [], []
     for run in _runs(line):
         points = [(x_place(x), y_place(y)) for x, y, _ in run]
         if line.spread is not None:
-            bottom = _TOP + _PLOT_HEIGHT
             above = [(x_place(x), max(_TOP, y_place(y + spread))) for x, y, spread in run]
-            below = [(x_place(x), min(bottom, y_place(y - spread))) for x, y, spread in reversed(run)]
+            below = [(x_place(x), min(canvas.bottom, y_place(y - spread))) for x, y, spread in reversed(run)]
             bands.append(f'<path class="band" d="M{_path([*above, *below])}z"/>')
         paths.append(f"M{_path(points)}")
         for (x, y, spread), (left, top) in zip(run, points, strict=True):
-            said = "" if line.spread is None else f" ± {write[1](spread)}"
-            marks.append(_mark(left, top, style.mark, f"{line.name}, {write[0](x)}: {write[1](y)}{said}"))
+            said = "" if line.spread is None else f" ± {write(spread)}"
+            marks.append(_mark(left, top, style.mark, f"{line.name}, {canvas.write_x(x)}: {write(y)}{said}"))
     drawn = [*bands, f'<path class="line" d="{"".join(paths)}"/>', *marks]
     return f'<g class="{style.kind}">' + "".join(drawn) + "</g>"
 
