@@ -22,6 +22,8 @@ _LEGEND_LINE = 20.0
 _CELL_HEIGHT = 30.0
 _TITLE_HEIGHT = 26.0
 _N_COLOURS = 8
+# What the names of published lines may end with; the legend has a key for that.
+_PUBLISHED = ", published"
 # About how wide a letter is.
 _LETTER = 6.6
 # A logarithmic axis has a tick at each power of ten; further apart than this many, at every second, third, ... one.
@@ -56,8 +58,8 @@ class Line:
     spread : sequence of float, optional
         Half the width of a band around the line, such as a standard deviation.
     method : str, optional
-        Lines of one method have one colour. If lines have methods, dashes tell published lines from measured ones;
-        else they tell each line from the others.
+        Lines of one method have one colour, and those named ``m`` and ``m, published`` one place in the legend. If
+        lines have methods, dashes tell published lines from measured ones; else they tell each line from the others.
     published : bool
         Whether to draw it dashed, with hollow marks.
     """
@@ -248,7 +250,7 @@ def _vertical(lines: Sequence[Line], axis: Axis, y_max: float | None, bottom: fl
         powers = range(first, max(last, first + 1) + step, step)
         place = _scale(powers[0], powers[-1], bottom, _TOP)
         return [10.0**power for power in powers], lambda value: place(math.log10(value))
-    found = ticks(low if axis == "near" else 0.0, high)
+    found = ticks(low if axis == "near" else min(0.0, low), high)
     return found, _scale(found[0], found[-1], bottom, _TOP)
 
 
@@ -342,18 +344,21 @@ def _legend(lines: Sequence[Line], styles: Sequence[_Style], top: float) -> tupl
 
 
 def _entries(lines: Sequence[Line], styles: Sequence[_Style]) -> list[tuple[str, list[_Style]]]:
-    """Return the names of the legend, each with the styles of its lines: the measured one, then the published one.
+    """Return the names of the legend, each with the styles of its lines.
 
-    A method is one entry, unless it has several lines of one kind, which then have their own names.
+    A published line stands beside the measured one of its method if it has the same name, but for what is added to it.
     """
-    kinds = [(line.method, line.published) for line in lines]
-    entries: dict[str | int, tuple[str, list[_Style]]] = {}
+    measured = {line.name: index for index, line in enumerate(lines) if not line.published}
+    beside: dict[int, list[_Style]] = {}
+    entries = []
     for index, (line, style) in enumerate(zip(lines, styles, strict=True)):
-        if line.method is not None and kinds.count(kinds[index]) == 1:
-            entries.setdefault(line.method, (line.method, []))[1].append(style)
+        name = line.name.removesuffix(_PUBLISHED) if line.published else line.name
+        partner = measured.get(name, index)
+        if line.published and partner != index and lines[partner].method == line.method and partner not in beside:
+            beside[partner] = [styles[partner], style]
         else:
-            entries[index] = (line.name, [style])
-    return [(name, sorted(found, key=lambda style: style.published)) for name, found in entries.values()]
+            entries.append((index, name))
+    return [(name, beside.get(index, [styles[index]])) for index, name in entries]
 
 
 def _sample(x: float, y: float, style: _Style, width: float) -> str:

@@ -52,10 +52,11 @@ def chapter_of(experiment: Experiment, book: LabBook) -> Chapter:
     """Return the chapter on a lab book, or say that the book has too little for one."""
     try:
         summary = experiment.summarise(book)
-    except (LookupError, ValueError, TypeError, ArithmeticError, StopIteration) as error:
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, StopIteration) as error:
+        # What is not in a book shows where it is looked up, as one of these.
         raise LabBookError(
-            f"{book.path} has {len(book)} measurements, which is too little for a report ({type(error).__name__}: "
-            f"{error}). Run dropmargin reproduce {experiment.name} to finish it."
+            f"{book.path} has too few measurements for a report: {len(book)} ({type(error).__name__}: {error}). "
+            f"Run dropmargin reproduce {experiment.name} to finish it."
         ) from error
     return Chapter(experiment.name, summary, book.header, len(book))
 
@@ -196,13 +197,9 @@ def _figure(chart: Chart) -> Figure | None:
     return None if svg is None else Figure(svg, chart.title, chart.caption.rstrip() + note)
 
 
-def _values(chart: Chart) -> list[float]:
-    return [y for series in chart.series for y in series.y if y is not None]
-
-
 def _axis(chart: Chart) -> Axis:
     """Return the axis on which the values differ visibly."""
-    values = _values(chart)
+    values = [y for series in chart.series for y in series.y if y is not None]
     if not values or min(values) <= 0.0:
         return "zero"
     if max(values) > _ORDERS * min(values):
