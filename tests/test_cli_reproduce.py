@@ -77,6 +77,12 @@ def test_an_interruption_keeps_what_was_measured_and_says_how_to_go_on(run, expe
     assert (tmp_path / "page.html").exists()
 
 
+def test_an_interruption_before_the_first_measurement_has_nothing_to_keep(run, experiments, tmp_path):
+    experiments(amazon={"fails_at": 0, "error": KeyboardInterrupt()})
+    assert "kept" not in run("reproduce", "amazon", code=130).err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_fresh_measures_again_and_an_interruption_says_to_leave_it_out(run, experiments):
     experiments(amazon={})
     run("reproduce", "amazon")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -20,12 +21,13 @@ from dropmargin.report.reproduction import (
     reproduction_page,
     write_figures,
 )
-from dropmargin.reproduction import Claim, Comparison, LabBookError, Series
+from dropmargin.reproduction import EXPERIMENTS, Claim, Comparison, LabBookError, Series, read_book
 from dropmargin.reproduction.labbook import LabBook, Measurement
 from made_up_experiment import COMMAND, HEADER, made_up_chart, made_up_experiment, made_up_summary
 from pages import assert_self_contained, parse
 
 _SVG = "{http://www.w3.org/2000/svg}"
+_BOOKS = sorted((Path(__file__).parent.parent / "results").glob("*.jsonl"))
 _HOSTILE = "\"><script>alert(1)</script>&'\x00"
 
 
@@ -332,6 +334,18 @@ def test_a_chapter_is_what_the_book_says(tmp_path):
     assert (found.name, found.n_measurements, found.quick) == ("made-up", 2, False)
     assert found.summary.seconds == 2.5
     assert "2, which took 2.5 seconds" in words(a_page(found))
+
+
+@pytest.mark.skipif(not _BOOKS, reason="there are no results of full runs")
+def test_the_report_builds_from_the_results_of_the_project(tmp_path):
+    books = [read_book(path) for path in _BOOKS]
+    chapters = [chapter_of(EXPERIMENTS[book.header["experiment"]], book) for book in books]
+    page = a_page(*chapters)
+    assert_self_contained(page)
+    for found in chapters:
+        assert found.summary.claims
+        assert found.summary.title in words(page)
+    assert len(write_figures(tmp_path, chapters)) == sum(len(found.summary.charts) for found in chapters)
 
 
 def test_counts_and_durations_in_words():

@@ -114,8 +114,10 @@ def _measure(experiment: Experiment, options: argparse.Namespace, console: Conso
             verbose=0 if console.quiet else 1,
         )
     except KeyboardInterrupt:
+        path = _path(experiment, options)
         again = "the same command, without --fresh," if options.fresh else "the same command"
-        console.warn(f"what was measured so far is kept in {_path(experiment, options)}; {again} goes on from there")
+        if path.exists():
+            console.warn(f"what was measured so far is kept in {path}; {again} goes on from there")
         raise
 
 

@@ -210,10 +210,9 @@ def _axis(chart: Chart) -> Axis:
 def _short(value: float) -> str:
     """Return a number as the papers print errors, ``.14``: with two digits, or as many more as it has up to four."""
     text = f"{value:.4g}"
-    digits = len(text.partition(".")[2])
-    if abs(value) < 1.0 and value != 0.0 and digits < 2:
+    if 0.0 < value < 1.0 and len(text.partition(".")[2]) < 2:
         text = f"{value:.2f}"
-    return text.removeprefix("0") if value != 0.0 else "0"
+    return text if value == 0.0 else text.removeprefix("0")
 
 
 def _description(chart: Chart) -> str:
