@@ -164,7 +164,10 @@ def test_a_book_that_is_not_finished_or_damaged_is_one_sentence(run, experiments
     experiments(amazon={"n_tasks": 1})
     run("reproduce", "amazon", "--quiet")
     experiments(amazon={})
-    assert "has too few measurements for a report: 1" in run("reproduce", "amazon", "--from-results", code=1).error
+    assert (
+        "no report can be made of the results in results/amazon.jsonl, 1 in number"
+        in run("reproduce", "amazon", "--from-results", code=1).error
+    )
     book = tmp_path / "results" / "amazon.jsonl"
     book.write_text(book.read_text() + "x\n")
     for how in ("--from-results", "--quiet"):

@@ -327,7 +327,7 @@ def test_a_chapter_is_what_the_book_says(tmp_path):
     book = LabBook(tmp_path / "made-up.jsonl", HEADER)
     experiment = made_up_experiment()
     book.add(Measurement({"i": 0}, {"error": 0.1}, 1.5))
-    with pytest.raises(LabBookError, match=r"has too few measurements for a report: 1 .* dropmargin reproduce made-up"):
+    with pytest.raises(LabBookError, match=r"no report can be made .*, 1 in number .* dropmargin reproduce made-up"):
         chapter_of(experiment, book)
     book.add(Measurement({"i": 1}, {"error": 0.3}, 1.0))
     found = chapter_of(experiment, book)

@@ -52,11 +52,11 @@ def chapter_of(experiment: Experiment, book: LabBook) -> Chapter:
     """Return the chapter on a lab book, or say that the book has too little for one."""
     try:
         summary = experiment.summarise(book)
-    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, StopIteration) as error:
-        # What is not in a book shows where it is looked up, as one of these.
+    except Exception as error:  # what a book lacks shows where it is looked up, in any form
+        command = f"dropmargin reproduce {experiment.name}" + " --quick" * bool(book.header.get("quick"))
         raise LabBookError(
-            f"{book.path} has too few measurements for a report: {len(book)} ({type(error).__name__}: {error}). "
-            f"Run dropmargin reproduce {experiment.name} to finish it."
+            f"no report can be made of the results in {book.path}, {len(book)} in number ({type(error).__name__}: "
+            f"{error}). If they are not complete, run {command} to go on."
         ) from error
     return Chapter(experiment.name, summary, book.header, len(book))
 
