@@ -41,6 +41,7 @@ COMMANDS = {
     "predict": Command("dropmargin.cli.predict", "predict labels, scores or probabilities of a data file"),
     "evaluate": Command("dropmargin.cli.evaluate", "compare predictions with the labels of a data file"),
     "nightmare": Command("dropmargin.cli.nightmare", "measure how models fare when features are deleted"),
+    "reproduce": Command("dropmargin.cli.reproduce", "run the paper's experiments, beside the published numbers"),
     "info": Command("dropmargin.cli.info", "say what a model file holds"),
     "export": Command("dropmargin.cli.export", "write a model for LIBLINEAR or ONNX"),
     "demo": Command("dropmargin.cli.demo", "the main job from end to end, on data of scikit-learn"),
@@ -76,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, ImportError, MemoryError) as error:
         if "--debug" in arguments:
             traceback.print_exc()
-        console.error(_message(error))
+        console.error(error_message(error))
         _give_up_output()
         return FAILURE
 
@@ -167,7 +168,8 @@ def _overview() -> str:
     return "\n".join(lines)
 
 
-def _message(error: BaseException) -> str:
+def error_message(error: BaseException) -> str:
+    """Return what an error says, in a line."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
     if isinstance(error, MemoryError):

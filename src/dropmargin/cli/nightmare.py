@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a deleted feature reads as zero, or is known to be missing",
     )
     add("--repeats", type=shared.at_least_one, default=5, metavar="N", help="random deletions per level (default: 5)")
-    add("--seed", type=seed_of, default=0, metavar="N", help="of the deletions and folds (default: 0)")
+    add("--seed", type=shared.seed_of, default=0, metavar="N", help="of the deletions and folds (default: 0)")
     add("--html", metavar="FILE", help="write a page with pictures and tables, which needs no network")
     group = parser.add_argument_group("settings")
     add = group.add_argument
@@ -85,13 +85,6 @@ def levels_of(text: str) -> list[float]:
     if len(set(values)) < len(values) or len(values) > _MOST_LEVELS:
         raise argparse.ArgumentTypeError(f"{wrong}: each level once, and at most {_MOST_LEVELS} of them")
     return sorted(values)
-
-
-def seed_of(text: str) -> int:
-    """Return a whole number that can seed the random numbers."""
-    if not re.fullmatch(r"[0-9]{1,10}", text.strip()) or int(text) >= 2**32:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to {2**32 - 1}, got {text!r}")
-    return int(text)
 
 
 def folds_of(text: str) -> int:

@@ -108,6 +108,13 @@ def count_or_share(text: str) -> int | float:
         raise argparse.ArgumentTypeError(f"expected a number of documents or a share, got {text!r}") from None
 
 
+def seed_of(text: str) -> int:
+    """Return a whole number that can seed the random numbers."""
+    if not re.fullmatch(r"[0-9]{1,10}", text.strip()) or int(text) >= 2**32:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to {2**32 - 1}, got {text!r}")
+    return int(text)
+
+
 # Groups of options ----------------------------------------------------------------------------------------------------
 
 

@@ -96,6 +96,12 @@ class Table:
         Cells that stand out; the column counts the first cell, too.
     words : bool
         Whether the cells are words, which stand to the left, and not numbers.
+    worst : set of (row, column)
+        Cells that stand out the other way.
+    below : set of int
+        Rows that add to the one above them.
+    sentences : bool
+        Whether the cells are so long that they should break, and stand below each other on a telephone.
     """
 
     caption: str
@@ -103,22 +109,30 @@ class Table:
     rows: Sequence[Sequence[str]]
     best: frozenset[tuple[int, int]] = frozenset()
     words: bool = False
+    worst: frozenset[tuple[int, int]] = frozenset()
+    below: frozenset[int] = frozenset()
+    sentences: bool = False
 
     def html(self) -> str:
         """Return a ``table`` in a box that can be scrolled by the keyboard, too."""
         plain = ' class="words"' if self.words else ""
+        kind = ' class="sentences"' if self.sentences else ""
         head = "".join(f'<th{plain} scope="col">{escape(cell)}</th>' for cell in self.header)
         lines = []
         for i, (name, *cells) in enumerate(self.rows):
-            kinds = (' class="best"' if (i, j) in self.best else plain for j in range(1, len(cells) + 1))
-            marked = (f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, cells, strict=True))
-            lines.append(f'<tr><th scope="row">{escape(name)}</th>{"".join(marked)}</tr>')
+            marked = (f"<td{self._kind(i, j) or plain}>{escape(cell)}</td>" for j, cell in enumerate(cells, start=1))
+            row = '<tr class="below">' if i in self.below else "<tr>"
+            lines.append(f'{row}<th scope="row">{escape(name)}</th>{"".join(marked)}</tr>')
         body = "\n".join(lines)
         return (
             f'<figure class="table">\n<figcaption>{_prose(self.caption)}</figcaption>\n'
             f'<section class="scroll" tabindex="0" aria-label="{escape(self.caption)}">\n'
-            f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</section>\n</figure>"
+            f"<table{kind}>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</section>\n</figure>"
         )
+
+    def _kind(self, row: int, column: int) -> str:
+        """Return the class of a cell that stands out."""
+        return next((f' class="{kind}"' for kind in ("best", "worst") if (row, column) in getattr(self, kind)), "")
 
 
 @dataclass(frozen=True)
@@ -158,7 +172,8 @@ def render_page(title: str, parts: Sequence[Part]) -> str:
     parts : sequence of Part
         In the order of reading.
     """
-    style = files("dropmargin.report").joinpath("page.css").read_text(encoding="utf-8")
+    sheets = (files("dropmargin.report").joinpath(name) for name in ("chart.css", "page.css"))
+    style = "".join(sheet.read_text(encoding="utf-8") for sheet in sheets)
     body = "\n".join(part.html() for part in parts)
     page = f"""<!DOCTYPE html>
 <html lang="en">
