@@ -25,6 +25,8 @@ class Lab:
         Where the data are, as for `dropmargin.datasets`.
     download : bool
         Whether data that are not there may be fetched.
+    cache : path-like, optional
+        Where features of images, which take minutes to compute, are kept; ``None`` to keep none.
     n_jobs : int or None
         Threads; they do not change the results.
     """
@@ -34,6 +36,7 @@ class Lab:
     seed: int = 0
     data_home: str | os.PathLike[str] | None = None
     download: bool = True
+    cache: str | os.PathLike[str] | None = None
     n_jobs: int | None = None
 
 
@@ -69,6 +72,7 @@ def run_experiment(
     command: str = "",
     data_home: str | os.PathLike[str] | None = None,
     download: bool = True,
+    cache: str | os.PathLike[str] | None = None,
     n_jobs: int | None = None,
     verbose: int = 1,
 ) -> LabBook:
@@ -79,7 +83,7 @@ def run_experiment(
     experiment : Experiment
     folder : path-like
         Where its book is kept.
-    quick, seed, data_home, download, n_jobs
+    quick, seed, data_home, download, cache, n_jobs
         See `Lab`.
     fresh : bool
         Whether to throw away what was measured before.
@@ -90,7 +94,7 @@ def run_experiment(
     """
     header = header_of(experiment.name, quick=quick, seed=seed, command=command, threads=n_jobs or 1)
     book = open_book(folder, header, fresh)
-    lab = Lab(book, quick, seed, data_home, download, n_jobs)
+    lab = Lab(book, quick, seed, data_home, download, cache, n_jobs)
     while book.perform(experiment.tasks(lab), experiment.name, verbose):
         pass
     return book
