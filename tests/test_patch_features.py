@@ -91,6 +91,7 @@ def test_quadrants_have_the_patches_of_the_papers():
     assert counts.shape == (3, 4 * 20)
     assert np.array_equal(counts.toarray().reshape(3, 4, 20).sum(axis=2), np.full((3, 4), 13 * 13))
     assert counts.has_canonical_format
+    assert counts.indices.dtype == counts.indptr.dtype == np.int32
 
 
 def test_contrast_and_whitening():
@@ -352,6 +353,8 @@ def test_wrong_parameters(changes, message):
         (np.zeros((0, 11, 10, 3)), "X must hold at least one image"),
         (np.full((2, 11, 10, 3), np.nan), "NaN or infinite"),
         (np.full((2, 11, 10, 3), -np.inf), "NaN or infinite"),
+        (np.full((2, 11, 10, 3), [np.nan, 1.0, np.inf]), "NaN or infinite"),
+        (np.full((2, 11, 10, 3), -1e30), "pixels of up to 1.0e[+]30, whose squares overflow"),
         (np.full((2, 11, 10, 3), "a"), "X must hold integers or floating-point numbers"),
         (np.ones((2, 11, 10, 3), dtype=complex), "X must hold integers or floating-point numbers"),
         ([np.ones((3, 3)), np.ones((4, 4))], "all have the same shape"),

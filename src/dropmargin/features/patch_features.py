@@ -193,13 +193,13 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def _counts(self, images: Array) -> sparse.csr_array:
         """Return how many patches of each part are nearest to each centroid."""
-        part_starts = len(self.codebook_.centroids) * self.layout_.part_of_patch
+        part_starts = (len(self.codebook_.centroids) * self.layout_.part_of_patch).astype(np.int32)
         n_patches = len(part_starts)
         blocks = []
         for _, nearest in self._describe(images, nearest_centroids, n_patches, np.int32):
             ones = np.ones(nearest.size, dtype=np.float32)
             columns = (part_starts + nearest).ravel()
-            row_starts = n_patches * np.arange(len(nearest) + 1)
+            row_starts = n_patches * np.arange(len(nearest) + 1, dtype=np.int32)
             block = sparse.csr_array((ones, columns, row_starts), shape=(len(nearest), self._n_features_out))
             block.sum_duplicates()
             blocks.append(block)
