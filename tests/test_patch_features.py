@@ -120,7 +120,7 @@ def test_a_patch_without_contrast_is_no_trouble():
 def test_a_centroid_is_the_mean_of_the_patches_nearest_to_it():
     rng = np.random.default_rng(0)
     patches = rng.normal(128.0, 40.0, size=(300, 12)).astype(np.float32)
-    first = np.arange(0, 300, 60)
+    first = rng.normal(size=(5, 12)).astype(np.float32)
     book = learn_codebook(patches, first, contrast_epsilon=10.0, whitening_epsilon=0.1, n_iter=200)
     white = book.whiten(patches)
     nearest = np.linalg.norm(white[:, None] - book.centroids, axis=2).argmin(axis=1)
