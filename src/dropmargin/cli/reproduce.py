@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = group.add_argument
     add("--data", metavar="DIR", help="where the data sets are (default: $DROPMARGIN_DATA, or the user's cache)")
     add("--no-download", action="store_true", help="fetch nothing: what is not there is an error")
+    add("--cache", metavar="DIR", help="where features of images are kept (default: the user's cache; 2 GB)")
     group = parser.add_argument_group("results")
     add = group.add_argument
     add("--results", default="results", metavar="DIR", help="where measurements are kept (default: results)")
@@ -52,8 +53,6 @@ def run(options: argparse.Namespace, console: Console) -> int:
     from dropmargin.cli.main import FAILURE, SUCCESS
 
     names = list(reproduction.EXPERIMENTS) if options.experiment == _ALL else [options.experiment]
-    if names[0] not in reproduction.EXPERIMENTS:
-        raise UsageError(f"this version has no experiment {names[0]}; it has {', '.join(reproduction.EXPERIMENTS)}")
     chapters, missing, failed = _collect([reproduction.EXPERIMENTS[name] for name in names], options, console)
     if chapters:
         _report(chapters, missing | failed, options, console)
@@ -97,9 +96,9 @@ def _collect(
 
 def _measure(experiment: Experiment, options: argparse.Namespace, console: Console) -> Any:
     """Make the measurements that are left, and return the lab book."""
+    from dropmargin.datasets.folder import cache_folder
     from dropmargin.reproduction import run_experiment
 
-    _announce(experiment, options, console)
     try:
         return run_experiment(
             experiment,
@@ -110,8 +109,10 @@ def _measure(experiment: Experiment, options: argparse.Namespace, console: Conso
             command=_command(experiment.name, options),
             data_home=options.data,
             download=not options.no_download,
+            cache=cache_folder() / "features" if options.cache is None else options.cache,
             n_jobs=options.n_jobs,
             verbose=0 if console.quiet else 1,
+            say=console.note,
         )
     except KeyboardInterrupt:
         path = _path(experiment, options)
@@ -119,20 +120,6 @@ def _measure(experiment: Experiment, options: argparse.Namespace, console: Conso
         if path.exists():
             console.warn(f"what was measured so far is kept in {path}; {again} goes on from there")
         raise
-
-
-def _announce(experiment: Experiment, options: argparse.Namespace, console: Console) -> None:
-    """Say how much there is to do, or that the lab book is about something else."""
-    from dropmargin.reproduction.harness import Lab
-    from dropmargin.reproduction.labbook import LabBook, header_of, open_book
-
-    header = header_of(experiment.name, quick=options.quick, seed=options.seed, command="", threads=1)
-    path = _path(experiment, options)
-    book = LabBook(path, header) if options.fresh else open_book(options.results, header)
-    lab = Lab(book, options.quick, options.seed, options.data, not options.no_download, options.n_jobs)
-    tasks = experiment.tasks(lab)
-    done = sum(book.get(task.key) is not None for task in tasks)
-    console.note(f"{experiment.title}: {done} of {len(tasks)} measurements are in {path}, {len(tasks) - done} to go")
 
 
 def _path(experiment: Experiment, options: argparse.Namespace) -> Path:

@@ -59,14 +59,18 @@ def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
         the user's folder for caches.
     """
     if data_home is None:
-        data_home = os.environ.get(VARIABLE) or _user_cache() / "dropmargin"
+        data_home = os.environ.get(VARIABLE) or cache_folder()
     if not isinstance(data_home, str | os.PathLike):
         raise TypeError(f"data_home must be a path, or None for the default folder, got {data_home!r}.")
     return Path(data_home).expanduser().absolute()
 
 
+def cache_folder() -> Path:
+    """Return our folder among those where programs keep, on this system, what they can fetch or make again."""
+    return _user_cache() / "dropmargin"
+
+
 def _user_cache() -> Path:
-    """Return where programs keep, on this system, what they can fetch again."""
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     if sys.platform == "darwin":

@@ -1,7 +1,7 @@
 """Arrays on disk that cost time to make: each under the fingerprint of all that it was made from.
 
-A file is a line with the name of the format, the SHA-256 of what it stands for and holds, and the plain numbers.
-Nothing in it can run code. A file that is cut short, or changed, is as good as none: its array is made again.
+A file is a line with the name of the format, the SHA-256 of its key and content, and the plain numbers. Nothing in it
+can run code. A file that is cut short, or changed, is as good as none: its array is made again.
 """
 
 from __future__ import annotations
@@ -32,22 +32,32 @@ def fingerprint(*parts: Any) -> str:
     return digest.hexdigest()
 
 
+def check_folder(name: str, value: Any) -> None:
+    """Check that a parameter is the path of a folder, or of one that can be made."""
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise ValueError(f"{name} must be None or the path of a folder, got {value!r}.")
+    if os.path.exists(value) and not os.path.isdir(value):
+        raise ValueError(f"{name} must be None or the path of a folder, but {os.fspath(value)!r} is a file.")
+
+
 class ArrayCache:
     """A folder of arrays, each written whole or not at all.
 
     Parameters
     ----------
-    folder : str or path
-        Made when the first array is written.
+    folder : str, path or None
+        Made when the first array is written. ``None`` keeps nothing.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self._folder = Path(folder)
+    def __init__(self, folder: str | os.PathLike[str] | None) -> None:
+        self._folder = None if folder is None else Path(folder)
 
     def load(self, key: str, shape: tuple[int, ...], dtype: Any) -> Array | None:
         """Return the array of a key, or ``None`` if it is not there, or is not whole."""
+        if self._folder is None:
+            return None
         try:
-            content = self._path(key).read_bytes()
+            content = _path(self._folder, key).read_bytes()
         except FileNotFoundError:
             return None
         start = len(_FORMAT) + _DIGEST_SIZE
@@ -59,12 +69,15 @@ class ArrayCache:
 
     def save(self, key: str, array: Array) -> None:
         """Write the array of a key."""
+        if self._folder is None:
+            return
         self._folder.mkdir(parents=True, exist_ok=True)
         array = np.ascontiguousarray(array)
-        write_atomically(self._path(key), [_FORMAT, _digest(key, array), array.data.cast("B")])
+        write_atomically(_path(self._folder, key), [_FORMAT, _digest(key, array), array.data.cast("B")])
 
-    def _path(self, key: str) -> Path:
-        return self._folder / f"{key}.array"
+
+def _path(folder: Path, key: str) -> Path:
+    return folder / f"{key}.array"
 
 
 def _digest(key: str, array: Array) -> bytes:

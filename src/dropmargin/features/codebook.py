@@ -64,8 +64,8 @@ def learn_codebook(
     ----------
     patches : float32 ndarray of shape (n_patches, n_entries)
         As they were cut out.
-    first : int ndarray of shape (n_centroids,)
-        The patches that k-means starts from.
+    first : float32 ndarray of shape (n_centroids, n_entries)
+        The centroids that k-means starts from.
     contrast_epsilon, whitening_epsilon : float
     n_iter : int
     """
@@ -75,7 +75,7 @@ def learn_codebook(
     del patches
     # Threads add up centroids in the order in which they end: with one, the sums are the same every time.
     with threadpool_limits(limits=1, user_api="openmp"):
-        kmeans = KMeans(len(first), init=whitened[first], n_init=1, max_iter=n_iter, tol=0.0, copy_x=False)
+        kmeans = KMeans(len(first), init=first, n_init=1, max_iter=n_iter, tol=0.0, copy_x=False)
         centroids = kmeans.fit(whitened).cluster_centers_
     return Codebook(mean, whitening, np.ascontiguousarray(centroids, dtype=np.float32), contrast_epsilon)
 

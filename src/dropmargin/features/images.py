@@ -9,6 +9,9 @@ import numpy as np
 
 from dropmargin.typing import Array
 
+# Beyond this the squares of pixels, summed over a patch, may overflow in single precision.
+_LARGEST = 1e15
+
 
 def as_images(X: Any, image_shape: Any) -> Array:
     """Return images of shape (n_images, height, width, n_channels), of finite numbers, without a copy if possible.
@@ -58,9 +61,11 @@ def _numbers(X: Any) -> Array:
         raise ValueError("X must be an array of images that all have the same shape.") from error
     if images.dtype.kind not in "uif":
         raise ValueError(f"X must hold integers or floating-point numbers, got an array of type {images.dtype}.")
-    # A sum in double precision is finite if every pixel is, for pixels of any sensible size, and needs no copy.
-    if images.dtype.kind == "f" and not np.isfinite(images.sum(dtype=np.float64)):
+    largest = max(-float(images.min()), float(images.max())) if images.size else 0.0  # NaN if there is any
+    if not np.isfinite(largest):
         raise ValueError("X has pixels that are NaN or infinite; replace them, for example by 0.")
+    if largest > _LARGEST:
+        raise ValueError(f"X has pixels of up to {largest:.1e}, whose squares overflow; scale them to 0 to 255.")
     return images
 
 

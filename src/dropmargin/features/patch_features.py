@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.classifiers import validation
 from dropmargin.classifiers.fitting import in_threads, one_blas_thread
-from dropmargin.features.cache import ArrayCache, fingerprint
+from dropmargin.features.cache import ArrayCache, check_folder, fingerprint
 from dropmargin.features.codebook import (
     Codebook,
     PatchLayout,
@@ -30,6 +30,10 @@ from dropmargin.progress import Progress
 from dropmargin.typing import Array
 
 _ACTIVATIONS = ("hard", "triangle")
+# k-means starts from random directions near the origin, as in the code that Coates et al. released. From random patches
+# it does worse: many of these are far from all others, and stay alone. (100,000 patches of CIFAR-10, 2,048 centroids:
+# 29 % of them had less than a twentieth of the average count of fresh patches, against 5 % from here.)
+_FIRST_SCALE = 0.1
 
 
 class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -82,12 +86,15 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     Attributes
     ----------
-    image_shape_ : tuple of int
-        Height, width, channels.
-    patch_mean_ : float32 ndarray of shape (n_entries,)
-        Mean of patches of equal contrast; an entry is a row, column and channel of a patch, in that order.
-    whitening_ : float32 ndarray of shape (n_entries, n_entries)
-    centroids_ : float32 ndarray of shape (n_centroids, n_entries)
+    codebook_ : Codebook
+        ``patch_mean`` and ``whitening``, which whiten patches of equal contrast, and ``centroids``, of shape
+        (n_centroids, n_entries): an entry is a row, a column and a channel of a patch, in that order.
+    layout_ : PatchLayout
+        ``image_shape`` (height, width, channels), and which patches are in which part of an image.
+
+    Notes
+    -----
+    One codebook serves both activations: ``set_params(activation="triangle")`` needs no other fit.
 
     Examples
     --------
@@ -149,15 +156,12 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """
         self._check_parameters()
         images = as_images(X, self.image_shape)
-        layout = self._layout(images.shape[1:])
+        layout = self._make_layout(images.shape[1:])
         rng = check_random_state(self.random_state)
         patches = draw_patches(images, self.patch_size, self.n_patches, rng)
-        first = rng.choice(self.n_patches, self.n_centroids, replace=False)
-        codebook = self._learn(patches, first)
-        self.image_shape_ = layout.image_shape
-        self.patch_mean_ = codebook.patch_mean
-        self.whitening_ = codebook.whitening
-        self.centroids_ = codebook.centroids
+        first = (_FIRST_SCALE * rng.standard_normal((self.n_centroids, patches.shape[1]))).astype(np.float32)
+        self.codebook_ = self._learn(patches, first)
+        self.layout_ = layout
         return self
 
     def transform(self, X: Any) -> Any:
@@ -175,48 +179,42 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         check_is_fitted(self)
         self._check_parameters()
         images = as_images(X, self.image_shape)
-        if images.shape[1:] != self.image_shape_:
+        if images.shape[1:] != self.layout_.image_shape:
             raise ValueError(
                 f"X has images of shape {images.shape[1:]} (height, width, channels), but PatchFeatures was fitted on "
-                f"images of shape {self.image_shape_}; resize them, or fit again."
+                f"images of shape {self.layout_.image_shape}; resize them, or fit again."
             )
-        layout = self._layout(self.image_shape_)
         if self.activation == "hard":
-            return self._counts(images, layout)
+            return self._counts(images)
         features = np.empty((len(images), self._n_features_out), dtype=np.float32)
-        for rows, sums in self._describe(images, layout, triangle_activations, features.shape[1], np.float32):
+        for rows, sums in self._describe(images, triangle_activations, self._n_features_out, np.float32):
             features[rows] = sums
         return features
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.pooling**2 * len(self.centroids_))
+        return len(self.layout_.parts) * len(self.codebook_.centroids)
 
-    def _counts(self, images: Array, layout: PatchLayout) -> sparse.csr_array:
+    def _counts(self, images: Array) -> sparse.csr_array:
         """Return how many patches of each part are nearest to each centroid."""
-        n_centroids = len(self.centroids_)
-        part_starts = n_centroids * layout.part_of_patch
-        blocks = [sparse.csr_array((0, self._n_features_out), dtype=np.float32)]
-        for _, nearest in self._describe(images, layout, nearest_centroids, len(part_starts), np.int32):
+        part_starts = (len(self.codebook_.centroids) * self.layout_.part_of_patch).astype(np.int32)
+        n_patches = len(part_starts)
+        blocks = []
+        for _, nearest in self._describe(images, nearest_centroids, n_patches, np.int32):
+            ones = np.ones(nearest.size, dtype=np.float32)
             columns = (part_starts + nearest).ravel()
-            row_ends = np.arange(len(nearest) + 1) * len(part_starts)
-            ones = np.ones(len(columns), dtype=np.float32)
-            block = sparse.csr_array((ones, columns, row_ends), shape=(len(nearest), self._n_features_out))
+            row_starts = n_patches * np.arange(len(nearest) + 1, dtype=np.int32)
+            block = sparse.csr_array((ones, columns, row_starts), shape=(len(nearest), self._n_features_out))
             block.sum_duplicates()
             blocks.append(block)
         return sparse.vstack(blocks, format="csr")
 
     def _describe(
-        self,
-        images: Array,
-        layout: PatchLayout,
-        describe: Callable[[Array, Codebook, PatchLayout], Array],
-        length: int,
-        dtype: Any,
+        self, images: Array, describe: Callable[[Array, Codebook, PatchLayout], Array], length: int, dtype: Any
     ) -> Iterator[tuple[slice, Array]]:
-        """Yield chunks of images and one vector for each of their images, from the cache if they are there."""
-        codebook = Codebook(self.patch_mean_, self.whitening_, self.centroids_, float(self.contrast_epsilon))
-        cache = None if self.cache is None else ArrayCache(self.cache)
+        """Yield chunks of images and a vector for each image of theirs, from the cache if it has them."""
+        codebook, layout = self.codebook_, self.layout_
+        cache = ArrayCache(self.cache)
         made_with = fingerprint(
             self.activation,
             codebook.patch_mean,
@@ -229,15 +227,14 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         with Progress(len(images), "features", verbose=self.verbose) as progress:
             for start in range(0, len(images), self.chunk_size):
                 chunk = images[start : start + self.chunk_size]
-                key = "" if cache is None else fingerprint(made_with, chunk)
-                found = None if cache is None else cache.load(key, (len(chunk), length), dtype)
-                if found is None:
-                    found = self._in_threads(lambda image: describe(image, codebook, layout), chunk, progress)
-                    if cache is not None:
-                        cache.save(key, found)
+                key = fingerprint(made_with, chunk)
+                vectors = cache.load(key, (len(chunk), length), dtype)
+                if vectors is None:
+                    vectors = self._in_threads(lambda image: describe(image, codebook, layout), chunk, progress)
+                    cache.save(key, vectors)
                 else:
                     progress.advance(len(chunk))
-                yield slice(start, start + len(chunk)), found
+                yield slice(start, start + len(chunk)), vectors
 
     def _in_threads(self, describe: Callable[[Array], Array], images: Array, progress: Progress) -> Array:
         """Return the vectors of some images, each worked out by one thread."""
@@ -253,20 +250,18 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def _learn(self, patches: Array, first: Array) -> Codebook:
         """Return the codebook of some patches, from the cache if it is there."""
-        contrast, whitening = float(self.contrast_epsilon), float(self.whitening_epsilon)
-        cache = None if self.cache is None else ArrayCache(self.cache)
-        key = "" if cache is None else fingerprint("codebook", patches, first, contrast, whitening, int(self.n_iter))
+        contrast, whitening, n_iter = float(self.contrast_epsilon), float(self.whitening_epsilon), int(self.n_iter)
+        cache = ArrayCache(self.cache)
+        key = fingerprint("codebook", patches, first, contrast, whitening, n_iter)
         n_entries = patches.shape[1]
-        if cache is not None:
-            rows = cache.load(key, (1 + n_entries + len(first), n_entries), np.float32)
-            if rows is not None:
-                return Codebook(rows[0], rows[1 : 1 + n_entries], rows[1 + n_entries :], contrast)
+        rows = cache.load(key, (1 + n_entries + len(first), n_entries), np.float32)
+        if rows is not None:
+            return Codebook(rows[0], rows[1 : 1 + n_entries], rows[1 + n_entries :], contrast)
         with one_blas_thread:
             codebook = learn_codebook(
-                patches, first, contrast_epsilon=contrast, whitening_epsilon=whitening, n_iter=self.n_iter
+                patches, first, contrast_epsilon=contrast, whitening_epsilon=whitening, n_iter=n_iter
             )
-        if cache is not None:
-            cache.save(key, np.vstack([codebook.patch_mean[None], codebook.whitening, codebook.centroids]))
+        cache.save(key, np.vstack([codebook.patch_mean[None], codebook.whitening, codebook.centroids]))
         return codebook
 
     def _check_parameters(self) -> None:
@@ -277,13 +272,15 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         validation.check_number("whitening_epsilon", self.whitening_epsilon, 0.0, low_open=True)
         if self.n_jobs is not None:
             validation.check_n_jobs(self.n_jobs)
+        if self.cache is not None:
+            check_folder("cache", self.cache)
         if self.n_patches < self.n_centroids:
             raise ValueError(
                 f"n_patches must be at least n_centroids ({self.n_centroids}), got {self.n_patches}; "
                 "a hundred patches for each centroid are a good number."
             )
 
-    def _layout(self, image_shape: tuple[int, int, int]) -> PatchLayout:
+    def _make_layout(self, image_shape: tuple[int, int, int]) -> PatchLayout:
         """Return where the patches of an image are, after checking that there are enough of them."""
         height, width, _ = image_shape
         if self.patch_size > min(height, width):

@@ -194,8 +194,8 @@ def summarise(book: LabBook) -> Summary:
         ],
         claims=claims,
         settings={
-            "Data": f"{some['n_train']:,} training and {some['n_test']:,} test images; {some['n_features']:,} counts of "
-            "patches (PatchFeatures: 7 x 7 patches, whitened, hard assignment at stride 1, four quadrants)",
+            "Data": f"{some['n_train']:,} training and {some['n_test']:,} test images; {some['n_features']:,} counts "
+            "of patches (PatchFeatures: 7 x 7 patches, whitened, hard assignment at stride 1, four quadrants)",
             "Choice of rate and C": "; ".join(
                 f"{model}: by {result['n_test']:,} validation images, from fits to {result['n_train']:,} training "
                 f"images{'' if model in _SLOW else ', then C once more from fits to all others'}"
@@ -214,11 +214,12 @@ def _in_words(model: str, measurement: Measurement) -> str:
 
 
 def _claims(errors: Mapping[tuple[str, str], float]) -> list[Claim]:
+    written = {pair: three_digits(error) for pair, error in errors.items()}
     claims = [
         Claim(
             f"Aim: {model} with {kind} noise at most {three_digits(aim)}.",
             errors[model, kind] <= aim,
-            three_digits(errors[model, kind]),
+            written[model, kind],
         )
         for (model, kind), aim in _AIMS.items()
     ]
@@ -237,15 +238,14 @@ def _claims(errors: Mapping[tuple[str, str], float]) -> list[Claim]:
             "Poisson noise is slightly worse than dropout, for every model.",
             all(errors[model, "Poisson"] >= errors[model, "dropout"] for model in published.LOSSES),
             "; ".join(
-                f"{model} {three_digits(errors[model, 'Poisson'])} and {three_digits(errors[model, 'dropout'])}"
-                for model in published.LOSSES
+                f"{model} {written[model, 'Poisson']} and {written[model, 'dropout']}" for model in published.LOSSES
             ),
         ),
         Claim(
             "Dropout-SVM and Dropout-Logistic with dropout are as good as the best of the table, within .005.",
             max(errors["Dropout-SVM", "dropout"], errors["Dropout-Logistic", "dropout"]) <= errors[best] + 0.005,
-            f"{three_digits(errors['Dropout-SVM', 'dropout'])} and {three_digits(errors['Dropout-Logistic', 'dropout'])}; "
-            f"the best is {best[0]}, {best[1]}, with {three_digits(errors[best])}",
+            f"{written['Dropout-SVM', 'dropout']} and {written['Dropout-Logistic', 'dropout']}; "
+            f"the best is {best[0]}, {best[1]}, with {written[best]}",
         ),
     ]
     return claims
@@ -254,10 +254,11 @@ def _claims(errors: Mapping[tuple[str, str], float]) -> list[Claim]:
 def _verdict(errors: Mapping[tuple[str, str], float], n_test: int) -> list[str]:
     gains = {model: 100 * (errors[model, "none"] - errors[model, "dropout"]) for model in _PAPERS_GAIN}
     error = errors["Dropout-SVM", "dropout"]
+    written = {pair: three_digits(error) for pair, error in errors.items()}
     return [
-        f"Dropout-SVM errs on {three_digits(errors['Dropout-SVM', 'none'])} of the test images without noise and on "
-        f"{three_digits(error)} with dropout, Dropout-Logistic on "
-        f"{three_digits(errors['Dropout-Logistic', 'none'])} and {three_digits(errors['Dropout-Logistic', 'dropout'])}. "
+        f"Dropout-SVM errs on {written['Dropout-SVM', 'none']} of the test images without noise and on "
+        f"{written['Dropout-SVM', 'dropout']} with dropout, Dropout-Logistic on "
+        f"{written['Dropout-Logistic', 'none']} and {written['Dropout-Logistic', 'dropout']}. "
         f"The standard error of a number is {np.sqrt(error * (1.0 - error) / n_test):.3f}.",
         f"With C well chosen on either side, dropout gains {gains['Dropout-SVM']:.1f} points for the SVM and "
         f"{gains['Dropout-Logistic']:.1f} for the logistic loss, where the paper has 2.8 and 1.9. A part of the "

@@ -75,6 +75,7 @@ def run_experiment(
     cache: str | os.PathLike[str] | None = None,
     n_jobs: int | None = None,
     verbose: int = 1,
+    say: Callable[[str], None] = lambda text: None,
 ) -> LabBook:
     """Run an experiment, or what is left of it, and return its book.
 
@@ -91,10 +92,17 @@ def run_experiment(
         What was typed, for the book.
     verbose : int
         0 for no progress bar.
+    say : callable
+        Is told, a line at a time, how much there is to do.
     """
     header = header_of(experiment.name, quick=quick, seed=seed, command=command, threads=n_jobs or 1)
     book = open_book(folder, header, fresh)
     lab = Lab(book, quick, seed, data_home, download, cache, n_jobs)
-    while book.perform(experiment.tasks(lab), experiment.name, verbose):
-        pass
-    return book
+    while True:
+        tasks = experiment.tasks(lab)
+        to_go = sum(book.get(task.key) is None for task in tasks)
+        done = len(tasks) - to_go
+        say(f"{experiment.title}: {done} of {len(tasks)} measurements are in {book.path}, {to_go} to go")
+        if not to_go:
+            return book
+        book.perform(tasks, experiment.name, verbose)

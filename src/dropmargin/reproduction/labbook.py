@@ -79,6 +79,12 @@ class LabBook:
         """Return the measurement with just this key, if it was made."""
         return self._found.get(_canonical(key))
 
+    def __getitem__(self, key: Mapping[str, Any]) -> Measurement:
+        found = self.get(key)
+        if found is None:
+            raise LabBookError(f"{self.path} has no measurement for {_canonical(key)}: run the experiment to its end.")
+        return found
+
     def select(self, **wanted: Any) -> list[Measurement]:
         """Return the measurements whose keys have these values, in the order they were made."""
         return [measurement for measurement in self if measurement.has(wanted)]
@@ -96,8 +102,8 @@ class LabBook:
         # What is read back from the line, so that a resumed run and an uninterrupted one see the same.
         self._found[_canonical(measurement.key)] = _measurement(json.loads(line))
 
-    def perform(self, tasks: Sequence[Task], label: str, verbose: int = 1) -> int:
-        """Make all measurements that are not in the book yet; return how many these were."""
+    def perform(self, tasks: Sequence[Task], label: str, verbose: int = 1) -> None:
+        """Make all measurements that are not in the book yet."""
         waiting = [task for task in tasks if self.get(task.key) is None]
         with Progress(len(waiting), label, verbose=verbose) as progress:
             for task in waiting:
@@ -105,7 +111,6 @@ class LabBook:
                 result = task.measure()
                 self.add(Measurement(task.key, result, round(time.perf_counter() - started, 3)))
                 progress.advance()
-        return len(waiting)
 
     @property
     def seconds(self) -> float:

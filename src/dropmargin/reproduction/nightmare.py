@@ -170,9 +170,7 @@ def errors_of(book: LabBook, method: str, scoring: str) -> list[float]:
     """Return the test errors, level by level, each with the setting that was chosen for it."""
     out = []
     for level, setting in enumerate(choose(book, method, scoring)):
-        measurement = book.get(_key("final", method, setting))
-        assert measurement is not None
-        out.append(measurement.result[scoring][level])
+        out.append(book[_key("final", method, setting)].result[scoring][level])
     return out
 
 
