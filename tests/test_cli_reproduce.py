@@ -30,8 +30,8 @@ def experiments(monkeypatch):
 
 
 def test_names_are_those_of_the_experiments():
-    from dropmargin.reproduction import EXPERIMENTS
-
+    (action,) = [action for action in make_parser("reproduce").actions() if action.dest == "experiment"]
+    assert tuple(action.choices) == (*reproduce.NAMES, "all")
     assert list(EXPERIMENTS) == list(reproduce.NAMES)
 
 
