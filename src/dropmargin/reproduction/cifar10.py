@@ -145,7 +145,7 @@ def _load(lab: Lab) -> Images:
         random_state=lab.seed,
         n_jobs=lab.n_jobs,
         cache=lab.cache,
-        verbose=1,
+        verbose=lab.verbose,
     ).fit(data.X_train[:n_train])
     return Images(
         features.transform(data.X_train[:n_train]),
