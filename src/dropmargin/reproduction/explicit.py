@@ -295,7 +295,8 @@ def _claims(own: _Results) -> list[Claim]:
         Claim(
             f"Dropout-SVM is the best of all ({own.domain}).",
             own.error <= least,
-            f"{four_digits(own.error)} against {four_digits(least)}, the least of any number of copies",
+            f"{four_digits(own.error)} against {four_digits(least)}, the least of any number of copies, with a "
+            f"standard error of {four_digits(own.standard_error)}",
         ),
         Claim(
             f"Dropout-SVM takes at most {_share(_SHARE_OF_TIME)} of the time of {most} copies ({own.domain}).",

@@ -234,7 +234,7 @@ def _settings(book: LabBook) -> dict[str, str]:
         f"that lost pixels, of fits to {search['n_train']:,} other training images; the choices are then fitted to "
         f"{final['n_train']:,}",
         "Deletions": "one draw of them" if quick else f"the mean over {_N_REPEATS} draws of them in the test images",
-        "Settings to choose from": "; ".join(f"{method}: {len(grid(method, quick))}" for method in all_methods()),
+        "Settings to choose from": "; ".join(_grid_in_words(method, quick) for method in all_methods()),
         "Peers": "scikit-learn's LinearSVC for hinge, l2, of at most 5,000 rounds; FDROP one against the rest, with up "
         f"to {max(setting['n_deleted'] for setting in grid('hinge, FDROP', quick))} deletions",
     }
@@ -244,6 +244,11 @@ def _settings(book: LabBook) -> dict[str, str]:
             for level, setting in zip(published.DELETED, choose(book, method, "anchored"), strict=True)
         )
     return found | {"Unit of C": published.UNITS_OF_C}
+
+
+def _grid_in_words(method: str, quick: bool) -> str:
+    Cs = [setting["C"] for setting in grid(method, quick)]
+    return f"{method}: {len(Cs)}, C from {min(Cs):g} to {max(Cs):g}"
 
 
 def _chart(errors: Errors, methods: Sequence[str], scoring: str) -> Chart:
