@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
 from dropmargin.noise.base import Noise, Variance
 from dropmargin.typing import Array
@@ -41,11 +40,13 @@ class Dropout(Noise):
         scaled = x / (1.0 - rate)
         with np.errstate(divide="ignore"):
             dropped, kept = np.log(rate), np.log1p(-rate) + t * scaled
-        survives = expit(kept - dropped)  # probability of survival under the tilted distribution
+        # One exponential serves all three: the odds of whichever is less likely under the tilted distribution.
+        odds = np.exp(-np.abs(kept - dropped))
+        survives = np.where(kept > dropped, 1.0, odds) / (1.0 + odds)
         return (
-            np.logaddexp(dropped, kept),
+            np.maximum(dropped, kept) + np.log1p(odds),
             survives * scaled,
-            survives * expit(dropped - kept) * np.square(scaled),
+            odds / np.square(1.0 + odds) * np.square(scaled),
         )
 
     def draw(self, x: Array, rng: np.random.RandomState) -> Array:

@@ -180,7 +180,9 @@ def _stored(
     columns = block.spread(np.arange(block.n_features))
     local = noise.take(columns)
     values = np.asarray(block.entries(), dtype=np.float64)
-    return local.log_mgf(t, values), local.log_mgf(t, np.zeros_like(values)), labels
+    # Noise that leaves a zero alone has no log-MGF there.
+    zeros = local.log_mgf(t, np.zeros_like(values)) if noise.variance().has_floor else (np.float64(0.0),) * 3
+    return local.log_mgf(t, values), zeros, labels
 
 
 def _row_log_mgf(
