@@ -228,6 +228,8 @@ def _beats_quadratic(own: _Curves, model: str) -> Claim:
             f"{four_digits(own.error('MCF-Quadratic', rate))})"
             for rate in others
         )
+        above = [own.error(model, rate) - own.error("MCF-Quadratic", rate) for rate in others]
+        evidence += f"; {sum(gap < own.standard_error for gap in above)} of these by less than a standard error"
     text = f"{model} has less error than MCF-Quadratic at every rate above 0, up to .9 ({own.name})."
     return Claim(text, not others, evidence)
 
