@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from dropmargin.reproduction import Chart, Claim, Comparison, Experiment, Series, Summary
-from dropmargin.reproduction.labbook import Task
+from dropmargin.reproduction.labbook import LabBook, Measurement, Task
 
 COMMAND = "dropmargin reproduce made-up"
 HEADER = {
@@ -75,3 +77,9 @@ def made_up_experiment(name="made-up", n_tasks=2, fails_at=None, error=None, mea
         )
 
     return Experiment(name, f"Experiment {name}", tasks, summarise)
+
+
+def made_up_book(measurements, *, quick=False):
+    """Return a lab book, of no file, with these measurements: pairs of a key and a result."""
+    lines = [Measurement(key, result, 1.0) for key, result in measurements]
+    return LabBook(Path("made-up.jsonl"), HEADER | {"quick": quick}, lines)

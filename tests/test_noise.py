@@ -185,6 +185,19 @@ def test_sparse_samples_stay_sparse(noise, dtype, kind):
     assert (before != X).nnz == 0
 
 
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix, sparse.csc_array])
+def test_a_sparse_sample_shares_nothing_with_x(kind):
+    X = _sparse_rows(kind)
+    before = X.copy()
+    sample = Dropout(0.7).sample(X, random_state=0)
+    n_stored = sample.nnz
+    sample.eliminate_zeros()
+    assert 0 < sample.nnz < n_stored == X.nnz
+    for part in ("data", "indices", "indptr"):
+        assert_array_equal(getattr(X, part), getattr(before, part))
+    assert_array_equal(X.toarray(), before.toarray())
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", SOME_NOISES)
 def test_dense_samples_keep_type_and_leave_x_alone(name, dtype):

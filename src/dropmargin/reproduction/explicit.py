@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from functools import cache, partial
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,24 @@ from sklearn.svm import LinearSVC
 
 from dropmargin.classifiers import DropoutSVC
 from dropmargin.classifiers.fitting import one_blas_thread
-from dropmargin.datasets import Split, amazon_forms, load_amazon
+from dropmargin.datasets import Split
 from dropmargin.noise import Dropout
 from dropmargin.reproduction import published
+from dropmargin.reproduction.amazon import DOMAINS, forms_of, loader
 from dropmargin.reproduction.harness import Experiment, Lab
 from dropmargin.reproduction.labbook import LabBook, Task
-from dropmargin.reproduction.summary import Chart, Claim, Comparison, Series, Summary, three_digits
+from dropmargin.reproduction.summary import (
+    Chart,
+    Claim,
+    Comparison,
+    Series,
+    Summary,
+    four_digits,
+    standard_error,
+    three_digits,
+)
 from dropmargin.typing import Array
 
-_DOMAINS = ("books", "kitchen")
 _RATE = 0.7
 _CS = (0.003, 0.01, 0.03, 0.1)
 _N_FOLDS = 3
@@ -39,20 +49,14 @@ def tasks(lab: Lab) -> list[Task]:
     """Return one task per domain and number of copies."""
     copies = _QUICK_COPIES if lab.quick else published.COPIES
     found = []
-    for domain in _DOMAINS[:1] if lab.quick else _DOMAINS:
-        form = _form(domain, lab)
-        load = cache(partial(load_amazon, domain, form=form, data_home=lab.data_home, download=lab.download))
+    for domain in DOMAINS[:1] if lab.quick else DOMAINS:
+        form = forms_of(domain, lab)[0]
+        load = loader(domain, form, lab)
         for n_copies in (0, *copies, _INFINITY):
             key = {"form": form, "domain": domain, "copies": n_copies, "rate": _RATE}
             measure = _measure_infinity if n_copies == _INFINITY else partial(_measure_copies, n_copies=n_copies)
             found.append(Task(key, partial(measure, lab, load)))
     return found
-
-
-def _form(domain: str, lab: Lab) -> str:
-    """Return the form of the reviews with the papers' documents, if there is one."""
-    forms = amazon_forms(domain, lab.data_home)
-    return forms[0] if forms else "processed_acl"
 
 
 def corrupted(X: sparse.csr_array, n_copies: int, rng: np.random.RandomState) -> sparse.csr_array:
@@ -78,9 +82,9 @@ def fit_copies(C: float, X: sparse.csr_array, y: Array, n_copies: int, seed: int
     return model, time.process_time() - started
 
 
-def _measure_copies(lab: Lab, load: Any, n_copies: int) -> dict[str, Any]:
+def _measure_copies(lab: Lab, load: Callable[[], Split], n_copies: int) -> dict[str, Any]:
     """Return the error of the SVM on copies; ``C`` by cross-validation, with copies of the other folds."""
-    data: Split = load()
+    data = load()
     X, y = data.X_train, data.y_train
     folds = list(StratifiedKFold(_N_FOLDS, shuffle=True, random_state=lab.seed).split(X, y))
 
@@ -101,9 +105,9 @@ def _measure_copies(lab: Lab, load: Any, n_copies: int) -> dict[str, Any]:
     }
 
 
-def _measure_infinity(lab: Lab, load: Any) -> dict[str, Any]:
+def _measure_infinity(lab: Lab, load: Callable[[], Split]) -> dict[str, Any]:
     """Return the error of Dropout-SVM, ``C`` by cross-validation on the same folds."""
-    data: Split = load()
+    data = load()
     X, y = data.X_train, data.y_train
     folds = list(StratifiedKFold(_N_FOLDS, shuffle=True, random_state=lab.seed).split(X, y))
 
@@ -148,13 +152,24 @@ class _Results:
         self.error = self.infinity["errors"][0]
 
     @property
+    def plain_error(self) -> float:
+        """The error of the SVM without noise."""
+        return float(self.plain["errors"][0])
+
+    @property
     def standard_error(self) -> float:
-        return math.sqrt(self.error * (1.0 - self.error) / self.infinity["n_test"])
+        """That of the error of Dropout-SVM."""
+        return standard_error(self.error, self.infinity["n_test"])
 
     @property
     def ratio(self) -> float:
         """The seconds of Dropout-SVM as a share of those of the most copies."""
-        return self.infinity["fit_seconds"] / self.results[-1]["fit_seconds"]
+        return float(self.infinity["fit_seconds"] / self.results[-1]["fit_seconds"])
+
+    @property
+    def everything(self) -> dict[str, Mapping[str, Any]]:
+        """All results by the number of copies, as it is written."""
+        return {"none": self.plain, **dict(zip(map(str, self.copies), self.results, strict=True)), "∞": self.infinity}
 
 
 def summarise(book: LabBook) -> Summary:
@@ -168,22 +183,31 @@ def summarise(book: LabBook) -> Summary:
         charts=[chart for own in every for chart in (_error_chart(own), _time_chart(own))],
         comparisons=[_comparison(own) for own in every],
         claims=claims,
-        settings={
-            "Data": "; ".join(
-                f"{own.domain}, {own.form}: 2,000 training and {own.infinity['n_test']:,} test documents, "
-                f"{own.infinity['n_features']:,} features, counts"
-                for own in every
-            ),
-            "Noise": f"dropout, q = {_RATE:g}",
-            "SVM on copies": "scikit-learn's LinearSVC, hinge loss, C shared by the copies; mean over "
-            "5, 5, 3, 3 draws of 1, 2, 4, 8 copies, one draw of more",
-            "Choice of C": f"{_N_FOLDS}-fold cross-validation among {', '.join(f'{C:g}' for C in _CS)}, for every "
-            "number of copies",
-            "Seconds": "of the processor, for the fit alone: the copies are drawn before; of Dropout-SVM the best of "
-            f"{_N_TIMED} fits, of the SVM the best of its draws",
-        },
+        settings=_settings(every),
         seconds=book.seconds,
     )
+
+
+def _settings(every: list[_Results]) -> dict[str, str]:
+    draws = {name: len(result["errors"]) for name, result in every[0].everything.items()}
+    return {
+        "Data": "; ".join(
+            f"{own.domain}, {own.form}: {own.infinity['n_test']:,} test documents, "
+            f"{own.infinity['n_features']:,} features, counts"
+            for own in every
+        ),
+        "Noise": f"dropout, q = {_RATE:g}",
+        "SVM on copies": "scikit-learn's LinearSVC, hinge loss, C shared by the copies; mean over several draws of "
+        + (", ".join(f"{name} ({n})" for name, n in draws.items() if n > 1) or "no number of")
+        + " copies, one draw of the others",
+        "Choice of C": f"{_N_FOLDS}-fold cross-validation among {', '.join(f'{C:g}' for C in _CS)}. Chosen: "
+        + "; ".join(
+            f"{own.domain} " + ", ".join(f"{result['C']:g} ({name})" for name, result in own.everything.items())
+            for own in every
+        ),
+        "Seconds": "of the processor, for the fit alone, each solver at its own default tolerance: the copies are "
+        f"drawn before; of Dropout-SVM the best of {_N_TIMED} fits, of the SVM the best of its draws",
+    }
 
 
 def _axis(own: _Results) -> tuple[list[float], list[str]]:
@@ -197,7 +221,7 @@ def _error_chart(own: _Results) -> Chart:
     series = [
         Series("SVM on M copies", places[:-1], own.errors, "copies"),
         Series("Dropout-SVM (M = ∞)", [places[0], places[-1]], [own.error] * 2, "Dropout-SVM"),
-        Series("SVM without noise", [places[0], places[-1]], [float(np.mean(own.plain["errors"]))] * 2, "none"),
+        Series("SVM without noise", [places[0], places[-1]], [own.plain_error] * 2, "none"),
     ]
     if own.domain == "books":
         papers = [published.EXPLICIT_MCF[n] for n in own.copies] + [published.EXPLICIT_MCF[math.inf]]
@@ -207,7 +231,7 @@ def _error_chart(own: _Results) -> Chart:
         title=f"{own.domain.capitalize()}: error",
         caption=f"Test error by the number of corrupted copies. The standard error of a point is "
         f"{own.standard_error:.3f}."
-        + (" MCF's figure is the same experiment with the quadratic loss." if own.domain == "books" else ""),
+        + (" MCF's figure has the quadratic loss and 20,000 features." if own.domain == "books" else ""),
         x_label="copies M",
         y_label="test error",
         series=series,
@@ -239,10 +263,10 @@ def _time_chart(own: _Results) -> Chart:
 
 def _comparison(own: _Results) -> Comparison:
     papers = [published.EXPLICIT_MCF[n] for n in (0, *own.copies, math.inf)] if own.domain == "books" else None
-    ours = [float(np.mean(own.plain["errors"])), *own.errors, own.error]
+    ours = [own.plain_error, *own.errors, own.error]
     return Comparison(
         caption=f"{own.domain.capitalize()}: test error by the number of copies"
-        + (", beside MCF's Figure 3 (quadratic loss)" if papers else ""),
+        + (", beside MCF's Figure 3 (quadratic loss, 20,000 features)" if papers else ""),
         columns=["none", *map(str, own.copies), "∞"],
         rows={"SVM": (ours, papers if papers else [None] * len(ours))},
     )
@@ -250,38 +274,50 @@ def _comparison(own: _Results) -> Comparison:
 
 def _claims(own: _Results) -> list[Claim]:
     first, last, most = own.errors[0], own.errors[-1], own.copies[-1]
-    rises = [n for n, a, b in zip(own.copies[1:], own.errors, own.errors[1:], strict=False) if b > a]
+    clearly = 2.0 * own.standard_error
+    steps = {n: after - before for n, before, after in zip(own.copies[1:], own.errors, own.errors[1:], strict=False)}
+    rises = ", ".join(f"M = {n} by {four_digits(step)}" for n, step in steps.items() if step > 0.0)
+    least = min((own.plain_error, *own.errors))
     return [
         Claim(
-            f"The error falls with the number of copies ({own.domain}).",
-            last < first - 2.0 * own.standard_error,
-            f"{three_digits(first)} with one copy, {three_digits(last)} with {most}"
-            + (f"; a step up, within the noise, at M = {', '.join(map(str, rises))}" if rises else ""),
+            f"The error falls with the number of copies: by two standard errors in all, and no step up is as large "
+            f"({own.domain}).",
+            first - last > clearly and max(steps.values()) < clearly,
+            f"{four_digits(first)} with {own.copies[0]}, {four_digits(last)} with {most}; "
+            + (f"up at {rises}" if rises else "no step up")
+            + f"; two standard errors are {four_digits(clearly)}",
         ),
         Claim(
             f"Dropout-SVM is as good as {most} copies, within {three_digits(_CLOSE)} ({own.domain}).",
             own.error <= last + _CLOSE,
-            f"{three_digits(own.error)} against {three_digits(last)}",
+            f"{four_digits(own.error)} against {four_digits(last)}",
         ),
         Claim(
             f"Dropout-SVM is the best of all ({own.domain}).",
-            own.error <= min(own.errors),
-            f"{three_digits(own.error)} against {three_digits(min(own.errors))}, the least of any number of copies",
+            own.error <= least,
+            f"{four_digits(own.error)} against {four_digits(least)}, the least of any number of copies, with a "
+            f"standard error of {four_digits(own.standard_error)}",
         ),
         Claim(
-            f"Dropout-SVM takes at most a fiftieth of the time of {most} copies ({own.domain}).",
+            f"Dropout-SVM takes at most {_share(_SHARE_OF_TIME)} of the time of {most} copies ({own.domain}).",
             own.ratio <= _SHARE_OF_TIME,
-            f"{own.infinity['fit_seconds']:.3f} s against {own.results[-1]['fit_seconds']:.2f} s, "
-            f"1 / {1.0 / own.ratio:.0f}",
+            f"{own.infinity['fit_seconds']:.3f} s against {own.results[-1]['fit_seconds']:.3f} s, {_share(own.ratio)}",
         ),
     ]
 
 
+def _share(ratio: float) -> str:
+    """Return a ratio of times in words: ``1/50`` or ``1.5 times``."""
+    return f"1/{1.0 / ratio:.4g}" if ratio < 1.0 else f"{ratio:.4g} times"
+
+
 def _verdict(every: list[_Results]) -> list[str]:
     return [
-        f"{own.domain.capitalize()}: one corrupted copy gives {three_digits(own.errors[0])}, {own.copies[-1]} copies "
-        f"{three_digits(own.errors[-1])} in {own.results[-1]['fit_seconds']:.1f} s; Dropout-SVM, which draws nothing, "
-        f"{three_digits(own.error)} in {1000 * own.infinity['fit_seconds']:.0f} ms, a {1.0 / own.ratio:.0f}th of it."
+        f"{own.domain.capitalize()}: {own.copies[0]} corrupted {'copy gives' if own.copies[0] == 1 else 'copies give'} "
+        f"{three_digits(own.errors[0])}, {own.copies[-1]} copies {three_digits(own.errors[-1])} in "
+        f"{own.results[-1]['fit_seconds']:.1f} s, no noise {three_digits(own.plain_error)}; Dropout-SVM, which draws "
+        f"nothing, {three_digits(own.error)} in {1000 * own.infinity['fit_seconds']:.0f} ms, {_share(own.ratio)} of "
+        f"the time of {own.copies[-1]} copies. The standard error is {three_digits(own.standard_error)}."
         for own in every
     ] + [
         "The limit of infinitely many copies is the expected hinge loss. Dropout-SVM minimises a bound on it, which is "

@@ -29,6 +29,8 @@ class Lab:
         Where features of images, which take minutes to compute, are kept; ``None`` to keep none.
     n_jobs : int or None
         Threads; they do not change the results.
+    verbose : int
+        0 for no progress bar.
     """
 
     book: LabBook
@@ -38,6 +40,7 @@ class Lab:
     download: bool = True
     cache: str | os.PathLike[str] | None = None
     n_jobs: int | None = None
+    verbose: int = 1
 
 
 @dataclass(frozen=True)
@@ -84,20 +87,18 @@ def run_experiment(
     experiment : Experiment
     folder : path-like
         Where its book is kept.
-    quick, seed, data_home, download, cache, n_jobs
+    quick, seed, data_home, download, cache, n_jobs, verbose
         See `Lab`.
     fresh : bool
         Whether to throw away what was measured before.
     command : str
         What was typed, for the book.
-    verbose : int
-        0 for no progress bar.
     say : callable
         Is told, a line at a time, how much there is to do.
     """
     header = header_of(experiment.name, quick=quick, seed=seed, command=command, threads=n_jobs or 1)
     book = open_book(folder, header, fresh)
-    lab = Lab(book, quick, seed, data_home, download, cache, n_jobs)
+    lab = Lab(book, quick, seed, data_home, download, cache, n_jobs, verbose)
     while True:
         tasks = experiment.tasks(lab)
         to_go = sum(book.get(task.key) is None for task in tasks)

@@ -15,6 +15,9 @@ LOSSES = {
     "MCF-Exponential": "exponential",
 }
 
+#: The losses of these are computed through the moment generating function of the noise: minutes instead of seconds.
+THROUGH_MGF = ("MCF-Logistic", "MCF-Exponential")
+
 #: Dropout rates of DSVM Figure 2 and MCF Figure 1.
 RATES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
@@ -72,6 +75,11 @@ NIGHTMARE = {
 def papers_c(model: str, C: float) -> float:
     """Return the paper's ``c`` for our ``C``: the same for the hinge, twice as much for the logistic loss.
 
-    The paper minimises ``|w|^2 + 2c * risk`` in its Eq. 1, but bounds ``|w|^2 + c * risk`` for the logistic loss.
+    The paper minimises ``|w|^2 + 2c * risk`` in its Eq. 1, but bounds ``|w|^2 + c * risk`` for the logistic loss. It
+    has no ``c`` of the MCF losses: they are counted as in its Eq. 1.
     """
     return 2.0 * C if model == "Dropout-Logistic" else C
+
+
+#: For the settings of a report.
+UNITS_OF_C = "scikit-learn's: the paper's c is C for the hinge loss (Dropout-SVM) and 2 C for Dropout-Logistic"

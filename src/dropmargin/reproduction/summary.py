@@ -1,11 +1,12 @@
 """What came out of an experiment, beside what was published: the words, lines and tables of its report.
 
 An experiment's `summarise` turns the measurements of its lab book into a `Summary`; `dropmargin.report.reproduction`
-turns that into a page. Nothing here computes, and nothing here knows HTML.
+turns that into a page. Nothing here measures, and nothing here knows HTML.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -97,3 +98,21 @@ class Summary:
 def three_digits(error: float) -> str:
     """Return an error rate as the papers print it: ``.158``."""
     return f"{error:.3f}".removeprefix("0")
+
+
+def four_digits(error: float) -> str:
+    """Return an error rate with the digits that tell one wrong document of thousands: ``.1581``.
+
+    The evidence of a claim has them, so that what is written and whether the claim holds agree.
+    """
+    return f"{error:.4f}".removeprefix("0")
+
+
+def in_points(difference: float) -> str:
+    """Return a difference of error rates in points of a percent: ``2.85 points``."""
+    return f"{100.0 * difference:.2f} points"
+
+
+def standard_error(error: float, n_test: int) -> float:
+    """Return the standard error ``sqrt(e (1 - e) / n)`` of an error rate measured on ``n_test`` rows."""
+    return math.sqrt(error * (1.0 - error) / n_test)

@@ -1,0 +1,317 @@
+"""The paper's experiments from end to end, on a handful of rows: run, interrupted, resumed, and summed up."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+from data_set_files import SHARED, write
+from dropmargin.datasets import Split
+from dropmargin.features import PatchFeatures
+from dropmargin.report.reproduction import chapter_of
+from dropmargin.reproduction import (
+    EXPERIMENTS,
+    LabBookError,
+    amazon,
+    cifar10,
+    explicit,
+    nightmare,
+    published,
+    run_experiment,
+)
+from dropmargin.reproduction.labbook import LabBook, Task
+from dropmargin.reproduction.summary import four_digits, three_digits
+
+_PUBLISHED = SHARED.parent / "PUBLISHED.md"
+
+
+# The published numbers -----------------------------------------------------------------------------------------------
+
+
+def published_text():
+    if not _PUBLISHED.exists():
+        pytest.skip("the notes on the published numbers are not there")
+    return _PUBLISHED.read_text(encoding="utf-8")
+
+
+def rows_below(heading):
+    """Return the cells of all rows of the tables below a heading, without the lines of dashes."""
+    section = published_text().partition(f"\n## {heading}")[2].partition("\n## ")[0]
+    assert section, heading
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
+    return rows[1:]
+
+
+def name_of(text):
+    """Return the name that the library has for a method of the tables."""
+    text = text.removesuffix(" (from MCF)")
+    return f"MCF-{text.removeprefix('MCF ').capitalize()}" if text.startswith("MCF ") else text
+
+
+def error_of(text):
+    return None if text == "> .5" else float(text)
+
+
+def test_amazon_is_what_was_published():
+    found = {}
+    for domain, method, *errors in rows_below("Amazon reviews"):
+        found.setdefault(domain, {})[name_of(method)] = tuple(map(error_of, errors))
+    assert found == published.AMAZON
+
+
+def test_copies_are_what_was_published():
+    text = published_text().partition("## Explicit corruption")[2]
+    copies, errors = re.search(r"M copies = ([\d, ]+), infinity: ([\d. ]+)\.\n", text).groups()
+    numbers = [*map(int, copies.split(", ")), float("inf")]
+    assert dict(zip(numbers, map(float, errors.split()), strict=True)) == published.EXPLICIT_MCF
+
+
+def test_cifar10_is_what_was_published():
+    found = {name_of(method): tuple(map(error_of, errors)) for method, *errors in rows_below("CIFAR-10")}
+    assert found == published.CIFAR10
+
+
+def test_nightmare_is_what_was_published():
+    found = {name_of(method): tuple(map(error_of, errors)) for method, *errors in rows_below("Nightmare")}
+    assert found == published.NIGHTMARE
+
+
+def test_published_numbers_go_with_their_levels():
+    for curves in published.AMAZON.values():
+        assert {len(curve) for curve in curves.values()} == {len(published.RATES) + 1}
+        assert set(curves) <= set(published.LOSSES)
+    assert tuple(published.EXPLICIT_MCF) == (0, *published.COPIES, float("inf"))
+    assert set(published.CIFAR10) == set(published.LOSSES)
+    assert {len(errors) for errors in published.CIFAR10.values()} == {len(cifar10.KINDS)}
+    assert {len(curve) for curve in published.NIGHTMARE.values()} == {len(published.DELETED)}
+    assert set(published.THROUGH_MGF) < set(published.LOSSES)
+
+
+def test_the_papers_c():
+    assert published.papers_c("Dropout-SVM", 0.3) == 0.3
+    assert published.papers_c("Dropout-Logistic", 0.3) == 0.6
+
+
+# The experiments -----------------------------------------------------------------------------------------------------
+
+
+class Watched:
+    """An experiment that notes which measurements it makes, and is interrupted at number ``stop``, if any."""
+
+    def __init__(self, experiment, folder, stop=None):
+        self.made = []
+        self._experiment, self._folder, self._stop = experiment, folder, stop
+
+    def run(self, data_home):
+        watched = replace(self._experiment, tasks=self._tasks)
+        return run_experiment(watched, self._folder, quick=True, data_home=data_home, download=False, verbose=0)
+
+    def _tasks(self, lab):
+        return [Task(task.key, lambda task=task: self._measure(task)) for task in self._experiment.tasks(lab)]
+
+    def _measure(self, task):
+        if len(self.made) == self._stop:
+            raise KeyboardInterrupt
+        self.made.append(task.key)
+        return task.measure()
+
+
+def run_in_parts(experiment, folder, stop, data_home=None):
+    """Return the book of an experiment that was interrupted once; nothing in it was measured twice."""
+    results = folder / "results"
+    first, second, third = (Watched(experiment, results, stop=number) for number in (stop, None, None))
+    with pytest.raises(KeyboardInterrupt):
+        first.run(data_home)
+    book = second.run(data_home)
+    assert [measurement.key for measurement in book] == first.made + second.made
+    assert len(first.made) == stop < len(book)
+    again = third.run(data_home)
+    assert third.made == []
+    assert [vars(measurement) for measurement in again] == [vars(measurement) for measurement in book]
+    return again
+
+
+def check_summary(experiment, book):
+    """Check that a summary is complete, and return it."""
+    summary = experiment.summarise(book)
+    assert summary.title == experiment.title
+    assert summary.seconds == book.seconds
+    assert summary.comparisons
+    assert all([summary.verdict, summary.claims, summary.settings])
+    for text in [*summary.verdict, *summary.settings.values(), *(claim.evidence for claim in summary.claims)]:
+        assert text
+        assert "nan" not in text
+        assert "None" not in text
+    assert len({claim.text for claim in summary.claims}) == len(summary.claims)
+    for comparison in summary.comparisons:
+        for ours, theirs in comparison.rows.values():
+            assert len(ours) == len(theirs) == len(comparison.columns)
+            assert all(0.0 <= error <= 1.0 for error in ours)
+    for chart in summary.charts:
+        for series in chart.series:
+            assert len(series.x) == len(series.y)
+    # A book that lacks its last line has no summary with holes, but an error that says how to go on.
+    short = LabBook(book.path, book.header, list(book)[:-1])
+    with pytest.raises(LabBookError, match="no report can be made"):
+        chapter_of(experiment, short)
+    return summary
+
+
+def reviews(n_samples, seed):
+    """Return lines of made-up reviews as svmlight text: words 0 to 4 are kind, 5 to 9 are not, the others neither."""
+    rng = np.random.default_rng(seed)
+    lines = []
+    for i in range(n_samples):
+        rates = np.full(30, 0.2)
+        rates[5 * (i % 2) : 5 * (i % 2) + 5] = 0.7
+        counts = rng.poisson(rates)
+        words = " ".join(f"{word}:{counts[word]}" for word in np.flatnonzero(counts))
+        lines.append(f"{'-+'[i % 2 == 0]}1 {words}\n")
+    return "".join(lines)
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """Return a data folder with small files in the format of amazon5k."""
+    for seed, domain in enumerate(("books", "kitchen")):
+        for part, n_samples in (("train", 60), ("test", 80)):
+            text = reviews(n_samples, 10 * seed + (part == "test"))
+            write(tmp_path / "data" / "amazon5k" / f"{domain}_{part}.svmlight.gz", text)
+    return tmp_path / "data"
+
+
+def test_amazon_from_end_to_end(shop, tmp_path, monkeypatch):
+    monkeypatch.setattr(amazon, "_QUICK_RATES", (0.0, 0.5))
+    monkeypatch.setattr(amazon, "_QUICK_CS", (0.01, 0.1))
+    book = run_in_parts(amazon.AMAZON, tmp_path, stop=7, data_home=shop)
+    assert len(book) == 2 * len(published.LOSSES) * 3
+    assert {m.result["n_train"] for m in book} == {60}
+    assert {m.result["n_test"] for m in book} == {80}
+    for m in book:
+        assert m.result["papers_c"] == published.papers_c(m.key["model"], m.result["C"])
+        assert m.result["error"] * 80 == pytest.approx(round(m.result["error"] * 80))
+    summary = check_summary(amazon.AMAZON, book)
+    assert [chart.slug for chart in summary.charts] == ["amazon-amazon5k-books", "amazon-amazon5k-kitchen"]
+    for domain, comparison in zip(amazon.DOMAINS, summary.comparisons, strict=True):
+        for model, (ours, theirs) in comparison.rows.items():
+            keys = [{"form": "amazon5k", "domain": domain, "model": model, "noise": q} for q in (0.0, 0.5, "Poisson")]
+            assert ours == [book[key].result["error"] for key in keys]
+            if model in published.AMAZON[domain]:
+                assert theirs == [published.AMAZON[domain][model][i] for i in (0, 5, 10)]
+            else:
+                assert theirs == [None] * 3
+    assert "3-fold" in summary.settings["Choice of C"]
+    assert "60 training and 80 test documents, 5,000 features" in summary.settings["Data"]
+
+
+def test_explicit_from_end_to_end(shop, tmp_path, monkeypatch):
+    monkeypatch.setattr(explicit, "_QUICK_COPIES", (1, 2, 4))
+    monkeypatch.setattr(explicit, "_CS", (0.01, 0.1))
+    monkeypatch.setattr(explicit, "_N_DRAWS", {1: 3, 2: 2})
+    book = run_in_parts(explicit.EXPLICIT, tmp_path, stop=2, data_home=shop)
+    found = {m.key["copies"]: m.result for m in book}
+    assert list(found) == [0, 1, 2, 4, "infinity"]
+    assert [len(result["errors"]) for result in found.values()] == [1, 3, 2, 1, 1]
+    for result in found.values():
+        assert result["fit_seconds"] > 0.0
+        assert result["C"] == (0.01, 0.1)[int(np.argmin(result["cv_errors"]))]
+    summary = check_summary(explicit.EXPLICIT, book)
+    (comparison,) = summary.comparisons
+    ours, theirs = comparison.rows["SVM"]
+    assert ours == [np.mean(result["errors"]) for result in found.values()]
+    assert theirs == [published.EXPLICIT_MCF[n] for n in (0, 1, 2, 4, float("inf"))]
+    error, time = summary.charts
+    assert error.x_names == ["1", "2", "4", "∞"]
+    assert error.series[0].y == ours[1:4]
+    assert time.series[0].y == [found[n]["fit_seconds"] for n in (1, 2, 4)]
+    assert "1 (3), 2 (2) copies" in summary.settings["SVM on copies"]
+    _, close, best, fast = summary.claims
+    assert close.holds == (ours[-1] <= ours[-2] + 0.004)
+    assert best.holds == (ours[-1] <= min(ours[:-1]))
+    assert fast.holds == (50.0 * found["infinity"]["fit_seconds"] <= found[4]["fit_seconds"])
+
+
+def coloured_images(n_images, seed):
+    """Return noise in which the pixels of a class vary with one another in their own way, and the labels."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n_images) % 3
+    X = rng.normal(128.0, 20.0, (n_images, 12, 12, 3))
+    X[y == 1] += 60.0 * (np.arange(12) % 2)[:, None, None]
+    X[y == 2] += 60.0 * (np.arange(12) % 2)[:, None]
+    return np.clip(X, 0, 255).astype(np.uint8), y
+
+
+def few_patches(**options):
+    return PatchFeatures(**(options | {"n_centroids": 8, "n_patches": 600}))
+
+
+def test_cifar10_from_end_to_end(tmp_path, monkeypatch):
+    parts = [*coloured_images(100, 0), *coloured_images(60, 1)]
+    loads = []
+    monkeypatch.setattr(cifar10, "load_cifar10", lambda **options: loads.append(options) or Split(*parts, "made up"))
+    monkeypatch.setattr(cifar10, "PatchFeatures", few_patches)
+    for name, value in {"_QUICK_N_IMAGES": 90, "_QUICK_N_SEARCH": 30, "_QUICK_RATES": (0.5,)}.items():
+        monkeypatch.setattr(cifar10, name, value)
+    book = run_in_parts(cifar10.CIFAR10, tmp_path, stop=4)
+    assert 0 < len(loads) <= 3
+    assert len(book.select(stage="search")) == 5 * 3 * 2
+    assert book.select(stage="refine") == []
+    assert {m.result["n_train"] for m in book.select(stage="search")} == {30}
+    final = {(m.key["model"], m.key["kind"]): m.result for m in book.select(stage="final")}
+    assert {(result["n_train"], result["n_test"]) for result in final.values()} == {(90, 45)}
+    assert {result["n_features"] for result in final.values()} == {4 * 8}
+    summary = check_summary(cifar10.CIFAR10, book)
+    (comparison,) = summary.comparisons
+    for model, (ours, theirs) in comparison.rows.items():
+        assert ours == [final[model, kind]["error"] for kind in cifar10.KINDS]
+        assert theirs == published.CIFAR10[model]
+    assert "once more" not in summary.settings["Choice of rate and C"]
+    for claim, (pair, aim) in zip(summary.claims, cifar10._AIMS.items(), strict=False):
+        assert claim.holds == (final[pair]["error"] <= aim)
+        assert claim.evidence == four_digits(final[pair]["error"])
+
+
+def digits():
+    """Return scikit-learn's digits of five classes as a data set of images, pixels in [0, 1]."""
+    X, y = load_digits(n_class=5, return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(X / 16.0, y, train_size=300, random_state=0, stratify=y)
+    return Split(X_train, y_train, X_test, y_test, "digits")
+
+
+def test_nightmare_from_end_to_end(tmp_path, monkeypatch):
+    data = digits()
+    monkeypatch.setattr(nightmare, "load_mnist", lambda **options: data)
+    for name, value in {
+        "_QUICK_N_SEARCH": 150,
+        "_N_VALIDATION": 150,
+        "_QUICK_N_TEST": 200,
+        "_QUICK_RATES": (0.1, 0.7),
+        "_QUICK_CS": (0.1,),
+    }.items():
+        monkeypatch.setattr(nightmare, name, value)
+    book = run_in_parts(nightmare.NIGHTMARE, tmp_path, stop=3)
+    assert len(book.select(stage="search")) == 5 * 2 + 2 + 2
+    assert {(m.result["n_train"], m.result["n_test"]) for m in book.select(stage="search")} == {(150, 150)}
+    assert {(m.result["n_train"], m.result["n_test"]) for m in book.select(stage="final")} == {(150, 200)}
+    for m in book:
+        # Nothing is deleted at level 0: the three ways to score are one.
+        assert len({m.result[scoring][0] for scoring in nightmare.SCORINGS}) == 1
+    assert nightmare.errors_of(book, "Dropout-SVM", "anchored")[0] < 0.1
+    summary = check_summary(nightmare.NIGHTMARE, book)
+    for scoring, comparison in zip(("anchored", "rescaled", "raw"), summary.comparisons, strict=True):
+        assert scoring in comparison.caption
+        for method, (ours, theirs) in comparison.rows.items():
+            assert ours == nightmare.errors_of(book, method, scoring)
+            assert theirs == published.NIGHTMARE.get(method, (None,) * 10)
+    anchored = summary.comparisons[0].rows["Dropout-SVM"][0]
+    assert f"{three_digits(anchored[5])} and {three_digits(anchored[8])}" in summary.verdict[0]
+
+
+def test_the_names_of_the_experiments():
+    assert list(EXPERIMENTS) == ["amazon", "explicit", "cifar10", "nightmare"]
+    assert all(experiment.name == name for name, experiment in EXPERIMENTS.items())
