@@ -181,7 +181,9 @@ def _stored(
     local = noise.take(columns)
     values = np.asarray(block.entries(), dtype=np.float64)
     # Noise that leaves a zero alone has no log-MGF there.
-    zeros = local.log_mgf(t, np.zeros_like(values)) if noise.variance().has_floor else (np.float64(0.0),) * 3
+    zeros: tuple[Any, ...] = (0.0,) * 3
+    if noise.variance().has_floor:
+        zeros = local.log_mgf(t, np.zeros_like(values))
     return local.log_mgf(t, values), zeros, labels
 
 

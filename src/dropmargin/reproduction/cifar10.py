@@ -35,8 +35,8 @@ from dropmargin.typing import Array
 #: The columns of the table: what is called how.
 KINDS = {"none": "no noise", "Poisson": "Poisson noise", "dropout": "dropout"}
 _OURS = ("Dropout-SVM", "Dropout-Logistic")
-_RATES, _QUICK_RATES = (0.05, 0.1, 0.3, 0.5, 0.7), (0.1, 0.5)
-_CS, _QUICK_CS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1), (1e-3, 1e-2)
+_RATES, _QUICK_RATES = (0.05, 0.1, 0.3, 0.5), (0.1, 0.5)
+_CS, _QUICK_CS = (1e-4, 1e-3, 1e-2), (1e-3, 1e-2)
 _N_VALIDATION = 10_000
 # The losses through the MGF: fewer images and settings, no second step.
 _SLOW_RATES, _SLOW_CS = (0.1, 0.3, 0.5), (1e-4, 1e-3, 1e-2)
