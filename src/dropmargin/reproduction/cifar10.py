@@ -39,7 +39,7 @@ _RATES, _QUICK_RATES = (0.05, 0.1, 0.3, 0.5), (0.1, 0.5)
 _CS, _QUICK_CS = (1e-4, 1e-3, 1e-2), (1e-3, 1e-2)
 _N_VALIDATION = 10_000
 # The losses through the MGF: fewer images and settings, no second step.
-_SLOW_RATES, _SLOW_CS = (0.1, 0.3, 0.5), (1e-4, 1e-3, 1e-2)
+_SLOW_RATES = (0.1, 0.3, 0.5)
 _N_SEARCH, _N_SLOW_SEARCH, _QUICK_N_SEARCH, _QUICK_N_IMAGES = 10_000, 4_000, 1_000, 4_000
 _STEP = np.sqrt(10.0)
 _TOL = 1e-3
@@ -85,7 +85,7 @@ def grid(model: str, kind: str, quick: bool) -> list[Setting]:
     rates: Iterable[float | None] = [None]
     if kind == "dropout":
         rates = _QUICK_RATES if quick else _SLOW_RATES if slow else _RATES
-    Cs = _QUICK_CS if quick else _SLOW_CS if slow else _CS
+    Cs = _QUICK_CS if quick else _CS
     return [Setting(kind, rate, C) for rate in rates for C in Cs]
 
 
