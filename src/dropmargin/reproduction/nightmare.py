@@ -58,7 +58,7 @@ _N_SEARCH, _QUICK_N_SEARCH, _QUICK_N_TEST = 10_000, 1_000, 2_000
 _RATES, _QUICK_RATES = (0.01, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9), (0.1, 0.5, 0.9)
 _CS, _QUICK_CS = (0.001, 0.01, 0.1, 1.0), (0.01, 0.1)
 # The losses through the MGF: fewer settings.
-_FEW_RATES, _FEW_CS = (0.1, 0.3, 0.5, 0.7, 0.9), (0.01, 0.1)
+_FEW_RATES, _FEW_CS = (0.1, 0.3, 0.5, 0.7, 0.9), (0.01, 0.1, 1.0)
 _N_DELETED = (1, 3, 6)
 _N_REPEATS = 3
 
