@@ -217,7 +217,7 @@ def test_cifar10_searches_then_refines_c_then_takes_the_best():
     search, refine, final = asked
     assert [{key["stage"] for key in keys} for keys in asked] == [{"search"}, {"refine"}, {"final"}]
     assert len(of(search, "Dropout-SVM", "dropout")) == len(cifar10._RATES) * len(cifar10._CS)
-    assert len(of(search, "MCF-Logistic", "dropout")) == len(cifar10._SLOW_RATES) * len(cifar10._CS)
+    assert len(of(search, "MCF-Logistic", "dropout")) == len(cifar10._RATES) * len(cifar10._CS)
     assert of(search, "Dropout-SVM", "none") == [(None, C) for C in cifar10._CS]
     around = [1e-4 / np.sqrt(10.0), 1e-4, 1e-4 * np.sqrt(10.0)]
     for kind, rate in (("none", None), ("Poisson", None), ("dropout", 0.3)):
