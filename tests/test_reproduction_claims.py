@@ -272,7 +272,7 @@ def test_cifar10_claims_and_words_follow_the_numbers():
     assert "may be that of a better C" in said(bad)
     assert "3.0 for Dropout-SVM (the paper: 2.8) and 3.0 for Dropout-Logistic (the paper: 1.9)" in said(good)
     assert "-3.0 for Dropout-SVM" in said(bad)
-    assert "and not refined" in said(good)
+    assert "chosen once, not twice" in said(good)
     quick = cifar10.summarise(cifar10_stages(quick=True)[1])
     assert "refined" not in said(quick)
     assert "once more" not in quick.settings["Choice of rate and C"]
