@@ -1,21 +1,23 @@
-r"""Steps to the minimum of the penalty, the parabola of the past and the exact loss of the rows at hand, for one column.
+r"""Steps down the sum of the penalty, the parabola of the past and the exact loss of the rows at hand, for a column.
 
     F(w) = l2/2 |w|^2 + P(w) + sum_i s_i phi(y_i; m_i, v_i)
 
-A round takes the gradient over the diagonal of the Hessian, on the features of the rows, as a direction ``p``, and makes
-a Newton step in the space of ``p``, the coefficients and the offset. With steps ``c = (c_p, c_w, c_b)`` there,
+A round takes the gradient over the diagonal of the Hessian, on the features of the rows, as a direction ``p``, and
+minimises over the space of ``p``, the coefficients and the offset. With steps ``c = (c_p, c_w, c_b)`` there,
 
     m = m_0 + c_p X p + c_w X w + c_b,      v = (1 + c_w)^2 V w^2 + 2 c_p (1 + c_w) V (w p) + c_p^2 V p^2
 
-so that one product with the rows is all that the step, its line search and the scores after it need.
+so that one product with the rows is all that the Newton steps there and the scores after them need.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dropmargin.online.past import Column, Curvature
-from dropmargin.online.rows import Derivatives, Expansion, Rows, Scores, Setting, project
+from dropmargin.online.rows import Derivatives, Expansion, Rows, Scores, Setting, Slope, project
 from dropmargin.typing import Array
 
 _HALVINGS = 30
@@ -27,9 +29,11 @@ _ARMIJO = 1e-4
 # Added to the diagonal of the small system, relative to it.
 _RIDGE = 1e-10
 _TINY = 1e-300
+# Another round must promise to gain more than this share of the loss of the rows.
+_WORTH_A_ROUND = 0.02
 
 
-def descend(column: Column, rows: Rows, setting: Setting, n_rounds: int, *, keep: bool) -> float:
+def descend(column: Column, rows: Rows, setting: Setting, most_rounds: int, *, keep: bool) -> float:
     """Minimise ``F`` by some rounds; change ``column``, which takes the rows in for good if ``keep`` is false.
 
     Returns the value of ``F``; the column's own value is that of the parabola alone.
@@ -37,26 +41,51 @@ def descend(column: Column, rows: Rows, setting: Setting, n_rounds: int, *, keep
     coef = column.coef[rows.where]
     scores = Scores(*project(rows, setting.variance, coef, [np.square(coef[:-1])]))
     at = Derivatives(rows, setting, scores)
-    for _ in range(n_rounds):
-        expansion = Expansion(coef, at)
+    slope = Slope(coef, at)
+    gradient = _whole_gradient(column, rows, setting, slope)
+    for _ in range(most_rounds):
         # 1. The direction: the gradient over the diagonal, on the features of the rows.
-        penalty = setting.l2 * coef[:-1]
-        gradient = expansion.gradient + column.gradient[rows.where]
-        gradient[:-1] += penalty
+        expansion = Expansion(at, slope, at.second)
         diagonal = expansion.diagonal(1.0) + column.diagonal[rows.where]
         diagonal[:-1] += setting.l2
-        direction = -gradient / np.maximum(diagonal, _TINY)
+        np.maximum(diagonal, _TINY, out=diagonal)
+        direction = -gradient / diagonal
         direction[-1] = 0.0
         # 2. The step in the space of the direction, the coefficients and the offset.
         space = _Space(column, coef, direction, at)
         place, at = space.minimise()
-        # 3. There.
         space.move(column, place)
+        # 3. The gradient there, and by it what another round would gain.
         coef = column.coef[rows.where]
+        slope = Slope(coef, at)
+        gradient = _whole_gradient(column, rows, setting, slope)
+        if 0.5 * float(gradient[:-1] @ (gradient[:-1] / diagonal[:-1])) <= _WORTH_A_ROUND * at.value:
+            break
     value = at.value + column.value + 0.5 * setting.l2 * float(column.coef[:-1] @ column.coef[:-1])
     if not keep:
-        column.add(expansion.moved(coef, at), rows.where)
+        column.add(expansion.moved(at.value, slope), rows.where)
     return value
+
+
+def take_in(column: Column, rows: Rows, setting: Setting) -> float:
+    """Take rows in where the coefficients are, by the parabola above their loss; return the value of ``F``.
+
+    Rows of one label alone would drive the offset to where their loss is flat, and a flat parabola does not hold
+    against what comes later. The majoriser, which has curvature everywhere, does.
+    """
+    coef = column.coef[rows.where]
+    scores = Scores(*project(rows, setting.variance, coef, [np.square(coef[:-1])]))
+    at = Derivatives(rows, setting, scores)
+    slope = Slope(coef, at)
+    column.add(Expansion(at, slope, at.majorised()).moved(at.value, slope), rows.where)
+    return column.value + 0.5 * setting.l2 * float(column.coef[:-1] @ column.coef[:-1])
+
+
+def _whole_gradient(column: Column, rows: Rows, setting: Setting, slope: Slope) -> Array:
+    """Return the gradient of ``F`` by the features of the rows and the offset."""
+    gradient = slope.gradient + column.gradient[rows.where]
+    gradient[:-1] += setting.l2 * slope.coef[:-1]
+    return gradient
 
 
 class _Space:
@@ -169,7 +198,7 @@ class _Space:
             return step
         scale = 1.0 / np.sqrt(np.diag(hessian)[free])
         system = hessian[np.ix_(free, free)] * np.outer(scale, scale) + _RIDGE * np.eye(len(scale))
-        step[free] = -scale * np.linalg.lstsq(system, scale * gradient[free], rcond=None)[0]
+        step[free] = -scale * np.linalg.solve(system, scale * gradient[free])
         if not gradient @ step < 0.0:  # by rounding: the direction of the diagonal descends
             step[free] = -np.square(scale) * gradient[free]
         return step
@@ -188,9 +217,7 @@ class _Space:
         column.move(step, image, rise)
 
 
-def _onto(curvature: Curvature, where: Array, p: Array, whole: Array) -> Array:
-    """Return the products of the spikes with a direction, the coefficients and the offset, a column each."""
-    spikes = curvature.spikes
-    if not len(spikes):
-        return np.zeros((0, 3))
-    return np.stack([spikes[:, where][:, :-1] @ p, spikes[:, :-1] @ whole, spikes[:, -1]], axis=1)
+def _onto(curvature: Curvature, where: Any, p: Array, whole: Array) -> Array:
+    """Return the products of the spikes with a direction, the coefficients and the offset, a row per spike."""
+    rows = [[spike[where][:-1] @ p, spike[:-1] @ whole, spike[-1]] for spike in curvature.spikes]
+    return np.array(rows).reshape(-1, 3)

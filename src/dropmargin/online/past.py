@@ -4,9 +4,9 @@ At the present coefficients ``w`` (the last entry is the offset) the loss of all
 
     P(w + x) = P(w) + g.x + 1/2 x'Hx,        H = diag(h) + E M^-1 E'
 
-with the gradient ``g``, a diagonal ``h``, and two directions along which ``H`` is right: the coefficients and the offset.
-As ``w`` grows with the stream, most of its drift is along these two, and the products of a row's Hessian with both follow
-from its score: they cost a column more in a sweep, and no sweep. With ``Hw`` and ``Hb`` the sums of these products,
+with the gradient ``g``, a diagonal ``h``, and two directions along which ``H`` is right: the coefficients and the
+offset. As ``w`` grows with the stream, most of its drift is along these two, and the products of a row's Hessian with
+both follow from its score: no way forth, and one way back for both. With ``Hw`` and ``Hb`` the sums of these products,
 
     E = (Hw, Hb) - diag(h) (w, e_b),        M = (w, e_b)'E
 
@@ -16,6 +16,7 @@ all of it, what many rows have in common would be learnt too slowly.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +32,7 @@ _SINGULAR = 1e-10
 
 @dataclass(frozen=True)
 class RowsModel:
-    """The loss of some rows to second order at the present coefficients: vectors over the rows' features and the offset.
+    """The loss of some rows to second order at the present coefficients; vectors end with the offset.
 
     Parameters
     ----------
@@ -61,16 +62,28 @@ class Column:
     offset_image: Array
     value: float = 0.0
     is_empty: bool = True
+    has_positive: bool = False
+    has_negative: bool = False
+
+    @property
+    def has_both_labels(self) -> bool:
+        """Whether rows of both labels have been met."""
+        return self.has_positive and self.has_negative
+
+    def meet(self, labels: Array) -> None:
+        """Note which labels there are among rows that count."""
+        self.has_positive |= bool(np.any(labels > 0.0))
+        self.has_negative |= bool(np.any(labels < 0.0))
 
     @classmethod
     def start(cls, n_features: int) -> Column:
         """Return a column that has seen nothing."""
-        return cls(*(np.zeros(n_features + 1) for _ in range(5)))
+        coef, gradient, diagonal, coef_image, offset_image = (np.zeros(n_features + 1) for _ in range(5))
+        return cls(coef, gradient, diagonal, coef_image, offset_image)
 
     def copy(self) -> Column:
         """Return a copy that shares nothing."""
-        vectors = (self.coef, self.gradient, self.diagonal, self.coef_image, self.offset_image)
-        return Column(*(vector.copy() for vector in vectors), self.value, self.is_empty)
+        return copy.deepcopy(self)
 
     def add(self, rows: RowsModel, where: Any) -> None:
         """Take rows in, as they are at the present coefficients; their vectors belong to the entries ``where``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,11 @@ class Derivatives:
         by_mean, by_variance = self.setting.loss.gradient(*self._at)
         return self.rows.weights * by_mean, self.rows.weights * by_variance
 
+    def majorised(self) -> tuple[Array, Array, Array]:
+        """Return the second derivatives of the re-weighted least-squares problem, the paper's M-step, instead."""
+        weights = self.rows.weights * self.setting.loss.weight(*self._at)
+        return weights, np.zeros_like(weights), np.zeros_like(weights)
+
     @cached_property
     def second(self) -> tuple[Array, Array, Array]:
         """The weighted second derivatives: by mean twice, by mean and variance, by variance twice."""
@@ -90,20 +95,35 @@ class Derivatives:
         return weights * mean_twice, weights * mixed, weights * variance_twice
 
 
-class Expansion:
-    """The rows' loss at given coefficients to second order, summed over the rows by products back."""
+class Slope:
+    """The gradient of the rows' loss at ``coef``, and what noise adds to the diagonal of the Hessian."""
 
     def __init__(self, coef: Array, at: Derivatives) -> None:
+        by_mean, by_variance = at.first
+        back = _Back(at, [by_mean], [2.0 * by_variance], None)
+        self.coef, self.noise = coef, back.by_variance(0)
+        self.gradient = back.vector(0, self.noise * coef[:-1])
+
+
+class Expansion:
+    """The rows' loss to second order, summed over the rows by a product back.
+
+    ``slope`` and ``second`` belong to the same coefficients: the gradient there, and the second derivatives per row.
+    """
+
+    def __init__(self, at: Derivatives, slope: Slope, second: tuple[Array, Array, Array]) -> None:
+        coef = slope.coef
         self._coef, self._fit_intercept = coef, at.setting.fit_intercept
-        self.gradient, self._noise = _gradient(coef, at)
+        self._gradient, self._noise = slope.gradient, slope.noise
         m, v = at.scores.mean, at.scores.variance
-        mean_twice, mixed, variance_twice = at.second[0], 2.0 * at.second[1], 4.0 * at.second[2]
+        mean_twice, mixed, variance_twice = second[0], 2.0 * second[1], 4.0 * second[2]
         by_mean = [mean_twice * m + mixed * v, mean_twice]
         by_variance = [mixed * m + variance_twice * v, mixed]
         back = _Back(at, by_mean, by_variance, mean_twice)
         weights = coef[:-1]
         self.coef_image = back.vector(0, (self._noise + back.by_variance(0)) * weights)
         self.offset_image = back.vector(1, back.by_variance(1) * weights)
+        assert back.squares is not None
         self._squares, self._offset = back.squares, float(mean_twice.sum())
 
     def diagonal(self, share: float) -> Array:
@@ -114,22 +134,13 @@ class Expansion:
         out[-1] = share * self._offset if self._fit_intercept else 0.0
         return np.maximum(out, 0.0, out=out)
 
-    def moved(self, coef: Array, at: Derivatives) -> RowsModel:
+    def moved(self, value: float, slope: Slope) -> RowsModel:
         """Return the model of the rows at other coefficients, with the gradient there and the curvature from here.
 
         The product of the Hessian with the way from here to there is the difference of the gradients.
         """
-        gradient, _ = _gradient(coef, at)
-        image = self.coef_image + (gradient - self.gradient)
-        return RowsModel(at.value, gradient, self.diagonal(DIAGONAL_SHARE), image, self.offset_image)
-
-
-def _gradient(coef: Array, at: Derivatives) -> tuple[Array, Array | float]:
-    """Return the gradient of the rows' loss, and what noise adds to the diagonal of the Hessian."""
-    by_mean, by_variance = at.first
-    back = _Back(at, [by_mean], [2.0 * by_variance], None)
-    noise = back.by_variance(0)
-    return back.vector(0, noise * coef[:-1]), noise
+        image = self.coef_image + (slope.gradient - self._gradient)
+        return RowsModel(value, slope.gradient, self.diagonal(DIAGONAL_SHARE), image, self.offset_image)
 
 
 class _Back:
@@ -141,15 +152,18 @@ class _Back:
         left = np.stack(by_mean + by_variance, axis=1)
         self._sums = left.sum(axis=0)
         left = left if setting.variance.moves_entries else np.ascontiguousarray(left[:, : self._n])
-        self._products, self.squares, begin = 0.0, np.zeros(()), 0
+        products, squares, begin = [], [], 0
         for block in rows.blocks:
             own = slice(begin, begin + block.n_rows)
             begin = own.stop
             if squared is None:
-                self._products = self._products + block.backward(left[own], self._n)
+                products.append(block.backward(left[own], self._n))
                 continue
-            back, squares = block.backward_and_squares(left[own], self._n, squared[own, None])
-            self._products, self.squares = self._products + back, self.squares + squares[:, 0]
+            back, of_squares = block.backward_and_squares(left[own], self._n, squared[own, None])
+            products.append(back)
+            squares.append(of_squares[:, 0])
+        self._products = reduce(np.add, products)
+        self.squares = reduce(np.add, squares) if squares else None
 
     def by_variance(self, k: int) -> Array | float:
         """Return ``V'`` times the ``k``-th factor of the variances."""

@@ -1,6 +1,6 @@
 """A stream of labelled rows: the columns' coefficients after all of them, each row seen once.
 
-Rows come in blocks. A block of rows takes part exactly, beside the parabola of all earlier ones (`past`), in a few steps
+Rows come in blocks. A block takes part exactly, beside the parabola of all earlier rows (`past`), in a few steps
 (`descent`), and then joins the parabola: the state does not grow with the stream. The blocks double in size, up to a
 limit, as the coefficients settle. Rows too few for a block wait, and take part exactly as long as they do; as long as
 nothing but these has been seen, their problem is solved to the end by the solvers of a batch.
@@ -20,7 +20,7 @@ from dropmargin.linalg import Partitions, drop_empty_columns, row_blocks, row_sl
 from dropmargin.losses import MomentLoss
 from dropmargin.noise import Noise, Variance
 from dropmargin.objective import Labelled, MomentObjective, Penalty
-from dropmargin.online.descent import descend
+from dropmargin.online.descent import descend, take_in
 from dropmargin.online.past import Column
 from dropmargin.online.rows import Rows, Setting
 from dropmargin.solvers import SOLVERS, minimise
@@ -31,10 +31,9 @@ from dropmargin.typing import Array
 _LEAST_ROWS = 256
 _FIRST_ROWS = 512
 _MOST_ROWS = 16384
-# Steps on the first block, and on all others; a hinge, which is far from a parabola, takes more.
-_FIRST_ROUNDS = 5
-_ROUNDS = 1
-_KINK_ROUNDS = 3
+# The most steps on the first block, and on all others.
+_FIRST_ROUNDS = 6
+_ROUNDS = 4
 # The standard deviation of noise on the scores that rounds off a kink, next to its size.
 _SMOOTHING = 0.05
 # With so many columns to serve, a block without its empty features is worth a copy.
@@ -187,24 +186,26 @@ def _advance(
     column: Column, problem: Target, pieces: list[_Piece], last: _Piece | None, model: Model, coef: Array
 ) -> tuple[Column, Array, float]:
     """Return a column after whole blocks, its coefficients after the rows that wait, and the objective there."""
-    n_rounds = _KINK_ROUNDS if model.loss.kink else _ROUNDS
     value = column.value + 0.5 * model.l2 * float(column.coef[:-1] @ column.coef[:-1])
     for piece in pieces:
         rows = piece.rows(problem, model.C)
-        value = descend(column, rows, piece.setting, _FIRST_ROUNDS if column.is_empty else n_rounds, keep=False)
-    if last is None:
-        return column, column.coef.copy(), value
-    rows = last.rows(problem, model.C)
-    if column.is_empty and len(set(rows.labels[rows.weights > 0.0])) == 2:
-        return column, *_solve(last.batch, rows, model, coef)
-    if column.is_empty:  # one label alone has no optimum: some steps from the start are its answer
-        trial = column.copy()
-        return column, *_described(trial, descend(trial, rows, last.setting, _FIRST_ROUNDS, keep=True))
-    return column, *_described(column, descend(column, rows, last.setting, n_rounds, keep=True))
-
-
-def _described(column: Column, value: float) -> tuple[Array, float]:
-    return column.coef.copy(), value
+        column.meet(rows.labels[rows.weights > 0.0])
+        if column.has_both_labels:
+            value = descend(column, rows, piece.setting, _FIRST_ROUNDS if column.is_empty else _ROUNDS, keep=False)
+        else:
+            value = take_in(column, rows, piece.setting)
+    met = replace(column)  # with the rows that wait
+    if last is not None:
+        rows = last.rows(problem, model.C)
+        met.meet(rows.labels[rows.weights > 0.0])
+        if met.has_both_labels and column.is_empty:
+            return column, *_solve(last.batch, rows, model, coef)
+        if met.has_both_labels:
+            value = descend(column, rows, last.setting, _ROUNDS, keep=True)
+    out = column.coef.copy()
+    if not met.has_both_labels and model.fit_intercept:  # what has not come yet is not expected
+        out[-1] = float(met.has_positive) - float(met.has_negative)
+    return column, out, value
 
 
 def _solve(batch: Batch, rows: Rows, model: Model, coef: Array) -> tuple[Array, float]:
