@@ -216,9 +216,9 @@ def test_fit_starts_anew():
     X, y = make_stream(1500)
     model = DropoutLogisticRegression(noise=0.3, C=0.01).partial_fit(X, y, classes=[0, 1]).fit(X, y)
     assert_bitwise_equal(model, DropoutLogisticRegression(noise=0.3, C=0.01).fit(X, y))
-    with pytest.raises(ValueError, match="classes must be passed on the first call"):
-        model.partial_fit(X, y)
     fresh = DropoutLogisticRegression(noise=0.3, C=0.01).partial_fit(X[:900], y[:900], classes=[0, 1])
+    with pytest.warns(UserWarning, match="partial_fit of DropoutLogisticRegression starts anew"):
+        assert_bitwise_equal(copy.deepcopy(model).partial_fit(X[:900], y[:900]), fresh)
     assert_bitwise_equal(model.partial_fit(X[:900], y[:900], classes=[0, 1]), fresh)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,8 @@ class OnlineMixin(MarginalisedClassifier):
         y : array-like of shape (n_samples,)
             Labels, all among ``classes``. A batch need not show all of them.
         classes : array-like of shape (n_classes,), default=None
-            All labels that the stream will have: needed in the first call, and the same if given again.
+            All labels that the stream will have: needed in the first call, and the same if given again. After `fit`,
+            or for a model from a file, those of the model are taken, with a warning that the stream starts anew.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows; a row of weight 2 counts as the row twice, one of weight 0 not at all.
 
@@ -72,7 +74,7 @@ class OnlineMixin(MarginalisedClassifier):
     def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> OnlineMixin:
         problem = self._problem()
         stream: Stream | None = getattr(self, "_stream", None)
-        known = _check_classes(classes, None if stream is None else self.classes_, type(self).__name__)
+        known = self._check_classes(classes, stream is None)
         X, y = validate_data(self, X, y, reset=stream is None, **self._accepted())
         if problem.noise is not None:
             problem.noise.check(X.shape[1])
@@ -90,6 +92,33 @@ class OnlineMixin(MarginalisedClassifier):
         with one_blas_thread:
             stream = stream.after(batch, _model(problem), problems)
         return self._keep(stream, known, X.dtype)
+
+    def _check_classes(self, classes: Any, is_new: bool) -> Array:
+        """Return the sorted classes of the stream: declared in its first call, and the same ever after."""
+        known = getattr(self, "classes_", None)
+        if classes is None:
+            if known is None:
+                raise ValueError(
+                    f"classes must be passed on the first call to partial_fit of {type(self).__name__}: all labels "
+                    "that the stream will have."
+                )
+            if is_new:
+                warnings.warn(
+                    f"partial_fit of {type(self).__name__} starts anew: a model that comes from fit or from a file "
+                    "holds nothing of its rows to go on with. Pass classes to say that this is meant.",
+                    UserWarning,
+                    stacklevel=5,
+                )
+            return known
+        given = np.unique(np.asarray(classes))
+        if not is_new and not np.array_equal(given, known):
+            raise ValueError(
+                f"classes={given.tolist()!r} is not the same as on the first call to partial_fit, "
+                f"{self.classes_.tolist()!r}; new classes need a new stream."
+            )
+        if len(given) < 2:
+            raise ValueError(f"classes must name at least 2 labels, got {given.tolist()!r}: there is nothing to learn.")
+        return given
 
     def _keep(self, stream: Stream, classes: Array, dtype: Any) -> OnlineMixin:
         """Store the state of the stream and what it says of the model."""
@@ -122,26 +151,6 @@ def _model(problem: Problem) -> Model:
         problem.tol,
         problem.max_iter,
     )
-
-
-def _check_classes(classes: Any, known: Array | None, estimator: str) -> Array:
-    """Return the sorted classes of the stream: declared in its first call, and the same ever after."""
-    if classes is None:
-        if known is None:
-            raise ValueError(
-                f"classes must be passed on the first call to partial_fit of {estimator}: all labels that the stream "
-                "will have. (A model that comes from fit or from a file has no stream to go on with.)"
-            )
-        return known
-    given = np.unique(np.asarray(classes))
-    if known is not None and not np.array_equal(given, known):
-        raise ValueError(
-            f"classes={given.tolist()!r} is not the same as on the first call to partial_fit, {known.tolist()!r}; "
-            "new classes need a new stream."
-        )
-    if len(given) < 2:
-        raise ValueError(f"classes must name at least 2 labels, got {given.tolist()!r}: one class is nothing to learn.")
-    return given
 
 
 def _encode(y: Array, classes: Array) -> Array:
