@@ -145,6 +145,24 @@ def test_dense_and_sparse_rows_agree():
     assert relative_difference(mixed, clone(model).partial_fit(X, y, classes=[0, 1])) < 1e-6
 
 
+@pytest.mark.parametrize(
+    ("noise", "rel"),
+    # A step on all features moves those that the block lacks, too; and noise with a floor strikes them.
+    [(Dropout(np.linspace(0.1, 0.6, 400)), 1e-2), (Gaussian(0.05), 1e-12)],
+    ids=["dropout", "gaussian"],
+)
+def test_features_that_a_block_lacks_change_little(noise, rel, monkeypatch):
+    X, _ = make_stream(1500)
+    shift = 90 * (np.repeat(np.arange(1500), np.diff(X.indptr)) // 400)  # blocks differ in their features
+    wide = sparse.csr_array((X.data, X.indices + shift, X.indptr), shape=(1500, 400))
+    y = np.arange(1500) % 5
+    model = DropoutLogisticRegression(noise=noise, C=0.01)
+    without = clone(model).partial_fit(wide, y, classes=range(5))
+    monkeypatch.setattr("dropmargin.online.stream._COLUMNS_WORTH_COPY", 100)
+    whole = clone(model).partial_fit(wide, y, classes=range(5))
+    assert objective_of(without, wide, y) == pytest.approx(objective_of(whole, wide, y), rel=rel)
+
+
 def test_a_weight_of_two_is_the_row_twice(monkeypatch):
     X, y = make_stream(700)
     model = DropoutLogisticRegression(noise=0.3, C=0.01)

@@ -111,7 +111,7 @@ class OnlineMixin(MarginalisedClassifier):
                 )
             return known
         given = np.unique(np.asarray(classes))
-        if not is_new and not np.array_equal(given, known):
+        if not is_new and not np.array_equal(given, self.classes_):
             raise ValueError(
                 f"classes={given.tolist()!r} is not the same as on the first call to partial_fit, "
                 f"{self.classes_.tolist()!r}; new classes need a new stream."

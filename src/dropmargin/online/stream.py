@@ -172,7 +172,9 @@ class _Piece:
 
     @classmethod
     def of(cls, batch: Batch, model: Model, n_columns: int) -> _Piece:
-        X, used = drop_empty_columns(batch.X) if n_columns >= _COLUMNS_WORTH_COPY else (batch.X, None)
+        X, used = batch.X, None
+        if n_columns >= _COLUMNS_WORTH_COPY and not model.setting(None).variance.has_floor:
+            X, used = drop_empty_columns(X)  # noise with a floor strikes features that no row of the block has
         setting = model.setting(used)
         entry = setting.variance.entry if setting.variance.moves_entries else None
         where = slice(None) if used is None else np.append(used, batch.X.shape[1])
