@@ -16,6 +16,7 @@ _ORDER = [
     "losses",
     "objective",
     "solvers",
+    "online",
     "classifiers",
     "path",
     "baselines",

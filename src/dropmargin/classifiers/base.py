@@ -203,6 +203,7 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         return np.vstack([self.coef_.T, self.intercept_[None, :]]).astype(np.float64)
 
     def _store(self, result: Result, passes: float, classes: Array, dtype: Any) -> None:
+        self.__dict__.pop("_stream", None)  # of an earlier `partial_fit`
         self.classes_ = classes
         self.coef_ = np.ascontiguousarray(result.coef[:-1].T.astype(dtype))
         self.intercept_ = result.coef[-1].astype(dtype)

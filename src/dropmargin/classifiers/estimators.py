@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dropmargin.classifiers.base import MarginalisedClassifier
+from dropmargin.classifiers.online import OnlineMixin
 from dropmargin.losses import Loss, as_loss
 
 _PARAMETERS = """
@@ -80,7 +80,7 @@ def _document(cls: type) -> type:
 
 
 @_document
-class NoisyLinearClassifier(MarginalisedClassifier):
+class NoisyLinearClassifier(OnlineMixin):
     """A linear classifier for any pair of loss and noise.
 
     Minimises ``R(w) + C sum_i s_i phi(y_i; m_i, v_i)``, where ``m_i`` and ``v_i`` are the mean and the variance of the
@@ -138,7 +138,7 @@ class NoisyLinearClassifier(MarginalisedClassifier):
 
 
 @_document
-class DropoutSVC(MarginalisedClassifier):
+class DropoutSVC(OnlineMixin):
     """A linear support vector machine trained under noise on its features (Chen et al. 2014, Dropout-SVM).
 
     The expected hinge loss is bounded, in closed form, by ``(z + sqrt(z^2 + v)) / 2`` with ``z = 1 - y m``: nothing is
@@ -222,7 +222,7 @@ _MCF_LOSSES = {"quadratic": "quadratic", "exponential": "exponential", "logistic
 
 
 @_document
-class MCFClassifier(MarginalisedClassifier):
+class MCFClassifier(OnlineMixin):
     """Marginalised corrupted features (van der Maaten et al. 2013), the baselines of the paper.
 
     Parameters

@@ -94,7 +94,7 @@ def encode_labels(y: Any, class_weight: Any, weights: Array, estimator: str) -> 
     """Return the classes that have any weight, each row's index among them (-1 for another), and the rows' weights."""
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
-    weights = weights * _class_factors(class_weight, classes, codes, weights)[codes]
+    weights = weights * class_factors(class_weight, classes, codes, weights)[codes]
     present = np.bincount(codes, weights=weights, minlength=len(classes)) > 0.0
     if present.sum() < 2:
         left_out = "" if present.all() else " after rows of weight zero were left out"
@@ -106,7 +106,7 @@ def encode_labels(y: Any, class_weight: Any, weights: Array, estimator: str) -> 
     return classes[present], renumbered[codes], weights
 
 
-def _class_factors(class_weight: Any, classes: Array, codes: Array, weights: Array) -> Array:
+def class_factors(class_weight: Any, classes: Array, codes: Array, weights: Array) -> Array:
     """Return one factor per class; ``"balanced"`` counts rows by their weight."""
     factors = np.ones(len(classes))
     if class_weight is None:

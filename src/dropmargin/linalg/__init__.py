@@ -18,8 +18,10 @@ from dropmargin.linalg.matrix import (
     map_entries,
     mean_square,
     row_blocks,
+    row_slice,
     shares_products,
     stack_blocks,
+    stack_rows,
     worst_column,
 )
 from dropmargin.linalg.partitions import Partitions, PerPartition
@@ -41,7 +43,9 @@ __all__ = [
     "map_entries",
     "mean_square",
     "row_blocks",
+    "row_slice",
     "shares_products",
     "stack_blocks",
+    "stack_rows",
     "worst_column",
 ]

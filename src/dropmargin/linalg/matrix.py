@@ -102,6 +102,18 @@ def stack_blocks(blocks: Sequence[Block]) -> Block:
     return DenseBlock(np.concatenate(rows))
 
 
+def row_slice(X: Any, begin: int, end: int) -> Any:
+    """Return rows ``begin`` to ``end`` as a view: nothing is copied."""
+    return row_view(X, begin, end) if sparse.issparse(X) else X[begin:end]
+
+
+def stack_rows(matrices: Sequence[Any]) -> Any:
+    """Return the rows of several matrices as one, copied; sparse if any of them is."""
+    if any(sparse.issparse(X) for X in matrices):
+        return sparse.csr_array(sparse.vstack([sparse.csr_array(X) for X in matrices], format="csr"))
+    return np.concatenate(matrices)
+
+
 def map_entries(X: Any, function: Callable[[Array, Any], Array], *, zeros_stay: bool, what: str) -> Any:
     """Return ``X`` with ``function(values, columns)`` applied to its stored entries.
 

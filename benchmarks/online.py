@@ -1,0 +1,146 @@
+"""How near to a batch fit one pass over a stream comes, and what it costs.
+
+python -m benchmarks.online [news20] [tall] [--batch 8192] [--rows N]
+
+Each case is shuffled once and handed to `partial_fit` in batches. The gap is that of the batch objective of all rows at
+the stream's coefficients, against the optimum by `fit`. Times are of the processor, on one thread, and a pass is one
+product with X and one with its transpose for all classes, with the loss in between: best of three.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from benchmarks import report
+from benchmarks.cases import CASES
+from dropmargin import DropoutLogisticRegression, DropoutSVC
+from dropmargin.linalg import Partitions, canonical, row_blocks
+from dropmargin.objective import Labelled, MomentObjective, Penalty
+
+MODELS = {"DropoutSVC": DropoutSVC, "DropoutLogisticRegression": DropoutLogisticRegression}
+
+
+def batch_objectives(model: Any, X: Any, y: Any) -> list[MomentObjective]:
+    """Return the objectives that `fit` minimises, one per column."""
+    problem = model._problem()
+    variance = problem.noise.variance()
+    blocks = row_blocks(canonical(X), variance.entry)
+    edges = np.cumsum([0] + [block.n_rows for block in blocks])
+    out = []
+    classes = np.unique(y)
+    for positive in classes if len(classes) > 2 else classes[1:]:
+        labels = np.where(y == positive, 1.0, -1.0)[:, None]
+        weights = np.full_like(labels, problem.C)
+        parts = [
+            Labelled(block, labels[a:b], weights[a:b]) for block, a, b in zip(blocks, edges, edges[1:], strict=False)
+        ]
+        out.append(
+            MomentObjective(Partitions(parts), problem.loss, variance, Penalty(), True, X.shape[1], np.arange(1))
+        )
+    return out
+
+
+def value(objectives: list[MomentObjective], model: Any) -> float:
+    """Return the objective at a model's coefficients, summed over the columns."""
+    coef = np.vstack([model.coef_.T, model.intercept_])
+    return float(sum(own.at(coef[:, [k]]).value[0] for k, own in enumerate(objectives)))
+
+
+def pass_seconds(objectives: list[MomentObjective], model: Any) -> float:
+    """Return the time of a product with X and one with its transpose, for all columns: best of three."""
+    coef = np.vstack([model.coef_.T, model.intercept_])
+    spent = []
+    for _ in range(3):
+        begin = time.process_time()
+        for k, own in enumerate(objectives):
+            _ = own.at(coef[:, [k]]).gradient
+        spent.append(time.process_time() - begin)
+    return min(spent)
+
+
+def run(name: str, n_rows: int | None, size: int) -> dict[str, Any]:
+    """Return gaps and times of one case."""
+    case = CASES[name]
+    X, y, X_test, y_test = case.load()
+    order = np.random.default_rng(0).permutation(len(y))[:n_rows]
+    X, y = X[order], np.asarray(y)[order]
+    classes = np.unique(y)
+    rows = []
+    for label, make in MODELS.items():
+        begin = time.process_time()
+        whole = make(noise=case.noise, C=case.C, tol=1e-5).fit(X, y)
+        fit_seconds = time.process_time() - begin
+        objectives = batch_objectives(whole, X, y)
+        one_pass = pass_seconds(objectives, whole)
+        online = make(noise=case.noise, C=case.C)
+        begin = time.process_time()
+        for first in range(0, len(y), size):
+            online.partial_fit(X[first : first + size], y[first : first + size], classes=classes)
+        spent = time.process_time() - begin
+        best = value(objectives, whole)
+        rows.append(
+            {
+                "model": label,
+                "gap": value(objectives, online) / best - 1.0,
+                "seconds": spent,
+                "pass_seconds": one_pass,
+                "passes": spent / one_pass,
+                "fit_passes": fit_seconds / one_pass,
+                "test_error": 1.0 - online.score(X_test, y_test),
+                "fit_test_error": 1.0 - whole.score(X_test, y_test),
+            }
+        )
+        print(rows[-1], file=sys.stderr, flush=True)
+    return {"case": name, "n_rows": len(y), "n_features": X.shape[1], "batch": size, "rows": rows}
+
+
+def markdown(results: list[dict[str, Any]], info: dict[str, Any]) -> str:
+    """Return the table."""
+    versions = ", ".join(f"{name} {number}" for name, number in info["versions"].items())
+    lines = [
+        "# online",
+        "",
+        f"`python -m benchmarks.online`, {info['cores']} cores of {info['cpu']}, Python {info['python']}, {versions}. "
+        "Times of the processor, one thread, checks of the input among them.",
+        "",
+        "| case | rows x features | batch | model | gap after one pass | time, in batch passes "
+        "| `fit` to 1e-5, in passes | test error | of `fit` |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        for row in result["rows"]:
+            lines.append(
+                f"| {result['case']} | {result['n_rows']:,} x {result['n_features']:,} | {result['batch']:,} "
+                f"| {row['model']} | {100 * row['gap']:.2f} % | {row['passes']:.1f} | {row['fit_passes']:.1f} "
+                f"| {row['test_error']:.4f} | {row['fit_test_error']:.4f} |"
+            )
+    return "\n".join([*lines, ""])
+
+
+def main() -> None:
+    """Run the cases that were named, or both."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", default=["news20", "tall"], choices=["news20", "tall"])
+    parser.add_argument("--batch", type=int, default=8192)
+    parser.add_argument("--rows", type=int, default=None)
+    options = parser.parse_args()
+    report.RESULTS.mkdir(exist_ok=True)
+    path = report.RESULTS / "online.json"
+    results = json.loads(path.read_text())["results"] if path.exists() else {}
+    for name in options.cases:  # cases that are not run again stay as they are
+        results[name] = run(name, options.rows, options.batch)
+        info = report.machine()
+        path.write_text(json.dumps({"machine": info, "results": results}, indent=1) + "\n")
+        text = markdown(list(results.values()), info)
+        (report.RESULTS / "online.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""`partial_fit`: the same estimators on a stream of rows, each seen once."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from dropmargin.classifiers import validation
+from dropmargin.classifiers.base import MarginalisedClassifier
+from dropmargin.classifiers.fitting import Problem, one_blas_thread
+from dropmargin.linalg import canonical
+from dropmargin.losses import MomentLoss
+from dropmargin.online import Batch, Model, Stream, targets
+from dropmargin.typing import Array
+
+_SHOWN_LABELS = 5
+
+
+def _can_stream(estimator: OnlineMixin) -> bool:
+    """Return whether `partial_fit` exists; if not, say why."""
+    name = type(estimator).__name__
+    loss = estimator._make_loss()
+    if not isinstance(loss, MomentLoss):
+        raise AttributeError(
+            f"{name} has no partial_fit for {type(loss).__name__}, a loss through the moment generating function; "
+            "take the hinge, logistic or quadratic loss, or fit."
+        )
+    if estimator.penalty != "l2":
+        raise AttributeError(f"{name} has partial_fit with penalty='l2' only, got {estimator.penalty!r}; use fit.")
+    if estimator.missing != "error":
+        raise AttributeError(f"{name} has partial_fit with missing='error' only, got {estimator.missing!r}; use fit.")
+    return True
+
+
+class OnlineMixin(MarginalisedClassifier):
+    """Adds `partial_fit` to a classifier."""
+
+    _stream: Stream
+
+    @available_if(_can_stream)
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> OnlineMixin:
+        """Learn from some more rows, which are not asked for again.
+
+        After rows ``1..n`` the aim is the optimum of what `fit` minimises on all of them, ``R(w) + C sum_{i<=n} s_i
+        phi_i``, with the noise integrated out as there. Up to 511 rows in all are solved as `fit` solves them; of
+        more, a parabola is kept in place of the rows (docs/online.md says how near to the optimum that leads). The
+        model may be used after every call. Batches of a thousand rows and more are the fastest.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows, never changed.
+        y : array-like of shape (n_samples,)
+            Labels, all among ``classes``. A batch need not show all of them.
+        classes : array-like of shape (n_classes,), default=None
+            All labels that the stream will have: needed in the first call, and the same if given again. After `fit`,
+            or for a model from a file, those of the model are taken, with a warning that the stream starts anew.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows; a row of weight 2 counts as the row twice, one of weight 0 not at all.
+
+        Returns
+        -------
+        self : the estimator. If the call fails or is interrupted, it is as it was before. `fit` starts anew, and so
+            does the first `partial_fit` after `fit`. ``objective_`` is an estimate: the rows are gone.
+        """
+        with validation.unchanged_on_failure(self):
+            return self._partial_fit(X, y, classes, sample_weight)
+
+    def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> OnlineMixin:
+        problem = self._problem()
+        stream: Stream | None = getattr(self, "_stream", None)
+        known = self._check_classes(classes, stream is None)
+        X, y = validate_data(self, X, y, reset=stream is None, **self._accepted())
+        if problem.noise is not None:
+            problem.noise.check(X.shape[1])
+        X = validation.check_entries(canonical(X), problem.noise, getattr(self, "feature_names_in_", None))
+        weights = validation.check_weights(sample_weight, X.shape[0])
+        codes = _encode(y, known)
+        weights = weights * _class_factors(self.class_weight, known)[codes]
+        counted = weights > 0.0
+        batch = Batch(X, codes, weights) if counted.all() else Batch(X[counted], codes[counted], weights[counted])
+        problems = targets(len(known), self.multi_class)
+        if stream is None:
+            stream = Stream.start(X.shape[1], len(problems))
+        elif len(stream.columns) != len(problems):
+            raise ValueError(f"multi_class must stay the same in mid stream, got {self.multi_class!r}: call fit anew.")
+        with one_blas_thread:
+            stream = stream.after(batch, _model(problem), problems)
+        return self._keep(stream, known, X.dtype)
+
+    def _check_classes(self, classes: Any, is_new: bool) -> Array:
+        """Return the sorted classes of the stream: declared in its first call, and the same ever after."""
+        known = getattr(self, "classes_", None)
+        if classes is None:
+            if known is None:
+                raise ValueError(
+                    f"classes must be passed on the first call to partial_fit of {type(self).__name__}: all labels "
+                    "that the stream will have."
+                )
+            if is_new:
+                warnings.warn(
+                    f"partial_fit of {type(self).__name__} starts anew: a model that comes from fit or from a file "
+                    "holds nothing of its rows to go on with. Pass classes to say that this is meant.",
+                    UserWarning,
+                    stacklevel=5,
+                )
+            return known
+        given = np.unique(np.asarray(classes))
+        if not is_new and not np.array_equal(given, self.classes_):
+            raise ValueError(
+                f"classes={given.tolist()!r} is not the same as on the first call to partial_fit, "
+                f"{self.classes_.tolist()!r}; new classes need a new stream."
+            )
+        if len(given) < 2:
+            raise ValueError(f"classes must name at least 2 labels, got {given.tolist()!r}: there is nothing to learn.")
+        return given
+
+    def _keep(self, stream: Stream, classes: Array, dtype: Any) -> OnlineMixin:
+        """Store the state of the stream and what it says of the model."""
+        if not np.isfinite(stream.coef).all():
+            raise ValueError(
+                "The coefficients left the range of floating-point numbers. Scale the columns of X, or choose a "
+                "smaller C."
+            )
+        dtype = self.coef_.dtype if hasattr(self, "_stream") else dtype
+        self.classes_ = classes
+        self.coef_ = np.ascontiguousarray(stream.coef[:-1].T.astype(dtype))
+        self.intercept_ = stream.coef[-1].astype(dtype)
+        self.n_iter_ = self.n_iter_ + 1 if hasattr(self, "_stream") else 1
+        self.n_passes_ = 1.0
+        self.objective_ = float(stream.objective.sum())
+        self.converged_ = False
+        self.history_ = []
+        self._stream = stream
+        return self
+
+
+def _model(problem: Problem) -> Model:
+    assert isinstance(problem.loss, MomentLoss)
+    return Model(
+        problem.loss,
+        problem.noise,
+        problem.penalty.l2,
+        problem.C,
+        problem.fit_intercept,
+        problem.tol,
+        problem.max_iter,
+    )
+
+
+def _encode(y: Array, classes: Array) -> Array:
+    """Return the index of each label among the classes."""
+    check_classification_targets(y)
+    positions = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    unknown = classes[positions] != y
+    if unknown.any():
+        labels = np.unique(y[unknown])
+        more = "" if len(labels) <= _SHOWN_LABELS else f" and {len(labels) - _SHOWN_LABELS} more"
+        raise ValueError(
+            f"y has labels that are not among the declared classes {classes.tolist()!r}: "
+            f"{labels[:_SHOWN_LABELS].tolist()!r}{more}. Declare every class in the first call to partial_fit."
+        )
+    return positions
+
+
+def _class_factors(class_weight: Any, classes: Array) -> Array:
+    """Return one factor per class; what is not known of a stream cannot be balanced."""
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        raise ValueError(
+            "class_weight='balanced' is not supported for partial_fit: the shares of the classes are not known before "
+            "the end of the stream. Estimate them from a sample, and pass class_weight as a dict or sample_weight."
+        )
+    return validation.class_factors(class_weight, classes, np.arange(len(classes)), np.ones(len(classes)))

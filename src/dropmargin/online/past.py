@@ -1,0 +1,134 @@
+"""What a stream keeps of rows that are gone: for each column a parabola, in five vectors.
+
+At the present coefficients ``w`` (the last entry is the offset) the loss of all rows that are gone is taken to be
+
+    P(w + x) = P(w) + g.x + 1/2 x'Hx,        H = diag(h) + E M^-1 E'
+
+with the gradient ``g``, a diagonal ``h``, and two directions along which ``H`` is right: the coefficients and the
+offset. As ``w`` grows with the stream, most of its drift is along these two, and the products of a row's Hessian with
+both follow from its score: no way forth, and one way back for both. With ``Hw`` and ``Hb`` the sums of these products,
+
+    E = (Hw, Hb) - diag(h) (w, e_b),        M = (w, e_b)'E
+
+``h`` is the diagonal that noise adds to the Hessian, and a share only of the diagonal of the rows' own products: with
+all of it, what many rows have in common would be learnt too slowly.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dropmargin.typing import Array
+
+#: The share of the diagonal of ``X'AX`` that goes into ``h``.
+DIAGONAL_SHARE = 0.1
+# An eigenvalue of the scaled matrix M below this is rounding.
+_SINGULAR = 1e-10
+
+
+@dataclass(frozen=True)
+class RowsModel:
+    """The loss of some rows to second order at the present coefficients; vectors end with the offset.
+
+    Parameters
+    ----------
+    value : float
+    gradient : ndarray
+    diagonal : ndarray
+        What these rows add to ``h``.
+    coef_image, offset_image : ndarray
+        The products of their Hessian with the coefficients and with the offset.
+    """
+
+    value: float
+    gradient: Array
+    diagonal: Array
+    coef_image: Array
+    offset_image: Array
+
+
+@dataclass
+class Column:
+    """The coefficients of one binary problem and the parabola of the rows that are gone; see the module's docstring."""
+
+    coef: Array
+    gradient: Array
+    diagonal: Array
+    coef_image: Array
+    offset_image: Array
+    value: float = 0.0
+    is_empty: bool = True
+    has_positive: bool = False
+    has_negative: bool = False
+
+    @property
+    def has_both_labels(self) -> bool:
+        """Whether rows of both labels have been met."""
+        return self.has_positive and self.has_negative
+
+    def meet(self, labels: Array) -> None:
+        """Note which labels there are among rows that count."""
+        self.has_positive |= bool(np.any(labels > 0.0))
+        self.has_negative |= bool(np.any(labels < 0.0))
+
+    @classmethod
+    def start(cls, n_features: int) -> Column:
+        """Return a column that has seen nothing."""
+        coef, gradient, diagonal, coef_image, offset_image = (np.zeros(n_features + 1) for _ in range(5))
+        return cls(coef, gradient, diagonal, coef_image, offset_image)
+
+    def copy(self) -> Column:
+        """Return a copy that shares nothing."""
+        return copy.deepcopy(self)
+
+    def add(self, rows: RowsModel, where: Any) -> None:
+        """Take rows in, as they are at the present coefficients; their vectors belong to the entries ``where``."""
+        self.value += rows.value
+        self.gradient[where] += rows.gradient
+        self.diagonal[where] += rows.diagonal
+        self.coef_image[where] += rows.coef_image
+        self.offset_image[where] += rows.offset_image
+        self.is_empty = False
+
+    def move(self, step: Array, image: Array, rise: float) -> None:
+        """Move the coefficients; ``image`` is ``H`` times the step, and ``rise`` what that adds to the parabola."""
+        self.coef += step
+        self.gradient += image
+        self.coef_image += image
+        self.value += rise
+
+    def curvature(self) -> Curvature:
+        """Return ``H`` at the present coefficients."""
+        if self.is_empty:
+            return Curvature(self.diagonal, np.zeros((0, len(self.coef))))
+        spikes = np.empty((2, len(self.coef)))
+        np.multiply(self.diagonal, self.coef, out=spikes[0])
+        np.subtract(self.coef_image, spikes[0], out=spikes[0])
+        spikes[1] = self.offset_image
+        spikes[1, -1] -= self.diagonal[-1]
+        matrix = np.stack([spikes @ self.coef, spikes[:, -1]])
+        return Curvature(self.diagonal, _square_root(0.5 * (matrix + matrix.T)) @ spikes)
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """``H = diag(h) + S'S``, with ``S = M^-1/2 E'`` in the rows of ``spikes``."""
+
+    diagonal: Array
+    spikes: Array
+
+
+def _square_root(matrix: Array) -> Array:
+    """Return the root of the inverse of a small matrix, without the directions in which it is not positive.
+
+    There are such only by rounding, or where the diagonal is more than all that the rows have: it is enough then.
+    """
+    scale = np.sqrt(np.maximum(np.diag(matrix), 0.0))
+    scale = np.where(scale > 0.0, scale, 1.0)
+    values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
+    kept = values > _SINGULAR
+    return (vectors[:, kept] / np.sqrt(values[kept])).T / scale

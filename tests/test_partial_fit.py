@@ -1,0 +1,299 @@
+"""`partial_fit`: a stream's coefficients against those of a batch fit to the same rows."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.feature_extraction.text import HashingVectorizer
+
+from datasets import assert_bitwise_equal, make_binary, make_multiclass, noises, relative_difference
+from dropmargin import (
+    DropoutLogisticRegression,
+    DropoutSVC,
+    Gaussian,
+    MCFClassifier,
+    NoisyLinearClassifier,
+)
+from dropmargin.linalg import canonical, row_blocks
+from dropmargin.losses import GaussianLogistic, Hinge, Logistic, Quadratic
+from dropmargin.noise import Dropout, Variance
+from dropmargin.online.descent import descend
+from dropmargin.online.past import Column
+from dropmargin.online.rows import Rows, Setting
+from helpers import make_objective
+
+_SMOOTH = {
+    "logistic": DropoutLogisticRegression,
+    "quadratic": MCFClassifier,
+    "svc": DropoutSVC,
+}
+
+
+def make_stream(n_samples=6000, n_features=60, seed=0):
+    """Return sparse counts by a law of frequencies, and two noisy classes."""
+    rng = np.random.default_rng(seed)
+    shares = 1.0 / (np.arange(n_features) + 3.0)
+    X = sparse.csr_array(rng.poisson(4.0 * shares / shares.sum() * 3.0, (n_samples, n_features)).astype(float))
+    scores = X @ rng.normal(size=n_features)
+    return X, (scores + scores.std() * rng.normal(size=n_samples) > np.median(scores)).astype(int)
+
+
+def objective_of(model, X, y):
+    """Return what `fit` minimises, at the model's coefficients, summed over the columns."""
+    classes = model.classes_
+    labels = np.where(np.asarray(y)[:, None] == (classes if len(classes) > 2 else classes[1:]), 1.0, -1.0)
+    problem = model._problem()
+    objective = make_objective(X, labels, np.ones(len(labels)), problem.loss, problem.noise, C=model.C)
+    return float(objective.at(np.vstack([model.coef_.T, model.intercept_])).value.sum())
+
+
+def feed(model, X, y, size, classes=None, weights=None):
+    classes = np.unique(y) if classes is None else classes
+    for begin in range(0, len(y), size):
+        rows = slice(begin, begin + size)
+        own = None if weights is None else weights[rows]
+        model.partial_fit(X[rows], y[rows], classes=classes, sample_weight=own)
+    return model
+
+
+# Few rows: the solution of a batch -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", noises())
+@pytest.mark.parametrize("name", ["svc", "svc-gaussian", "logistic", "logistic-gaussian", "quadratic"])
+def test_few_rows_are_solved_like_a_batch(name, noise):
+    X, y = make_binary()
+    given = {"noise": noises()[noise], "C": 0.5, "tol": 1e-8}
+    if name == "quadratic":
+        model = MCFClassifier("quadratic", **given)
+    else:
+        loss, _, approximation = name.partition("-")
+        cls = DropoutSVC if loss == "svc" else DropoutLogisticRegression
+        model = cls(approximation=approximation or "bound", **given)
+    whole = clone(model).fit(X, y)
+    one = clone(model).partial_fit(X, y, classes=[0, 1])
+    some = feed(clone(model), X, y, 13)
+    for got in (one, some):
+        assert got.objective_ == pytest.approx(whole.objective_, rel=1e-6)
+        np.testing.assert_allclose(got.decision_function(X), whole.decision_function(X), atol=2e-3)
+
+
+@pytest.mark.parametrize("multi_class", ["ovr", "ovo"])
+def test_several_classes_in_few_rows(multi_class):
+    X, y = make_multiclass(n_samples=300)
+    model = DropoutLogisticRegression(multi_class=multi_class, tol=1e-10)
+    whole = clone(model).fit(X, y)
+    assert relative_difference(feed(clone(model), X, y, 70), whole) < 1e-3
+
+
+# Many rows: near the optimum -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [100, 700, 6000])
+@pytest.mark.parametrize("name", _SMOOTH)
+def test_one_pass_comes_near_the_optimum(name, size):
+    X, y = make_stream()
+    model = _SMOOTH[name](noise=0.3, C=0.01)
+    whole = clone(model).fit(X, y)
+    online = feed(clone(model), X, y, size)
+    assert objective_of(online, X, y) < 1.01 * whole.objective_
+    assert online._stream.waiting is None or len(online._stream.waiting) < 512
+
+
+@pytest.mark.parametrize("noise", [None, 0.5, Gaussian(0.2)], ids=str)
+@pytest.mark.parametrize("loss", [Logistic(), Quadratic(), GaussianLogistic(), Hinge()], ids=lambda x: type(x).__name__)
+def test_every_loss_under_every_kind_of_variance(loss, noise):
+    X, y = make_stream(3000)
+    model = NoisyLinearClassifier(loss, noise=noise, C=0.01)
+    whole = clone(model).fit(X, y)
+    assert objective_of(feed(clone(model), X, y, 800), X, y) < 1.02 * whole.objective_
+
+
+def test_the_order_of_rows_changes_little():
+    X, y = make_stream()
+    model = DropoutLogisticRegression(noise=0.3, C=0.01)
+    values = []
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(len(y))
+        values.append(objective_of(feed(clone(model), X[order], y[order], 1000), X, y))
+    sorted_rows = np.argsort(y, kind="stable")  # all of one class, then all of the other
+    values.append(objective_of(feed(clone(model), X[sorted_rows], y[sorted_rows], 1000), X, y))
+    best = clone(model).fit(X, y).objective_
+    assert max(values) < 1.01 * best
+
+
+def test_without_an_offset():
+    X, y = make_stream(3000)
+    model = DropoutLogisticRegression(noise=0.3, C=0.01, fit_intercept=False)
+    online = feed(clone(model), X, y, 1000)
+    assert online.intercept_ == 0.0
+    assert online.objective_ == pytest.approx(clone(model).fit(X, y).objective_, rel=0.02)
+
+
+def test_dense_and_sparse_rows_agree():
+    X, y = make_stream(2000)
+    model = DropoutLogisticRegression(noise=0.3, C=0.01)
+    dense, thin = feed(clone(model), X.toarray(), y, 700), feed(clone(model), X, y, 700)
+    assert relative_difference(dense, thin) < 1e-6
+    mixed = clone(model).partial_fit(X[:100], y[:100], classes=[0, 1]).partial_fit(X[100:].toarray(), y[100:])
+    assert relative_difference(mixed, clone(model).partial_fit(X, y, classes=[0, 1])) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("noise", "rel"),
+    # A step on all features moves those that the block lacks, too; and noise with a floor strikes them.
+    [(Dropout(np.linspace(0.1, 0.6, 400)), 1e-2), (Gaussian(0.05), 1e-12)],
+    ids=["dropout", "gaussian"],
+)
+def test_features_that_a_block_lacks_change_little(noise, rel, monkeypatch):
+    X, _ = make_stream(1500)
+    shift = 90 * (np.repeat(np.arange(1500), np.diff(X.indptr)) // 400)  # blocks differ in their features
+    wide = sparse.csr_array((X.data, X.indices + shift, X.indptr), shape=(1500, 400))
+    y = np.arange(1500) % 5
+    model = DropoutLogisticRegression(noise=noise, C=0.01)
+    without = clone(model).partial_fit(wide, y, classes=range(5))
+    monkeypatch.setattr("dropmargin.online.stream._COLUMNS_WORTH_COPY", 100)
+    whole = clone(model).partial_fit(wide, y, classes=range(5))
+    assert objective_of(without, wide, y) == pytest.approx(objective_of(whole, wide, y), rel=rel)
+
+
+def test_a_weight_of_two_is_the_row_twice(monkeypatch):
+    X, y = make_stream(700)
+    model = DropoutLogisticRegression(noise=0.3, C=0.01)
+    weights = 1.0 + (np.arange(len(y)) % 2)
+    twice = np.repeat(np.arange(len(y)), weights.astype(int))
+    both = np.concatenate([np.arange(512), np.arange(512)])  # one block of 512 rows, or of as many rows twice
+    weighted = clone(model).partial_fit(X[:512], y[:512], classes=[0, 1], sample_weight=np.full(512, 2.0))
+    with monkeypatch.context() as patch:
+        patch.setattr("dropmargin.online.stream._FIRST_ROWS", 1024)
+        repeated = clone(model).partial_fit(X[both], y[both], classes=[0, 1])
+    assert relative_difference(weighted, repeated) < 1e-9
+    few = clone(model).set_params(tol=1e-10)
+    weighted = clone(few).partial_fit(X[:200], y[:200], classes=[0, 1], sample_weight=weights[:200])
+    repeated = clone(few).partial_fit(X[twice[twice < 200]], y[twice[twice < 200]], classes=[0, 1])
+    assert relative_difference(weighted, repeated) < 1e-4
+
+
+def test_rows_of_no_weight_take_part_in_nothing():
+    X, y = make_stream(1500)
+    kept = np.arange(len(y)) % 3 > 0
+    model = DropoutSVC(noise=0.3, C=0.01)
+    weighted = clone(model).partial_fit(X, y, classes=[0, 1], sample_weight=kept.astype(float))
+    assert_bitwise_equal(weighted, clone(model).partial_fit(X[kept], y[kept], classes=[0, 1]))
+
+
+# The parabola --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", [None, Dropout(0.4), Gaussian(0.3)], ids=str)
+@pytest.mark.parametrize("loss", [Logistic(), Quadratic(), Hinge()], ids=lambda x: type(x).__name__)
+def test_the_parabola_is_right_in_value_slope_and_the_two_directions(loss, noise, monkeypatch):
+    monkeypatch.setattr("dropmargin.online.descent._WORTH_A_ROUND", 0.0)  # to the end, where curvatures no longer move
+    X, y = make_stream(900, 20)
+    y = 2.0 * y - 1.0
+    variance = Variance() if noise is None else noise.variance()
+    entry = variance.entry if variance.moves_entries else None
+    smoothing = 0.3 if loss.kink else 0.0
+    setting = Setting(loss, variance, 1.0, True, smoothing)
+    column = Column.start(20)
+    rows = Rows(row_blocks(canonical(X), entry), y, np.full(len(y), 0.01), slice(None))
+    value = descend(column, rows, setting, 200, keep=False)
+    objective = replace(make_objective(X, y[:, None], np.ones(len(y)), loss, noise, C=0.01), smoothing=smoothing)
+    point = objective.at(column.coef[:, None])
+    assert point.value[0] == pytest.approx(value, rel=1e-9)
+    penalty = np.append(column.coef[:-1], 0.0)
+    np.testing.assert_allclose(column.gradient, point.gradient[:, 0] - penalty, atol=1e-9)
+    hessian = point.hessian()
+    for direction in (column.coef, np.eye(21)[20]):
+        wanted = hessian.product(direction[:, None])[:, 0] - np.append(direction[:-1], 0.0)
+        curvature = column.curvature()
+        got = curvature.diagonal * direction + (curvature.spikes @ direction) @ curvature.spikes
+        np.testing.assert_allclose(got, wanted, atol=1e-4 * np.abs(wanted).max())
+
+
+# A stream's life -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("again", [lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy], ids=["pickle", "deepcopy"])
+def test_a_copy_in_mid_stream_goes_on_bitwise(again):
+    X, y = make_stream(3000)
+    model = feed(DropoutSVC(noise=0.3, C=0.01), X[:1100], y[:1100], 550)
+    other = again(model)
+    for one in (model, other):
+        feed(one, X[1100:], y[1100:], 333)
+    assert_bitwise_equal(model, other)
+
+
+def test_fit_starts_anew():
+    X, y = make_stream(1500)
+    model = DropoutLogisticRegression(noise=0.3, C=0.01).partial_fit(X, y, classes=[0, 1]).fit(X, y)
+    assert_bitwise_equal(model, DropoutLogisticRegression(noise=0.3, C=0.01).fit(X, y))
+    fresh = DropoutLogisticRegression(noise=0.3, C=0.01).partial_fit(X[:900], y[:900], classes=[0, 1])
+    with pytest.warns(UserWarning, match="partial_fit of DropoutLogisticRegression starts anew"):
+        assert_bitwise_equal(copy.deepcopy(model).partial_fit(X[:900], y[:900]), fresh)
+    assert_bitwise_equal(model.partial_fit(X[:900], y[:900], classes=[0, 1]), fresh)
+
+
+def test_single_rows():
+    X, y = make_binary(n_samples=40)
+    model = feed(DropoutLogisticRegression(tol=1e-8), X, y, 1)
+    assert relative_difference(model, DropoutLogisticRegression(tol=1e-8).fit(X, y)) < 1e-2
+
+
+def test_the_state_does_not_grow_and_waiting_rows_count():
+    X, y = make_stream(3000)
+    model = DropoutLogisticRegression(noise=0.3, C=0.01).partial_fit(X[:2000], y[:2000], classes=[0, 1])
+    before = model.coef_.copy()
+    size = len(pickle.dumps(model._stream))
+    model.partial_fit(X[2000:2010], y[2000:2010])
+    assert len(model._stream.waiting) == 10
+    assert not np.array_equal(before, model.coef_)
+    model.partial_fit(X[2010:], y[2010:])
+    assert model._stream.waiting is None
+    assert abs(len(pickle.dumps(model._stream)) - size) < 200
+
+
+def test_the_callers_arrays_may_change_afterwards():
+    X, y = make_binary(n_samples=300)
+    given = X.copy()
+    model = DropoutLogisticRegression(tol=1e-8).partial_fit(given[:200], y[:200], classes=[0, 1])
+    given[:] = 0.0
+    model.partial_fit(X[200:], y[200:])
+    assert relative_difference(model, DropoutLogisticRegression(tol=1e-8).fit(X, y)) < 1e-3
+
+
+def test_a_declared_class_may_come_late():
+    X, y = make_multiclass(n_samples=2000, n_features=8)
+    late = np.concatenate([np.flatnonzero(y < 2), np.flatnonzero(y == 2)])
+    model = DropoutLogisticRegression(C=0.1)
+    early = clone(model).partial_fit(X[y < 2][:300], y[y < 2][:300], classes=[0, 1, 2])
+    assert set(early.predict(X[y < 2][:300])) == {0, 1}
+    np.testing.assert_array_equal(early.decision_function(X)[:, 2], -1.0)  # nothing is known of it
+    assert np.isfinite(early.coef_).all()
+    assert early.coef_.shape == (3, 8)
+    online = feed(clone(model), X[late], y[late], 400, classes=[0, 1, 2])
+    assert online.score(X, y) > clone(model).fit(X, y).score(X, y) - 0.03
+
+
+def test_a_stream_of_hashed_text():
+    rng = np.random.default_rng(0)
+    words = {0: ["goal", "match", "team", "the", "a"], 1: ["vote", "law", "party", "the", "a"]}
+    y = rng.integers(0, 2, 1200)
+    texts = [" ".join(rng.choice(words[label], 6)) for label in y]
+    hashing = HashingVectorizer(n_features=2**12)
+    model = DropoutSVC(noise=0.5)
+    for begin in range(0, 1200, 150):
+        model.partial_fit(hashing.transform(texts[begin : begin + 150]), y[begin : begin + 150], classes=[0, 1])
+    assert model.score(hashing.transform(texts), y) > 0.95
+
+
+def test_single_precision_stays():
+    X, y = make_stream(1500)
+    model = feed(DropoutLogisticRegression(noise=0.3, C=0.01), X.astype(np.float32), y, 500)
+    assert model.coef_.dtype == np.float32

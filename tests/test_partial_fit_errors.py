@@ -1,0 +1,109 @@
+"""`partial_fit` refuses what it cannot do, names it, and leaves the estimator as it was."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from datasets import assert_bitwise_equal, assert_same_state, fitted_state, make_binary
+from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier, Poisson
+from dropmargin.io.model import load, save
+
+X, Y = make_binary(n_samples=700)
+
+
+@pytest.fixture
+def model():
+    return DropoutLogisticRegression().partial_fit(X, Y, classes=[0, 1])
+
+
+def test_the_first_call_needs_the_classes():
+    with pytest.raises(ValueError, match="classes must be passed on the first call to partial_fit of DropoutSVC"):
+        DropoutSVC().partial_fit(X, Y)
+
+
+def test_one_class_is_too_few():
+    with pytest.raises(ValueError, match=r"at least 2 labels, got \[1\]"):
+        DropoutSVC().partial_fit(X, np.ones(len(Y)), classes=[1, 1])
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"classes": [0, 1, 2]}, r"classes=\[0, 1, 2\] is not the same as on the first call .* \[0, 1\]"),
+        ({"y": np.full(len(Y), 7)}, r"labels that are not among the declared classes \[0, 1\]: \[7\]"),
+        ({"X": X[:, :5]}, "5 features"),
+        ({"X": np.where(X > 2.0, np.nan, X)}, "NaN"),
+        ({"sample_weight": np.ones(3)}, "sample_weight"),
+        ({"sample_weight": np.zeros(len(Y))}, "zero for every row"),
+    ],
+    ids=["other classes", "unknown label", "width", "nan", "weights", "no weight"],
+)
+def test_bad_batches_leave_everything_as_it_was(model, given, match):
+    state = fitted_state(model)
+    arguments = {"X": X, "y": Y} | given
+    with pytest.raises(ValueError, match=match):
+        model.partial_fit(arguments.pop("X"), arguments.pop("y"), **arguments)
+    assert_same_state(model, state)
+
+
+def test_an_interrupt_leaves_the_stream_as_it_was(model, monkeypatch):
+    other = DropoutLogisticRegression().partial_fit(X, Y, classes=[0, 1])
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dropmargin.online.past.Column.add", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            model.partial_fit(X, Y)
+    assert_bitwise_equal(model.partial_fit(X, Y), other.partial_fit(X, Y))
+
+
+def test_balanced_weights_need_the_whole_stream():
+    with pytest.raises(ValueError, match="class_weight='balanced' is not supported for partial_fit"):
+        DropoutSVC(class_weight="balanced").partial_fit(X, Y, classes=[0, 1])
+
+
+def test_class_weights_in_a_dict_are_sample_weights():
+    weighted = DropoutSVC(class_weight={0: 2.0, 1: 0.5}).partial_fit(X, Y, classes=[0, 1])
+    same = DropoutSVC().partial_fit(X, Y, classes=[0, 1], sample_weight=np.where(Y == 0, 2.0, 0.5))
+    assert_bitwise_equal(weighted, same)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "match"),
+    [
+        (MCFClassifier("exponential"), "MCFClassifier has no partial_fit for Exponential"),
+        (NoisyLinearClassifier("mcf-logistic"), "NoisyLinearClassifier has no partial_fit for MCFLogistic"),
+        (DropoutSVC(penalty="l1"), "partial_fit with penalty='l2' only, got 'l1'"),
+        (DropoutSVC(missing="drop"), "partial_fit with missing='error' only, got 'drop'"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_streamed_says_so(estimator, match):
+    assert not hasattr(estimator, "partial_fit")
+    with pytest.raises(AttributeError) as caught:
+        estimator.partial_fit(X, Y, classes=[0, 1])
+    assert match in f"{caught.value} {caught.value.__cause__}"
+
+
+def test_noise_is_checked_in_every_batch():
+    model = DropoutSVC(noise=Poisson()).partial_fit(X, Y, classes=[0, 1])
+    with pytest.raises(ValueError, match="Poisson noise needs X >= 0"):
+        model.partial_fit(-X, Y)
+
+
+def test_a_saved_model_predicts_and_says_that_its_stream_is_gone(model, tmp_path):
+    save(model, tmp_path / "model.dropmargin")
+    loaded = load(tmp_path / "model.dropmargin")
+    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+    with pytest.warns(UserWarning, match="holds nothing of its rows to go on with"):
+        loaded.partial_fit(X, Y)
+
+
+def test_multi_class_may_not_change():
+    y = np.arange(len(Y)) % 4
+    model = DropoutSVC().partial_fit(X, y, classes=range(4))
+    with pytest.raises(ValueError, match="multi_class must stay the same"):
+        model.set_params(multi_class="ovo").partial_fit(X, y)
