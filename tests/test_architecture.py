@@ -22,6 +22,7 @@ _ORDER = [
     "evaluation",
     "plotting",
     "io",
+    "streaming",
     "report",
     "cli",
 ]

@@ -82,8 +82,13 @@ def assert_same_model(model, expected):
     assert model.history_ == expected.history_
 
 
-@each_backend
-@pytest.mark.parametrize(("loss", "noise", "penalty"), PROBLEMS)
+def _dealt_backends():
+    """Return each problem with one backend, so that it is quick: each has every loss, noise and penalty."""
+    names = list(BACKENDS)
+    return [(*problem, names[(i + i // len(names)) % len(names)]) for i, problem in enumerate(PROBLEMS)]
+
+
+@pytest.mark.parametrize(("loss", "noise", "penalty", "backend"), _dealt_backends())
 def test_every_problem_is_solved_alike(loss, noise, penalty, backend, tmp_path):
     layout = LAYOUTS[PROBLEMS.index((loss, noise, penalty)) % 2]
     with BACKENDS[backend](make_parts(3, layout), tmp_path) as data:

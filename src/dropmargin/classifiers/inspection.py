@@ -36,15 +36,18 @@ class Facts:
 
 
 def check_rows(rows: Rows) -> Rows:
-    """Return rows as an array or as CSR in canonical form, labels as a vector, weights in double precision."""
-    X = rows.X if rows.is_fetched else _as_matrix(rows.X)
+    """Return rows as an array or as CSR in canonical form, labels as a vector, weights in double precision.
+
+    Rows that are fetched are in order already.
+    """
     y = column_or_1d(rows.y)
-    if len(y) != X.shape[0]:
+    X = None if rows.is_fetched else _as_matrix(rows.X)
+    if X is not None and len(y) != X.shape[0]:
         raise ValueError(f"X has {X.shape[0]} rows, but y has {len(y)} labels")
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
     weights = None if rows.weights is None else validation.check_weights(rows.weights, len(y), is_whole=False)
-    return Rows(rows._X if rows.is_fetched else X, y, weights)
+    return rows.replaced(X, y, weights)
 
 
 def _as_matrix(X: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from dropmargin.classifiers import missing, validation
@@ -20,7 +21,7 @@ from dropmargin.classifiers.partitioned import (
 )
 from dropmargin.linalg import Partitions
 from dropmargin.noise import Variance
-from dropmargin.solvers import check_rows_at_hand
+from dropmargin.solvers import Iteration, Monitor, check_rows_at_hand
 
 E = TypeVar("E", bound=MarginalisedClassifier)
 
@@ -30,6 +31,7 @@ def fit_partitions(
     data: Partitions[Rows],
     names: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
+    monitor: Monitor | None = None,
 ) -> E:
     """Fit an estimator to rows in partitions.
 
@@ -44,6 +46,8 @@ def fit_partitions(
     names : sequence of str, default=None
         What to call the partitions in errors; ``partition 0``, ``partition 1``, ... by default.
     feature_names : sequence of str, default=None
+    monitor : callable, default=None
+        Called with each `solvers.Iteration`, besides what ``verbose`` shows.
 
     Returns
     -------
@@ -51,6 +55,8 @@ def fit_partitions(
     """
     with validation.unchanged_on_failure(estimator):
         problem = estimator._problem()
+        if monitor is not None:
+            problem = replace(problem, monitor=partial(_both, problem.monitor, monitor))
         variance = Variance() if problem.noise is None else problem.noise.variance()
         check_rows_at_hand(problem.loss, variance, problem.penalty, data)
         if names is None:
@@ -67,6 +73,11 @@ def fit_partitions(
         with data.derive(check_rows) as checked:
             _fit_checked(estimator, problem, found, checked)
     return estimator
+
+
+def _both(first: Monitor, second: Monitor, entry: Iteration) -> None:
+    first(entry)
+    second(entry)
 
 
 def _fit_checked(

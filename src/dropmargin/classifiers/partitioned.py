@@ -51,7 +51,8 @@ class Rows:
     ----------
     X : ndarray, csr_array or the like of shape (n_rows, n_features), or callable
         The rows, or a function that fetches them, which is called whenever they are asked for: then they must come as
-        an array or as CSR in canonical form, in single or double precision, and may be gone at the next call.
+        an array or as CSR in canonical form, in single or double precision, one for each label. They are good until
+        the mapped function returns.
     y : array-like of shape (n_rows,)
         Labels; further on, the index of each row's class (-1: none).
     weights : array-like of shape (n_rows,), default=None
@@ -72,6 +73,10 @@ class Rows:
     def X(self) -> Any:  # noqa: N802
         """The rows."""
         return self._X() if callable(self._X) else self._X
+
+    def replaced(self, X: Any | None, y: Array, weights: Array | None) -> Rows:
+        """Return other rows, or these (``None``), with other labels and weights."""
+        return Rows(self._X if X is None else X, y, weights)
 
     def under(self, function: Callable[..., Any], *args: Any) -> Any:
         """Return ``function(X, *args)``, or how to fetch it, if the rows are fetched."""

@@ -18,6 +18,7 @@ from dropmargin.linalg.matrix import (
     columns_worth_keeping,
     drop_empty_columns,
     entry_range,
+    from_arrays,
     has_full_columns,
     is_large_offset,
     keep_columns,
@@ -30,6 +31,7 @@ from dropmargin.linalg.matrix import (
     row_blocks,
     shares_products,
     stack_blocks,
+    to_arrays,
     worst_column,
 )
 from dropmargin.linalg.partitions import LocalPartitions, Partitions, PerPartition, local_parts
@@ -52,6 +54,7 @@ __all__ = [
     "columns_worth_keeping",
     "drop_empty_columns",
     "entry_range",
+    "from_arrays",
     "has_full_columns",
     "is_large_offset",
     "keep_columns",
@@ -65,5 +68,6 @@ __all__ = [
     "row_blocks",
     "shares_products",
     "stack_blocks",
+    "to_arrays",
     "worst_column",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from dropmargin.linalg.blocks import Block, EntryFunction, chunks
-from dropmargin.linalg.csr import SparseBlock, row_view, with_data
+from dropmargin.linalg.csr import SparseBlock, csr_of, row_view, with_data
 from dropmargin.linalg.dense import DenseBlock
 from dropmargin.typing import Array
 
@@ -122,6 +122,16 @@ def shares_products(X: Any) -> bool:
     20 newsgroups, 20 columns at a time took longer than one at a time, and twenty times the memory.
     """
     return not sparse.issparse(X)
+
+
+def to_arrays(X: Any) -> list[Array]:
+    """Return the arrays that a matrix is made of: itself if dense, or values, columns and row pointers."""
+    return [X.data, X.indices, X.indptr] if sparse.issparse(X) else [X]
+
+
+def from_arrays(arrays: Sequence[Array], shape: tuple[int, int]) -> Any:
+    """Return the matrix of these arrays, shared: the inverse of `to_arrays`, without a look at them."""
+    return arrays[0].reshape(shape) if len(arrays) == 1 else csr_of((arrays[0], arrays[1], arrays[2]), shape)
 
 
 def stack_blocks(blocks: Sequence[Block]) -> Block:

@@ -24,7 +24,8 @@ class Labelled:
     ----------
     block : Block or callable
         The rows, or a function that fetches them. It is called whenever they are asked for, and not if only labels
-        and weights are: rows that do not fit into memory are read for products with them and for nothing else.
+        and weights are: rows that do not fit into memory are read for products with them and for nothing else. They
+        are good until the mapped function returns: nothing that it returns may share memory with them.
     labels : ndarray of shape (n_rows, n_columns)
         -1 or +1, one column per binary problem.
     weights : ndarray of shape (n_rows, 1)

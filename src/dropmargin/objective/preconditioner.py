@@ -325,7 +325,7 @@ def _count(part: Labelled, weights: CurvatureWeights) -> tuple[Array]:
 
 
 def _all_rows(part: Labelled) -> Block:
-    return part.block
+    return part.block.take_rows(np.ones(len(part.labels), dtype=bool))  # a copy: rows may be gone at the next call
 
 
 def _active_rows(part: Labelled, weights: CurvatureWeights, k: int) -> tuple[Block, Array, Array]:

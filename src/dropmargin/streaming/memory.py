@@ -1,0 +1,81 @@
+"""How much memory there is, and how a fit to files shares it out."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Any
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+# If the system does not say how much a process with NumPy, SciPy and scikit-learn takes.
+_USUAL = 250_000_000
+# What is known of a row besides its label: codes, weights, and, for each column, labels, scores, moves, curvature.
+_PER_ROW, _PER_ROW_AND_COLUMN = 48, 112
+# Vectors of a coefficient each, for each column; up to this many features, dense matrices, too.
+_VECTORS = 40
+_GRAM_FEATURES, _GRAM_MATRICES = 2000, 6
+# Not all that is left is used: the allocator has its own losses.
+_USED_SHARE = 0.8
+
+
+def parse_size(name: str, value: Any) -> int:
+    """Return a number of bytes from an integer or from a text such as ``2GB``, ``500 MB`` or ``1.5GiB``."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    found = (
+        re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?I?)B?\s*", value.upper()) if isinstance(value, str) else None
+    )
+    size = int(float(found[1]) * _UNITS[found[2]]) if found and found[2] in _UNITS else 0
+    if size <= 0:
+        raise ValueError(f"{name} must be a number of bytes or a text such as '2GB' or '500MB', got {value!r}.")
+    return size
+
+
+def show_size(n_bytes: float) -> str:
+    """Return a number of bytes in words."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n_bytes >= size:
+            return f"{n_bytes / size:.3g} {unit}"
+    return f"{n_bytes:.0f} bytes"
+
+
+def resident_bytes() -> int:
+    """Return the memory that this process has now."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):
+        return _USUAL
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a fit needs at the least, and what is left for rows that stay in memory."""
+
+    needed: int
+    left: int
+
+
+def plan_memory(
+    limit: int, *, n_rows: int, n_features: int, n_columns: int, label_bytes: int, block_bytes: int, n_threads: int
+) -> Plan:
+    """Share out a limit of the whole process's memory; an error if it is too small, before any work.
+
+    ``block_bytes`` is the size of the largest block: each thread works on one, of which it may need a copy, and one is
+    read ahead.
+    """
+    state = n_rows * (_PER_ROW + label_bytes + _PER_ROW_AND_COLUMN * n_columns)
+    vectors = 8 * _VECTORS * (n_features + 1) * n_columns
+    if n_features <= _GRAM_FEATURES:
+        vectors += 8 * _GRAM_MATRICES * (n_features + 1) ** 2
+    work = (2 * n_threads + 1) * block_bytes
+    needed = resident_bytes() + state + vectors + work
+    if needed > limit:
+        raise ValueError(
+            f"memory_limit={show_size(limit)} is too small: {show_size(needed)} are needed at the least, of which "
+            f"{show_size(state)} for what is known of each row, {show_size(vectors)} for the coefficients, "
+            f"{show_size(work)} for blocks of rows at work, and the rest for the process as it is. "
+            "Raise it, or take fewer rows or classes."
+        )
+    return Plan(needed, int(_USED_SHARE * (limit - needed)))
