@@ -57,6 +57,7 @@ def _as_matrix(X: Any) -> Any:
             accept_sparse="csr",
             accept_large_sparse=True,
             dtype=[np.float64, np.float32],
+            order="C",  # sums depend on the order in memory, if only in their last digit
             ensure_all_finite=False,
             ensure_min_samples=0,
         )
