@@ -173,7 +173,7 @@ def _write(folder, **files):
         ({"a_svm": "1 1:1\n", "b_svm": "2 2:nan\n"}, {}, r"b.svm, rows 1 to 1: X has NaN"),
         ({"a_svm": "1.5 1:1\n", "b_svm": "0.3 2:1\n"}, {}, "continuous"),
         ({"a_svm": "1 1:1\n2 1:2\n"}, {"memory_limit": "much"}, "memory_limit must be"),
-        ({"a_svm": "1 1:1\n2 1:2\n"}, {"memory_limit": "5MB"}, "memory_limit=5 MB is too small: .* are needed"),
+        ({"a_svm": "1 1:1\n2 1:2\n"}, {"memory_limit": "5MB"}, "memory_limit=5 MB is too small: Converting"),
         ({"a_svm": "1 1:1\n2 1:2\n"}, {"block_bytes": 0}, "block_bytes must be"),
         ({"a_svm": "1 1:1\n2 1:2\n"}, {"sample_weight": [1.0]}, "sample_weight.shape"),
     ],
@@ -209,6 +209,17 @@ def test_parts_of_archives_must_agree(tmp_path):
     with pytest.raises(DataFormatError, match=r"part-7.npz: the array 'y' has the shape"):
         _fit(folder, kind="npz")
     assert not list((folder / caches.FOLDER).iterdir())  # nothing half done
+
+
+def test_a_limit_that_is_too_small_for_the_fit_alone(tmp_path):
+    X, y = make_rows()
+    folder = write_parts(tmp_path / "data", X, y, kind="npz")
+    _fit(folder, kind="npz")  # now the cache is there
+    with pytest.raises(ValueError, match="memory_limit=1 MB is too small: .* are needed at the least, of which"):
+        _fit(folder, kind="npz", memory_limit="1MB")
+    (folder / "part-0.npz").touch()
+    with pytest.raises(ValueError, match=r"memory_limit=1 MB is too small: .*part-2\.npz, which is read at once"):
+        _fit(folder, kind="npz", memory_limit="1MB")
 
 
 def test_other_errors(tmp_path):

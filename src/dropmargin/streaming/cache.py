@@ -23,6 +23,7 @@ import numpy as np
 from dropmargin.io.data import DataFormatError
 from dropmargin.streaming.checkpoint import hash_of
 from dropmargin.streaming.files import DataFiles, read_blocks
+from dropmargin.streaming.memory import check_conversion
 from dropmargin.streaming.store import BlockInfo, BlockWriter
 from dropmargin.typing import Array
 
@@ -64,8 +65,11 @@ class Cache:
         return self.folder / "rows.bin"
 
 
-def open_cache(files: DataFiles, home: Path, block_bytes: int) -> Cache:
-    """Return the cache of some files, which is made if it is not there, stale or visibly damaged."""
+def open_cache(files: DataFiles, home: Path, block_bytes: int, limit: int) -> Cache:
+    """Return the cache of some files, which is made if it is not there, stale or visibly damaged.
+
+    ``limit`` is of the memory of the process.
+    """
     home.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(home)
     key = hash_of([str(path.resolve()) for path in files.paths], repr(files.options), block_bytes).hex()[:24]
@@ -73,6 +77,8 @@ def open_cache(files: DataFiles, home: Path, block_bytes: int) -> Cache:
     found = _read(folder, files)
     if found is not None:
         return found
+    largest = max(files.paths, key=lambda path: path.stat().st_size)
+    check_conversion(limit, str(largest), largest.stat().st_size if files.format == "npz" else 0, block_bytes)
     _make(folder, home, files, block_bytes)
     made = _read(folder, files)
     if made is None:

@@ -96,7 +96,7 @@ def fit_files(
     files = find_files(paths, options)
     home = files.paths[0].parent / caches.FOLDER if cache is None else Path(cache)
     for is_last in (False, True):
-        found = caches.open_cache(files, home, size)
+        found = caches.open_cache(files, home, size, limit)
         weights = validation.check_weights(sample_weight, len(found.codes)) if sample_weight is not None else None
         stored = _Data(
             lambda found=found: StoredBlocks(found.rows_path, found.blocks),  # type: ignore[misc]

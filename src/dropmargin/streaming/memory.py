@@ -57,6 +57,19 @@ class Plan:
     left: int
 
 
+def check_conversion(limit: int, path: str, whole_bytes: int, block_bytes: int) -> None:
+    """Refuse to convert files for which the limit is too small.
+
+    ``whole_bytes`` is the size of the largest file that is read at once (npz), ``path`` its name, or 0. Of that there
+    may be two copies for a moment, and some blocks.
+    """
+    needed = resident_bytes() + 3 * whole_bytes + 4 * block_bytes
+    if needed > limit:
+        reason = f"{path}, which is read at once, needs" if whole_bytes else "Converting the files needs"
+        remedy = "save it as several files, or raise the limit" if whole_bytes else "raise it, or lower block_bytes"
+        raise ValueError(f"memory_limit={show_size(limit)} is too small: {reason} about {show_size(needed)}; {remedy}.")
+
+
 def plan_memory(
     limit: int, *, n_rows: int, n_features: int, n_columns: int, label_bytes: int, block_bytes: int, n_threads: int
 ) -> Plan:

@@ -80,7 +80,7 @@ class FilePartitions(Partitions[Any]):
         try:
             writer = BlockWriter(folder / "rows.bin")
             labelled = [(part.y, part.weights) for part in self._results(_written, (writer, function, *args))]
-            writer.close()
+            writer.close(sync=False)  # it is not to outlive this process
             source = StoredBlocks(writer.path, writer.blocks)
         finally:
             shutil.rmtree(folder, ignore_errors=True)  # an open file is there until it is closed

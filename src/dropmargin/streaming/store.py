@@ -96,10 +96,11 @@ class BlockWriter:
         self.blocks.append(info)
         return info
 
-    def close(self) -> None:
-        """Have all on the disk."""
+    def close(self, sync: bool = True) -> None:
+        """Close the file; by default, have all on the disk."""
         self._file.flush()
-        os.fsync(self._file.fileno())
+        if sync:
+            os.fsync(self._file.fileno())
         self._file.close()
 
 
