@@ -114,10 +114,11 @@ def run(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         found[kind].append(json.loads(done.stdout.splitlines()[-1]))
         print(kind, found[kind][-1], file=sys.stderr, flush=True)
+    asked = f"memory_limit {options.limit}, n_jobs {options.n_jobs}"
     best = {kind: min(runs, key=lambda run: run["seconds"]) for kind, runs in found.items()}
     return {
         "case": "streaming",
-        "data": f"{size / 1e9:.1f} GB of rows, {_FEATURES:,} features, memory_limit {options.limit}, n_jobs {options.n_jobs}",
+        "data": f"{size / 1e9:.1f} GB of rows, {_FEATURES:,} features, {asked}",
         "data_bytes": size,
         "limit_bytes": parse_size("limit", options.limit),
         "ratio": best["files"]["seconds"] / best["memory"]["seconds"],

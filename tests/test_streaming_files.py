@@ -49,7 +49,7 @@ def test_a_list_of_files_is_read_in_its_order_and_weights_belong_to_it(tmp_path)
     assert (tmp_path / "elsewhere").is_dir()
 
 
-@pytest.mark.parametrize("limit", ["400MB", "4GB"])
+@pytest.mark.parametrize("limit", ["1GB", "4GB"])
 @pytest.mark.parametrize("n_jobs", [1, 2, 3])
 def test_threads_and_memory_change_no_bit(n_jobs, limit, tmp_path):
     X, y = make_rows()
@@ -215,7 +215,7 @@ def test_a_limit_that_is_too_small_for_the_fit_alone(tmp_path):
     X, y = make_rows()
     folder = write_parts(tmp_path / "data", X, y, kind="npz")
     _fit(folder, kind="npz")  # now the cache is there
-    with pytest.raises(ValueError, match="memory_limit=1 MB is too small: .* are needed at the least, of which"):
+    with pytest.raises(ValueError, match=r"memory_limit=1 MB is too small: .* are needed at the least, of which"):
         _fit(folder, kind="npz", memory_limit="1MB")
     (folder / "part-0.npz").touch()
     with pytest.raises(ValueError, match=r"memory_limit=1 MB is too small: .*part-2\.npz, which is read at once"):

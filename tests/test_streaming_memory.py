@@ -33,35 +33,36 @@ print(int(status["VmHWM"].split()[0]) * 1024, estimator.converged_)
 
 def _peak(kind, path, limit):
     command = [sys.executable, "-c", _SCRIPT, kind, str(path), str(limit)]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert found.returncode == 0, found.stderr
     peak, converged = found.stdout.split()
     assert converged == "True"
     return int(peak)
 
 
 def test_a_memory_mapped_array(tmp_path):
-    """480 MB of rows, in a process of 350 MB of which the libraries take about 150."""
+    """300 MB of rows, in a process of 295 MB of which the libraries take about 190."""
     rng = np.random.default_rng(0)
-    X = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", dtype=np.float32, shape=(600_000, 200))
-    w = rng.normal(size=200).astype(np.float32)
-    y = np.empty(600_000, dtype=np.int8)
-    block = rng.normal(size=(20_000, 200)).astype(np.float32)
-    for begin in range(0, 600_000, 20_000):
-        X[begin : begin + 20_000] = np.roll(block, begin // 20_000, axis=1)
-        y[begin : begin + 20_000] = X[begin : begin + 20_000] @ w > 3.0 * rng.normal(size=20_000)
+    X = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", dtype=np.float32, shape=(150_000, 500))
+    w = rng.normal(size=500).astype(np.float32)
+    y = np.empty(150_000, dtype=np.int8)
+    block = rng.normal(size=(10_000, 500)).astype(np.float32)
+    for begin in range(0, 150_000, 10_000):
+        X[begin : begin + 10_000] = np.roll(block, begin // 10_000, axis=1)
+        y[begin : begin + 10_000] = X[begin : begin + 10_000] @ w > 9.0 * rng.normal(size=10_000)
     np.save(tmp_path / "y.npy", y)
     del X
-    limit = 350_000_000
+    limit = 295_000_000
     assert _peak("arrays", tmp_path, limit) <= limit
 
 
 def test_files(tmp_path):
-    """380 MB of sparse rows."""
+    """300 MB of sparse rows."""
     rng = np.random.default_rng(0)
-    rows = sparse.random_array((2_000, 10_000), density=0.1, random_state=rng, format="csr")
+    rows = sparse.random_array((1_000, 10_000), density=0.1, random_state=rng, format="csr")
     y = (rows @ rng.normal(size=10_000) > 0.0).astype(int)
-    for k in range(16):
+    for k in range(25):
         arrays = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": rows.shape}
         np.savez(tmp_path / f"{k}.npz", y=np.roll(y, k) if k == 3 else y, **arrays)
-    limit = 330_000_000
+    limit = 290_000_000
     assert _peak("files", tmp_path, limit) <= limit

@@ -15,7 +15,8 @@ _PER_ROW, _PER_ROW_AND_COLUMN = 48, 112
 # Vectors of a coefficient each, for each column; up to this many features, dense matrices, too.
 _VECTORS = 40
 _GRAM_FEATURES, _GRAM_MATRICES = 2000, 6
-# Not all that is left is used: the allocator has its own losses.
+# BLAS has its own buffers, and the allocator its losses; so not all that is left is used, either.
+_RESERVE = 40_000_000
 _USED_SHARE = 0.8
 
 
@@ -63,7 +64,7 @@ def check_conversion(limit: int, path: str, whole_bytes: int, block_bytes: int) 
     ``whole_bytes`` is the size of the largest file that is read at once (npz), ``path`` its name, or 0. Of that there
     may be two copies for a moment, and some blocks.
     """
-    needed = resident_bytes() + 3 * whole_bytes + 4 * block_bytes
+    needed = resident_bytes() + _RESERVE + 3 * whole_bytes + 4 * block_bytes
     if needed > limit:
         reason = f"{path}, which is read at once, needs" if whole_bytes else "Converting the files needs"
         remedy = "save it as several files, or raise the limit" if whole_bytes else "raise it, or lower block_bytes"
@@ -75,15 +76,15 @@ def plan_memory(
 ) -> Plan:
     """Share out a limit of the whole process's memory; an error if it is too small, before any work.
 
-    ``block_bytes`` is the size of the largest block: each thread works on one, of which it may need a copy, and one is
-    read ahead.
+    ``block_bytes`` is the size of the largest block: each thread works on one, of which it may need a copy, one is read
+    ahead, and one may be in the pages of a memory map.
     """
     state = n_rows * (_PER_ROW + label_bytes + _PER_ROW_AND_COLUMN * n_columns)
     vectors = 8 * _VECTORS * (n_features + 1) * n_columns
     if n_features <= _GRAM_FEATURES:
         vectors += 8 * _GRAM_MATRICES * (n_features + 1) ** 2
-    work = (2 * n_threads + 1) * block_bytes
-    needed = resident_bytes() + state + vectors + work
+    work = (2 * n_threads + 2) * block_bytes
+    needed = resident_bytes() + _RESERVE + state + vectors + work
     if needed > limit:
         raise ValueError(
             f"memory_limit={show_size(limit)} is too small: {show_size(needed)} are needed at the least, of which "
