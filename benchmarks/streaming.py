@@ -2,7 +2,7 @@
 
 python -m benchmarks.streaming [--gigabytes 6] [--limit 2GB] [--rounds 2] [--n-jobs 1] [--folder FOLDER]
 
-Synthetic documents like those of the case `tall` (50,000 words, 80 a row), as npz files of 250,000 rows each, in a
+Synthetic documents like those of the case `tall` (50,000 words, 80 a row), as npz files of 50,000 rows each, in a
 folder that is kept if it is named. Every fit is a process of its own, alternating: the first one converts the files to
 the cache, the others find it warm. Time is that of the fit alone, without imports and, in memory, without reading the
 files; memory is the most that was resident (VmHWM).
@@ -28,7 +28,7 @@ from dropmargin import DropoutSVC
 from dropmargin.streaming import fit_files
 from dropmargin.streaming.memory import parse_size
 
-_ROWS, _FEATURES, _WORDS = 250_000, 50_000, 80
+_ROWS, _FEATURES, _WORDS = 50_000, 50_000, 80
 
 
 def write_files(folder: Path, n_bytes: float) -> int:

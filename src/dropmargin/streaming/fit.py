@@ -26,7 +26,7 @@ from dropmargin.progress import Progress
 from dropmargin.solvers import Iteration
 from dropmargin.streaming import cache as caches
 from dropmargin.streaming.checkpoint import Log, LoggedPartitions, hash_of
-from dropmargin.streaming.files import PathLike, find_files
+from dropmargin.streaming.files import DataFiles, PathLike, find_files
 from dropmargin.streaming.memory import parse_size, plan_memory
 from dropmargin.streaming.partitions import FilePartitions, fetched_rows
 from dropmargin.streaming.reader import BlockReader, Blocks
@@ -47,7 +47,7 @@ _PROGRESS_STEPS = 1000
 
 def fit_files(
     estimator: E,
-    paths: PathLike | Iterable[PathLike],
+    paths: PathLike | Iterable[PathLike] | DataFiles,
     *,
     options: ReadOptions | None = None,
     sample_weight: Any = None,
@@ -68,7 +68,7 @@ def fit_files(
     estimator : DropoutSVC, DropoutLogisticRegression, MCFClassifier or NoisyLinearClassifier
     paths : str or path-like, or several
         A folder, whose files are read by name, or files: svmlight, Parquet, Arrow or npz, all of one format. Labels are
-        in the files.
+        in the files. Or what `find_files` has made of them and of ``options``.
     options : ReadOptions, default=None
         How to read them. Parquet and Arrow: ``target`` is needed. svmlight: whether indices begin at 0, and how many
         features there are, is decided over all files together, if it is not given.
@@ -93,7 +93,7 @@ def fit_files(
     _check_estimator(estimator)
     limit = parse_size("memory_limit", memory_limit)
     size = _block_size(block_bytes, limit)
-    files = find_files(paths, options)
+    files = paths if isinstance(paths, DataFiles) else find_files(paths, options)
     home = files.paths[0].parent / caches.FOLDER if cache is None else Path(cache)
     for is_last in (False, True):
         found = caches.open_cache(files, home, size, limit)
