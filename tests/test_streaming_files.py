@@ -13,7 +13,7 @@ from scipy import sparse
 from dropmargin import DropoutLogisticRegression, DropoutSVC, DropoutSVCCV
 from dropmargin.io.data import DataFormatError, ReadOptions
 from dropmargin.streaming import cache as caches
-from dropmargin.streaming import fit_arrays, fit_files
+from dropmargin.streaming import files, fit_arrays, fit_files, prepare_files
 from dropmargin.streaming.memory import parse_size
 from stream_data import make_rows, write_parts, write_svmlight
 
@@ -84,6 +84,16 @@ def test_whether_indices_begin_at_0_is_decided_over_all_parts(first, tmp_path):
     assert_allclose(model.coef_, DropoutSVC(tol=1e-12).fit(sparse.csr_array(X), y).coef_, atol=1e-5)
     told = _fit(folder, DropoutSVC(tol=1e-12), options=ReadOptions(zero_based=first == 0, n_features=12))
     assert_array_equal(told.coef_, model.coef_)
+
+
+def test_svmlight_files_are_scanned_once(tmp_path, monkeypatch):
+    X, y = make_rows()
+    folder = write_parts(tmp_path / "data", X, y)
+    found = prepare_files(folder, block_bytes=8000)
+    assert found.shape == (400, 12)
+    assert found.zero_based is False
+    monkeypatch.setattr(files, "_settle_svmlight", None)
+    assert prepare_files(folder, block_bytes=8000).zero_based is False
 
 
 # The cache ----------------------------------------------------------------------------------------------------------

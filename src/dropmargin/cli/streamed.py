@@ -9,7 +9,7 @@ from dropmargin.cli import training, wording
 from dropmargin.cli.console import Console
 from dropmargin.io.data import ReadOptions
 from dropmargin.io.model import save
-from dropmargin.streaming import find_files, fit_files
+from dropmargin.streaming import fit_files, prepare_files
 
 
 def train(options: argparse.Namespace, console: Console, noise: Any) -> bool:
@@ -24,24 +24,21 @@ def train(options: argparse.Namespace, console: Console, noise: Any) -> bool:
     )
     if options.missing is None:  # nobody has looked
         options.missing = "error"
-    files = find_files(options.data, read_options)
+    where: dict[str, Any] = {"memory_limit": options.memory_limit, "cache": options.cache}
+    found = prepare_files(options.data, options=read_options, **where)
+    n_rows, n_features = found.shape
+    console.note(f"{options.data}: {n_rows} rows, {n_features} features")
     own = {"noise": noise, "C": options.C, "verbose": int(options.verbose)}
     classifier = training.make_classifier(options, None, console, **own)
-    fit_files(
-        classifier,
-        files,
-        memory_limit=options.memory_limit,
-        cache=options.cache,
-        checkpoint=options.checkpoint,
-        progress=not console.quiet,
-    )
+    watched = {"checkpoint": options.checkpoint, "progress": not console.quiet}
+    fit_files(classifier, options.data, options=read_options, **where, **watched)
     saved = classifier.converged_ or not options.strict
     facts = {
         "command": "train",
-        "features": classifier.n_features_in_,
-        "format": files.format,
-        "target": files.options.target,
-        "zero_based": files.options.zero_based,
+        "rows": n_rows,
+        "features": n_features,
+        "target": options.target,
+        "zero_based": found.zero_based,
         "loss": options.loss,
         "noise": wording.noise_text(noise),
         "C": options.C,
@@ -55,7 +52,7 @@ def train(options: argparse.Namespace, console: Console, noise: Any) -> bool:
         save(classifier, options.model, summary=facts)
     console.result(
         facts | {"classes": classifier.classes_, "model": options.model if saved else None},
-        f"{wording.plural(len(files.paths), 'file')}, {wording.plural(facts['features'], 'feature')}, "
+        f"{wording.plural(n_rows, 'row')}, {wording.plural(n_features, 'feature')}, "
         f"{facts['classes']} classes: {'converged' if facts['converged'] else 'not converged'} in "
         f"{wording.plural(facts['iterations'], 'iteration')}, {facts['seconds']:.2f} s\n"
         + (f"saved {options.model}" if saved else "nothing is saved (--strict)"),

@@ -22,7 +22,7 @@ import numpy as np
 
 from dropmargin.io.data import DataFormatError
 from dropmargin.streaming.checkpoint import hash_of
-from dropmargin.streaming.files import DataFiles, read_blocks
+from dropmargin.streaming.files import DataFiles, check_files, read_blocks
 from dropmargin.streaming.memory import check_conversion
 from dropmargin.streaming.store import BlockInfo, BlockWriter
 from dropmargin.typing import Array
@@ -45,6 +45,8 @@ class Cache:
     classes, codes : ndarray
         The labels are ``classes[codes]``.
     feature_names : tuple of str or None
+    zero_based : bool or None
+        Whether the features of svmlight files are counted from 0.
     """
 
     folder: Path
@@ -53,6 +55,12 @@ class Cache:
     classes: Array
     codes: Array
     feature_names: tuple[str, ...] | None
+    zero_based: bool | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many rows and features there are."""
+        return len(self.codes), self.blocks[0].shape[1]
 
     @property
     def content_hash(self) -> bytes:
@@ -110,7 +118,7 @@ def _read(folder: Path, files: DataFiles) -> Cache | None:
     except _UNREADABLE:
         return None
     names = None if spec["feature_names"] is None else tuple(spec["feature_names"])
-    return Cache(folder, blocks, spec["names"], classes, codes, names) if sound else None
+    return Cache(folder, blocks, spec["names"], classes, codes, names, spec["zero_based"]) if sound else None
 
 
 def _make(folder: Path, home: Path, files: DataFiles, block_bytes: int) -> None:
@@ -118,7 +126,7 @@ def _make(folder: Path, home: Path, files: DataFiles, block_bytes: int) -> None:
     scratch = Path(tempfile.mkdtemp(prefix=f"partial-{os.getpid()}-", dir=home))
     try:
         fingerprint = files.fingerprint
-        spec = _convert(scratch, files, block_bytes) | {"version": _VERSION, "files": fingerprint}
+        spec = _convert(scratch, check_files(files), block_bytes) | {"version": _VERSION, "files": fingerprint}
         content = json.dumps(spec)
         (scratch / "manifest.json").write_text(f"{content}\n{zlib.crc32(content.encode())}")
         shutil.rmtree(folder, ignore_errors=True)
@@ -155,6 +163,7 @@ def _convert(folder: Path, files: DataFiles, block_bytes: int) -> dict[str, Any]
         "blocks": [asdict(block) for block in writer.blocks],
         "names": names,
         "feature_names": feature_names,
+        "zero_based": files.options.zero_based,
         "labels": zlib.crc32(codes.tobytes(), zlib.crc32(classes.tobytes())),
     }
 
@@ -180,6 +189,8 @@ def _merge_labels(labels: list[Array], names: list[str]) -> tuple[Array, Array]:
 
 def _remove_leftovers(home: Path) -> None:
     """Remove what processes that are no more have left unfinished."""
+    if os.name != "posix":  # elsewhere there is no asking whether a process lives
+        return
     for path in _unfinished(home):
         with suppress(ValueError, OSError):
             pid = int(path.name.split("-")[1])

@@ -76,8 +76,18 @@ def find_files(paths: PathLike | Iterable[PathLike], options: ReadOptions | None
             f"{first.name} is {form}, which is not read in parts for a fit: use one of {list(_FORMATS)}. "
             "Tables with names or text need an encoder first; save what it returns."
         )
-    files = DataFiles(tuple(found), form, options)
-    return _settle_svmlight(files) if form == "svmlight" else _check_tables(files)
+    if form in ("parquet", "arrow") and options.target is None:
+        raise ValueError(f"options.target must name the column of the labels of {form} files, got None.")
+    return DataFiles(tuple(found), form, options)
+
+
+def check_files(files: DataFiles) -> DataFiles:
+    """Return the files after a look at all of them, with whatever is to be decided over all: see `ReadOptions`."""
+    if files.format == "svmlight":
+        return _settle_svmlight(files)
+    if files.format != "npz":
+        _check_tables(files)
+    return files
 
 
 def _settle_svmlight(files: DataFiles) -> DataFiles:
@@ -107,12 +117,8 @@ def _settle_svmlight(files: DataFiles) -> DataFiles:
     return replace(files, options=replace(options, zero_based=zero_based, n_features=n_features))
 
 
-def _check_tables(files: DataFiles) -> DataFiles:
+def _check_tables(files: DataFiles) -> None:
     """Compare the columns of tables before the first is read to its end."""
-    if files.format == "npz":
-        return files
-    if files.options.target is None:
-        raise ValueError(f"options.target must name the column of the labels of {files.format} files, got None.")
     names = None
     for path in files.paths:
         part = next(iter(read_chunks(path, files.options, chunk_bytes=2**16)), None)
@@ -125,7 +131,6 @@ def _check_tables(files: DataFiles) -> DataFiles:
                 f"instead of {list(names)[:20]}."
             )
         names = part.feature_names
-    return files
 
 
 def read_blocks(files: DataFiles, block_bytes: int) -> Iterator[tuple[int, Dataset]]:

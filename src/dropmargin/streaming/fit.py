@@ -26,7 +26,7 @@ from dropmargin.progress import Progress
 from dropmargin.solvers import Iteration
 from dropmargin.streaming import cache as caches
 from dropmargin.streaming.checkpoint import Log, LoggedPartitions, hash_of
-from dropmargin.streaming.files import DataFiles, PathLike, find_files
+from dropmargin.streaming.files import PathLike, find_files
 from dropmargin.streaming.memory import parse_size, plan_memory
 from dropmargin.streaming.partitions import FilePartitions, fetched_rows
 from dropmargin.streaming.reader import BlockReader, Blocks
@@ -47,7 +47,7 @@ _PROGRESS_STEPS = 1000
 
 def fit_files(
     estimator: E,
-    paths: PathLike | Iterable[PathLike] | DataFiles,
+    paths: PathLike | Iterable[PathLike],
     *,
     options: ReadOptions | None = None,
     sample_weight: Any = None,
@@ -68,7 +68,7 @@ def fit_files(
     estimator : DropoutSVC, DropoutLogisticRegression, MCFClassifier or NoisyLinearClassifier
     paths : str or path-like, or several
         A folder, whose files are read by name, or files: svmlight, Parquet, Arrow or npz, all of one format. Labels are
-        in the files. Or what `find_files` has made of them and of ``options``.
+        in the files.
     options : ReadOptions, default=None
         How to read them. Parquet and Arrow: ``target`` is needed. svmlight: whether indices begin at 0, and how many
         features there are, is decided over all files together, if it is not given.
@@ -92,30 +92,48 @@ def fit_files(
     """
     _check_estimator(estimator)
     limit = parse_size("memory_limit", memory_limit)
-    size = _block_size(block_bytes, limit)
-    files = paths if isinstance(paths, DataFiles) else find_files(paths, options)
-    home = files.paths[0].parent / caches.FOLDER if cache is None else Path(cache)
     for is_last in (False, True):
-        found = caches.open_cache(files, home, size, limit)
-        weights = validation.check_weights(sample_weight, len(found.codes)) if sample_weight is not None else None
-        stored = _Data(
-            lambda found=found: StoredBlocks(found.rows_path, found.blocks),  # type: ignore[misc]
-            [block.shape[0] for block in found.blocks],
-            found.blocks[0].shape[1],
-            found.classes,
-            found.codes,
-            weights,
-            found.names,
-            found.feature_names,
-            lambda found=found: found.content_hash,  # type: ignore[misc]
-        )
+        found = prepare_files(paths, options=options, memory_limit=limit, block_bytes=block_bytes, cache=cache)
+        weights = None if sample_weight is None else validation.check_weights(sample_weight, found.shape[0])
         try:
-            return _fit(estimator, stored, limit, home, checkpoint, progress)
+            return _fit(estimator, _cached(found, weights), limit, found.folder.parent, checkpoint, progress)
         except DamagedStoreError:
             caches.discard(found)
             if is_last:
                 raise
     raise AssertionError
+
+
+def prepare_files(
+    paths: PathLike | Iterable[PathLike],
+    *,
+    options: ReadOptions | None = None,
+    memory_limit: int | str = "2GB",
+    block_bytes: int | str | None = None,
+    cache: PathLike | None = None,
+) -> caches.Cache:
+    """Convert files to the cache, unless they are, and return what is known of them.
+
+    The parameters are those of `fit_files`, which does the same at its beginning.
+    """
+    limit = parse_size("memory_limit", memory_limit)
+    files = find_files(paths, options)
+    home = files.paths[0].parent / caches.FOLDER if cache is None else Path(cache)
+    return caches.open_cache(files, home, _block_size(block_bytes, limit), limit)
+
+
+def _cached(found: caches.Cache, weights: Array | None) -> _Data:
+    return _Data(
+        lambda: StoredBlocks(found.rows_path, found.blocks),
+        [block.shape[0] for block in found.blocks],
+        found.shape[1],
+        found.classes,
+        found.codes,
+        weights,
+        found.names,
+        found.feature_names,
+        lambda: found.content_hash,
+    )
 
 
 def fit_arrays(

@@ -11,7 +11,7 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "
 # If the system does not say how much a process with NumPy, SciPy and scikit-learn takes.
 _USUAL = 250_000_000
 # What is known of a row besides its label: codes, weights, and, for each column, labels, scores, moves, curvature.
-_PER_ROW, _PER_ROW_AND_COLUMN = 48, 112
+_PER_ROW, _PER_ROW_AND_COLUMN = 40, 96
 # Vectors of a coefficient each, for each column; up to this many features, dense matrices, too.
 _VECTORS = 40
 _GRAM_FEATURES, _GRAM_MATRICES = 2000, 6
