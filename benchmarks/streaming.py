@@ -111,7 +111,7 @@ def run(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     for kind in kinds:
         command = [sys.executable, "-m", "benchmarks.streaming", "--job", kind.split(",")[0], "--folder", str(folder)]
         command += ["--limit", options.limit, "--n-jobs", str(options.n_jobs)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
         found[kind].append(json.loads(done.stdout.splitlines()[-1]))
         print(kind, found[kind][-1], file=sys.stderr, flush=True)
     asked = f"memory_limit {options.limit}, n_jobs {options.n_jobs}"

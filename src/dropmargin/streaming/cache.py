@@ -115,10 +115,11 @@ def _read(folder: Path, files: DataFiles) -> Cache | None:
             and len(codes) == sum(block.shape[0] for block in blocks)
             and zlib.crc32(codes.tobytes(), zlib.crc32(classes.tobytes())) == spec["labels"]
         )
+        names = None if spec["feature_names"] is None else tuple(spec["feature_names"])
+        cache = Cache(folder, blocks, spec["names"], classes, codes, names, spec["zero_based"])
     except _UNREADABLE:
         return None
-    names = None if spec["feature_names"] is None else tuple(spec["feature_names"])
-    return Cache(folder, blocks, spec["names"], classes, codes, names, spec["zero_based"]) if sound else None
+    return cache if sound else None
 
 
 def _make(folder: Path, home: Path, files: DataFiles, block_bytes: int) -> None:
