@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -13,17 +13,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator
 
-import dropmargin
 from dropmargin.classifiers import validation
 from dropmargin.classifiers.base import MarginalisedClassifier
 from dropmargin.classifiers.partition_fit import fit_partitions
 from dropmargin.io.data import ReadOptions
 from dropmargin.linalg import Partitions
 from dropmargin.losses import MomentLoss
-from dropmargin.progress import Progress
-from dropmargin.solvers import Iteration
 from dropmargin.streaming import cache as caches
 from dropmargin.streaming.checkpoint import Log, LoggedPartitions, hash_of
 from dropmargin.streaming.files import PathLike, find_files
@@ -31,6 +27,7 @@ from dropmargin.streaming.memory import parse_size, plan_memory
 from dropmargin.streaming.partitions import FilePartitions, fetched_rows
 from dropmargin.streaming.reader import BlockReader, Blocks
 from dropmargin.streaming.store import DamagedStoreError, StoredBlocks
+from dropmargin.streaming.watching import fit_progress, parameter_hash
 from dropmargin.typing import Array
 
 E = TypeVar("E", bound=MarginalisedClassifier)
@@ -40,9 +37,6 @@ _BLOCKS_PER_LIMIT = 64
 _LEAST_BLOCK, _MOST_BLOCK = 2**20, 2**25
 # Of the memory that is left, the rows themselves may have so much, and a sample of them the rest.
 _ROWS_SHARE = 0.7
-# These say how to compute and not what.
-_NO_MATTER = ("n_jobs", "verbose")
-_PROGRESS_STEPS = 1000
 
 
 def fit_files(
@@ -263,11 +257,11 @@ def _fit(estimator: E, data: _Data, limit: int, home: Path, checkpoint: PathLike
         )
         stack.callback(parts.close)
         if checkpoint is not None:
-            log = Log(Path(checkpoint), hash_of(data.content_hash(), data.weights), _parameter_hash(estimator))
+            log = Log(Path(checkpoint), hash_of(data.content_hash(), data.weights), parameter_hash(estimator))
             stack.callback(log.close)
             inner = parts
             parts = LoggedPartitions(lambda: inner, parts.n_partitions, log, is_owned=False)
-        with _shown(estimator, progress) as monitor:
+        with fit_progress(estimator, progress) as monitor:
             return fit_partitions(estimator, parts, data.names, data.feature_names, monitor)
 
 
@@ -284,39 +278,3 @@ def _block_size(block_bytes: int | str | None, limit: int) -> int:
     if block_bytes is not None:
         return parse_size("block_bytes", block_bytes)
     return min(max(limit // _BLOCKS_PER_LIMIT, _LEAST_BLOCK), _MOST_BLOCK)
-
-
-def _parameter_hash(estimator: MarginalisedClassifier) -> bytes:
-    """Return a hash of all that the result depends on besides the data."""
-    start = [estimator.coef_, estimator.intercept_] if estimator.warm_start and hasattr(estimator, "coef_") else []
-    return hash_of(dropmargin.__version__, np.__version__, _described(estimator), *start)
-
-
-def _described(value: Any) -> Any:
-    if isinstance(value, BaseEstimator):
-        params = value.get_params(deep=False).items()
-        return type(value).__name__, [(name, _described(own)) for name, own in sorted(params) if name not in _NO_MATTER]
-    if isinstance(value, np.ndarray | list | tuple):
-        return "array", np.asarray(value).tolist()
-    return sorted(value.items(), key=repr) if isinstance(value, dict) else repr(value)
-
-
-@contextmanager
-def _shown(estimator: MarginalisedClassifier, progress: bool) -> Iterator[Callable[[Iteration], None]]:
-    """Yield a monitor that draws a bar: how many of the digits that ``tol`` asks for are there."""
-    with Progress(_PROGRESS_STEPS, f"fitting {type(estimator).__name__}", verbose=int(progress)) as bar:
-        largest, shown = 0.0, 0
-
-        def monitor(entry: Iteration) -> None:
-            nonlocal largest, shown
-            gap = entry.gap / max(abs(entry.objective), np.finfo(float).tiny)
-            if not (np.isfinite(gap) and gap > 0.0):
-                return
-            largest = max(largest, gap)
-            aim = max(estimator.tol, 1e-15)
-            share = np.log(largest / gap) / np.log(largest / aim) if largest > aim else 1.0
-            reached = int(_PROGRESS_STEPS * min(1.0, share))
-            bar.advance(max(0, reached - shown))
-            shown = max(shown, reached)
-
-        yield monitor
