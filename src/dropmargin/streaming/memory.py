@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +52,12 @@ def resident_bytes() -> int:
         return _USUAL
 
 
+def give_back() -> None:
+    """Return memory that was freed to the system, where the C library can: a conversion leaves some behind."""
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a fit needs at the least, and what is left for rows that stay in memory."""
@@ -84,6 +92,7 @@ def plan_memory(
     if n_features <= _GRAM_FEATURES:
         vectors += 8 * _GRAM_MATRICES * (n_features + 1) ** 2
     work = (2 * n_threads + 2) * block_bytes
+    give_back()
     needed = resident_bytes() + _RESERVE + state + vectors + work
     if needed > limit:
         raise ValueError(
