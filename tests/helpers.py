@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 from scipy.special import ndtr
 
-from dropmargin.linalg import Partitions, canonical, row_blocks
+from dropmargin.linalg import LocalPartitions, canonical, row_blocks
 from dropmargin.losses import (
     Exponential,
     GaussianHinge,
@@ -72,7 +72,7 @@ def make_objective(X, labels, weights, loss, noise, *, C=1.0, fit_intercept=True
     for rows in (slice(0, len(labels) // 3), slice(len(labels) // 3, None)):
         (block,) = row_blocks(canonical(X[rows]), entry)
         parts.append(Labelled(block, labels[rows], C * weights[rows, None]))
-    data = Partitions(parts)
+    data = LocalPartitions(parts)
     if through_mgf:
         noise = Dropout(0.0) if noise is None else noise
         return MGFObjective(data, loss, noise, Penalty(l2=l2), fit_intercept, X.shape[1], column)

@@ -23,6 +23,7 @@ _ORDER = [
     "evaluation",
     "plotting",
     "io",
+    "streaming",
     "datasets",
     "features",
     "reproduction",

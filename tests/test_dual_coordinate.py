@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, LinearSVC
 
 from dropmargin import DropoutSVC
-from dropmargin.linalg import Partitions, PerPartition, canonical, kernels, matrix, row_blocks
+from dropmargin.linalg import LocalPartitions, PerPartition, canonical, kernels, matrix, row_blocks
 from dropmargin.losses import Hinge
 from dropmargin.noise import Variance
 from dropmargin.objective import Labelled, MomentObjective, Penalty
@@ -45,7 +45,7 @@ def _objective(X, y, weights, *, fit_intercept=True, l2=1.0, margin=1.0, n_parts
         parts.append(Labelled(block, y[begin:end, None], weights[begin:end, None]))
     columns = np.array([0])
     return MomentObjective(
-        Partitions(parts), Hinge(margin), Variance(), Penalty(l2=l2), fit_intercept, X.shape[1], columns
+        LocalPartitions(parts), Hinge(margin), Variance(), Penalty(l2=l2), fit_intercept, X.shape[1], columns
     )
 
 
@@ -208,8 +208,9 @@ def test_the_multipliers_of_the_optimum_are_a_start_that_saves_the_work(layout):
 @pytest.mark.parametrize("ratio", [0.2, 5.0])
 def test_carried_multipliers_start_a_problem_with_another_c(ratio):
     X, y, weights = _text()
-    near = _solve(_objective(X, y, weights), 1e-6)
-    start = carried(near.dual, ratio)
+    objective = _objective(X, y, weights)
+    near = _solve(objective, 1e-6)
+    start = carried(objective.data, near.dual, ratio)
     before = np.concatenate(near.dual)[:, 0]
     after = np.concatenate(start)[:, 0]
     assert np.all(after[before == 1.0] == 1.0)

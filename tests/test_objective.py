@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from dropmargin.linalg import Partitions, row_blocks
+from dropmargin.linalg import LocalPartitions, row_blocks
 from dropmargin.losses import Exponential, Hinge, Quadratic
 from dropmargin.noise import Dropout, Gaussian, Laplace, Poisson, Variance
 from dropmargin.objective import Labelled, MomentObjective, Penalty
@@ -380,7 +380,7 @@ def test_threads_change_no_bit(loss, noise):
     direction = make_coefficients(coef.shape[1], seed=5)
     answers = []
     for n_threads in (1, 2):
-        with Partitions(objective.data.parts, n_threads) as data:
+        with LocalPartitions(objective.data.parts, n_threads) as data:
             point = replace(objective, data=data).at(coef)
             answers.append([point.value, point.gradient, point.hessian().product(direction)])
     for first, second in zip(*answers, strict=True):
@@ -397,7 +397,7 @@ def test_threads_change_nothing_where_trial_steps_overflow(solver, layout):
     objective = make_objective(as_format(X, layout), labels, np.ones(40), Exponential(), Dropout(0.9), C=10.0)
     found = []
     for n_threads in (1, 2):
-        with Partitions(objective.data.parts, n_threads) as data:
+        with LocalPartitions(objective.data.parts, n_threads) as data:
             start = np.zeros((N_FEATURES + 1, 1))
             found.append(solve(solver, replace(objective, data=data), start, tol=1e-6, max_iter=500))
     assert found[0].converged
@@ -409,7 +409,7 @@ def test_partitions_add_up_to_the_whole():
     coef = make_coefficients(3)
     (block,) = row_blocks(X, np.square)
     whole = MomentObjective(
-        Partitions([Labelled(block, labels, C * weights[:, None])]),
+        LocalPartitions([Labelled(block, labels, C * weights[:, None])]),
         Hinge(),
         Variance(entry=np.square, slope=0.5),
         Penalty(),

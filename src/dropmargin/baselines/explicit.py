@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dropmargin.classifiers import validation
+from dropmargin.classifiers.base import MarginalisedClassifier
 from dropmargin.linalg import canonical, row_blocks, stack_blocks
 from dropmargin.noise import Dropout, Noise, as_noise
 from dropmargin.typing import Array
@@ -40,8 +41,9 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     which `NoisyLinearClassifier` and its relatives minimise (or bound) without drawing anything.
 
     A classifier with `partial_fit` never sees more than a block of rows at a time, made when it is needed: memory does
-    not grow with ``n_copies``. For any other classifier the copies are stacked, which takes ``n_copies`` times the
-    memory of ``X``. Sparse data stay sparse.
+    not grow with ``n_copies``. For any other classifier, and for those of this library, whose `partial_fit` does not
+    end at the optimum, the copies are stacked, which takes ``n_copies`` times the memory of ``X``. Sparse data stay
+    sparse.
 
     Parameters
     ----------
@@ -124,7 +126,7 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if not counted.all():
             X, y, weights = X[counted], y[counted], weights[counted]
         rng = check_random_state(self.random_state)
-        if hasattr(estimator, "partial_fit"):
+        if _streams(estimator):
             _fit_in_blocks(estimator, noise, X, y, weights / n_copies, n_copies * n_epochs, rng)
         else:
             _fit_stacked(estimator, noise, X, y, weights / n_copies, n_copies, rng)
@@ -186,8 +188,13 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
 def _takes_weights(estimator: Any) -> bool:
     """Return whether the method that will fit the estimator has a parameter ``sample_weight``."""
-    method = getattr(estimator, "partial_fit", None) or estimator.fit
+    method = estimator.partial_fit if _streams(estimator) else estimator.fit
     return "sample_weight" in signature(method).parameters
+
+
+def _streams(estimator: Any) -> bool:
+    """Return whether the copies are handed on in blocks. Our own classifiers reach their optimum by `fit` alone."""
+    return hasattr(estimator, "partial_fit") and not isinstance(estimator, MarginalisedClassifier)
 
 
 def _fit_stacked(

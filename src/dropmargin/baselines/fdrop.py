@@ -18,7 +18,7 @@ from dropmargin.baselines.cutting_planes import minimise_by_planes
 from dropmargin.baselines.stored_rows import group_rows
 from dropmargin.baselines.worst_case import WorstCaseRisk
 from dropmargin.classifiers import validation
-from dropmargin.classifiers.fitting import in_threads, one_blas_thread
+from dropmargin.classifiers.threads import in_threads, one_blas_thread
 from dropmargin.linalg import canonical, linear_scores
 from dropmargin.solvers import Iteration, Result, combine
 from dropmargin.typing import Array

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -121,14 +121,17 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         if start is None:
             start = self._warm_coefficients(classes, rows.X.shape[1], groups[-1].columns.stop)
         result, passes = fit_groups(problem, groups, start, n_threads)
-        if not np.isfinite(result.coef).all():
-            raise ValueError(
-                "The fit left the range of floating-point numbers. Scale the columns of X, for example with "
-                "sklearn.preprocessing.StandardScaler, or choose a smaller C."
-            )
+        self._check_finite(result)
         self._describe(rows, weights)
         self._store(result, passes, classes, rows.X.dtype)
         return self
+
+    def _take_feature_names(self, n_features: int, names: Sequence[str] | None) -> None:
+        self.n_features_in_ = n_features
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):  # of an earlier fit
+            del self.feature_names_in_
 
     def _check_training(self, X: Any, y: Any, sample_weight: Any) -> TrainingRows:
         """Return the training data after all checks that do not depend on the labels of one fit."""
@@ -146,8 +149,12 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
 
     def _describe(self, rows: TrainingRows, weights: Array) -> None:
         """Keep means and deviations of the columns, if missing features are to be made up for."""
-        if self.missing == "drop":
-            self.feature_means_, self.feature_deviations_ = missing.describe_columns(rows.X, weights, rows.has_missing)
+        drop = self.missing == "drop"
+        self._keep_columns(missing.describe_columns(rows.X, weights, rows.has_missing) if drop else None)
+
+    def _keep_columns(self, columns: Columns | None) -> None:
+        if columns is not None:
+            self.feature_means_, self.feature_deviations_ = columns
         elif hasattr(self, "feature_means_"):  # of an earlier fit
             del self.feature_means_, self.feature_deviations_
 
@@ -201,6 +208,13 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         if self.coef_.shape != (n_columns, n_features):
             return None
         return np.vstack([self.coef_.T, self.intercept_[None, :]]).astype(np.float64)
+
+    def _check_finite(self, result: Result) -> None:
+        if not np.isfinite(result.coef).all():
+            raise ValueError(
+                "The fit left the range of floating-point numbers. Scale the columns of X, for example with "
+                "sklearn.preprocessing.StandardScaler, or choose a smaller C."
+            )
 
     def _store(self, result: Result, passes: float, classes: Array, dtype: Any) -> None:
         self.__dict__.pop("_stream", None)  # of an earlier `partial_fit`

@@ -19,8 +19,9 @@ the mean training row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,10 +82,19 @@ def blank_for_training(X: Any) -> Any:
 
 def spare_missing(X: Any, noise: Noise | None) -> Noise | None:
     """Return a noise that leaves the missing entries of ``X`` alone."""
+    return spare_entries(X.size < X.shape[0] * X.shape[1], noise)
+
+
+def spare_entries(has_implicit: bool, noise: Noise | None) -> Noise | None:
+    """Return a noise that leaves missing entries alone; ``has_implicit``: there are zeros that are not stored."""
     if noise is None or not noise.variance().has_floor:
         return noise
-    _check_floor(X, noise)
+    _check_floor(has_implicit, noise)
     return _ObservedOnly(noise)
+
+
+#: Total weight, and by column: sums of the entries, weight of what is stored, weight of what is missing.
+Sums = tuple[float, Array, Array, Array]
 
 
 class Columns(NamedTuple):
@@ -100,24 +110,41 @@ def describe_columns(X: Any, weights: Array, blanked: bool) -> Columns:
     Zeros that a sparse ``X`` does not store are observed; nothing is made dense. ``blanked`` says whether ``X`` has
     minus zeros for missing entries.
     """
-    total, n_features = weights.sum(), X.shape[1]
-    sums, stored, missing, squares = (np.zeros(n_features) for _ in range(4))
+    return columns_by_sums(partial(column_sums, X, weights, blanked), partial(column_squares, X, weights, blanked))
+
+
+def columns_by_sums(sum_up: Callable[[], Sums], square: Callable[[Array], tuple[Array]]) -> Columns:
+    """Return mean and deviation of the columns from sums over the rows: `column_sums`, and then `column_squares`."""
+    total, sums, stored, missing = sum_up()
+    mean = _ratio(sums, total - missing)
+    (squares,) = square(mean)
+    implicit = total - stored  # the weight of zeros that are not stored, or what rounding leaves of none
+    squares = squares + np.where(implicit > 1e-12 * total, implicit, 0.0) * np.square(mean)
+    return Columns(mean, np.sqrt(_ratio(squares, total - missing)))
+
+
+def column_sums(X: Any, weights: Array, blanked: bool) -> Sums:
+    """Return the sum of the weights, and by column the sums of the entries, of the stored and of the missing weight."""
+    sums, stored, missing = (np.zeros(X.shape[1]) for _ in range(3))
     for block, own in _weighted_blocks(X, weights):
         entries = block.entries()
         sums += block.transposed_times(own)
         stored += block.with_entries(np.ones(entries.shape)).transposed_times(own)
         if blanked:
             missing += block.with_entries(_is_blank(entries).astype(np.float64)).transposed_times(own)
-    mean = _ratio(sums, total - missing)
+    return float(weights.sum()), sums, stored, missing
+
+
+def column_squares(X: Any, weights: Array, blanked: bool, mean: Array) -> tuple[Array]:
+    """Return the sums of the squares of the stored entries, less their column's mean."""
+    squares = np.zeros(X.shape[1])
     for block, own in _weighted_blocks(X, weights):
         # Centred before squaring: a column far from zero keeps its digits.
         centred = np.square(block.entries() - block.spread(mean))
         if blanked:
             centred[_is_blank(block.entries())] = 0.0
         squares += block.with_entries(centred).transposed_times(own)
-    implicit = total - stored  # the weight of zeros that are not stored, or what rounding leaves of none
-    squares += np.where(implicit > 1e-12 * total, implicit, 0.0) * np.square(mean)
-    return Columns(mean, np.sqrt(_ratio(squares, total - missing)))
+    return (squares,)
 
 
 def _weighted_blocks(X: Any, weights: Array) -> Iterator[tuple[Block, Array]]:
@@ -140,14 +167,14 @@ def _is_observed(values: Array) -> Array:
     return (~_is_blank(values)).astype(values.dtype)
 
 
-def _check_floor(X: Any, noise: Noise) -> None:
+def _check_floor(has_implicit: bool, noise: Noise) -> None:
     name = type(noise).__name__
     if noise.variance().moves_entries:
         raise ValueError(
             f"X has NaN, and the variance of {name} noise depends on the entries and reaches zeros, too: "
             "missing='drop' cannot tell zeros and NaN apart. Impute X first, as with sklearn.impute.SimpleImputer."
         )
-    if X.size < X.shape[0] * X.shape[1]:
+    if has_implicit:
         raise ValueError(
             f"X is sparse with NaN, and {name} noise reaches the zeros that it does not store: missing='drop' cannot "
             "tell zeros and NaN apart. Pass X.toarray() if that fits into memory, or choose Dropout or Poisson noise."
@@ -281,6 +308,6 @@ def _zero_nan(values: Array, columns: Any) -> Array:
 def _chunks(X: Any, n_results: int) -> Iterator[slice]:
     """Yield slices of rows; ``X.size`` counts what is stored, dense or sparse."""
     n_rows = X.shape[0]
-    step = max(16, _CHUNK_ENTRIES // (X.size // n_rows + n_results))
+    step = max(16, _CHUNK_ENTRIES // (X.size // max(1, n_rows) + n_results))
     for begin in range(0, n_rows, step):
         yield slice(begin, min(begin + step, n_rows))

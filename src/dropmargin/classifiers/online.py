@@ -175,4 +175,4 @@ def _class_factors(class_weight: Any, classes: Array) -> Array:
             "class_weight='balanced' is not supported for partial_fit: the shares of the classes are not known before "
             "the end of the stream. Estimate them from a sample, and pass class_weight as a dict or sample_weight."
         )
-    return validation.class_factors(class_weight, classes, np.arange(len(classes)), np.ones(len(classes)))
+    return validation.class_factors(class_weight, classes, np.ones(len(classes)))

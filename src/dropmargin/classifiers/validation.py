@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
@@ -62,8 +62,8 @@ def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def check_weights(sample_weight: Any, n_samples: int) -> Array:
-    """Return sample weights, all ones if there are none."""
+def check_weights(sample_weight: Any, n_samples: int, *, is_whole: bool = True) -> Array:
+    """Return sample weights, all ones if there are none; those of a part of the data may all be zero."""
     if sample_weight is None:
         return np.ones(n_samples)
     if isinstance(sample_weight, Real):
@@ -85,7 +85,7 @@ def check_weights(sample_weight: Any, n_samples: int) -> Array:
             f"sample_weight must be finite and not negative, got {weights[where]} at row {where}. "
             "Give a row weight 0 to leave it out."
         )
-    if not weights.any():
+    if is_whole and not weights.any():
         raise ValueError("sample_weight is zero for every row: there is nothing to learn from.")
     return weights
 
@@ -94,25 +94,33 @@ def encode_labels(y: Any, class_weight: Any, weights: Array, estimator: str) -> 
     """Return the classes that have any weight, each row's index among them (-1 for another), and the rows' weights."""
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
-    weights = weights * class_factors(class_weight, classes, codes, weights)[codes]
-    present = np.bincount(codes, weights=weights, minlength=len(classes)) > 0.0
+    totals = np.bincount(codes, weights=weights, minlength=len(classes))
+    present, renumbered, factors = encode_classes(classes, totals, class_weight, estimator)
+    return classes[present], renumbered[codes], weights * factors[codes]
+
+
+def encode_classes(classes: Array, totals: Array, class_weight: Any, estimator: str) -> tuple[Array, Array, Array]:
+    """Return which classes have any weight, each one's index among these (-1 for another), and its factor.
+
+    ``totals`` are the sums of the sample weights, class by class.
+    """
+    factors = class_factors(class_weight, classes, totals)
+    present = factors * totals > 0.0
     if present.sum() < 2:
         left_out = "" if present.all() else " after rows of weight zero were left out"
         raise ValueError(
             f"{estimator} needs samples of at least 2 classes in the data, but the data contains only "
             f"one class{left_out}: {classes[present].tolist()[0]!r}."
         )
-    renumbered = np.where(present, np.cumsum(present) - 1, -1)
-    return classes[present], renumbered[codes], weights
+    return present, np.where(present, np.cumsum(present) - 1, -1), factors
 
 
-def class_factors(class_weight: Any, classes: Array, codes: Array, weights: Array) -> Array:
+def class_factors(class_weight: Any, classes: Array, totals: Array) -> Array:
     """Return one factor per class; ``"balanced"`` counts rows by their weight."""
     factors = np.ones(len(classes))
     if class_weight is None:
         return factors
     if isinstance(class_weight, str) and class_weight == "balanced":
-        totals = np.bincount(codes, weights=weights, minlength=len(classes))
         present = totals > 0.0
         factors[present] = totals.sum() / (present.sum() * totals[present])
         return factors
@@ -126,7 +134,7 @@ def class_factors(class_weight: Any, classes: Array, codes: Array, weights: Arra
     for index, label in enumerate(labels):
         if label in class_weight:
             factors[index] = check_number(f"class_weight[{label!r}]", class_weight[label], 0.0)
-    if not np.any(factors[codes] * weights):
+    if not np.any(factors * totals):
         raise ValueError("class_weight is zero for every class: there is nothing to learn from.")
     return factors
 
@@ -134,20 +142,33 @@ def class_factors(class_weight: Any, classes: Array, codes: Array, weights: Arra
 def check_entries(X: Any, noise: Noise | None, names: Any) -> Any:
     """Return ``X``, in double precision if single cannot hold its squares; an error names the column at fault."""
     low, high = entry_range(X)
+    check_range(low, high, noise, lambda smallest: _column(X, smallest, names))
+    if X.dtype == np.float32 and not holds_squares(max(abs(low), abs(high))):
+        return X.astype(np.float64)
+    return X
+
+
+def check_range(low: float, high: float, noise: Noise | None, where: Callable[[bool], str]) -> None:
+    """Refuse entries that are too large, or negative where the noise is not defined for them.
+
+    ``where`` says in words where the smallest entry is, or else the largest in absolute value.
+    """
     largest = max(abs(low), abs(high))
     if largest > _LARGEST:
         raise ValueError(
-            f"X has values up to {largest:.1e} in {_column(X, False, names)}, whose squares overflow; "
+            f"X has values up to {largest:.1e} in {where(False)}, whose squares overflow; "
             "scale it, for example with sklearn.preprocessing.MaxAbsScaler."
         )
     if noise is not None and not noise.allows_negative and low < 0.0:
         raise ValueError(
-            f"{type(noise).__name__} noise needs X >= 0, but X has {low:g} in {_column(X, True, names)}. "
+            f"{type(noise).__name__} noise needs X >= 0, but X has {low:g} in {where(True)}. "
             "Negative values in data: choose Dropout or Gaussian noise."
         )
-    if X.dtype == np.float32 and not (1.0 / _SINGLE <= largest <= _SINGLE or largest == 0.0):
-        return X.astype(np.float64)
-    return X
+
+
+def holds_squares(largest: float) -> bool:
+    """Return whether single precision holds the squares of entries up to this."""
+    return 1.0 / _SINGLE <= largest <= _SINGLE or largest == 0.0
 
 
 def _column(X: Any, smallest: bool, names: Any) -> str:

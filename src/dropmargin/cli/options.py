@@ -176,6 +176,25 @@ def add_learning_options(parser: argparse.ArgumentParser) -> None:
     add("--strict", action="store_true", help="exit with 3, and save nothing, if the fit does not converge")
 
 
+def add_streaming_options(parser: argparse.ArgumentParser) -> None:
+    """Add what says how to train from disk."""
+    add = parser.add_argument_group("data larger than memory").add_argument
+    add("--memory-limit", metavar="SIZE", help="train from disk, within so much memory: 2GB, 500MB")
+    add("--checkpoint", metavar="FILE", help="go on from here after a crash; written if it is not there")
+    add("--cache", metavar="FOLDER", help="where to keep the converted files (default: beside the data)")
+
+
+def check_streaming_options(options: argparse.Namespace) -> None:
+    """Refuse options that do not go together."""
+    streamed = options.memory_limit is not None
+    for name in ("checkpoint", "cache"):
+        if not streamed and getattr(options, name) is not None:
+            raise UsageError(f"--{name} is for --memory-limit: without it, data are read into memory")
+    for name in ("text", "separator", "missing_values", "feature_names"):  # of formats that are not read in parts
+        if streamed and getattr(options, name) is not None:
+            raise UsageError(f"--{name.replace('_', '-')} cannot be used with --memory-limit")
+
+
 def check_can_write(path: str) -> None:
     """Refuse an output that cannot be written, before any work is done."""
     folder = os.path.dirname(os.path.realpath(path))

@@ -11,7 +11,9 @@ from dropmargin.cli.console import Console, UsageError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("data", help="the data file; - is standard input (with --format)")
+    parser.add_argument(
+        "data", help="the data file; - is standard input (with --format); with --memory-limit, a folder"
+    )
     parser.add_argument("model", nargs="?", help="the model file to write (default: train.model.json for train.svm)")
     noise = "default: dropout=0.1; " + "none, 0.5, dropout=0.5, gaussian=0.1, laplace=0.1 or poisson"
     parser.add_argument("--noise", type=shared.noise_name, default=shared.noise_name("0.1"), help=noise)
@@ -20,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_data_options(parser)
     shared.add_training_data_options(parser)
     shared.add_learning_options(parser)
+    shared.add_streaming_options(parser)
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
@@ -27,11 +30,16 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.model is None:
         options.model = _default_model(options.data)
     shared.check_can_write(options.model)
+    shared.check_streaming_options(options)
     from dropmargin.cli import training, wording
     from dropmargin.cli.main import NOT_CONVERGED, SUCCESS
 
     noise = options.noise.make()
     training.check_loss(options)
+    if options.memory_limit is not None:
+        from dropmargin.cli import streamed
+
+        return SUCCESS if streamed.train(options, console, noise) else NOT_CONVERGED
     watch = training.Stopwatch()
     data = training.read_training_data(options.data, options, console)
     classifier = training.make_classifier(

@@ -26,8 +26,8 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.classifiers import DropoutSVC
-from dropmargin.classifiers.fitting import one_blas_thread
 from dropmargin.classifiers.missing import Columns, anchored_scores, blank_for_training, describe_columns, has_missing
+from dropmargin.classifiers.threads import one_blas_thread
 from dropmargin.evaluation.deletion import DeletionCurve, check_levels, deletion_curve
 from dropmargin.linalg import canonical, map_entries
 from dropmargin.path import DropoutSVCCV

@@ -1,51 +1,77 @@
 """Products with the data matrix: the only package that asks whether ``X`` is sparse.
 
 ``matrix`` cuts a matrix into blocks of rows, ``dense`` or ``csr``, which multiply with ``X`` and with an element-wise
-function of ``X`` in one sweep; ``partitions`` runs a function on each block, in a fixed order, on one or more threads.
+function of ``X`` in one sweep; ``partitions`` is the seam: a function on each block, sums in a fixed order, wherever
+the blocks are.
 """
 
-from dropmargin.linalg.blocks import Block
+from dropmargin.linalg.blocks import Block, EntryFunction
 from dropmargin.linalg.columns import column_dots
 from dropmargin.linalg.csr import SparseBlock, can_descend
 from dropmargin.linalg.dense import DenseBlock
 from dropmargin.linalg.kernels import DualDescent
 from dropmargin.linalg.matrix import (
     canonical,
+    column_means,
+    column_presence,
+    column_spreads,
+    columns_worth_keeping,
     drop_empty_columns,
     entry_range,
+    from_arrays,
+    has_full_columns,
+    is_large_offset,
+    keep_columns,
     large_offset,
     linear_scores,
     map_entries,
     mean_square,
+    no_rows,
+    row_block,
     row_blocks,
     row_slice,
     shares_products,
     stack_blocks,
     stack_rows,
+    to_arrays,
     worst_column,
 )
-from dropmargin.linalg.partitions import Partitions, PerPartition
+from dropmargin.linalg.partitions import LocalPartitions, Partitions, PerPartition, local_parts
 
 __all__ = [
     "Block",
     "DenseBlock",
     "DualDescent",
+    "EntryFunction",
+    "LocalPartitions",
     "Partitions",
     "PerPartition",
     "SparseBlock",
     "can_descend",
     "canonical",
     "column_dots",
+    "column_means",
+    "column_presence",
+    "column_spreads",
+    "columns_worth_keeping",
     "drop_empty_columns",
     "entry_range",
+    "from_arrays",
+    "has_full_columns",
+    "is_large_offset",
+    "keep_columns",
     "large_offset",
     "linear_scores",
+    "local_parts",
     "map_entries",
     "mean_square",
+    "no_rows",
+    "row_block",
     "row_blocks",
     "row_slice",
     "shares_products",
     "stack_blocks",
     "stack_rows",
+    "to_arrays",
     "worst_column",
 ]

@@ -110,15 +110,15 @@ def row_view(X: Any, begin: int, end: int) -> sparse.csr_array:
     """Return rows ``begin`` to ``end`` of a CSR matrix as a view of its arrays (SciPy's slicing copies them)."""
     first, last = X.indptr[begin], X.indptr[end]
     parts = (X.data[first:last], X.indices[first:last], X.indptr[begin : end + 1] - first)
-    return _csr(parts, (end - begin, X.shape[1]))
+    return csr_of(parts, (end - begin, X.shape[1]))
 
 
 def with_data(X: Any, data: Array) -> sparse.csr_array:
     """Return a CSR array with the pattern of ``X``, shared, and other values."""
-    return _csr((data, X.indices, X.indptr), X.shape)
+    return csr_of((data, X.indices, X.indptr), X.shape)
 
 
-def _csr(parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> sparse.csr_array:
+def csr_of(parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> sparse.csr_array:
     """Build a CSR array that shares ``parts`` and keeps their index type (the constructor may copy to change it)."""
     out = sparse.csr_array(shape, dtype=parts[0].dtype)
     out.data, out.indices, out.indptr = parts

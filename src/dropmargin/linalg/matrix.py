@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from dropmargin.linalg.blocks import Block, EntryFunction, chunks
-from dropmargin.linalg.csr import SparseBlock, row_view, with_data
+from dropmargin.linalg.csr import SparseBlock, csr_of, row_view, with_data
 from dropmargin.linalg.dense import DenseBlock
 from dropmargin.typing import Array
 
@@ -50,6 +50,16 @@ def canonical(X: Any) -> Any:
     return rows
 
 
+def no_rows(n_features: int, is_dense: bool) -> Any:
+    """Return a matrix of no rows."""
+    return np.empty((0, n_features)) if is_dense else sparse.csr_array((0, n_features))
+
+
+def row_block(X: Any, entry: EntryFunction | None = None) -> Block:
+    """Return all rows of ``X`` as one block, without copying."""
+    return SparseBlock(X, entry) if sparse.issparse(X) else DenseBlock(X, entry)
+
+
 def row_blocks(X: Any, entry: EntryFunction | None = None) -> list[Block]:
     """Cut ``X`` into blocks of rows without copying; the cut depends on the data alone, never on the threads."""
     n_rows, n_features = X.shape
@@ -74,15 +84,35 @@ def drop_empty_columns(X: Any) -> tuple[Any, Array | None]:
 
     Vectors with an entry per column are most of the work where rows are few and features many, or hashed.
     """
-    if not sparse.issparse(X) or X.nnz > _ENTRIES_PER_COLUMN * X.shape[1]:
+    if shares_products(X) or has_full_columns(X.nnz, X.shape[1]):
         return X, None
+    used = columns_worth_keeping(column_presence(X))
+    return (X, None) if used is None else (keep_columns(X, used), used)
+
+
+def has_full_columns(n_stored: int, n_features: int) -> bool:
+    """Whether there are so many stored entries for each column that it is not worth looking for empty ones."""
+    return n_stored > _ENTRIES_PER_COLUMN * n_features
+
+
+def column_presence(X: Any) -> Array:
+    """Return whether each column of a sparse ``X`` has a stored entry."""
     present = np.zeros(X.shape[1], dtype=bool)
     present[X.indices] = True
+    return present
+
+
+def columns_worth_keeping(present: Array) -> Array | None:
+    """Return the columns that are not empty; ``None`` if dropping the others is not worth it."""
     used = np.flatnonzero(present)
-    if len(used) == 0 or len(used) > _WORTH_DROPPING * X.shape[1]:
-        return X, None
-    position = np.cumsum(present, dtype=X.indices.dtype) - 1
-    return sparse.csr_array((X.data, position[X.indices], X.indptr), shape=(X.shape[0], len(used)), copy=False), used
+    return None if len(used) == 0 or len(used) > _WORTH_DROPPING * len(present) else used
+
+
+def keep_columns(X: Any, used: Array) -> Any:
+    """Return the columns of a sparse ``X`` that are used, if all its entries are in these."""
+    position = np.zeros(X.shape[1], dtype=X.indices.dtype)
+    position[used] = np.arange(len(used), dtype=X.indices.dtype)
+    return sparse.csr_array((X.data, position[X.indices], X.indptr), shape=(X.shape[0], len(used)), copy=False)
 
 
 def shares_products(X: Any) -> bool:
@@ -92,6 +122,16 @@ def shares_products(X: Any) -> bool:
     20 newsgroups, 20 columns at a time took longer than one at a time, and twenty times the memory.
     """
     return not sparse.issparse(X)
+
+
+def to_arrays(X: Any) -> list[Array]:
+    """Return the arrays that a matrix is made of: itself if dense, or values, columns and row pointers."""
+    return [X.data, X.indices, X.indptr] if sparse.issparse(X) else [X]
+
+
+def from_arrays(arrays: Sequence[Array], shape: tuple[int, int]) -> Any:
+    """Return the matrix of these arrays, shared: the inverse of `to_arrays`, without a look at them."""
+    return arrays[0].reshape(shape) if len(arrays) == 1 else csr_of((arrays[0], arrays[1], arrays[2]), shape)
 
 
 def stack_blocks(blocks: Sequence[Block]) -> Block:
@@ -167,14 +207,29 @@ def large_offset(X: Any, weights: Array, ratio: float) -> Array | None:
     if sparse.issparse(X):
         return None
     share = weights / weights.sum()
-    mean = np.asarray(X.T @ share.astype(X.dtype), dtype=np.float64)
+    mean = column_means(X, share)
+    return mean if is_large_offset(mean, column_spreads(X, share, mean), ratio) else None
+
+
+def column_means(X: Any, share: Array) -> Array:
+    """Return the weighted sum of the rows of a dense ``X``; ``share`` are weights that add up to 1 over all rows."""
+    return np.asarray(X.T @ share.astype(X.dtype), dtype=np.float64)
+
+
+def column_spreads(X: Any, share: Array, mean: Array) -> Array:
+    """Return the weighted sum of the squared rows of a dense ``X``, less their mean."""
     square = np.zeros(X.shape[1])
     for begin in range(0, X.shape[0], 1024):
         square += share[begin : begin + 1024] @ np.square(X[begin : begin + 1024] - mean)
+    return square
+
+
+def is_large_offset(mean: Array, square: Array, ratio: float) -> bool:
+    """Return whether the mean of a column is ``ratio`` times its spread, and does harm."""
     deviation, size = np.sqrt(square), np.abs(mean)
     # A constant column carries nothing; only if it is large does it do harm.
     harmful = (deviation > 1e-12 * size) | (size > _LARGE_CONSTANT)
-    return mean if np.any((size > ratio * deviation) & harmful) else None
+    return bool(np.any((size > ratio * deviation) & harmful))
 
 
 def linear_scores(X: Any, coef: Array, intercept: Array) -> Array:

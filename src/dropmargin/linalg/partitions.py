@@ -1,13 +1,18 @@
-"""Partitions of rows that answer `map` and an ordered `map_sum`.
+"""Partitions of rows that answer `map` and an ordered `map_sum`: the one seam between the mathematics and the data.
 
 The objective is a sum over rows, so all that it needs from the data is a function applied to every partition and
 the sum of the results. The partition and the order of the sum are fixed by the data, so the result is the same to
-the last bit whatever the number of threads. Another backend (files, a cluster) is another class with these methods.
+the last bit whatever the number of threads, or of machines. `LocalPartitions` are those in this process; another
+backend (files, a cluster) is another class with these methods, and nothing above it changes.
+
+Functions that are mapped are pure and at module level, so that they can be sent elsewhere. What they return stays where
+the partition is, as an item of a `PerPartition`: only the backend looks inside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -15,71 +20,73 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 P = TypeVar("P")
+Totals = tuple[Any, ...]
 
-
-def _with_error_state(state: Any, function: Callable[..., Any], *args: Any) -> Any:
-    with np.errstate(**state):
-        return function(*args)
+# Up to so many partitions, or so many bytes of their results, are added one after the other.
+_FEW_PARTITIONS = 8
+_FEW_BYTES = 2**26
 
 
 class PerPartition(list[Any]):
-    """Results of a `map` that stay with their partitions: as an argument, each partition is handed its own."""
+    """One item per partition, in their order: as an argument of `map`, each partition is handed its own.
+
+    An item is a value, or whatever a backend keeps in its place (a future, a file). `Partitions.gather` fetches them.
+    """
 
 
-class Partitions(Generic[P]):
-    """A fixed sequence of partitions in this process, worked on by ``n_threads`` threads.
+class Partitions(ABC, Generic[P]):
+    """A fixed sequence of partitions of rows.
 
     Parameters
     ----------
-    parts : sequence
-        What the mapped functions get as their first argument.
-    n_threads : int, default=1
-        How many partitions are worked on at once. It never changes a result.
+    n_partitions : int
+    is_local : bool
+        Whether all rows are at hand in this process, as ``parts``. If not, solvers that look at all rows at once are
+        not used, and what is known of each row does not outlive a step: the scores of the next point are computed
+        from its coefficients. So nothing that a backend keeps grows with the number of steps.
     kept : dict, default=None
         What is worth keeping and depends on the rows and their shares of the weight alone: problems that differ in
         nothing else may hand it on to each other.
     """
 
-    def __init__(self, parts: Sequence[P], n_threads: int = 1, kept: dict[Any, Any] | None = None) -> None:
-        self.parts = list(parts)
-        self._pool = ThreadPoolExecutor(n_threads) if min(n_threads, len(self.parts)) > 1 else None
+    def __init__(self, n_partitions: int, *, is_local: bool, kept: dict[Any, Any] | None = None) -> None:
+        self.n_partitions = n_partitions
+        self.is_local = is_local
         self.n_sweeps = 0  # products with the data so far, counted by whoever asks for them
         self.cache: dict[str, Any] = {}  # what belongs to this problem and is worth keeping
         self.kept = {} if kept is None else kept
 
+    @abstractmethod
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
-        """Return ``[function(part, *args) for part in parts]``; a `PerPartition` argument is dealt out by part."""
-        dealt = [[arg[i] if isinstance(arg, PerPartition) else arg for arg in args] for i in range(len(self.parts))]
-        if self._pool is None:
-            return PerPartition(function(part, *own) for part, own in zip(self.parts, dealt, strict=True))
-        state = np.geterr()  # NumPy's error state belongs to a thread: hand the caller's on
-        futures = [
-            self._pool.submit(_with_error_state, state, function, part, *own)
-            for part, own in zip(self.parts, dealt, strict=True)
-        ]
-        try:
-            return PerPartition(future.result() for future in futures)
-        except BaseException:  # an interrupt, too: leave no work behind
-            for future in futures:
-                future.cancel()
-            raise
+        """Return ``function(part, *args)`` of each partition; a `PerPartition` argument is dealt out by partition."""
 
-    def map_sum(self, function: Callable[..., tuple[Any, ...]], *args: Any) -> tuple[Any, ...]:
-        """Return the element-wise sum of the tuples ``function(part, *args)``, added in the order of the parts."""
-        results = self.map(function, *args)
-        totals = list(results[0])
-        for count, result in enumerate(results[1:]):
-            for i, value in enumerate(result):
-                if count and isinstance(value, np.ndarray):
-                    totals[i] += value  # no longer the first partition's own
-                elif value is not None:
-                    totals[i] = totals[i] + value
-        return tuple(totals)
+    @abstractmethod
+    def gather(self, values: PerPartition) -> list[Any]:
+        """Return the values themselves, in the order of the partitions."""
+
+    @abstractmethod
+    def derive(
+        self, function: Callable[..., Any], *args: Any, kept: dict[Any, Any] | None = None, stored: bool = False
+    ) -> Partitions[Any]:
+        """Return the partitions ``function(part, *args)``, of the same backend; closing them leaves these open.
+
+        ``stored`` says that they have rows of their own, fewer than these: a backend that would otherwise apply the
+        function anew each time should keep the result.
+        """
+
+    def map_sum(self, function: Callable[..., Totals], *args: Any) -> Totals:
+        """Return the element-wise sum of the tuples ``function(part, *args)``, as `add_up` adds them."""
+        return add_up(self.gather(self.map(function, *args)))
+
+    def settle(self, values: PerPartition) -> PerPartition:
+        """Return the same values, to be kept for long: a backend that remembers how they came about may forget it.
+
+        Multipliers, which are made of those before, pass through here at every outer step; nothing else does.
+        """
+        return values
 
     def close(self) -> None:
-        """Stop the threads."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+        """Give back threads, files and the like."""
 
     def __enter__(self) -> Partitions[P]:
         return self
@@ -88,3 +95,140 @@ class Partitions(Generic[P]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class LocalPartitions(Partitions[P]):
+    """Partitions in this process, worked on by ``n_threads`` threads.
+
+    Parameters
+    ----------
+    parts : sequence
+        What the mapped functions get as their first argument.
+    n_threads : int, default=1
+        How many partitions are worked on at once. It never changes a result.
+    is_local : bool, default=True
+        If false, the same as any backend whose rows are elsewhere: what others must agree with to the last bit.
+    """
+
+    def __init__(
+        self, parts: Iterable[P], n_threads: int = 1, kept: dict[Any, Any] | None = None, *, is_local: bool = True
+    ) -> None:
+        self.parts = list(parts)
+        super().__init__(len(self.parts), is_local=is_local, kept=kept)
+        self._n_threads = n_threads
+        self._pool = ThreadPoolExecutor(n_threads) if min(n_threads, len(self.parts)) > 1 else None
+
+    def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
+        if self._pool is None:
+            return PerPartition(function(part, *dealt(args, i)) for i, part in enumerate(self.parts))
+        state = np.geterr()  # NumPy's error state belongs to a thread: hand the caller's on
+        futures = [
+            self._pool.submit(_with_error_state, state, function, part, *dealt(args, i))
+            for i, part in enumerate(self.parts)
+        ]
+        try:
+            return PerPartition(future.result() for future in futures)
+        except BaseException:  # an interrupt, too: leave no work behind
+            for future in futures:
+                future.cancel()
+            raise
+
+    def gather(self, values: PerPartition) -> list[Any]:
+        return list(values)
+
+    def derive(
+        self, function: Callable[..., Any], *args: Any, kept: dict[Any, Any] | None = None, stored: bool = False
+    ) -> LocalPartitions[Any]:
+        return LocalPartitions(self.map(function, *args), self._n_threads, kept, is_local=self.is_local)
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def local_parts(data: Partitions[P]) -> list[P]:
+    """Return the partitions themselves, for a solver that looks at all rows at once; ``data.is_local`` must hold."""
+    assert isinstance(data, LocalPartitions)
+    assert data.is_local
+    return data.parts
+
+
+def dealt(args: Sequence[Any], index: int) -> list[Any]:
+    """Return the arguments of one partition: its own item of each `PerPartition`, and the others as they are."""
+    return [arg[index] if isinstance(arg, PerPartition) else arg for arg in args]
+
+
+def _with_error_state(state: Any, function: Callable[..., Any], *args: Any) -> Any:
+    with np.errstate(**state):
+        return function(*args)
+
+
+# Sums ---------------------------------------------------------------------------------------------------------------
+
+
+def add_up(results: Sequence[Totals]) -> Totals:
+    """Return the sum of the partitions' results; see `Summation` for the order."""
+    summation = Summation(len(results))
+    for result in results:
+        summation.add(result)
+    return summation.total()
+
+
+def adds_pairwise(n_partitions: int, result: Totals) -> bool:
+    """Return whether results of this size are added by a tree, so that a cluster need not send all to one place."""
+    n_bytes = sum(value.nbytes for value in result if isinstance(value, np.ndarray))
+    return n_partitions > _FEW_PARTITIONS and n_partitions * n_bytes > _FEW_BYTES
+
+
+def add_pair(first: Totals, second: Totals) -> Totals:
+    """Return the element-wise sum of two results; ``None`` stays ``None``."""
+    return tuple(a if b is None else a + b for a, b in zip(first, second, strict=True))
+
+
+class Summation:
+    """Adds up results as they come, in the order of the partitions.
+
+    One after the other, ``((r0 + r1) + r2) + ...``. If there are many partitions with large results (`adds_pairwise`),
+    by a tree over their numbers: neighbours are added, ``r0 + r1``, ``r2 + r3``, ..., and a last one without a
+    neighbour goes up as it is; then the sums of neighbours are, and so on. Either way the order is a function of the
+    number of partitions and the size of a result alone, and so are the bits of the sum.
+
+    Parameters
+    ----------
+    n_partitions : int
+        How many results will come.
+    """
+
+    def __init__(self, n_partitions: int) -> None:
+        self._n_partitions = n_partitions
+        self._pairwise = False
+        self._sums: list[tuple[int, Totals]] = []  # how many partitions, and their sum: of a tree, sizes fall
+
+    def add(self, result: Totals) -> None:
+        """Add the next partition's result, which is never changed."""
+        if not self._sums:
+            self._pairwise = adds_pairwise(self._n_partitions, result)
+        self._sums.append((1, result))
+        while len(self._sums) > 1 and (not self._pairwise or self._sums[-1][0] == self._sums[-2][0]):
+            self._join()
+
+    def total(self) -> Totals:
+        """Return the sum of all."""
+        while len(self._sums) > 1:
+            self._join()
+        return tuple(self._sums[0][1])
+
+    def _join(self) -> None:
+        n, second = self._sums.pop()
+        m, first = self._sums.pop()
+        if m > 1:  # a sum of ours: arrays may be added to in place
+            totals = list(first)
+            for i, value in enumerate(second):
+                if isinstance(totals[i], np.ndarray) and value is not None:
+                    totals[i] += value
+                elif value is not None:
+                    totals[i] = totals[i] + value
+            first = tuple(totals)
+        else:
+            first = add_pair(first, second)
+        self._sums.append((m + n, first))

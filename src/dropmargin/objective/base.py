@@ -7,32 +7,59 @@ offset. Values are vectors, one entry per column; the columns share every sweep 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.linalg import Block, column_dots
+from dropmargin.linalg import Block, Partitions, column_dots
 from dropmargin.typing import Array
 
 
-@dataclass(frozen=True)
 class Labelled:
     """A partition of the training data.
 
     Parameters
     ----------
-    block : Block
-        The rows.
+    block : Block or callable
+        The rows, or a function that fetches them. It is called whenever they are asked for, and not if only labels
+        and weights are: rows that do not fit into memory are read for products with them and for nothing else. They
+        are good until the mapped function returns: nothing that it returns may share memory with them.
     labels : ndarray of shape (n_rows, n_columns)
         -1 or +1, one column per binary problem.
     weights : ndarray of shape (n_rows, 1)
         ``C`` times the sample weight.
     """
 
-    block: Block
-    labels: Array
-    weights: Array
+    def __init__(self, block: Block | Callable[[], Block], labels: Array, weights: Array) -> None:
+        self._block = block
+        self.labels = labels
+        self.weights = weights
+
+    @property
+    def block(self) -> Block:
+        """The rows."""
+        return self._block if isinstance(self._block, Block) else self._block()
+
+
+class Shape(NamedTuple):
+    """How many rows there are in all partitions, and how many columns of labels."""
+
+    n_rows: int
+    n_columns: int
+
+
+def shape_of(data: Partitions[Labelled]) -> Shape:
+    """Return the shape of the labels, asked for once."""
+    if "shape" not in data.cache:
+        shapes = data.gather(data.map(_shape))
+        data.cache["shape"] = Shape(sum(shape[0] for shape in shapes), shapes[0][1])
+    return data.cache["shape"]
+
+
+def _shape(part: Labelled) -> tuple[int, int]:
+    return part.labels.shape[0], part.labels.shape[1]
 
 
 @dataclass(frozen=True)

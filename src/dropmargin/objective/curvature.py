@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MomentCurvature(Curvature):
-    """The Hessian or the majoriser at a point: per-row weights, and the products of `objective.moment`."""
+    """The Hessian or the majoriser at a point: per-row weights, and the products of `objective.moment`.
+
+    ``weights`` are `CurvatureWeights`, and ``is_coupled`` says whether theirs are.
+    """
 
     objective: MomentObjective
     coef: Array
     noise_curvature: Array
     weights: PerPartition
+    is_coupled: bool
     preconditioner: Preconditioner
     coarse: Coarse | None = None
 
@@ -39,7 +43,7 @@ class MomentCurvature(Curvature):
     def product(self, direction: Array) -> Array:
         objective, p, n = self.objective, direction[:-1], direction.shape[1]
         variance = objective.variance
-        if not self.weights[0].is_coupled:
+        if not self.is_coupled:
             factors, shift = p, direction[-1]
         elif variance.has_floor:
             factors, shift, _ = objective.packed(direction, self.coef[:-1] * p)
@@ -91,7 +95,8 @@ class MomentCurvature(Curvature):
             self.objective.select(columns),
             np.ascontiguousarray(self.coef[:, columns]),
             np.ascontiguousarray(self.noise_curvature[:, columns]),
-            PerPartition(part.select(columns) for part in self.weights),
+            self.objective.data.map(_select, self.weights, columns),
+            self.is_coupled,
             self.preconditioner.select(columns),
             None if self.coarse is None else self.coarse.select(columns),
         )
@@ -129,6 +134,10 @@ class CurvatureWeights(NamedTuple):
             return CurvatureWeights(np.ascontiguousarray(kept), kept.shape[1])
         curved = np.hstack([kept, self.mixed[:, columns], self.by_variance[:, columns]])
         return CurvatureWeights(curved, kept.shape[1])
+
+
+def _select(part: Labelled, weights: CurvatureWeights, columns: Any) -> CurvatureWeights:
+    return weights.select(columns)
 
 
 def _sandwich(part: Labelled, weights: CurvatureWeights, factors: Array, shift: Array) -> tuple[Array, Array]:

@@ -35,6 +35,15 @@ class Expansion(NamedTuple):
     second: Block
 
 
+class Recipe(NamedTuple):
+    """What an expansion is made of, besides the rows."""
+
+    noise: Noise
+    column: int
+    coef: Array
+    zeros: dict[float, tuple[Array, Array, Array]]
+
+
 @dataclass(frozen=True)
 class MGFObjective(Objective):
     """See the module's docstring. The block has one column: another would share no product with it.
@@ -81,10 +90,15 @@ class MGFObjective(Objective):
         weights = coef[:-1, 0]
         return {y: self.noise.log_mgf(-y * weights, np.zeros_like(weights)) for y in (-1.0, 1.0)}
 
-    def expand(self, coef: Array) -> tuple[PerPartition, dict[float, tuple[Array, Array, Array]]]:
+    def expand(self, coef: Array) -> tuple[PerPartition | Recipe, dict[float, tuple[Array, Array, Array]]]:
+        """Return the expansion of each partition, and the same for features that are zero.
+
+        An expansion is twice as large as the rows: where these are not at hand, it is only said how to make it.
+        """
         zeros = self._zeros(coef)
         self.data.n_sweeps += 1
-        return self.data.map(_expand, self.noise, self.column, coef, zeros), zeros
+        recipe = Recipe(self.noise, self.column, coef, zeros)
+        return self.data.map(_expand, recipe) if self.data.is_local else recipe, zeros
 
 
 class MGFPoint(Point):
@@ -206,7 +220,11 @@ def _risk(
     return (np.atleast_1d(part.weights[:, 0] @ loss.value(log_mgf)),)
 
 
-def _expand(part: Labelled, noise: Noise, column: int, coef: Array, zeros: dict[float, Any]) -> Expansion:
+def _expand(part: Labelled, expansion: Expansion | Recipe) -> Expansion:
+    """Return the expansion of a partition, made by a recipe if need be."""
+    if isinstance(expansion, Expansion):
+        return expansion
+    noise, column, coef, zeros = expansion
     (value, slope, second), (value0, slope0, second0), labels = _stored(part, noise, column, coef)
     log_mgf = _row_log_mgf(part, column, coef, zeros, value - value0)
     jacobian = part.block.with_entries(-labels * (slope - slope0))
@@ -232,8 +250,9 @@ def _forward(part: Labelled, column: int, direction: Array, block: Block, zeros:
 
 
 def _risk_and_gradient(
-    part: Labelled, loss: MGFLoss, column: int, expansion: Expansion, zeros: dict[float, Any]
+    part: Labelled, loss: MGFLoss, column: int, expansion: Expansion | Recipe, zeros: dict[float, Any]
 ) -> tuple[Array, Array, Array, Array]:
+    expansion = _expand(part, expansion)
     weights = part.weights[:, 0]
     slope = weights * loss.slope(expansion.log_mgf)
     return (
@@ -244,20 +263,26 @@ def _risk_and_gradient(
     )
 
 
-def _curvature_weights(part: Labelled, loss: MGFLoss, expansion: Expansion) -> Array:
-    return part.weights[:, 0] * loss.curvature(expansion.log_mgf)
+def _curvature_weights(part: Labelled, loss: MGFLoss, expansion: Expansion | Recipe) -> Array:
+    return part.weights[:, 0] * loss.curvature(_expand(part, expansion).log_mgf)
 
 
 def _squares(
-    part: Labelled, column: int, expansion: Expansion, weights: Array, zeros: dict[float, Any]
+    part: Labelled, column: int, expansion: Expansion | Recipe, weights: Array, zeros: dict[float, Any]
 ) -> tuple[Array, Array]:
     """Return the diagonal of ``P' diag(weights) P`` (of the stored entries) and the sum of the weights."""
-    return expansion.jacobian.squares_transposed(weights[:, None]), np.atleast_1d(weights.sum())
+    return _expand(part, expansion).jacobian.squares_transposed(weights[:, None]), np.atleast_1d(weights.sum())
 
 
 def _hessian_product(
-    part: Labelled, column: int, expansion: Expansion, weights: Array, zeros: dict[float, Any], direction: Array
+    part: Labelled,
+    column: int,
+    expansion: Expansion | Recipe,
+    weights: Array,
+    zeros: dict[float, Any],
+    direction: Array,
 ) -> tuple[Array, Array]:
-    image = weights * _forward(part, column, direction, expansion.jacobian, zeros)
-    back = _transposed(part, column, image, expansion.jacobian, zeros, 1)
+    jacobian = _expand(part, expansion).jacobian
+    image = weights * _forward(part, column, direction, jacobian, zeros)
+    back = _transposed(part, column, image, jacobian, zeros, 1)
     return back, np.atleast_1d(-part.labels[:, column] @ image)

@@ -11,7 +11,9 @@ For a column of coefficients ``(w, b)``, a row ``x_i`` and the noise's variance 
 
 ``s_i`` has ``C`` in it. Along a direction ``p`` the mean is linear and the variance a parabola,
 ``m + h a`` and ``v + 2 h t + h^2 V p^2``, so a line search costs one product, whatever the number of its trials.
-Every function of a partition is pure and at module level: another backend may send it elsewhere.
+The functions of a partition are in `objective.rows`. Scores follow the steps as long as the rows are at
+hand (`Partitions.is_local`); elsewhere they are computed anew after each step, one product more, so that all that is
+remembered of a fit between two steps is its coefficients.
 """
 
 from __future__ import annotations
@@ -19,28 +21,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dropmargin.linalg import Partitions, PerPartition, column_dots
 from dropmargin.losses import MomentLoss
 from dropmargin.noise import Variance
-from dropmargin.objective.base import Labelled, Line, Objective, Penalty, Point
-from dropmargin.objective.curvature import CurvatureWeights, MomentCurvature, as_column
+from dropmargin.objective import rows
+from dropmargin.objective.base import Labelled, Line, Objective, Penalty, Point, shape_of
+from dropmargin.objective.curvature import MomentCurvature, as_column
 from dropmargin.objective.preconditioner import choose_preconditioner, diagonal
 from dropmargin.typing import Array
 
 # The search for the best offset, and a rougher one for a start.
 _FARTHEST_OFFSET, _BISECTIONS = 30.0, 40
 _FARTHEST_START, _START_BISECTIONS = 4.0, 14
-
-
-class Scores(NamedTuple):
-    """Mean and variance of the noisy scores of a partition, ``(n_rows, n_columns)`` each; no variance, no noise."""
-
-    mean: Array
-    variance: Array
 
 
 @dataclass(frozen=True)
@@ -86,11 +82,11 @@ class MomentObjective(Objective):
 
     def at(self, coef: Array) -> MomentPoint:
         if not coef.any():
-            scores = self.data.map(_no_scores, coef.shape[1])  # the usual start: nothing to multiply
+            scores = self.data.map(rows.no_scores, coef.shape[1])  # the usual start: nothing to multiply
         else:
-            scores = self.sweep(_scores, *self.packed(coef, np.square(coef[:-1])))
+            scores = self.sweep(rows.row_scores, *self.packed(coef, np.square(coef[:-1])))
         if self.base is not None:
-            scores = PerPartition(s._replace(mean=s.mean + own) for s, own in zip(scores, self.base, strict=True))
+            scores = self.data.map(rows.with_mean_moved, scores, self.base)
         return MomentPoint(self, coef, scores)
 
     def packed(self, coef: Array, variance_weights: Array) -> tuple[Array, Array, int]:
@@ -121,8 +117,8 @@ class MomentObjective(Objective):
     def label_weights(self) -> Array:
         """Return the weight of the positive label and of the negative one, a row each, one column per column."""
         if "label weights" not in self.data.cache:
-            every = np.arange(self.data.parts[0].labels.shape[1])
-            self.data.cache["label weights"] = np.stack(self.data.map_sum(_label_weights, every))
+            every = np.arange(shape_of(self.data).n_columns)
+            self.data.cache["label weights"] = np.stack(self.data.map_sum(rows.label_weights, every))
         return self.data.cache["label weights"][:, self.columns]
 
     def starting_coef(self) -> Array:
@@ -155,7 +151,7 @@ class MomentObjective(Objective):
         return labels, np.broadcast_to(offset, labels.shape), np.full(labels.shape, self.smoothing**2)
 
     def select(self, columns: Any) -> MomentObjective:
-        base = None if self.base is None else PerPartition(own[:, columns] for own in self.base)
+        base = None if self.base is None else self.data.map(rows.take_columns, self.base, columns)
         return replace(self, columns=self.columns[columns], base=base)
 
     def sweep(self, function: Any, *args: Any) -> PerPartition:
@@ -183,7 +179,7 @@ class MomentPoint(Point):
         """Value, gradient, and the noise's part of the curvature."""
         objective, coef = self.objective, self.coef
         risk, back, sums = objective.sweep_sum(
-            _loss_and_gradient,
+            rows.loss_and_gradient,
             objective.loss,
             objective.variance,
             objective.columns,
@@ -212,7 +208,7 @@ class MomentPoint(Point):
         return self._answers[2]
 
     def select(self, columns: Any) -> MomentPoint:
-        scores = PerPartition(Scores(*(part[:, columns] for part in scores)) for scores in self.scores)
+        scores = self.objective.data.map(rows.take_scores, self.scores, columns)
         out = MomentPoint(self.objective.select(columns), np.ascontiguousarray(self.coef[:, columns]), scores)
         value, gradient, noise_curvature = self._answers
         out._answers = (
@@ -237,58 +233,57 @@ class MomentPoint(Point):
 
         def slope(offset: Array) -> Array:
             return objective.data.map_sum(
-                _offset_slope, objective.loss, objective.columns, objective.smoothing**2, self.scores, offset
+                rows.offset_slope, objective.loss, objective.columns, objective.smoothing**2, self.scores, offset
             )[0]
 
         offset = _bisect(slope, _FARTHEST_OFFSET + 2.0 * np.abs(self.coef[-1]), _BISECTIONS)
         coef = self.coef.copy()
         coef[-1] += offset
-        scores = PerPartition(scores._replace(mean=scores.mean + offset) for scores in self.scores)
-        return MomentPoint(objective, coef, scores)
+        return MomentPoint(objective, coef, objective.data.map(rows.with_mean_moved, self.scores, offset))
 
     def risk(self, smoothing: float) -> Array:
         """Return the weighted loss at these coefficients for another smoothing; no sweep over the data."""
         if smoothing not in self._risks:
             objective = self.objective
             (self._risks[smoothing],) = objective.data.map_sum(
-                _loss_only, objective.loss, objective.columns, smoothing**2, self.scores
+                rows.loss_only, objective.loss, objective.columns, smoothing**2, self.scores
             )
         return self._risks[smoothing]
 
     def share_below(self, deviation: float) -> Array:
         """Return the share of the rows, by weight, whose score has a standard deviation below this."""
-        below, total = self.objective.data.map_sum(_weight_below, deviation**2, self.scores)
+        below, total = self.objective.data.map_sum(rows.weight_below, deviation**2, self.scores)
         return below / total
 
     def share_at_kink(self, radius: float) -> Array:
         """Return the share of the rows, by weight, whose noisy score is this close to the kink of the loss."""
         objective = self.objective
         near, total = objective.data.map_sum(
-            _weight_at_kink, objective.loss.kink, objective.columns, radius, self.scores
+            rows.weight_at_kink, objective.loss.kink, objective.columns, radius, self.scores
         )
         return near / total
 
     def hessian(self, direct: bool = False) -> MomentCurvature:
-        return self._curvature(_hessian_weights, direct)
+        return self._curvature(rows.hessian_weights, not self.objective.variance.is_zero, direct)
 
     def majoriser(self, direct: bool = False) -> MomentCurvature:
-        return self._curvature(_majoriser_weights, direct)
+        return self._curvature(rows.majoriser_weights, False, direct)
 
-    def _curvature(self, rule: Any, direct: bool) -> MomentCurvature:
+    def _curvature(self, rule: Any, is_coupled: bool, direct: bool) -> MomentCurvature:
         objective = self.objective
         weights = objective.data.map(
             rule, objective.loss, objective.variance, objective.columns, objective.smoothing**2, self.scores
         )
-        preconditioner = choose_preconditioner(self, weights, direct)
+        preconditioner = choose_preconditioner(self, weights, is_coupled, direct)
         if preconditioner is not None and preconditioner.is_exact:
-            return MomentCurvature(objective, self.coef, self.noise_curvature, weights, preconditioner)
+            return MomentCurvature(objective, self.coef, self.noise_curvature, weights, is_coupled, preconditioner)
         back, squares, sums = objective.sweep_sum(
-            _known_products, weights, self.scores, objective.base, preconditioner is None
+            rows.known_products, weights, self.scores, objective.base, preconditioner is None
         )
         if preconditioner is None:
             n = self.coef.shape[1]
             preconditioner = diagonal(self, squares, sums[n : 2 * n])
-        curvature = MomentCurvature(objective, self.coef, self.noise_curvature, weights, preconditioner)
+        curvature = MomentCurvature(objective, self.coef, self.noise_curvature, weights, is_coupled, preconditioner)
         return curvature.with_coarse(back, sums)
 
     def along(self, direction: Array) -> MomentLine:
@@ -305,7 +300,7 @@ class MomentLine(Line):
         weights = direction[:-1]
         w = start.coef[:-1]
         self.moves = objective.sweep(
-            _scores, *objective.packed(direction, np.hstack([w * weights, np.square(weights)]))
+            rows.row_scores, *objective.packed(direction, np.hstack([w * weights, np.square(weights)]))
         )
         l2 = objective.penalty.l2
         self.cross = l2 * column_dots(w, weights)
@@ -315,39 +310,22 @@ class MomentLine(Line):
     def value(self, step: Array) -> Array:
         objective = self.start.objective
         risk = objective.data.map_sum(
-            _loss_moved, objective.loss, objective.columns, objective.smoothing**2, self.start.scores, self.moves, step
+            rows.loss_moved,
+            objective.loss,
+            objective.columns,
+            objective.smoothing**2,
+            self.start.scores,
+            self.moves,
+            step,
         )[0]
         return self.level + step * self.cross + 0.5 * np.square(step) * self.square + risk
 
     def point(self, step: Array) -> MomentPoint:
-        start = self.start
-        moved = PerPartition(_moved(s, m, step) for s, m in zip(start.scores, self.moves, strict=True))
-        return MomentPoint(start.objective, start.coef + step * self.direction, moved)
-
-
-# Functions of one partition ---------------------------------------------------------------------------------------
-
-
-def _scores(part: Labelled, factors: Array, shift: Array, n_means: int) -> Scores:
-    """Return means and variances of the rows, see `MomentObjective.packed`."""
-    out = part.block.forward(factors, n_means)
-    mean = out[:, :n_means] + shift[:n_means]
-    if out.shape[1] == n_means:
-        return Scores(mean, np.broadcast_to(shift[n_means:], (len(mean), len(shift) - n_means)))
-    return Scores(mean, out[:, n_means:] + shift[n_means:])
-
-
-def _label_weights(part: Labelled, columns: Array) -> tuple[Array, Array]:
-    positive = part.labels[:, columns] > 0.0
-    weights = part.weights[:, 0]
-    return np.einsum("i,ik->k", weights, positive), np.einsum("i,ik->k", weights, ~positive)
-
-
-def _offset_slope(
-    part: Labelled, loss: MomentLoss, columns: Array, floor: float, scores: Scores, offset: Array
-) -> tuple[Array]:
-    by_mean, _ = loss.gradient(part.labels[:, columns], scores.mean + offset, scores.variance + floor)
-    return (np.einsum("i,ik->k", part.weights[:, 0], by_mean),)
+        start, objective = self.start, self.start.objective
+        coef = start.coef + step * self.direction
+        if not objective.data.is_local:
+            return objective.at(coef)
+        return MomentPoint(objective, coef, objective.data.map(rows.moved, start.scores, self.moves, step))
 
 
 def _bisect(slope: Callable[[Array], Array], farthest: Array, n_steps: int) -> Array:
@@ -358,89 +336,3 @@ def _bisect(slope: Callable[[Array], Array], farthest: Array, n_steps: int) -> A
         rising = slope(middle) > 0.0
         low, high = np.where(rising, low, middle), np.where(rising, middle, high)
     return 0.5 * (low + high)
-
-
-def _no_scores(part: Labelled, n: int) -> Scores:
-    return Scores(np.zeros((part.block.n_rows, n)), np.zeros((part.block.n_rows, n)))
-
-
-def _moved(scores: Scores, moves: Scores, step: Array) -> Scores:
-    n_columns = scores.mean.shape[1]
-    cross, square = moves.variance[:, :n_columns], moves.variance[:, n_columns:]
-    # rounding may leave a variance a little below zero
-    variance = np.maximum(scores.variance + step * (2.0 * cross + step * square), 0.0)
-    return Scores(scores.mean + step * moves.mean, variance)
-
-
-def _loss_only(part: Labelled, loss: MomentLoss, columns: Array, floor: float, scores: Scores) -> tuple[Array]:
-    losses = loss.value(part.labels[:, columns], scores.mean, scores.variance + floor)
-    return (np.einsum("i,ik->k", part.weights[:, 0], losses),)
-
-
-def _weight_below(part: Labelled, variance: float, scores: Scores) -> tuple[Array, float]:
-    weights = part.weights[:, 0]
-    return np.einsum("i,ik->k", weights, scores.variance < variance), float(weights.sum())
-
-
-def _weight_at_kink(part: Labelled, kink: float, columns: Array, radius: float, scores: Scores) -> tuple[Array, float]:
-    weights = part.weights[:, 0]
-    distance = np.square(kink - part.labels[:, columns] * scores.mean) + scores.variance
-    return np.einsum("i,ik->k", weights, distance < radius**2), float(weights.sum())
-
-
-def _loss_moved(
-    part: Labelled, loss: MomentLoss, columns: Array, floor: float, scores: Scores, moves: Scores, step: Array
-) -> tuple[Array]:
-    return _loss_only(part, loss, columns, floor, _moved(scores, moves, step))
-
-
-def _loss_and_gradient(
-    part: Labelled, loss: MomentLoss, variance: Variance, columns: Array, floor: float, scores: Scores
-) -> tuple[Array, Array, Array]:
-    """Return the loss, ``X'(s phi_m)`` beside ``f(X)'(2 s phi_v)``, and the sums of what is in the brackets."""
-    n = scores.mean.shape[1]
-    slopes = np.empty((len(scores.mean), 2 * n))
-    slopes[:, :n], slopes[:, n:] = loss.gradient(part.labels[:, columns], scores.mean, scores.variance + floor)
-    slopes[:, :n] *= part.weights
-    slopes[:, n:] *= 2.0 * part.weights
-    back = part.block.backward(slopes if variance.moves_entries else slopes[:, :n], n)
-    return _loss_only(part, loss, columns, floor, scores)[0], back, slopes.sum(axis=0)
-
-
-def _hessian_weights(
-    part: Labelled, loss: MomentLoss, variance: Variance, columns: Array, floor: float, scores: Scores
-) -> CurvatureWeights:
-    by_mean, mixed, by_variance = loss.curvature(part.labels[:, columns], scores.mean, scores.variance + floor)
-    if variance.is_zero:
-        return CurvatureWeights(part.weights * by_mean, by_mean.shape[1])
-    curved = np.hstack([by_mean, 2.0 * mixed, 4.0 * by_variance])
-    curved *= part.weights
-    return CurvatureWeights(curved, by_mean.shape[1])
-
-
-def _known_products(
-    part: Labelled, weights: CurvatureWeights, scores: Scores, base: Array | None, with_squares: bool
-) -> tuple[Array, Array | None, Array]:
-    """Return the rows' part of the curvature times the coefficients and times the offset, and ``(X * X)' phi_mm``.
-
-    The first has the columns of ``X'`` for the coefficients and for the offset, then those of ``f(X)'``; the last is
-    the sums of what these were multiplied with. The scores are the products with the coefficients: no way forth.
-    """
-    mean = scores.mean if base is None else scores.mean - base
-    bent = [weights.by_mean * mean, weights.by_mean]
-    if weights.is_coupled:
-        bent[0] += weights.mixed * scores.variance
-        bent += [weights.mixed * mean + weights.by_variance * scores.variance, weights.mixed]
-    left = np.hstack(bent)
-    moved = left if part.block.entry is not None else left[:, : 2 * weights.n]
-    if not with_squares:
-        return part.block.backward(moved, 2 * weights.n), None, left.sum(axis=0)
-    back, squares = part.block.backward_and_squares(moved, 2 * weights.n, weights.by_mean)
-    return back, squares, left.sum(axis=0)
-
-
-def _majoriser_weights(
-    part: Labelled, loss: MomentLoss, variance: Variance, columns: Array, floor: float, scores: Scores
-) -> CurvatureWeights:
-    weight = loss.weight(part.labels[:, columns], scores.mean, scores.variance + floor)
-    return CurvatureWeights(part.weights * weight, weight.shape[1])

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh
 
 from dropmargin.linalg import stack_blocks
+from dropmargin.objective.base import shape_of
 from dropmargin.typing import Array
 
 if TYPE_CHECKING:
@@ -122,7 +123,9 @@ class Woodbury(Preconditioner):
         return Woodbury([self.columns[k] for k in np.arange(len(self.columns))[columns]])
 
 
-def choose_preconditioner(point: MomentPoint, weights: PerPartition, direct: bool) -> Preconditioner | None:
+def choose_preconditioner(
+    point: MomentPoint, weights: PerPartition, is_coupled: bool, direct: bool
+) -> Preconditioner | None:
     """Return the preconditioner that suits the shape of the data, or ``None`` if that is the diagonal."""
     objective = point.objective
     n_features = objective.n_features
@@ -134,9 +137,8 @@ def choose_preconditioner(point: MomentPoint, weights: PerPartition, direct: boo
     if n_features <= _DIRECT_SIZE and direct:
         return _cholesky(explicit_curvature(point, weights), is_exact=True)
     if n_features <= min(_GRAM_FEATURES, n_rows) and ridge:
-        shared = (
-            shared_eigenvectors(point, weights) if len(objective.data.parts[0].labels[0]) >= _MANY_COLUMNS else None
-        )
+        many = shape_of(objective.data).n_columns >= _MANY_COLUMNS
+        shared = shared_eigenvectors(point, weights, is_coupled) if many else None
         return shared or _cholesky(shared_gram(point, weights), is_exact=False)
     return None
 
@@ -153,7 +155,7 @@ def shared_gram(point: MomentPoint, weights: PerPartition) -> Iterator[Array]:
         yield _with_penalty(gram * sums[k], point, k)
 
 
-def shared_eigenvectors(point: MomentPoint, weights: PerPartition) -> Eigenvectors | None:
+def shared_eigenvectors(point: MomentPoint, weights: PerPartition, is_coupled: bool) -> Eigenvectors | None:
     """Return the inverse of ``l2 + sum(h) (X'SX + N)``, or ``None`` where the numbers are too far apart for that.
 
     ``N`` is the noise's diagonal as it is at first, on average over the columns: not quite each column's own, but one
@@ -163,7 +165,7 @@ def shared_eigenvectors(point: MomentPoint, weights: PerPartition) -> Eigenvecto
     gram, sums = _gram_and_sums(point, weights)
     variance = objective.variance
     strength = float(np.mean(variance.slope)), float(np.mean(variance.floor))
-    key = "eigenvectors", weights[0].is_coupled, variance.entry, strength
+    key = "eigenvectors", is_coupled, variance.entry, strength
     if key not in kept:
         matrix = gram.copy()
         index = np.arange(objective.n_features)
@@ -182,7 +184,7 @@ def _gram_and_sums(point: MomentPoint, weights: PerPartition) -> tuple[Array, Ar
     objective = point.objective
     kept = objective.data.kept
     if "gram" not in kept:
-        n_rows = sum(part.block.n_rows for part in objective.data.parts)
+        n_rows = shape_of(objective.data).n_rows
         gram, total = objective.sweep_sum(_gram, max(1, n_rows // (_GRAM_ROWS * objective.n_features)))
         kept["gram"] = gram / total
     (sums,) = objective.data.map_sum(_column_sums, weights)
@@ -215,7 +217,7 @@ def woodbury(point: MomentPoint, weights: PerPartition) -> Woodbury:
     products = _row_products(objective) if objective.variance.is_zero else None
     columns = []
     for k in range(point.coef.shape[1]):
-        taken = objective.data.map(_active_rows, weights, k)
+        taken = objective.data.gather(objective.data.map(_active_rows, weights, k))
         block = stack_blocks([rows for rows, _, _ in taken])
         h = np.concatenate([h for _, h, _ in taken])
         diagonal = objective.penalty.l2 + point.noise_curvature[:, k]
@@ -230,11 +232,11 @@ def woodbury(point: MomentPoint, weights: PerPartition) -> Woodbury:
 
 def _row_products(objective: MomentObjective) -> Array | None:
     """Return ``X X'``, which serves every step as long as there is no noise; ``None`` if there are too many rows."""
-    blocks, kept = [part.block for part in objective.data.parts], objective.data.kept
-    if sum(block.n_rows for block in blocks) > _KEPT_ROWS:
+    data, kept = objective.data, objective.data.kept
+    if shape_of(data).n_rows > _KEPT_ROWS:
         return None
     if "row products" not in kept:
-        kept["row products"] = stack_blocks(blocks).outer_gram(np.ones(objective.n_features))
+        kept["row products"] = stack_blocks(data.gather(data.map(_all_rows))).outer_gram(np.ones(objective.n_features))
     return kept["row products"]
 
 
@@ -320,6 +322,10 @@ def _gram(part: Labelled, step: int) -> tuple[Array, Array]:
 
 def _count(part: Labelled, weights: CurvatureWeights) -> tuple[Array]:
     return (np.count_nonzero(weights.by_mean, axis=0),)
+
+
+def _all_rows(part: Labelled) -> Block:
+    return part.block.take_rows(np.ones(len(part.labels), dtype=bool))  # a copy: rows may be gone at the next call
 
 
 def _active_rows(part: Labelled, weights: CurvatureWeights, k: int) -> tuple[Block, Array, Array]:

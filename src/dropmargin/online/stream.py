@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.linalg import Partitions, drop_empty_columns, row_blocks, row_slice, stack_rows
+from dropmargin.linalg import LocalPartitions, drop_empty_columns, row_blocks, row_slice, stack_rows
 from dropmargin.losses import MomentLoss
 from dropmargin.noise import Noise, Variance
 from dropmargin.objective import Labelled, MomentObjective, Penalty
@@ -219,7 +219,7 @@ def _solve(batch: Batch, rows: Rows, model: Model, coef: Array) -> tuple[Array, 
         (block,) = row_blocks(block.take_rows(rows.weights > 0.0).rows, block.entry)
     part = Labelled(block, rows.labels[counted, None], rows.weights[counted, None])
     one = np.arange(1)
-    with Partitions([part]) as data:
+    with LocalPartitions([part]) as data:
         objective = MomentObjective(
             data, model.loss, variance, Penalty(l2=model.l2), model.fit_intercept, batch.X.shape[1], one
         )

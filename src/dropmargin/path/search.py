@@ -21,7 +21,8 @@ from sklearn import config_context, get_config
 from sklearn.exceptions import ConvergenceWarning
 
 from dropmargin.classifiers.base import MarginalisedClassifier, TrainingRows
-from dropmargin.classifiers.fitting import Problem, group_columns, in_threads
+from dropmargin.classifiers.fitting import Problem, group_columns
+from dropmargin.classifiers.threads import in_threads
 from dropmargin.classifiers.validation import encode_labels
 from dropmargin.linalg import linear_scores
 from dropmargin.path.grid import Grid, Point

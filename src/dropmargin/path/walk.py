@@ -19,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dropmargin.classifiers.base import TrainingRows
-from dropmargin.classifiers.fitting import Group, Multipliers, Problem, TrainingData, one_blas_thread
+from dropmargin.classifiers.fitting import Group, Multipliers, Problem, TrainingData
+from dropmargin.classifiers.threads import one_blas_thread
 from dropmargin.path.grid import Grid, Point
 from dropmargin.solvers import Result, combine
 from dropmargin.typing import Array

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.linalg import PerPartition
-from dropmargin.losses import Loss
+from dropmargin.linalg import Partitions, PerPartition
+from dropmargin.losses import Loss, MomentLoss
+from dropmargin.noise import Variance
 from dropmargin.objective import MomentObjective, Objective, Penalty, Point
 from dropmargin.solvers.closed_form import closed_form
 from dropmargin.solvers.lbfgs import lbfgs
@@ -93,12 +94,27 @@ def minimise(
         ]
         return combine(parts)
     if isinstance(objective, MomentObjective) and objective.loss.kink:
-        if objective.variance.is_zero and solver.l1 and objective.penalty.l2 == 0.0:
+        if _is_linear_programme(objective.loss, objective.variance, objective.penalty):
+            check_rows_at_hand(objective.loss, objective.variance, objective.penalty, objective.data)
             return solve_linear_programme(objective, tol=tol, monitor=monitor)
         if objective.variance.is_zero and solver.run is newton:
             return solve_noise_free(objective, start, dual=dual, **options)  # type: ignore[arg-type]
         return solve_smoothed(solver.run, objective, start, **options)  # type: ignore[arg-type]
     return solver.run(objective, start, **options)
+
+
+def check_rows_at_hand(loss: Loss, variance: Variance, penalty: Penalty, data: Partitions[Any]) -> None:
+    """Refuse a problem whose only solver looks at all rows at once, if they are not in the memory of this process."""
+    if not data.is_local and _is_linear_programme(loss, variance, penalty):
+        raise ValueError(
+            "The hinge loss without noise under penalty='l1' is a linear programme, which needs all rows in memory. "
+            "Choose penalty='elasticnet', some noise, or a sample of the rows."
+        )
+
+
+def _is_linear_programme(loss: Loss, variance: Variance, penalty: Penalty) -> bool:
+    """Return whether there is no curvature anywhere: a hinge without noise under a pure l1 penalty."""
+    return isinstance(loss, MomentLoss) and bool(loss.kink) and variance.is_zero and penalty.l1 > penalty.l2 == 0.0
 
 
 def combine(results: list[Result]) -> Result:
@@ -123,6 +139,7 @@ __all__ = [
     "Result",
     "Solver",
     "carried",
+    "check_rows_at_hand",
     "choose_solver",
     "combine",
     "minimise",

@@ -22,7 +22,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dropmargin.linalg import DualDescent, PerPartition, can_descend
+from dropmargin.linalg import DualDescent, PerPartition, can_descend, local_parts
 from dropmargin.objective import Labelled, MomentObjective
 from dropmargin.solvers.result import Iteration, Monitor, Result
 from dropmargin.typing import Array
@@ -52,15 +52,16 @@ def descend_dual(
     """Minimise to a relative duality gap of ``tol``, or as far as epochs are worth their time.
 
     An iteration of the result is a round of epochs, and an epoch counts as one pass over the data. If the problem is
-    not for this method (dense data, several columns, no compiled code), there is no result.
+    not for this method (dense data or rows elsewhere, several columns, no compiled code), there is no result.
 
     Parameters
     ----------
     dual : PerPartition of ndarray of shape (n_rows, 1), or None
         Multipliers to start from, as shares of the rows' weights.
     """
-    blocks = [part.block for part in objective.data.parts]
-    if objective.n_columns > 1 or objective.base is not None or not can_descend(blocks):
+    if objective.n_columns > 1 or objective.base is not None or not objective.data.is_local:
+        return None
+    if not can_descend([part.block for part in local_parts(objective.data)]):
         return None
     rows = _Rows(objective)
     multipliers = rows.upper * rows.joined(dual) if dual is not None else np.zeros_like(rows.upper)
@@ -115,7 +116,7 @@ class _Rows:
 
     def __init__(self, objective: MomentObjective) -> None:
         self.objective = objective
-        parts, (column,) = objective.data.parts, objective.columns
+        parts, (column,) = local_parts(objective.data), objective.columns
         self.edges = np.cumsum([0] + [part.block.n_rows for part in parts])
         self.labels = np.concatenate([part.labels[:, column] for part in parts], dtype=np.float64)
         self.upper = np.concatenate([part.weights[:, 0] for part in parts], dtype=np.float64)

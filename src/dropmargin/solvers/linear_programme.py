@@ -13,14 +13,14 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from dropmargin.linalg import stack_blocks
+from dropmargin.linalg import local_parts, stack_blocks
 from dropmargin.objective import MomentObjective
 from dropmargin.solvers.result import Iteration, Monitor, Result
 
 
 def solve_linear_programme(objective: MomentObjective, *, tol: float, monitor: Monitor) -> Result:
     """Minimise the noise-free hinge loss of one column with an l1 penalty; ``tol`` is HiGHS's feasibility tolerance."""
-    parts, (column,) = objective.data.parts, objective.columns
+    parts, (column,) = local_parts(objective.data), objective.columns
     rows = sparse.csr_array(stack_blocks([part.block for part in parts]).rows, dtype=np.float64)
     labels = np.concatenate([part.labels[:, column] for part in parts])
     weights = np.concatenate([part.weights[:, 0] for part in parts])

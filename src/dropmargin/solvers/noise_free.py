@@ -1,6 +1,7 @@
 r"""The hinge loss without noise, the ordinary SVM: an augmented Lagrangian around Newton's method.
 
-On sparse rows, coordinate descent (`dual_coordinate`) goes first, and usually all the way. The rest is done here.
+On sparse rows that are at hand, coordinate descent (`dual_coordinate`) goes first, and usually all the way. The rest is
+done here.
 
 Smoothing alone would need a width near zero, and a system as badly conditioned as that. Multipliers do better: with
 ``a_i`` in [0, 1] the dual variable of row ``i`` (a share of its ``C``), the function to minimise is the hinge loss,
@@ -20,10 +21,11 @@ from functools import partial
 
 import numpy as np
 
-from dropmargin.linalg import PerPartition, column_dots
+from dropmargin.linalg import Partitions, PerPartition, column_dots
 from dropmargin.losses import HuberHinge
 from dropmargin.objective import Labelled, MomentObjective
-from dropmargin.objective.moment import MomentPoint, Scores
+from dropmargin.objective.moment import MomentPoint
+from dropmargin.objective.rows import Scores
 from dropmargin.solvers.dual_coordinate import descend_dual
 from dropmargin.solvers.newton import newton
 from dropmargin.solvers.result import Iteration, Monitor, Result
@@ -59,7 +61,7 @@ def solve_noise_free(
         Multipliers to start from, as shares of the rows' weights: those of a problem nearby (`Result.dual`).
     """
     if dual is not None:
-        dual = PerPartition(np.clip(own, 0.0, 1.0) for own in dual)
+        dual = objective.data.map(_clipped, dual)
     first = descend_dual(objective, dual, tol=tol, max_iter=max_iter, monitor=monitor)
     if first is None:
         coef = start.coef if warm else None
@@ -74,12 +76,12 @@ def solve_noise_free(
     return go_on(None, None, history=second.history)
 
 
-def carried(dual: PerPartition, ratio: float) -> PerPartition:
+def carried(data: Partitions[Labelled], dual: PerPartition, ratio: float) -> PerPartition:
     """Return shares to start from in the same problem with ``ratio`` times the ``C``.
 
     Rows at their upper bound stay there; the others keep what they had, which is a smaller share if ``C`` grows.
     """
-    return PerPartition(np.where(own >= 1.0, 1.0, np.minimum(own / ratio, 1.0)) for own in dual)
+    return data.map(_carried, dual, ratio)
 
 
 def augment(
@@ -110,7 +112,7 @@ def augment(
         # 1. Minimise with the multipliers as they are.
         loss = HuberHinge(objective.loss.kink, width)
         shift = objective.data.map(_shift, columns, dual, width)
-        shifted = replace(objective, loss=loss, base=_added(objective.base, shift), is_stiff=True)
+        shifted = replace(objective, loss=loss, base=_added(objective, shift), is_stiff=True)
         left = max(1, max_iter - len(history))
         begin = shifted.at(coef)
         begin = begin.at_best_offset() if lopsided else begin
@@ -118,7 +120,9 @@ def augment(
         coef, warm = found.coef, True
         # 2. The multipliers that follow, and the duality gap that they prove.
         point = found.point if isinstance(found.point, MomentPoint) else shifted.at(coef)
-        renewed = objective.data.map(_new_dual, columns, objective.loss.kink, width, point.scores)
+        renewed = objective.data.settle(
+            objective.data.map(_new_dual, columns, objective.loss.kink, width, point.scores)
+        )
         value, of_scores, of_gradient = _duality_gap(objective, point, shift, renewed)
         gap = float(np.max((of_scores + of_gradient) / np.abs(value)))
         for entry in found.history:
@@ -149,8 +153,8 @@ def ignore(entry: Iteration) -> None:
     """A monitor that shows nothing."""
 
 
-def _added(base: PerPartition | None, shift: PerPartition) -> PerPartition:
-    return shift if base is None else PerPartition(own + moved for own, moved in zip(base, shift, strict=True))
+def _added(objective: MomentObjective, shift: PerPartition) -> PerPartition:
+    return shift if objective.base is None else objective.data.map(_sum, objective.base, shift)
 
 
 def _duality_gap(
@@ -168,7 +172,19 @@ def _duality_gap(
 
 
 def _first_dual(part: Labelled, columns: Array) -> Array:
-    return np.zeros((part.block.n_rows, len(columns)))
+    return np.zeros((len(part.labels), len(columns)))
+
+
+def _clipped(part: Labelled, dual: Array) -> Array:
+    return np.clip(dual, 0.0, 1.0)
+
+
+def _carried(part: Labelled, dual: Array, ratio: float) -> Array:
+    return np.where(dual >= 1.0, 1.0, np.minimum(dual / ratio, 1.0))
+
+
+def _sum(part: Labelled, base: Array, shift: Array) -> Array:
+    return base + shift
 
 
 def _shift(part: Labelled, columns: Array, dual: Array, width: float) -> Array:

@@ -1,0 +1,144 @@
+"""The functions of one partition behind `objective.moment`: scores, and what is computed of them row by row.
+
+All are pure and at module level, so that they can be sent to wherever the partition is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dropmargin.losses import MomentLoss
+from dropmargin.noise import Variance
+from dropmargin.objective.base import Labelled
+from dropmargin.objective.curvature import CurvatureWeights
+from dropmargin.typing import Array
+
+
+class Scores(NamedTuple):
+    """Mean and variance of the noisy scores of a partition, ``(n_rows, n_columns)`` each; no variance, no noise."""
+
+    mean: Array
+    variance: Array
+
+
+def row_scores(part: Labelled, factors: Array, shift: Array, n_means: int) -> Scores:
+    """Return means and variances of the rows, see `MomentObjective.packed`."""
+    out = part.block.forward(factors, n_means)
+    mean = out[:, :n_means] + shift[:n_means]
+    if out.shape[1] == n_means:
+        return Scores(mean, np.broadcast_to(shift[n_means:], (len(mean), len(shift) - n_means)))
+    return Scores(mean, out[:, n_means:] + shift[n_means:])
+
+
+def label_weights(part: Labelled, columns: Array) -> tuple[Array, Array]:
+    positive = part.labels[:, columns] > 0.0
+    weights = part.weights[:, 0]
+    return np.einsum("i,ik->k", weights, positive), np.einsum("i,ik->k", weights, ~positive)
+
+
+def offset_slope(
+    part: Labelled, loss: MomentLoss, columns: Array, floor: float, scores: Scores, offset: Array
+) -> tuple[Array]:
+    by_mean, _ = loss.gradient(part.labels[:, columns], scores.mean + offset, scores.variance + floor)
+    return (np.einsum("i,ik->k", part.weights[:, 0], by_mean),)
+
+
+def no_scores(part: Labelled, n: int) -> Scores:
+    return Scores(np.zeros((len(part.labels), n)), np.zeros((len(part.labels), n)))
+
+
+def with_mean_moved(part: Labelled, scores: Scores, by: Array) -> Scores:
+    return scores._replace(mean=scores.mean + by)
+
+
+def take_columns(part: Labelled, values: Array, columns: Any) -> Array:
+    return values[:, columns]
+
+
+def take_scores(part: Labelled, scores: Scores, columns: Any) -> Scores:
+    return Scores(scores.mean[:, columns], scores.variance[:, columns])
+
+
+def moved(part: Labelled, scores: Scores, moves: Scores, step: Array) -> Scores:
+    n_columns = scores.mean.shape[1]
+    cross, square = moves.variance[:, :n_columns], moves.variance[:, n_columns:]
+    # rounding may leave a variance a little below zero
+    variance = np.maximum(scores.variance + step * (2.0 * cross + step * square), 0.0)
+    return Scores(scores.mean + step * moves.mean, variance)
+
+
+def loss_only(part: Labelled, loss: MomentLoss, columns: Array, floor: float, scores: Scores) -> tuple[Array]:
+    losses = loss.value(part.labels[:, columns], scores.mean, scores.variance + floor)
+    return (np.einsum("i,ik->k", part.weights[:, 0], losses),)
+
+
+def weight_below(part: Labelled, variance: float, scores: Scores) -> tuple[Array, float]:
+    weights = part.weights[:, 0]
+    return np.einsum("i,ik->k", weights, scores.variance < variance), float(weights.sum())
+
+
+def weight_at_kink(part: Labelled, kink: float, columns: Array, radius: float, scores: Scores) -> tuple[Array, float]:
+    weights = part.weights[:, 0]
+    distance = np.square(kink - part.labels[:, columns] * scores.mean) + scores.variance
+    return np.einsum("i,ik->k", weights, distance < radius**2), float(weights.sum())
+
+
+def loss_moved(
+    part: Labelled, loss: MomentLoss, columns: Array, floor: float, scores: Scores, moves: Scores, step: Array
+) -> tuple[Array]:
+    return loss_only(part, loss, columns, floor, moved(part, scores, moves, step))
+
+
+def loss_and_gradient(
+    part: Labelled, loss: MomentLoss, variance: Variance, columns: Array, floor: float, scores: Scores
+) -> tuple[Array, Array, Array]:
+    """Return the loss, ``X'(s phi_m)`` beside ``f(X)'(2 s phi_v)``, and the sums of what is in the brackets."""
+    n = scores.mean.shape[1]
+    slopes = np.empty((len(scores.mean), 2 * n))
+    slopes[:, :n], slopes[:, n:] = loss.gradient(part.labels[:, columns], scores.mean, scores.variance + floor)
+    slopes[:, :n] *= part.weights
+    slopes[:, n:] *= 2.0 * part.weights
+    back = part.block.backward(slopes if variance.moves_entries else slopes[:, :n], n)
+    return loss_only(part, loss, columns, floor, scores)[0], back, slopes.sum(axis=0)
+
+
+def hessian_weights(
+    part: Labelled, loss: MomentLoss, variance: Variance, columns: Array, floor: float, scores: Scores
+) -> CurvatureWeights:
+    by_mean, mixed, by_variance = loss.curvature(part.labels[:, columns], scores.mean, scores.variance + floor)
+    if variance.is_zero:
+        return CurvatureWeights(part.weights * by_mean, by_mean.shape[1])
+    curved = np.hstack([by_mean, 2.0 * mixed, 4.0 * by_variance])
+    curved *= part.weights
+    return CurvatureWeights(curved, by_mean.shape[1])
+
+
+def known_products(
+    part: Labelled, weights: CurvatureWeights, scores: Scores, base: Array | None, with_squares: bool
+) -> tuple[Array, Array | None, Array]:
+    """Return the rows' part of the curvature times the coefficients and times the offset, and ``(X * X)' phi_mm``.
+
+    The first has the columns of ``X'`` for the coefficients and for the offset, then those of ``f(X)'``; the last is
+    the sums of what these were multiplied with. The scores are the products with the coefficients: no way forth.
+    """
+    mean = scores.mean if base is None else scores.mean - base
+    bent = [weights.by_mean * mean, weights.by_mean]
+    if weights.is_coupled:
+        bent[0] += weights.mixed * scores.variance
+        bent += [weights.mixed * mean + weights.by_variance * scores.variance, weights.mixed]
+    left = np.hstack(bent)
+    block = part.block
+    moved = left if block.entry is not None else left[:, : 2 * weights.n]
+    if not with_squares:
+        return block.backward(moved, 2 * weights.n), None, left.sum(axis=0)
+    back, squares = block.backward_and_squares(moved, 2 * weights.n, weights.by_mean)
+    return back, squares, left.sum(axis=0)
+
+
+def majoriser_weights(
+    part: Labelled, loss: MomentLoss, variance: Variance, columns: Array, floor: float, scores: Scores
+) -> CurvatureWeights:
+    weight = loss.weight(part.labels[:, columns], scores.mean, scores.variance + floor)
+    return CurvatureWeights(part.weights * weight, weight.shape[1])

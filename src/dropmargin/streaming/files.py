@@ -1,0 +1,180 @@
+"""Data files of one format, in parts: found, checked against each other, and read in blocks of rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dropmargin.io.data import DataFormatError, Dataset, Frame, ReadOptions, find_format, read_chunks
+from dropmargin.io.data.dataset import concatenate
+from dropmargin.io.data.sources import Source, line_blocks
+from dropmargin.io.data.svmlight_blocks import BlockParser
+from dropmargin.io.data.svmlight_lines import IndexRange
+from dropmargin.linalg import canonical, to_arrays
+from dropmargin.progress import Progress
+
+_FORMATS = ("svmlight", "parquet", "arrow", "npz")
+_CHUNK_BYTES = 2**22
+_STEP = 2**20  # progress is counted in these
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class DataFiles:
+    """Files that are parts of one data set, in order, and how to read them."""
+
+    paths: tuple[Path, ...]
+    format: str
+    options: ReadOptions
+
+    @property
+    def fingerprint(self) -> list[list[Any]]:
+        """Names, sizes and times of change: other ones, and what was made of the files is stale."""
+        found = [(path, path.stat()) for path in self.paths]
+        return [[str(path.resolve()), stat.st_size, stat.st_mtime_ns] for path, stat in found]
+
+
+def find_files(paths: PathLike | Iterable[PathLike], options: ReadOptions | None) -> DataFiles:
+    """Return the files of a folder (but for those whose names begin with a dot or ``_``), by name, or of a list.
+
+    A folder of several formats is an error, and so is one that cannot be read in parts.
+    """
+    options = ReadOptions() if options is None else options
+    if isinstance(paths, str | os.PathLike):
+        paths = [paths]
+    found: list[Path] = []
+    for given in map(Path, paths):
+        if not given.is_dir():
+            found.append(given)
+            continue
+        inside = sorted(path for path in given.iterdir() if path.is_file() and path.name[0] not in "._")
+        if not inside:
+            raise ValueError(f"There are no files in {str(given)!r}.")
+        found += inside
+    if not found:
+        raise ValueError("paths must name at least one file or folder, got none.")
+    for path in found:
+        if not path.is_file():
+            raise FileNotFoundError(f"{str(path)!r} is not there, or is not a file.")
+    formats = {path: find_format(path, options.format) for path in found}
+    first = found[0]
+    for path, form in formats.items():
+        if form != formats[first]:
+            raise ValueError(
+                f"The files are of several formats: {first.name} is {formats[first]}, {path.name} is {form}. "
+                "Name files of one format alone."
+            )
+    form = formats[first]
+    if form not in _FORMATS:
+        raise ValueError(
+            f"{first.name} is {form}, which is not read in parts for a fit: use one of {list(_FORMATS)}. "
+            "Tables with names or text need an encoder first; save what it returns."
+        )
+    if form in ("parquet", "arrow") and options.target is None:
+        raise ValueError(f"options.target must name the column of the labels of {form} files, got None.")
+    return DataFiles(tuple(found), form, options)
+
+
+def check_files(files: DataFiles) -> DataFiles:
+    """Return the files after a look at all of them, with whatever is to be decided over all: see `ReadOptions`."""
+    if files.format == "svmlight":
+        return _settle_svmlight(files)
+    if files.format != "npz":
+        _check_tables(files)
+    return files
+
+
+def _settle_svmlight(files: DataFiles) -> DataFiles:
+    """Return the files with base and number of features known, decided once for all parts: never for one alone."""
+    options = files.options
+    if options.zero_based is not None and options.n_features is not None:
+        return files
+    smallest, largest = None, -1
+    with Progress(_n_steps(files.paths), "scanning svmlight files") as progress:
+        for path in files.paths:
+            parser = BlockParser(str(path), IndexRange.from_options(options))
+            with Source(path, options.max_ratio).open() as stream:
+                for buffer, length in line_blocks(stream, str(path), _CHUNK_BYTES):
+                    parser.parse(buffer, length)
+                    progress.advance(length // _STEP)
+            if parser.smallest is not None and parser.largest is not None:
+                smallest = parser.smallest if smallest is None else min(smallest, parser.smallest)
+                largest = max(largest, parser.largest)
+    zero_based = smallest == 0 if options.zero_based is None else options.zero_based
+    seen = largest + 1 if zero_based else max(largest, 0)
+    n_features = seen if options.n_features is None else options.n_features
+    if seen > n_features and not options.ignore_extra:
+        raise ValueError(
+            f"The files have features up to index {largest}, counted from {0 if zero_based else 1}, but "
+            f"n_features={n_features}; raise it, or set ignore_extra=True."
+        )
+    return replace(files, options=replace(options, zero_based=zero_based, n_features=n_features))
+
+
+def _check_tables(files: DataFiles) -> None:
+    """Compare the columns of tables before the first is read to its end."""
+    names = None
+    for path in files.paths:
+        part = next(iter(read_chunks(path, files.options, chunk_bytes=2**16)), None)
+        if part is None:
+            continue
+        matrix_of(part, path)
+        if names is not None and part.feature_names != names:
+            raise ValueError(
+                f"{path.name} has other columns than {files.paths[0].name}: {list(part.feature_names or ())[:20]} "
+                f"instead of {list(names)[:20]}."
+            )
+        names = part.feature_names
+
+
+def read_blocks(files: DataFiles, block_bytes: int) -> Iterator[tuple[int, Dataset]]:
+    """Yield the number of a file, and rows of it that take about so many bytes; no block is of two files."""
+    width = None
+    with Progress(_n_steps(files.paths), "converting files") as progress:
+        for number, path in enumerate(files.paths):
+            waiting: list[Dataset] = []
+            n_bytes = 0
+            for part in _chunks(files, path, block_bytes):
+                X = canonical(matrix_of(part, path))
+                if part.y is None:
+                    raise DataFormatError("there are no labels (an array 'y', or the one of options.target)", str(path))
+                if width is not None and X.shape[1] != width:
+                    what = f"{X.shape[1]} features, but those before have {width}: all parts need the same columns"
+                    raise DataFormatError(what, str(path))
+                width = X.shape[1]
+                waiting.append(replace(part, X=X))
+                n_bytes += sum(array.nbytes for array in to_arrays(X))
+                if n_bytes >= block_bytes:
+                    yield number, concatenate(waiting)
+                    waiting, n_bytes = [], 0
+            if waiting:
+                yield number, concatenate(waiting)
+            progress.advance(path.stat().st_size // _STEP)
+
+
+def _chunks(files: DataFiles, path: Path, block_bytes: int) -> Iterator[Dataset]:
+    # A cell of a table takes eight bytes, which the reader takes for sixteen; text takes about twice its numbers.
+    return read_chunks(path, files.options, chunk_bytes=max(1, min(_CHUNK_BYTES, block_bytes)))
+
+
+def matrix_of(part: Dataset, path: Path) -> Any:
+    """Return the rows as a matrix; columns of names are an error."""
+    if not isinstance(part.X, Frame):
+        return part.X
+    for name, column in zip(part.X.names, part.X.columns, strict=True):
+        if column.dtype.kind != "f":
+            what = f"column {name!r} holds names, not numbers (encode it first, or name it in options.ignore)"
+            raise DataFormatError(what, str(path))
+    if not part.X.columns:
+        raise DataFormatError("there are no columns besides the labels", str(path))
+    return np.column_stack(part.X.columns)
+
+
+def _n_steps(paths: Sequence[Path]) -> int:
+    return max(1, sum(path.stat().st_size // _STEP for path in paths))

@@ -1,0 +1,148 @@
+"""The seam over files: partitions whose rows are read for every product, while labels and scores stay in memory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dropmargin.classifiers.partitioned import Rows
+from dropmargin.linalg import Partitions, PerPartition
+from dropmargin.linalg.partitions import Summation, Totals, dealt
+from dropmargin.streaming.reader import BlockReader
+from dropmargin.streaming.store import BlockWriter, StoredBlocks
+
+
+class FilePartitions(Partitions[Any]):
+    """Partitions that share a reader; each has the block of its number.
+
+    Parameters
+    ----------
+    parts : sequence
+        `Rows` that are fetched by ``reader``, or what was derived of them.
+    reader : BlockReader
+    n_threads : int
+        How many blocks are worked on at once. It never changes a result.
+    scratch : Path
+        A folder for rows that are derived and stored.
+    room : int
+        Bytes that these may take of the memory.
+    is_owned : bool
+        Whether to close the reader, too.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Any],
+        reader: BlockReader,
+        *,
+        n_threads: int,
+        scratch: Path,
+        room: int,
+        kept: dict[Any, Any] | None = None,
+        is_owned: bool = False,
+    ) -> None:
+        super().__init__(len(parts), is_local=False, kept=kept)
+        self._parts = list(parts)
+        self._reader = reader
+        self._n_threads = n_threads
+        self._scratch, self._room = scratch, room
+        self._is_owned = is_owned
+        self._pool = ThreadPoolExecutor(n_threads) if min(n_threads, len(parts)) > 1 else None
+
+    def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
+        return PerPartition(self._results(function, args))
+
+    def gather(self, values: PerPartition) -> list[Any]:
+        return list(values)
+
+    def map_sum(self, function: Callable[..., Totals], *args: Any) -> Totals:
+        summation = Summation(self.n_partitions)
+        for result in self._results(function, args):
+            summation.add(result)
+        return summation.total()
+
+    def derive(
+        self, function: Callable[..., Any], *args: Any, kept: dict[Any, Any] | None = None, stored: bool = False
+    ) -> FilePartitions:
+        if not stored:
+            return self._like(list(self._results(function, args)), self._reader, kept)
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f"sample-{os.getpid()}-", dir=self._scratch))
+        try:
+            writer = BlockWriter(folder / "rows.bin")
+            labelled = [(part.y, part.weights) for part in self._results(_written, (writer, function, *args))]
+            writer.close(sync=False)  # it is not to outlive this process
+            source = StoredBlocks(writer.path, writer.blocks)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)  # an open file is there until it is closed
+        reader = BlockReader(source, self.n_partitions, self._n_threads, self._room)
+        return self._like(fetched_rows(reader, labelled), reader, kept, is_owned=True)
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+        if self._is_owned:
+            self._reader.close()
+
+    def _like(
+        self, parts: Sequence[Any], reader: BlockReader, kept: dict[Any, Any] | None, is_owned: bool = False
+    ) -> FilePartitions:
+        return FilePartitions(
+            parts,
+            reader,
+            n_threads=self._n_threads,
+            scratch=self._scratch,
+            room=self._room,
+            kept=kept,
+            is_owned=is_owned,
+        )
+
+    def _results(self, function: Callable[..., Any], args: Sequence[Any]) -> Iterator[Any]:
+        """Yield the results in the order of the partitions, with no more than a few under way."""
+        if self._pool is None or function is _written:  # which writes one after the other
+            for i in range(self.n_partitions):
+                yield self._work(function, i, dealt(args, i))
+            return
+        state = np.geterr()  # NumPy's error state belongs to a thread: hand the caller's on
+        waiting: deque[Future[Any]] = deque()
+        try:
+            for i in range(self.n_partitions):
+                waiting.append(self._pool.submit(self._work_under, state, function, i, dealt(args, i)))
+                if len(waiting) > 2 * self._n_threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def _work_under(self, state: Any, function: Callable[..., Any], index: int, args: list[Any]) -> Any:
+        with np.errstate(**state):
+            return self._work(function, index, args)
+
+    def _work(self, function: Callable[..., Any], index: int, args: list[Any]) -> Any:
+        try:
+            return function(self._parts[index], *args)
+        finally:
+            self._reader.release(index)
+
+
+def fetched_rows(reader: BlockReader, labelled: Sequence[tuple[Any, Any]]) -> list[Rows]:
+    """Return the rows of a reader's blocks, with their labels and weights."""
+    return [Rows(partial(reader.fetch, i), y, weights) for i, (y, weights) in enumerate(labelled)]
+
+
+def _written(part: Any, writer: BlockWriter, function: Callable[..., Rows], *args: Any) -> Rows:
+    """Write the rows of a derived partition, and return their labels and weights without them."""
+    derived = function(part, *args)
+    writer.add(derived.X)
+    return Rows(None, derived.y, derived.weights)

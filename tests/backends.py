@@ -1,0 +1,82 @@
+"""The backends of the seam, for the conformance suite: each makes `Partitions` of the same parts.
+
+To add one, write a function that takes a list of `Rows` and a temporary folder and yields the partitions, and name it
+in `BACKENDS`. Its rows count as elsewhere (``is_local=False``), and it must agree with `reference` to the last bit.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import contextmanager
+from functools import partial
+
+from dropmargin.classifiers.partitioned import Rows
+from dropmargin.linalg import LocalPartitions, canonical
+from dropmargin.streaming.checkpoint import Log, LoggedPartitions
+from dropmargin.streaming.partitions import FilePartitions, fetched_rows
+from dropmargin.streaming.reader import BlockReader
+from dropmargin.streaming.store import BlockWriter, StoredBlocks
+
+
+def reference(parts):
+    """Return the partitions that all others must agree with: in this process, one after the other."""
+    return LocalPartitions(parts, is_local=False)
+
+
+@contextmanager
+def _serial(parts, folder):
+    with reference(parts) as data:
+        yield data
+
+
+@contextmanager
+def _threads(n_threads, parts, folder):
+    with LocalPartitions(parts, n_threads, is_local=False) as data:
+        yield data
+
+
+@contextmanager
+def _fetched(parts, folder):
+    """Rows that come anew each time they are asked for, and are never the same object."""
+    fetched = [Rows(partial(_copy, canonical(rows.X)), rows.y, rows.weights) for rows in parts]
+    with LocalPartitions(fetched, 2, is_local=False) as data:
+        yield data
+
+
+@contextmanager
+def _files(n_threads, room, parts, folder):
+    """Blocks of one file, of which some may stay in memory."""
+    writer = BlockWriter(folder / f"rows-{uuid.uuid4().hex}.bin")
+    for rows in parts:
+        writer.add(canonical(rows.X))
+    writer.close()
+    reader = BlockReader(StoredBlocks(writer.path, writer.blocks), len(parts), n_threads, room)
+    rows = fetched_rows(reader, [(rows.y, rows.weights) for rows in parts])
+    with FilePartitions(rows, reader, n_threads=n_threads, scratch=folder, room=room) as data:
+        yield data
+    reader.close()
+
+
+@contextmanager
+def _logged(parts, folder):
+    """Files, with a checkpoint."""
+    log = Log(folder / f"{uuid.uuid4().hex}.log", bytes(32), bytes(32))
+    with _files(1, 0, parts, folder) as data:
+        yield LoggedPartitions(lambda: data, len(parts), log, is_owned=False)
+    log.close()
+
+
+def _copy(X):
+    return X.copy()
+
+
+#: Name to context manager of (parts, folder).
+BACKENDS = {
+    "serial": _serial,
+    "2 threads": partial(_threads, 2),
+    "3 threads": partial(_threads, 3),
+    "fetched rows": _fetched,
+    "files": partial(_files, 1, 0),
+    "files, 3 threads": partial(_files, 3, 3000),
+    "files with a log": _logged,
+}

@@ -1,0 +1,208 @@
+"""A fit to partitions is the fit to their rows in one matrix, and what is wrong with one is said by its name."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.base import clone
+
+from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier
+from dropmargin.classifiers import fitting
+from dropmargin.classifiers.partition_fit import fit_partitions
+from dropmargin.classifiers.partitioned import Rows
+from dropmargin.linalg import LocalPartitions
+from dropmargin.noise import Dropout, Gaussian, Poisson
+
+pytestmark = pytest.mark.timeout(120)
+_EDGES = (0, 30, 70, 71, 120)
+
+
+def _data(seed=0, n_rows=120, n_features=8):
+    rng = np.random.default_rng(seed)
+    X = rng.poisson(0.8, (n_rows, n_features)) * rng.uniform(0.3, 1.2, (n_rows, n_features))
+    y = np.argmax((X - X.mean(axis=0)) @ rng.normal(size=(n_features, 3)) + rng.normal(size=(n_rows, 3)), axis=1)
+    return X, np.array(["a", "b", "c"])[y], rng.uniform(0.5, 2.0, n_rows)
+
+
+def _parts(X, y, weights=None, edges=_EDGES):
+    own = [slice(a, b) for a, b in itertools.pairwise(edges)]
+    return [Rows(X[s], y[s], None if weights is None else weights[s]) for s in own]
+
+
+def _fit(estimator, parts, **options):
+    return fit_partitions(estimator, LocalPartitions(parts, is_local=False), **options)
+
+
+def _assert_close(model, expected, tol=1e-5):
+    assert model.objective_ == pytest.approx(expected.objective_, rel=1e-9)
+    assert_allclose(model.coef_, expected.coef_, atol=tol)
+    assert_allclose(model.intercept_, expected.intercept_, atol=tol)
+    assert_array_equal(model.classes_, expected.classes_)
+    assert model.n_features_in_ == expected.n_features_in_
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DropoutSVC(tol=1e-12),
+        DropoutSVC(tol=1e-10, noise=None),
+        DropoutLogisticRegression(tol=1e-12, noise=Gaussian(0.3), class_weight="balanced"),
+        DropoutLogisticRegression(tol=1e-12, multi_class="ovo", class_weight={"a": 2.0}),
+        MCFClassifier("exponential", tol=1e-12, noise=Poisson(), C=0.1),
+        DropoutSVC(tol=1e-10, penalty="elasticnet", C=0.3),
+        DropoutLogisticRegression(tol=1e-12, fit_intercept=False),
+    ],
+    ids=repr,
+)
+def test_the_same_optimum_as_of_one_matrix(estimator, layout):
+    X, y, weights = _data()
+    expected = clone(estimator).fit(layout(X), y, weights)
+    _assert_close(_fit(estimator, _parts(layout(X), y, weights)), expected)
+    assert estimator.converged_
+    assert_array_equal(estimator.predict(layout(X)), expected.predict(layout(X)))
+
+
+def test_missing_features_are_described_and_left_alone():
+    X, y, weights = _data()
+    X[np.random.default_rng(1).uniform(size=X.shape) < 0.1] = np.nan
+    for noise in (0.4, Gaussian(0.2)):
+        expected = DropoutSVC(noise=noise, missing="drop", tol=1e-12).fit(X, y, weights)
+        model = _fit(DropoutSVC(noise=noise, missing="drop", tol=1e-12), _parts(X, y, weights))
+        _assert_close(model, expected)
+        assert_allclose(model.feature_means_, expected.feature_means_, rtol=1e-12)
+        assert_allclose(model.feature_deviations_, expected.feature_deviations_, rtol=1e-12)
+        assert_allclose(model.decision_function(X[:5]), expected.decision_function(X[:5]), atol=1e-5)
+    with pytest.raises(ValueError, match="cannot tell zeros and NaN apart"):
+        _fit(DropoutSVC(noise=Gaussian(0.2), missing="drop"), _parts(sparse.csr_array(X), y))
+
+
+def test_empty_columns_are_left_out_and_come_back_as_zeros():
+    X, y, _ = _data()
+    wide = sparse.csr_array(sparse.hstack([sparse.csr_array((120, 3000)), X]))
+    model = _fit(DropoutSVC(tol=1e-12), _parts(wide, y))
+    _assert_close(model, DropoutSVC(tol=1e-12).fit(wide, y))
+    assert not model.coef_[:, :3000].any()
+
+
+def test_columns_far_from_zero_keep_their_digits():
+    X, y, _ = _data()
+    near, far = (_fit(DropoutSVC(noise=Gaussian(0.3), tol=1e-9), _parts(rows, y)) for rows in (X, X + 1e6))
+    assert_allclose(far.coef_, near.coef_, atol=1e-3)
+
+
+@pytest.mark.parametrize("estimator", [DropoutSVC(tol=1e-9), DropoutLogisticRegression(tol=1e-9)])
+def test_a_sample_within_the_partitions_is_a_start(estimator, monkeypatch):
+    X, y, weights = _data(n_rows=900, n_features=4)
+    parts = _parts(X, y, weights, edges=(0, 300, 300, 555, 900))
+    from_zero = _fit(estimator, parts).coef_.copy()
+    monkeypatch.setattr(fitting, "_LEAST_SAMPLE", 20)
+    starts = []
+    original = fitting._start_from_sample
+    monkeypatch.setattr(fitting, "_start_from_sample", lambda *args: starts.append(original(*args)) or starts[-1])
+    assert_allclose(_fit(estimator, parts).coef_, from_zero, rtol=1e-3, atol=1e-4)
+    assert len(starts) == 1
+    assert starts[0][0] is not None
+
+
+def test_warm_start_and_feature_names():
+    X, y, _ = _data()
+    names = [f"f{i}" for i in range(8)]
+    model = _fit(DropoutSVC(warm_start=True), _parts(X, y), feature_names=names)
+    first = model.n_iter_
+    assert_array_equal(model.feature_names_in_, names)
+    assert _fit(model, _parts(X, y)).n_iter_ < first
+    assert not hasattr(model, "feature_names_in_")
+
+
+def test_data_frames_and_whole_numbers_are_rows():
+    X, y, _ = _data()
+    X = np.round(3 * X).astype(int)
+    expected = _fit(DropoutSVC(), _parts(X.astype(float), y))
+    frames = [Rows(pd.DataFrame(rows.X), pd.Series(rows.y)) for rows in _parts(X, y)]
+    assert_array_equal(_fit(DropoutSVC(), frames).coef_, expected.coef_)
+
+
+def test_single_precision_stays_unless_a_partition_has_double():
+    X, y, _ = _data()
+    parts = _parts(X.astype(np.float32), y)
+    assert _fit(DropoutSVC(), parts).coef_.dtype == np.float32
+    parts[1] = Rows(X[30:70], y[30:70])
+    assert _fit(DropoutSVC(), parts).coef_.dtype == np.float64
+    parts = _parts((X * 1e18).astype(np.float32), y)
+    assert _fit(DropoutSVC(C=1e-30), parts).coef_.dtype == np.float64
+
+
+def test_an_empty_partition_and_one_without_a_class_are_fine():
+    X, y, _ = _data()
+    expected = _fit(DropoutSVC(), _parts(X, y))
+    empty = Rows(np.empty((0, 3)), np.empty(0))  # of any width
+    assert_array_equal(_fit(DropoutSVC(), [empty, *_parts(X, y), empty]).coef_, expected.coef_)
+    order = np.argsort(y, kind="stable")
+    lacking = _fit(DropoutSVC(tol=1e-12), _parts(X[order], y[order]))
+    _assert_close(lacking, DropoutSVC(tol=1e-12).fit(X, y))
+
+
+def _spoilt(which, X=None, y=None, weights=None):
+    parts = _parts(*_data()[:2])
+    own = parts[which]
+    parts[which] = Rows(own.X if X is None else X(own.X), own.y if y is None else y(own.y), weights)
+    return parts
+
+
+def _with(value):
+    def spoil(X):
+        X = X.copy()
+        X[1, 2] = value
+        return X
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (_spoilt(1, X=_with(np.nan)), r"part B: X has NaN; .*missing='drop'"),
+        (_spoilt(3, X=_with(np.inf)), r"part D: X has infinity, in column 2"),
+        (_spoilt(1, X=_with(1e200)), r"1.0e\+200 in column 2 of part B, whose squares overflow"),
+        (_spoilt(1, X=lambda X: X[:, :5]), r"part B has 5 features, but part A has 8"),
+        (_spoilt(3, X=sparse.csr_array), r"part D is sparse, but part A is dense"),
+        (_spoilt(1, y=lambda y: y[:-2]), r"part B: X has 40 rows, but y has 38 labels"),
+        (_spoilt(1, y=lambda y: np.arange(len(y))), r"part B has numbers as labels, but part A has text"),
+        (_spoilt(3, y=lambda y: y[:, None].repeat(2, axis=1)), r"part D: y should be a 1d array"),
+        (_spoilt(1, weights=-np.ones(40)), r"part B: sample_weight must be finite and not negative"),
+        (_spoilt(1, weights=np.ones(39)), r"part B: sample_weight.shape"),
+        ([Rows(np.empty((0, 8)), np.empty(0))] * 4, r"There are no rows"),
+    ],
+)
+def test_what_is_wrong_with_a_partition_is_said_by_its_name(parts, message):
+    model = DropoutSVC().fit(*_data(seed=5)[:2])
+    before = dict(model.__dict__)
+    with pytest.raises(ValueError, match=message):
+        _fit(model, parts, names=["part A", "part B", "part C", "part D"])
+    assert model.__dict__ == before  # the very same arrays
+
+
+def test_negative_entries_are_found_by_a_noise_that_cannot_have_them():
+    parts = _spoilt(3, X=_with(-2.0))
+    with pytest.raises(ValueError, match=r"Poisson noise needs X >= 0, but X has -2 in column 'f2' of partition 3"):
+        _fit(DropoutSVC(noise=Poisson()), parts, feature_names=[f"f{i}" for i in range(8)])
+
+
+def test_errors_that_are_of_no_partition():
+    X, y, _ = _data()
+    with pytest.raises(ValueError, match="linear programme, which needs all rows in memory"):
+        _fit(DropoutSVC(noise=None, penalty="l1"), _parts(X, y))
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        _fit(DropoutSVC(), _parts(X, np.full(120, "a")))
+    with pytest.raises(ValueError, match="X has 8 features, rate has shape"):
+        _fit(DropoutSVC(noise=Dropout([0.1, 0.2])), _parts(X, y))
+    with pytest.raises(ValueError, match="C must be"):
+        _fit(DropoutSVC(C=-1.0), _parts(X, y))
+    with pytest.raises(ValueError, match="continuous"):
+        _fit(DropoutSVC(), _parts(X, X[:, 0]))

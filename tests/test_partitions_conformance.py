@@ -1,0 +1,229 @@
+"""Every backend of the seam gives bitwise the result of the serial one; see `backends` for how to add one."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy import sparse
+
+from backends import BACKENDS, reference
+from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
+from dropmargin.classifiers.partition_fit import fit_partitions
+from dropmargin.classifiers.partitioned import Rows
+from dropmargin.linalg import PerPartition, partitions
+from dropmargin.noise import Dropout, Gaussian, Laplace, Poisson
+
+pytestmark = pytest.mark.timeout(120)
+
+N_ROWS, N_FEATURES = 140, 10
+LOSSES = {
+    "hinge": DropoutSVC(),
+    "logistic": DropoutLogisticRegression(),
+    "quadratic": MCFClassifier("quadratic"),
+    "exponential": MCFClassifier("exponential"),
+    "mcf-logistic": MCFClassifier("logistic"),
+    "gaussian-hinge": NoisyLinearClassifier("hinge", approximation="gaussian"),
+}
+NOISES = {
+    "none": None,
+    "dropout": Dropout(0.4),
+    "gaussian": Gaussian(0.2),
+    "laplace": Laplace(0.1),
+    "poisson": Poisson(),
+}
+PENALTIES = ("l2", "l1", "elasticnet")
+# A linear programme, which needs all rows in memory.
+_IMPOSSIBLE = {("hinge", "none", "l1"), ("gaussian-hinge", "none", "l1")}
+PROBLEMS = [problem for problem in itertools.product(LOSSES, NOISES, PENALTIES) if problem not in _IMPOSSIBLE]
+LAYOUTS = ("dense", "sparse")
+
+each_backend = pytest.mark.parametrize("backend", BACKENDS)
+
+
+def make_parts(n_parts, layout, dtype=np.float64):
+    """Return rows of three classes in parts of unequal size, with weights; of seventeen parts one is empty."""
+    rng = np.random.default_rng(3)
+    X = rng.poisson(0.7, (N_ROWS, N_FEATURES)) * rng.uniform(0.3, 1.2, (N_ROWS, N_FEATURES))
+    y = np.argmax((X - X.mean(axis=0)) @ rng.normal(size=(N_FEATURES, 3)) + rng.normal(size=(N_ROWS, 3)), axis=1)
+    weights = rng.uniform(0.5, 2.0, N_ROWS)
+    inner = np.sort(rng.choice(N_ROWS, n_parts - 1, replace=False))
+    if n_parts > 10:
+        inner[4] = inner[5]
+    X = X.astype(dtype)
+    X = sparse.csr_array(X) if layout == "sparse" else X
+    names = np.array(["ant", "bee", "cat"])
+    edges = [0, *inner, N_ROWS]
+    return [Rows(X[a:b], names[y[a:b]], weights[a:b]) for a, b in itertools.pairwise(edges)]
+
+
+def make_estimator(loss, noise, penalty):
+    return type(LOSSES[loss])(**(LOSSES[loss].get_params() | {"noise": NOISES[noise], "penalty": penalty, "C": 0.3}))
+
+
+@cache
+def serial_fit(loss, noise, penalty, n_parts, layout):
+    return fit_partitions(make_estimator(loss, noise, penalty), reference(make_parts(n_parts, layout)))
+
+
+def assert_same_model(model, expected):
+    assert_array_equal(model.coef_, expected.coef_)
+    assert_array_equal(model.intercept_, expected.intercept_)
+    assert_array_equal(model.classes_, expected.classes_)
+    assert model.coef_.dtype == expected.coef_.dtype
+    assert (model.n_iter_, model.n_passes_, model.objective_) == (
+        expected.n_iter_,
+        expected.n_passes_,
+        expected.objective_,
+    )
+    assert model.history_ == expected.history_
+
+
+def _dealt_backends():
+    """Return each problem with one backend, so that it is quick: each has every loss, noise and penalty."""
+    names = list(BACKENDS)
+    return [(*problem, names[(i + i // len(names)) % len(names)]) for i, problem in enumerate(PROBLEMS)]
+
+
+@pytest.mark.parametrize(("loss", "noise", "penalty", "backend"), _dealt_backends())
+def test_every_problem_is_solved_alike(loss, noise, penalty, backend, tmp_path):
+    layout = LAYOUTS[PROBLEMS.index((loss, noise, penalty)) % 2]
+    with BACKENDS[backend](make_parts(3, layout), tmp_path) as data:
+        model = fit_partitions(make_estimator(loss, noise, penalty), data)
+    assert_same_model(model, serial_fit(loss, noise, penalty, 3, layout))
+
+
+@each_backend
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("n_parts", [1, 2, 3, 8, 17])
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+def test_any_number_of_partitions(loss, n_parts, layout, backend, tmp_path):
+    with BACKENDS[backend](make_parts(n_parts, layout), tmp_path) as data:
+        assert data.n_partitions == n_parts
+        model = fit_partitions(make_estimator(loss, "dropout", "l2"), data)
+    assert_same_model(model, serial_fit(loss, "dropout", "l2", n_parts, layout))
+
+
+@each_backend
+@pytest.mark.parametrize("options", [{"multi_class": "ovo"}, {"solver": "lbfgs"}, {"class_weight": "balanced"}])
+def test_other_parameters(options, backend, tmp_path):
+    with BACKENDS[backend](make_parts(8, "sparse", np.float32), tmp_path) as data:
+        model = fit_partitions(DropoutLogisticRegression(C=0.3, **options), data)
+    expected = fit_partitions(
+        DropoutLogisticRegression(C=0.3, **options), reference(make_parts(8, "sparse", np.float32))
+    )
+    assert_same_model(model, expected)
+    assert model.coef_.dtype == np.float32
+
+
+@each_backend
+def test_large_results_are_added_by_the_same_tree(backend, tmp_path, monkeypatch):
+    monkeypatch.setattr(partitions, "_FEW_BYTES", 0)
+    with BACKENDS[backend](make_parts(17, "dense"), tmp_path) as data:
+        model = fit_partitions(DropoutSVC(C=0.3), data)
+    assert_same_model(model, fit_partitions(DropoutSVC(C=0.3), reference(make_parts(17, "dense"))))
+
+
+# The contract of a backend ------------------------------------------------------------------------------------------
+
+
+def _n_rows(rows, factor, own):
+    return factor * len(rows.y) + own
+
+
+def _totals(rows, factor, power):
+    return factor * np.asarray(rows.weights) ** power @ np.ones((len(rows.y), 2)), None, len(rows.y), float(len(rows.y))
+
+
+def _fewer(rows, step):
+    return Rows(rows.X[::step], np.asarray(rows.y)[::step], np.asarray(rows.weights)[::step])
+
+
+def _fail(rows, unlucky):
+    if unlucky:
+        raise ValueError("not this one")
+
+
+def _scaled(rows, value, factor):
+    return value * factor
+
+
+@each_backend
+@pytest.mark.parametrize("n_parts", [1, 3, 17])
+def test_map_deals_out_what_belongs_to_a_partition(n_parts, backend, tmp_path):
+    parts = make_parts(n_parts, "dense")
+    with BACKENDS[backend](parts, tmp_path) as data:
+        assert not data.is_local
+        own = PerPartition(range(n_parts))
+        first = data.map(_n_rows, 10, own)
+        expected = [10 * len(rows.y) + i for i, rows in enumerate(parts)]
+        assert len(first) == n_parts
+        assert data.gather(first) == expected
+        assert data.gather(data.map(_scaled, first, 3)) == [3 * value for value in expected]
+        assert data.gather(data.map(_scaled, data.settle(first), 3)) == [3 * value for value in expected]
+
+
+@each_backend
+@pytest.mark.parametrize("n_parts", [1, 2, 3, 8, 17])
+def test_sums_are_in_the_order_of_the_partitions(n_parts, backend, tmp_path):
+    parts = make_parts(n_parts, "dense")
+    with BACKENDS[backend](parts, tmp_path) as data:
+        vector, nothing, count, number = data.map_sum(_totals, 0.1, 1.5)
+    results = [_totals(rows, 0.1, 1.5) for rows in parts]
+    expected = results[0][0]
+    for result in results[1:]:
+        expected = expected + result[0]
+    assert_array_equal(vector, expected)
+    assert nothing is None
+    assert count == N_ROWS
+    assert number == float(N_ROWS)
+
+
+@each_backend
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_derived_partitions_are_partitions(layout, stored, backend, tmp_path):
+    parts = make_parts(3, layout)
+    with BACKENDS[backend](parts, tmp_path) as data:
+        with data.derive(_fewer, 2, stored=stored, kept={"a": 1}) as fewer:
+            assert fewer.n_partitions == 3
+            assert not fewer.is_local
+            assert fewer.kept == {"a": 1}
+            assert fewer.gather(fewer.map(_n_rows, 1, 0)) == [len(rows.y[::2]) for rows in parts]
+            sums = fewer.map_sum(_totals, 1.0, 1.0)
+        assert data.gather(data.map(_n_rows, 1, 0)) == [len(rows.y) for rows in parts]
+    assert_array_equal(sums[0], reference([_fewer(rows, 2) for rows in parts]).map_sum(_totals, 1.0, 1.0)[0])
+
+
+@each_backend
+def test_an_error_in_one_partition_is_the_callers_and_the_backend_lives_on(backend, tmp_path):
+    parts = make_parts(3, "dense")
+    with BACKENDS[backend](parts, tmp_path) as data:
+        with pytest.raises(ValueError, match="not this one"):
+            data.gather(data.map(_fail, PerPartition([False, True, False])))
+        assert data.gather(data.map(_n_rows, 1, 0)) == [len(rows.y) for rows in parts]
+
+
+# The sum itself -----------------------------------------------------------------------------------------------------
+
+
+def _tree(values):
+    while len(values) > 1:
+        pairs = [a + b for a, b in zip(values[::2], values[1::2], strict=False)]
+        values = pairs + ([values[-1]] if len(values) % 2 else [])
+    return values[0]
+
+
+@pytest.mark.parametrize("n_parts", [*range(1, 40), 64, 100])
+def test_many_large_results_are_added_pair_by_pair(n_parts, monkeypatch):
+    values = list(np.random.default_rng(n_parts).normal(size=(n_parts, 50)) ** 7)
+    before = [value.copy() for value in values]
+    in_order = partitions.add_up([(value,) for value in values])[0]
+    assert_array_equal(in_order, np.add.accumulate(values)[-1])
+    monkeypatch.setattr(partitions, "_FEW_BYTES", 0)
+    total = partitions.add_up([(value,) for value in values])[0]
+    assert_array_equal(total, _tree(values) if n_parts > 8 else in_order)
+    assert_array_equal(values, before)

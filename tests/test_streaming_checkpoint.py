@@ -1,0 +1,310 @@
+"""A fit that is killed goes on from its checkpoint to bitwise the same coefficients; other checkpoints are refused."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
+
+from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier
+from dropmargin.linalg import LocalPartitions, row_block
+from dropmargin.noise import Dropout, Gaussian
+from dropmargin.streaming import cache as caches
+from dropmargin.streaming import fit_arrays, fit_files
+from dropmargin.streaming.checkpoint import Log, LoggedPartitions
+from dropmargin.streaming.codec import CodecError, decode, encode
+from dropmargin.streaming.store import BlockWriter
+from stream_data import make_rows, write_parts
+
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="the tests kill processes that they fork"),
+]
+
+ESTIMATORS = {
+    "hinge": DropoutSVC(C=0.3),
+    "hinge without noise": DropoutSVC(C=0.3, noise=None),
+    "lbfgs": DropoutLogisticRegression(C=0.3, solver="lbfgs"),
+    "l1": DropoutSVC(C=0.3, penalty="l1"),
+    "mgf": MCFClassifier("exponential", C=0.1),
+    "pairs": DropoutLogisticRegression(C=0.3, multi_class="ovo", noise=Gaussian(0.3)),
+    "quadratic": MCFClassifier("quadratic", C=0.3),
+}
+
+
+def _fit(estimator, folder, checkpoint=None):
+    return fit_files(estimator, folder, block_bytes=8000, checkpoint=checkpoint, progress=False)
+
+
+def _die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _run_and_die(estimator, folder, checkpoint, at, torn):
+    """Fit, and be killed when so many answers are written; in the midst of the last one, if it is to be torn."""
+    original, left = Log.write, [at]
+
+    def write(self, question, value):
+        left[0] -= 1
+        if left[0] == 0 and torn:
+            size = os.fstat(self._file.fileno()).st_size
+            original(self, question, value)
+            os.ftruncate(self._file.fileno(), (size + os.fstat(self._file.fileno()).st_size) // 2)
+        else:
+            original(self, question, value)
+        if left[0] == 0:
+            _die()
+
+    Log.write = write
+    _fit(estimator, folder, checkpoint)
+
+
+def _in_a_fork(target, *args):
+    """Return the exit code of a forked process."""
+    process = multiprocessing.get_context("fork").Process(target=target, args=args)
+    process.start()
+    process.join(60)
+    assert process.exitcode is not None, "it hangs"
+    return process.exitcode
+
+
+def _assert_same(model, expected):
+    assert_array_equal(model.coef_, expected.coef_)
+    assert_array_equal(model.intercept_, expected.intercept_)
+    assert (model.n_iter_, model.n_passes_) == (expected.n_iter_, expected.n_passes_)
+    assert_array_equal(model.history_, expected.history_)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_parts(tmp_path / "data", *make_rows())
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_killed_again_and_again(name, folder, tmp_path):
+    """Killed after every few answers, and each time resumed, until it is done."""
+    estimator, checkpoint = ESTIMATORS[name], tmp_path / "fit.log"
+    expected = _fit(clone(estimator), folder)
+    deaths = 0
+    for step in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377):
+        code = _in_a_fork(_run_and_die, clone(estimator), folder, checkpoint, step, step % 2 == 0)
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+        deaths += 1
+    assert deaths >= 4
+    _assert_same(_fit(clone(estimator), folder, checkpoint), expected)
+
+
+@pytest.mark.parametrize("at", [1, 7, 30, 60])
+def test_killed_while_the_start_is_fitted_to_a_sample(at, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12_000, 4))
+    y = (X @ [1.0, -1.0, 0.5, 0.0] + rng.normal(size=12_000) > 0).astype(int)
+    np.save(tmp_path / "X.npy", X)
+
+    def fit(checkpoint):
+        return fit_arrays(
+            DropoutLogisticRegression(),
+            tmp_path / "X.npy",
+            y,
+            block_bytes="50kB",
+            checkpoint=checkpoint,
+            progress=False,
+        )
+
+    def run():
+        original, left = Log.write, [at]
+
+        def write(self, question, value):
+            original(self, question, value)
+            left[0] -= 1
+            if left[0] == 0:
+                _die()
+
+        Log.write = write
+        fit(tmp_path / "fit.log")
+
+    assert _in_a_fork(run) in (0, -signal.SIGKILL)
+    _assert_same(fit(tmp_path / "fit.log"), fit(None))
+    assert not list((tmp_path / caches.FOLDER).glob("sample-*"))
+
+
+@pytest.mark.parametrize("at", [1, 3])
+def test_killed_while_files_are_converted(at, folder):
+    def run():
+        original, left = BlockWriter.add, [at]
+
+        def add(self, X):
+            left[0] -= 1
+            if left[0] == 0:
+                _die()
+            return original(self, X)
+
+        BlockWriter.add = add
+        _fit(DropoutSVC(), folder)
+
+    assert _in_a_fork(run) == -signal.SIGKILL
+    assert len(list((folder / caches.FOLDER).glob("partial-*"))) == 1
+    model = _fit(DropoutSVC(), folder)
+    assert not list((folder / caches.FOLDER).glob("partial-*"))
+    assert model.converged_
+
+
+_SCRIPT = """
+import sys
+from dropmargin import DropoutSVC
+from dropmargin.streaming import fit_files
+print("begin", flush=True)
+fit_files(DropoutSVC(C=0.3, noise=None, tol=1e-10), sys.argv[1], block_bytes=2000, checkpoint=sys.argv[2])
+"""
+
+
+def test_killed_from_outside_at_any_moment(folder, tmp_path):
+    estimator = DropoutSVC(C=0.3, noise=None, tol=1e-10)
+    begin = time.monotonic()
+    expected = fit_files(clone(estimator), folder, block_bytes=2000, progress=False)
+    duration = time.monotonic() - begin
+    command = [sys.executable, "-c", _SCRIPT, str(folder), str(tmp_path / "fit.log")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        time.sleep(random.uniform(0.1, 0.8) * duration)  # any moment will do
+        process.kill()
+    resumed = fit_files(estimator, folder, block_bytes=2000, checkpoint=tmp_path / "fit.log", progress=False)
+    _assert_same(resumed, expected)
+
+
+def test_a_fit_that_is_done_is_read_from_its_checkpoint(folder, tmp_path, monkeypatch):
+    expected = _fit(DropoutSVC(), folder, tmp_path / "fit.log")
+    size = (tmp_path / "fit.log").stat().st_size
+    again = _fit(DropoutSVC(n_jobs=2, verbose=0), folder, tmp_path / "fit.log")
+    _assert_same(again, expected)
+    assert (tmp_path / "fit.log").stat().st_size == size
+
+
+# Refusals -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "other", [DropoutSVC(C=0.2), DropoutSVC(noise=Dropout(0.2)), DropoutLogisticRegression(), DropoutSVC(tol=1e-3)]
+)
+def test_a_checkpoint_of_other_parameters_is_refused(other, folder, tmp_path):
+    _fit(DropoutSVC(), folder, tmp_path / "fit.log")
+    content = (tmp_path / "fit.log").read_bytes()
+    with pytest.raises(ValueError, match="is of a fit with other parameters"):
+        _fit(other, folder, tmp_path / "fit.log")
+    assert (tmp_path / "fit.log").read_bytes() == content
+    assert not hasattr(other, "coef_")
+
+
+def test_a_checkpoint_of_other_data_is_refused(folder, tmp_path):
+    checkpoint = tmp_path / "fit.log"
+    _fit(DropoutSVC(), folder, checkpoint)
+    X, y = make_rows()
+    X[3, -1] = 1.001
+    other = write_parts(tmp_path / "other", X, y)
+    for again in (
+        lambda: _fit(DropoutSVC(), other, checkpoint),
+        lambda: fit_files(DropoutSVC(), folder, block_bytes=9000, checkpoint=checkpoint),
+        lambda: fit_files(DropoutSVC(), folder, block_bytes=8000, sample_weight=np.ones(400), checkpoint=checkpoint),
+    ):
+        with pytest.raises(ValueError, match="is of a fit with other data"):
+            again()
+
+
+def test_the_same_data_elsewhere_are_the_same_data(folder, tmp_path):
+    expected = _fit(DropoutSVC(), folder, tmp_path / "fit.log")
+    moved = write_parts(tmp_path / "moved", *make_rows())
+    _assert_same(_fit(DropoutSVC(), moved, tmp_path / "fit.log"), expected)
+
+
+def test_what_is_no_checkpoint_is_left_alone(folder, tmp_path):
+    path = tmp_path / "thesis.txt"
+    path.write_text("All my work of ten years.")
+    with pytest.raises(ValueError, match="is not a checkpoint"):
+        _fit(DropoutSVC(), folder, path)
+    assert path.read_text() == "All my work of ten years."
+
+
+def test_a_checkpoint_in_use_is_refused(folder, tmp_path):
+    _fit(DropoutSVC(), folder, tmp_path / "fit.log")
+    header = (tmp_path / "fit.log").read_bytes()[24:88]
+    log = Log(tmp_path / "fit.log", header[:32], header[32:])
+    with pytest.raises(ValueError, match="in use by another fit"):
+        _fit(DropoutSVC(), folder, tmp_path / "fit.log")
+    log.close()
+    _fit(DropoutSVC(), folder, tmp_path / "fit.log")
+
+
+def test_damage_costs_what_is_behind_it_and_nothing_else(folder, tmp_path):
+    path = tmp_path / "fit.log"
+    expected = _fit(DropoutSVC(), folder, path)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+    _assert_same(_fit(DropoutSVC(), folder, path), expected)
+    assert path.stat().st_size == len(content)  # what was cut off has been written again
+
+
+# The log and its codec ----------------------------------------------------------------------------------------------
+
+
+def _double(part, value):
+    return (part * value,)
+
+
+def test_answers_to_other_questions_are_not_given(tmp_path):
+    for value in (2.0, 3.0):
+        log = Log(tmp_path / "log", bytes(32), bytes(32))
+        data = LoggedPartitions(lambda: LocalPartitions([1.0, 2.0]), 2, log)
+        if value == 2.0:
+            assert data.map_sum(_double, value) == (6.0,)
+        else:
+            with pytest.raises(ValueError, match="has taken another way"):
+                data.map_sum(_double, value)
+        log.close()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        (np.arange(6.0).reshape(2, 3), None, 3, -0.0, np.float64(0.1), np.arange(2, dtype=np.int32)),
+        [(1, [True, "x"]), np.empty((0, 4), dtype=np.float32)],
+        (float("inf"), np.array([np.nan, -0.0])),
+    ],
+)
+def test_values_come_back_bit_by_bit(value):
+    assert repr(decode(encode(value))) == repr(value)
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+def test_blocks_come_back(layout):
+    from scipy import sparse
+
+    X = np.round(make_rows(n_rows=7)[0], 3)
+    block = row_block(sparse.csr_array(X) if layout == "sparse" else X)
+    (back,) = decode(encode((block,)))
+    assert_array_equal(back.times(np.arange(12.0)), block.times(np.arange(12.0)))
+
+
+@pytest.mark.parametrize("value", [{1: 2}, np.array([object()]), 1j])
+def test_other_values_are_not_encoded(value):
+    with pytest.raises(CodecError):
+        encode((value,))
+
+
+@pytest.mark.parametrize("cut", [1, 9, -1])
+def test_bytes_that_are_none_of_ours_are_not_decoded(cut):
+    data = encode((np.arange(3.0), 1))
+    for broken in (data[:cut], data + b"x", b"\xff" * 20):
+        with pytest.raises(CodecError):
+            decode(broken)

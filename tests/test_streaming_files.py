@@ -1,0 +1,280 @@
+"""Fits to files: every format, the cache, and what is wrong with files said before any long work."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+from dropmargin import DropoutLogisticRegression, DropoutSVC, DropoutSVCCV
+from dropmargin.io.data import DataFormatError, ReadOptions
+from dropmargin.streaming import cache as caches
+from dropmargin.streaming import files, fit_arrays, fit_files, prepare_files
+from dropmargin.streaming.memory import parse_size
+from stream_data import make_rows, write_parts, write_svmlight
+
+pytestmark = pytest.mark.timeout(120)
+_OPTIONS = {"svm": None, "npz": None, "parquet": ReadOptions(target="label")}
+
+
+def _fit(folder, estimator=None, kind="svm", **options):
+    options = {"block_bytes": 8000, "options": _OPTIONS[kind], "progress": False} | options
+    return fit_files(estimator or DropoutSVC(C=0.3), folder, **options)
+
+
+@pytest.mark.parametrize("kind", _OPTIONS)
+def test_every_format_gives_the_optimum_of_the_rows(kind, tmp_path):
+    X, y = make_rows()
+    model = _fit(write_parts(tmp_path / "data", X, y, kind=kind), DropoutSVC(C=0.3, tol=1e-12), kind)
+    expected = DropoutSVC(C=0.3, tol=1e-12).fit(X if kind == "parquet" else sparse.csr_array(X), y)
+    assert_allclose(model.coef_, expected.coef_, atol=1e-5)
+    assert_array_equal(model.classes_, [0, 1, 2])
+    assert model.score(X, y) == expected.score(X, y)
+    assert hasattr(model, "feature_names_in_") == (kind == "parquet")
+
+
+def test_a_list_of_files_is_read_in_its_order_and_weights_belong_to_it(tmp_path):
+    X, y = make_rows()
+    folder = write_parts(tmp_path / "data", X, y)
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, 400)
+    expected = _fit(folder, DropoutSVC(tol=1e-12), sample_weight=weights)
+    paths = [folder / f"part-{k}.svm" for k in (2, 0, 1)]
+    turned = np.concatenate([weights[151:], weights[:151]])
+    model = _fit(paths, DropoutSVC(tol=1e-12), sample_weight=turned, cache=tmp_path / "elsewhere")
+    assert_allclose(model.coef_, expected.coef_, atol=1e-6)
+    assert (tmp_path / "elsewhere").is_dir()
+
+
+@pytest.mark.parametrize("limit", ["1GB", "4GB"])
+@pytest.mark.parametrize("n_jobs", [1, 2, 3])
+def test_threads_and_memory_change_no_bit(n_jobs, limit, tmp_path):
+    X, y = make_rows()
+    folder = write_parts(tmp_path / "data", X, y)
+    model = _fit(folder, DropoutSVC(n_jobs=n_jobs), memory_limit=limit)
+    assert_array_equal(model.coef_, _fit(folder, DropoutSVC()).coef_)
+
+
+def test_a_file_without_rows_and_text_labels(tmp_path):
+    X, y = make_rows()
+    names = np.array(["ape", "bee", "cat"])[y]
+    folder = write_parts(tmp_path / "data", X, names, kind="parquet")
+    expected = _fit(folder, kind="parquet")
+    pd.DataFrame({f"f{d}": np.empty(0) for d in range(12)} | {"label": np.empty(0, str)}).to_parquet(
+        folder / "part-9.parquet"
+    )
+    model = _fit(folder, kind="parquet")
+    assert_array_equal(model.coef_, expected.coef_)
+    assert_array_equal(model.classes_, ["ape", "bee", "cat"])
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_whether_indices_begin_at_0_is_decided_over_all_parts(first, tmp_path):
+    """Of parts with and without an index 0, each alone would be read with other columns."""
+    X, y = make_rows()
+    X[:200, 0] = 0.0
+    folder = tmp_path / "data"
+    folder.mkdir()
+    write_svmlight(folder / "a.svm", X[:200], y[:200], first)
+    write_svmlight(folder / "b.svm", X[200:], y[200:], first)
+    model = _fit(folder, DropoutSVC(tol=1e-12))
+    assert_allclose(model.coef_, DropoutSVC(tol=1e-12).fit(sparse.csr_array(X), y).coef_, atol=1e-5)
+    told = _fit(folder, DropoutSVC(tol=1e-12), options=ReadOptions(zero_based=first == 0, n_features=12))
+    assert_array_equal(told.coef_, model.coef_)
+
+
+def test_svmlight_files_are_scanned_once(tmp_path, monkeypatch):
+    X, y = make_rows()
+    folder = write_parts(tmp_path / "data", X, y)
+    found = prepare_files(folder, block_bytes=8000)
+    assert found.shape == (400, 12)
+    assert found.zero_based is False
+    monkeypatch.setattr(files, "_settle_svmlight", None)
+    assert prepare_files(folder, block_bytes=8000).zero_based is False
+
+
+# The cache ----------------------------------------------------------------------------------------------------------
+
+
+def _cache_of(folder):
+    (found,) = (folder / caches.FOLDER).iterdir()
+    return found
+
+
+def _flip(path, where):
+    content = bytearray(path.read_bytes())
+    content[where] ^= 0xFF
+    path.write_bytes(content)
+
+
+def test_the_cache_is_used_again(tmp_path, monkeypatch):
+    X, y = make_rows()
+    folder = write_parts(tmp_path / "data", X, y)
+    expected = _fit(folder)
+    monkeypatch.setattr(caches, "_convert", None)  # nothing is to be converted
+    assert_array_equal(_fit(folder).coef_, expected.coef_)
+
+
+@pytest.mark.parametrize("damage", ["rows", "rows cut", "manifest", "codes", "no codes", "not json"])
+def test_a_damaged_cache_is_made_again(damage, tmp_path):
+    X, y = make_rows()
+    folder = write_parts(tmp_path / "data", X, y)
+    expected = _fit(folder)
+    cache = _cache_of(folder)
+    if damage == "rows":
+        _flip(cache / "rows.bin", 9000)
+    elif damage == "rows cut":
+        os.truncate(cache / "rows.bin", 100)
+    elif damage == "manifest":
+        _flip(cache / "manifest.json", 30)
+    elif damage == "codes":
+        _flip(cache / "codes.npy", -7)
+    elif damage == "no codes":
+        (cache / "codes.npy").unlink()
+    else:
+        (cache / "manifest.json").write_text("{")
+    model = _fit(folder)
+    assert_array_equal(model.coef_, expected.coef_)
+    assert_array_equal(_fit(folder).coef_, expected.coef_)
+
+
+def test_a_stale_cache_is_made_again(tmp_path):
+    X, y = make_rows()
+    folder = write_parts(tmp_path / "data", X, y)
+    before = _fit(folder)
+    write_svmlight(folder / "part-1.svm", X[:40], y[:40])
+    after = _fit(folder)
+    assert not np.array_equal(before.coef_, after.coef_)
+    assert _cache_of(folder).is_dir()  # one, and no leftovers
+
+
+def test_what_a_dead_process_left_is_removed(tmp_path):
+    X, y = make_rows()
+    folder = write_parts(tmp_path / "data", X, y)
+    (folder / caches.FOLDER / "partial-999999999-x").mkdir(parents=True)
+    _fit(folder)
+    assert _cache_of(folder).name != "partial-999999999-x"
+
+
+# Errors -------------------------------------------------------------------------------------------------------------
+
+
+def _write(folder, **files):
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("_", ".")).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "message"),
+    [
+        ({"a_svm": "1 1:1\n", "b_csv": "x,y\n1,2\n"}, {}, "several formats: a.svm is svmlight, b.csv is csv"),
+        ({"a_csv": "x,y\n1,2\n"}, {}, "a.csv is csv, which is not read in parts"),
+        ({"a_foo": "1"}, {}, "format of .*a.foo' is not known"),
+        ({}, {}, "no files in"),
+        ({"a_svm": "1 1:1\n", "b_svm": "1 1:1\n2 x:1\n"}, {}, r"b.svm:2:3"),
+        ({"a_svm": "1 1:1\n2 3:1\n"}, {"options": ReadOptions(zero_based=True, n_features=3)}, "a.svm:2"),
+        ({"a_svm": "1 1:1\n2 5:1\n"}, {"options": ReadOptions(n_features=3)}, "n_features|3 features"),
+        ({"a_svm": "1 1:1\n", "b_svm": "1 2:1\n"}, {}, "at least 2 classes"),
+        ({"a_svm": "1 1:1\n", "b_svm": "2 2:nan\n"}, {}, r"b.svm, rows 1 to 1: X has NaN"),
+        ({"a_svm": "1.5 1:1\n", "b_svm": "0.3 2:1\n"}, {}, "continuous"),
+        ({"a_svm": "1 1:1\n2 1:2\n"}, {"memory_limit": "much"}, "memory_limit must be"),
+        ({"a_svm": "1 1:1\n2 1:2\n"}, {"memory_limit": "5MB"}, "memory_limit=5 MB is too small: Converting"),
+        ({"a_svm": "1 1:1\n2 1:2\n"}, {"block_bytes": 0}, "block_bytes must be"),
+        ({"a_svm": "1 1:1\n2 1:2\n"}, {"sample_weight": [1.0]}, "sample_weight.shape"),
+    ],
+)
+def test_bad_files_and_parameters(files, options, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        fit_files(DropoutSVC(), _write(tmp_path / "data", **files), progress=False, **options)
+
+
+def test_parts_of_tables_must_agree(tmp_path):
+    X, y = make_rows()
+    folder = write_parts(tmp_path / "data", X, y, kind="parquet")
+    with pytest.raises(ValueError, match=r"options\.target must name"):
+        fit_files(DropoutSVC(), folder)
+    pd.DataFrame({"f0": [1.0], "label": [1]}).to_parquet(folder / "part-7.parquet")
+    with pytest.raises(ValueError, match=r"part-7\.parquet has other columns"):
+        _fit(folder, kind="parquet")
+    pd.DataFrame({f"f{d}": ["x"] for d in range(12)} | {"label": [1]}).to_parquet(folder / "part-7.parquet")
+    with pytest.raises(DataFormatError, match=r"part-7.parquet: column 'f0' holds names"):
+        _fit(folder, kind="parquet")
+
+
+def test_parts_of_archives_must_agree(tmp_path):
+    X, y = make_rows()
+    folder = write_parts(tmp_path / "data", X, y, kind="npz")
+    np.savez(folder / "part-7.npz", X=X[:, :3], y=y)
+    with pytest.raises(DataFormatError, match=r"part-7.npz: 3 features, but those before have 12"):
+        _fit(folder, kind="npz")
+    np.savez(folder / "part-7.npz", X=X)
+    with pytest.raises(DataFormatError, match=r"part-7.npz: there are no labels"):
+        _fit(folder, kind="npz")
+    np.savez(folder / "part-7.npz", X=X, y=y[:-1])
+    with pytest.raises(DataFormatError, match=r"part-7.npz: the array 'y' has the shape"):
+        _fit(folder, kind="npz")
+    assert not list((folder / caches.FOLDER).iterdir())  # nothing half done
+
+
+def test_a_limit_that_is_too_small_for_the_fit_alone(tmp_path):
+    X, y = make_rows()
+    folder = write_parts(tmp_path / "data", X, y, kind="npz")
+    _fit(folder, kind="npz")  # now the cache is there
+    with pytest.raises(ValueError, match=r"memory_limit=1 MB is too small: .* are needed at the least, of which"):
+        _fit(folder, kind="npz", memory_limit="1MB")
+    (folder / "part-0.npz").touch()
+    with pytest.raises(ValueError, match=r"memory_limit=1 MB is too small: .*part-2\.npz, which is read at once"):
+        _fit(folder, kind="npz", memory_limit="1MB")
+
+
+def test_other_errors(tmp_path):
+    with pytest.raises(FileNotFoundError, match="is not there"):
+        fit_files(DropoutSVC(), tmp_path / "nowhere.svm")
+    with pytest.raises(TypeError, match="estimator must be"):
+        fit_files(DropoutSVCCV(), tmp_path)
+    with pytest.raises(ValueError, match="C must be"):
+        fit_files(DropoutSVC(C=-1.0), tmp_path / "nowhere.svm")
+
+
+# Arrays -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+def test_memory_mapped_arrays(dtype, tmp_path):
+    X, y = make_rows()
+    X = np.round(10 * X).astype(dtype)
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    options = {"block_bytes": 5000, "scratch": tmp_path, "progress": False}
+    models = [
+        fit_arrays(DropoutLogisticRegression(tol=1e-10), rows, y, **options)
+        for rows in (mapped, X, tmp_path / "X.npy", np.asfortranarray(X))
+    ]
+    expected = DropoutLogisticRegression(tol=1e-10).fit(X, y)
+    for model in models:
+        assert_array_equal(model.coef_, models[0].coef_)
+        assert_allclose(model.coef_, expected.coef_, atol=1e-4)
+    assert model.coef_.dtype == expected.coef_.dtype
+
+
+def test_arrays_that_are_none(tmp_path):
+    X, y = make_rows()
+    with pytest.raises(ValueError, match="two-dimensional"):
+        fit_arrays(DropoutSVC(), X[0], y)
+    with pytest.raises(ValueError, match="one label per row of X, 400, got the shape"):
+        fit_arrays(DropoutSVC(), X, y[:-1])
+    X[200, 3] = np.nan
+    with pytest.raises(ValueError, match="rows 201 to 225: X has NaN"):
+        fit_arrays(DropoutSVC(), X, y, block_bytes=25 * 96, scratch=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("2GB", 2 * 10**9), ("1.5 GiB", 3 * 2**29), ("500mb", 5 * 10**8), (7, 7), ("12", 12)]
+)
+def test_sizes(text, size):
+    assert parse_size("x", text) == size
