@@ -59,7 +59,7 @@ _RATES, _QUICK_RATES = (0.01, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9), (0.1, 0.5, 0.9)
 _CS, _QUICK_CS = (0.001, 0.01, 0.1, 1.0), (0.01, 0.1)
 # The losses through the MGF: fewer settings.
 _FEW_RATES, _FEW_CS = (0.1, 0.3, 0.5, 0.7, 0.9), (0.01, 0.1, 1.0)
-_N_DELETED = (1, 3, 6)
+_N_DELETED, _QUICK_N_DELETED = (1, 3, 6), (1, 3)
 _N_REPEATS = 3
 
 Setting = Mapping[str, float]
@@ -72,8 +72,9 @@ def grid(method: str, quick: bool) -> list[dict[str, float]]:
     if method.endswith("l2"):
         return [{"C": C} for C in Cs]
     if method == "hinge, FDROP":
-        # One-vs-rest FDROP falls to no weights at all where it may delete more.
-        return [{"n_deleted": k, "C": C} for k, C in itertools.product(_N_DELETED[:2] if quick else _N_DELETED, Cs)]
+        # One-vs-rest FDROP falls to no weights at all where it may delete more; with a large C it takes very long.
+        n_deleted = _QUICK_N_DELETED if quick else _N_DELETED
+        return [{"n_deleted": k, "C": C} for k, C in itertools.product(n_deleted, _QUICK_CS if quick else _CS[:-1])]
     slow = method in published.THROUGH_MGF
     rates = _QUICK_RATES if quick else _FEW_RATES if slow else _RATES
     return [{"rate": rate, "C": C} for rate, C in itertools.product(rates, _FEW_CS if slow and not quick else Cs)]
