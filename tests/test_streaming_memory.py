@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 pytestmark = [
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(280),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="resident memory is read from /proc"),
 ]
 
@@ -33,7 +33,7 @@ print(int(status["VmHWM"].split()[0]) * 1024)
 
 def _peak(kind, path, limit):
     command = [sys.executable, "-W", "ignore", "-c", _SCRIPT, kind, str(path), str(limit)]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=250)
     assert found.returncode == 0, found.stderr
     return int(found.stdout)
 
