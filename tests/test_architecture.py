@@ -23,6 +23,7 @@ _ORDER = [
     "plotting",
     "io",
     "streaming",
+    "dask",
     "report",
     "cli",
 ]

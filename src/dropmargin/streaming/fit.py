@@ -245,11 +245,11 @@ def _fit(estimator: E, data: _Data, limit: int, home: Path, checkpoint: PathLike
         )
         stack.callback(parts.close)
         if checkpoint is not None:
-            log = Log(Path(checkpoint), hash_of(data.content_hash(), data.weights), _parameter_hash(estimator))
+            log = Log(Path(checkpoint), hash_of(data.content_hash(), data.weights), parameter_hash(estimator))
             stack.callback(log.close)
             inner = parts
             parts = LoggedPartitions(lambda: inner, parts.n_partitions, log, is_owned=False)
-        with _shown(estimator, progress) as monitor:
+        with shown_progress(estimator, progress) as monitor:
             return fit_partitions(estimator, parts, data.names, data.feature_names, monitor)
 
 
@@ -268,7 +268,7 @@ def _block_size(block_bytes: int | str | None, limit: int) -> int:
     return min(max(limit // _BLOCKS_PER_LIMIT, _LEAST_BLOCK), _MOST_BLOCK)
 
 
-def _parameter_hash(estimator: MarginalisedClassifier) -> bytes:
+def parameter_hash(estimator: MarginalisedClassifier) -> bytes:
     """Return a hash of all that the result depends on besides the data."""
     start = [estimator.coef_, estimator.intercept_] if estimator.warm_start and hasattr(estimator, "coef_") else []
     return hash_of(dropmargin.__version__, np.__version__, _described(estimator), *start)
@@ -284,7 +284,7 @@ def _described(value: Any) -> Any:
 
 
 @contextmanager
-def _shown(estimator: MarginalisedClassifier, progress: bool) -> Iterator[Callable[[Iteration], None]]:
+def shown_progress(estimator: MarginalisedClassifier, progress: bool) -> Iterator[Callable[[Iteration], None]]:
     """Yield a monitor that draws a bar: how many of the digits that ``tol`` asks for are there."""
     with Progress(_PROGRESS_STEPS, f"fitting {type(estimator).__name__}", verbose=int(progress)) as bar:
         largest, shown = 0.0, 0
