@@ -7,7 +7,7 @@
 """
 
 try:
-    import dask.array
+    import dask.array  # noqa: F401
     import distributed  # noqa: F401
 except ImportError as error:
     raise ImportError("dropmargin.dask needs Dask: pip install 'dropmargin[dask]'") from error

@@ -37,7 +37,7 @@ class ClusterClassifier(MarginalisedClassifier):
     timeout: float | None
     _local_class: type[MarginalisedClassifier]
 
-    def fit(  # type: ignore[override]
+    def fit(
         self,
         X: Any,
         y: Any = None,
@@ -88,7 +88,8 @@ class ClusterClassifier(MarginalisedClassifier):
         rows = partition(X, y, sample_weight)
         client = find_client(self.client)
         names = [f"partition {i}" for i in range(len(rows.rows))]
-        with DaskPartitions(client, rows.start(client), timeout) as data:
+        data: DaskPartitions[Rows] = DaskPartitions(client, rows.start(client), timeout)
+        with data:
             yield data, names, rows.feature_names
 
     def to_local(self) -> MarginalisedClassifier:

@@ -101,6 +101,8 @@ class Cluster:
     @contextlib.contextmanager
     def explained(self) -> Any:
         """Turn what the connection raises into a `ClusterError`."""
+        if self.client.status != "running":
+            raise ClusterError(self._lost(None))
         try:
             yield
         except _LOST as error:
@@ -114,7 +116,7 @@ class Cluster:
             "timeout if single partitions take that long."
         )
 
-    def _lost(self, error: BaseException) -> str:
+    def _lost(self, error: BaseException | None) -> str:
         if self.client.status != "running":
             return "The connection to the Dask scheduler is lost. Connect a new client and fit again."
         return (

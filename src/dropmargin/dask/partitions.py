@@ -76,7 +76,7 @@ class DaskPartitions(Partitions[P]):
 
     def map_sum(self, function: Callable[..., Totals], *args: Any) -> Totals:
         question = function, tuple(getattr(arg, "shape", None) for arg in args)
-        futures, groups = self._start(
+        futures, _ = self._start(
             tasks.sum_group, self._groups(), function, args, self.n_partitions, joined=question in self._pairwise
         )
         every = self._cluster.fetch(futures)
@@ -185,8 +185,8 @@ def _split(args: Sequence[Any]) -> tuple[list[PerPartition], list[Any]]:
 
 def _plan(numbers: Sequence[int], own: Sequence[PerPartition]) -> tuple[tasks.Plan, list[Future]]:
     """Return a group's own arguments, and the futures that they refer to."""
-    futures: dict[str, Future] = {}
-    places: dict[str, int] = {}
+    futures: dict[Any, Future] = {}
+    places: dict[Any, int] = {}
 
     def refer(value: Any) -> Any:
         if not isinstance(value, Share):

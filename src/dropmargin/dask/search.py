@@ -18,7 +18,7 @@ from dropmargin.classifiers.base import MarginalisedClassifier
 from dropmargin.classifiers.inspection import check_rows, inspect
 from dropmargin.classifiers.partition_fit import fit_partitions
 from dropmargin.classifiers.partitioned import Rows
-from dropmargin.dask.estimators import ClusterClassifier
+from dropmargin.dask.base import ClusterClassifier
 from dropmargin.linalg import Partitions, PerPartition
 from dropmargin.noise import as_noise
 from dropmargin.progress import Progress
@@ -123,7 +123,7 @@ class Fold:
 
 
 def _score_fold(
-    model: MarginalisedClassifier,
+    model: ClusterClassifier,
     rows: Partitions[Rows],
     fold: Fold,
     grid: tuple[tuple[Any, ...], Array],
@@ -137,7 +137,7 @@ def _score_fold(
         for i, noise in enumerate(grid[0]):
             for j, C in enumerate(grid[1]):
                 fit_partitions(model.set_params(noise=noise, C=float(C)), training)
-                right, total = rows.map_sum(_count_right, numbers, fold, model.to_local())  # type: ignore[attr-defined]
+                right, total = rows.map_sum(_count_right, numbers, fold, model.to_local())
                 if total == 0.0:
                     raise ValueError(f"Fold {fold.fold} of cv={fold.n_folds} has no rows of any weight: lower cv.")
                 scores[i, j] = right / total

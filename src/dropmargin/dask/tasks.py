@@ -176,6 +176,6 @@ def _size_of_parts(holder: Any) -> int:
     return sum(sizeof(value) for value in vars(holder).values())
 
 
-# Dask decides by their sizes where tasks go and what goes to the disk; of classes that it does not know it sees a shell.
+# Dask decides by sizes where tasks go and what goes to the disk; of classes that it does not know it sees a shell.
 for _kind in (Rows, Labelled, Block, Parcel):
     sizeof.register(_kind, _size_of_parts)
