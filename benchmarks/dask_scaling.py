@@ -32,8 +32,8 @@ from benchmarks.cases import text
 from dropmargin.classifiers.partitioned import Rows
 from dropmargin.dask import DaskPartitions, DropoutSVC
 
-_WIDTHS = (1_000, 100_000, 1_000_000)
-_PROBES = 15
+_WIDTHS = (1_000, 100_000, 300_000)
+_PROBES = 7
 _TASKS = (2, 100)
 
 
