@@ -254,7 +254,7 @@ def test_parameters_are_those_of_the_local_class_and_the_clusters(name):
 
 
 @pytest.mark.parametrize("pickler", [pickle, cloudpickle])
-def test_models_travel_without_their_client(pickler, client, data):
+def test_models_travel_without_their_client(pickler, client, data, tmp_path):
     dX, dy, _ = _collections(data, "dense")
     model = quick(client=client).fit(dX, dy)
     assert clone(model).client is client
@@ -263,6 +263,10 @@ def test_models_travel_without_their_client(pickler, client, data):
     assert model.client is client
     assert_array_equal(twin.predict(data[0]), model.predict(dX).compute())
     assert_array_equal(pickle.loads(pickler.dumps(model.to_local())).coef_, model.coef_)
+    dropmargin.save(model, tmp_path / "model.json")
+    saved = dropmargin.load(tmp_path / "model.json")
+    assert type(saved) is dropmargin.MCFClassifier
+    assert_array_equal(saved.coef_, model.coef_)
 
 
 def test_grid_search(client, data):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import dask
 from distributed import CancelledError, Client, Future, KilledWorker, get_client
 
+from dropmargin.dask.tasks import Parcel
+
 # What the connection to a cluster may raise by itself; after one of these it is asked again, so many times.
 _LOST = (CancelledError, OSError)
 _RETRIES = 3
+# Dask warns of messages of 10 MB; ours are as large as the coefficients on purpose.
+_QUIETLY_SENT = 5e6
 
 
 class ClusterError(RuntimeError):
@@ -59,12 +63,12 @@ class Cluster:
         ``homes`` are the workers where they would best run; they run elsewhere if need be.
         """
         wishes = {key: [home] if (home := homes.get(key)) is not None else [] for key in graph}
-        with (
-            dask.annotate(workers=wishes.get, allow_other_workers=True),
-            # Large arrays are sent on purpose.
-            dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}),
-            self.explained(),
-        ):
+        n_bytes = sum(arg.nbytes for task in graph.values() for arg in task if isinstance(arg, Parcel))
+        with ExitStack() as stack:
+            stack.enter_context(self.explained())
+            stack.enter_context(dask.annotate(workers=wishes.get, allow_other_workers=True))
+            if n_bytes > _QUIETLY_SENT:
+                stack.enter_context(dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}))
             return self.client.get(graph, list(keys), sync=False)
 
     def fetch(self, futures: Sequence[Future]) -> list[Any]:
@@ -98,8 +102,8 @@ class Cluster:
                 if n_done <= before or n_done == 0:
                     raise ClusterError(self._late()) from error
 
-    @contextlib.contextmanager
-    def explained(self) -> Any:
+    @contextmanager
+    def explained(self) -> Iterator[None]:
         """Turn what the connection raises into a `ClusterError`."""
         if self.client.status != "running":
             raise ClusterError(self._lost(None))

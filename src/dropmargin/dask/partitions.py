@@ -25,8 +25,9 @@ from dropmargin.linalg.partitions import Summation, Totals
 
 P = TypeVar("P")
 
-# Arguments up to this size are sent with each task.
+# Arguments up to this size are sent with each task, if all tasks together have no more than so many.
 _INLINE_BYTES = 2**20
+_INLINE_BYTES_IN_ALL = 2**24
 
 
 class Share:
@@ -134,7 +135,7 @@ class DaskPartitions(Partitions[P]):
         graph: dict[str, Any] = {}
         own, common = _split(args)
         parcel: Any = tasks.Parcel(tasks.Request(function, common, dict(np.geterr())))
-        if parcel.nbytes > _INLINE_BYTES:
+        if parcel.nbytes > min(_INLINE_BYTES, _INLINE_BYTES_IN_ALL / len(groups)):
             graph[f"{name}-args"] = (tasks.deliver, parcel)
             parcel = f"{name}-args"
         keys = [f"{name}-{k}" for k in range(len(groups))]
