@@ -191,6 +191,11 @@ def markdown(result: dict[str, Any], best: dict[str, float]) -> str:
     for name, own in result["seconds"].items():
         passes = result["passes"][name]
         lines.append(f"| {name} | {best[name]:.2f} ({len(own)}) | {passes:.1f} | {best[name] / passes:.3f} |")
+    if max(result["load average at begin and end"]) > info["cores"]:
+        lines += [
+            "",
+            "**The machine was busy with other work: these are not the costs of Dask.** Measure again when it is not.",
+        ]
     lines += ["", f"Two workers take {result['ratio to 2 threads']:.2f} times as long as two threads.", ""]
     lines += ["| workers | tiny fit, ms per pass | " + " | ".join(f"sum of {w:,} doubles, ms" for w in _WIDTHS) + " |"]
     lines += ["|---|---|" + "---|" * len(_WIDTHS)]
