@@ -4,18 +4,22 @@ VENV ?= .venv
 RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint bench clean help
+.PHONY: demo test test-all lint bench clean help
 
 help:
-	@echo "make demo   the main job from end to end on the digits data; writes dropmargin-demo/report.html"
-	@echo "make test   style, types and tests"
-	@echo "make bench  the benchmarks (hours; needs the data, see benchmarks/README.md)"
-	@echo "make clean  remove the virtual environment and caches"
+	@echo "make demo      the main job from end to end on the digits data; writes dropmargin-demo/report.html"
+	@echo "make test      style, types and tests"
+	@echo "make test-all  those, and the tests that take minutes"
+	@echo "make bench     the benchmarks (hours; needs the data, see benchmarks/README.md)"
+	@echo "make clean     remove the virtual environment and caches"
 
 demo: $(STAMP)
 	@$(RUN)/dropmargin demo
 
 test: $(STAMP) lint
+	@$(RUN)/python -m pytest -q -n auto -m "not slow"
+
+test-all: $(STAMP) lint
 	@$(RUN)/python -m pytest -q -n auto
 
 lint: $(STAMP)

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import uuid
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
+
+import dask
+from distributed import Client
 
 from dropmargin.classifiers.partitioned import Rows
+from dropmargin.dask import DaskPartitions
 from dropmargin.linalg import LocalPartitions, canonical
 from dropmargin.streaming.checkpoint import Log, LoggedPartitions
 from dropmargin.streaming.partitions import FilePartitions, fetched_rows
@@ -66,6 +70,20 @@ def _logged(parts, folder):
     log.close()
 
 
+@contextmanager
+def _dask(parts, folder):
+    """A cluster of two workers in this process, started once."""
+    client = _cluster()
+    futures = client.compute([dask.delayed(rows, traverse=False, pure=False) for rows in parts], sync=False)
+    with DaskPartitions(client, futures, timeout=100.0) as data:
+        yield data
+
+
+@cache
+def _cluster():
+    return Client(n_workers=2, threads_per_worker=2, processes=False, dashboard_address=":0", set_as_default=False)
+
+
 def _copy(X):
     return X.copy()
 
@@ -79,4 +97,7 @@ BACKENDS = {
     "files": partial(_files, 1, 0),
     "files, 3 threads": partial(_files, 3, 3000),
     "files with a log": _logged,
+    "dask": _dask,
 }
+#: Those that take minutes for the whole suite.
+SLOW_BACKENDS = ("dask",)

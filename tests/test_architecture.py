@@ -24,6 +24,7 @@ _ORDER = [
     "plotting",
     "io",
     "streaming",
+    "dask",
     "datasets",
     "features",
     "reproduction",

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from backends import BACKENDS, reference
+from backends import BACKENDS, SLOW_BACKENDS, reference
 from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
 from dropmargin.classifiers.partition_fit import fit_partitions
 from dropmargin.classifiers.partitioned import Rows
@@ -41,7 +41,9 @@ _IMPOSSIBLE = {("hinge", "none", "l1"), ("gaussian-hinge", "none", "l1")}
 PROBLEMS = [problem for problem in itertools.product(LOSSES, NOISES, PENALTIES) if problem not in _IMPOSSIBLE]
 LAYOUTS = ("dense", "sparse")
 
-each_backend = pytest.mark.parametrize("backend", BACKENDS)
+each_backend = pytest.mark.parametrize(
+    "backend", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW_BACKENDS else name for name in BACKENDS]
+)
 
 
 def make_parts(n_parts, layout, dtype=np.float64):

@@ -39,9 +39,11 @@ _MULTI_CLASS, _MISSING = ("ovr", "ovo"), ("error", "drop")
 def plain_classifier(model: Any) -> Any:
     """Return the fitted classifier that a file can hold: of a search over parameters, the one that it refitted.
 
-    Searches are known by scikit-learn's attribute ``best_estimator_``. A search of another make has its place here.
+    Of a classifier on a cluster (`dropmargin.dask`), the local one. Searches are known by scikit-learn's attribute
+    ``best_estimator_``. A search of another make has its place here.
     """
     found = getattr(model, "best_estimator_", model)
+    found = found.to_local() if hasattr(found, "to_local") else found
     if CLASSES.get(type(found).__name__) is not type(found):
         raise ValueError(
             f"Model files and exports hold fitted {', '.join(CLASSES)} (files also a Pipeline of a TableEncoder or "
