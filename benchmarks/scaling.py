@@ -48,7 +48,7 @@ class Costs:
 
 
 #: If there is no measurement to be trusted. Per entry: processor time of a serial fit to 100,000 rows of `tall`. Per
-#: round trip: that of a prototype with two workers on a quiet machine. Per task: what Dask says of itself.
+#: round trip: that of a prototype with two workers on a quiet machine. Per task: assumed.
 STAND_INS = Costs(entry=8.4e-9, round_trip=22e-3, task=1e-3, byte=0.0)
 
 
