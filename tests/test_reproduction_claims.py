@@ -349,6 +349,7 @@ def test_nightmare_claims_hold_where_the_curves_are_below():
     assert "With anchored scores 2 of 8 methods are below" in said(summary)
     assert "from 50 % up: Dropout-SVM; Dropout-Logistic." in said(summary)
     assert "makes less of a difference" in said(summary)  # anchored or rescaled are one here
+    assert "above the best published" not in said(summary)
 
 
 def test_nightmare_claims_fail_where_one_level_is_not_below():
@@ -367,6 +368,10 @@ def test_nightmare_claims_fail_where_one_level_is_not_below():
     assert not the_claim(summary, "within .005").holds
     assert the_claim(summary, "Dropout-SVM, anchored, is below every published").holds
     assert "makes as much of a difference" in said(summary)  # .011 either way
+    assert "more than .005 above the best published curve at 40 %" in said(summary)
+    assert "Without noise" not in said(summary)
+    plain = nightmare_summary({("Dropout-SVM", "anchored"): at_40, ("hinge, l2", "anchored"): best})
+    assert "Without noise the SVM errs on .1070 at 40 %" in said(plain)
 
 
 def test_evidence_and_verdict_of_a_claim_agree():
