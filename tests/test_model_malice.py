@@ -295,7 +295,12 @@ def test_no_line_of_the_package_could_run_what_a_file_says():
         r"import c?pickle|pickle\.|allow_pickle|joblib\.(load|dump)|joblib import .*(load|dump)|np\.load\(|"
         r"marshal|shelve|\b(eval|exec|__import__|literal_eval)\(|\.extract(all)?\(|os\.system|subprocess|yaml"
     )
-    sources = list(Path(dropmargin.__file__).parent.rglob("*.py"))
+    package = Path(dropmargin.__file__).parent
+    # CIFAR-10's pickles, read by an unpickler that knows four harmless names (tests/test_datasets_cifar10.py attacks
+    # it), and the messages of a Dask cluster, which are no files.
+    known = {package / "datasets" / "pickles.py", package / "dask" / "tasks.py"}
+    sources = set(package.rglob("*.py"))
     assert len(sources) > 50
-    for path in sources:
+    assert known <= sources
+    for path in sources - known:
         assert forbidden.search(path.read_text(encoding="utf-8")) is None, path

@@ -210,7 +210,7 @@ def _found(path: Path) -> Path:
 def _read_npy(path: Path) -> Array:
     try:
         # A mapped file cannot be larger than it is, whatever its header says; nothing is unpickled.
-        return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
+        return np.array(np.lib.format.open_memmap(path, mode="r"))
     except Exception as error:  # NumPy's parser of headers lets through what the tokenizer, say, raises
         raise DataFormatError(f"this is not an array in a .npy file: {one_line(error)}", str(path)) from error
 

@@ -53,6 +53,11 @@ class Variance:
         """Whether a feature that is zero is corrupted, too."""
         return bool(np.any(self.floor))
 
+    @cached_property
+    def moves_zeros(self) -> bool:
+        """Whether an entry that is zero becomes noisy: by the floor, or by a function of the entries that is not 0."""
+        return self.has_floor or (self.entry is not None and self.moves_entries and bool(self.entry(np.zeros(1))[0]))
+
 
 class Noise(BaseEstimator):
     """Base class of the noise distributions."""

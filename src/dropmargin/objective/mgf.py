@@ -196,7 +196,7 @@ def _stored(
     values = np.asarray(block.entries(), dtype=np.float64)
     # Noise that leaves a zero alone has no log-MGF there.
     zeros: tuple[Any, ...] = (0.0,) * 3
-    if noise.variance().has_floor:
+    if noise.variance().moves_zeros:
         zeros = local.log_mgf(t, np.zeros_like(values))
     return local.log_mgf(t, values), zeros, labels
 

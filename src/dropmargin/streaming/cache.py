@@ -109,7 +109,10 @@ def _read(folder: Path, files: DataFiles) -> Cache | None:
         if spec["version"] != _VERSION or spec["files"] != files.fingerprint:
             return None
         blocks = [BlockInfo.from_json(block) for block in spec["blocks"]]
-        classes, codes = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("classes", "codes"))
+        # A mapped file holds plain numbers and texts, or it is an error: nothing in it can run.
+        classes, codes = (
+            np.array(np.lib.format.open_memmap(folder / f"{name}.npy", mode="r")) for name in ("classes", "codes")
+        )
         sound = (
             (folder / "rows.bin").stat().st_size == sum(block.n_bytes for block in blocks)
             and len(codes) == sum(block.shape[0] for block in blocks)
@@ -158,8 +161,8 @@ def _convert(folder: Path, files: DataFiles, block_bytes: int) -> dict[str, Any]
     if not writer.blocks:
         raise DataFormatError("there are no rows in any file", str(files.paths[0].parent))
     classes, codes = _merge_labels(labels, names)
-    np.save(folder / "classes.npy", classes, allow_pickle=False)
-    np.save(folder / "codes.npy", codes, allow_pickle=False)
+    np.save(folder / "classes.npy", classes)
+    np.save(folder / "codes.npy", codes)
     return {
         "blocks": [asdict(block) for block in writer.blocks],
         "names": names,

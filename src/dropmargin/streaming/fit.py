@@ -156,7 +156,7 @@ def fit_arrays(
     _check_estimator(estimator)
     limit = parse_size("memory_limit", memory_limit)
     size = _block_size(block_bytes, limit)
-    X = np.load(X, mmap_mode="r", allow_pickle=False) if isinstance(X, str | os.PathLike) else X
+    X = np.lib.format.open_memmap(X, mode="r") if isinstance(X, str | os.PathLike) else X
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub":
         raise ValueError(f"X must be a two-dimensional array of numbers, in memory or memory-mapped, got {type(X)}.")
     blocks = _ArrayBlocks(X, size)
