@@ -29,7 +29,8 @@ class Variance:
     Parameters
     ----------
     entry : callable or None
-        An element-wise function with ``entry(0) = 0``; ``None`` if the variance does not depend on ``x``.
+        An element-wise function; ``None`` if the variance does not depend on ``x``. Where ``entry(0)`` is not 0, rows
+        must have all their entries stored, zeros too.
     slope, floor : float or ndarray of shape (n_features,)
         Its factor, and the variance of a feature that is zero.
     """
@@ -55,7 +56,7 @@ class Variance:
 
     @cached_property
     def moves_zeros(self) -> bool:
-        """Whether an entry that is zero becomes noisy: by the floor, or by a function of the entries that is not 0."""
+        """Whether an entry that is zero becomes noisy."""
         return self.has_floor or (self.entry is not None and self.moves_entries and bool(self.entry(np.zeros(1))[0]))
 
 
