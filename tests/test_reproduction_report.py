@@ -236,6 +236,12 @@ def test_equal_numbers_are_marked_alike_and_a_column_of_nothing_not_at_all():
     assert "difference" not in page
 
 
+def test_in_a_table_of_one_method_nothing_is_marked():
+    page = a_page(chapter(comparisons=[Comparison("c", ["a", "b"], {"x": ([0.15, 0.1], [0.2, 0.1])})], claims=[]))
+    assert 'class="best"' not in page
+    assert "marked" not in page
+
+
 @pytest.mark.parametrize(
     ("ours", "published", "expected"),
     [(0.15, 0.14, "+1.0"), (0.14, 0.15, "\N{MINUS SIGN}1.0"), (0.1, 0.1, "0.0"), (0.1, 0.1004, "0.0")],

@@ -250,16 +250,13 @@ def _comparison_table(comparison: Comparison) -> Table:
             pairs = zip(ours, published, strict=True)
             differences = ["" if a is None or b is None else difference_text(a, b) for a, b in pairs]
             rows.append(["difference", *differences])
-    caption = f"{comparison.caption}. The lowest of ours in each column is marked."
+    caption, lowest = f"{comparison.caption}.", frozenset[tuple[int, int]]()
+    if len(of_ours) > 1:  # a single row has nothing to be lower than
+        lowest = _lowest(rows, of_ours, len(comparison.columns))
+        caption += " The lowest of ours in each column is marked."
     if below:
         caption += " The difference is ours less the published one, in points of a percent."
-    return Table(
-        caption,
-        ["", *comparison.columns],
-        rows,
-        _lowest(rows, of_ours, len(comparison.columns)),
-        below=frozenset(below),
-    )
+    return Table(caption, ["", *comparison.columns], rows, lowest, below=frozenset(below))
 
 
 def _lowest(rows: Sequence[Sequence[str]], which: Sequence[int], n_columns: int) -> frozenset[tuple[int, int]]:
