@@ -307,8 +307,10 @@ def _claims(own: _Results) -> list[Claim]:
 
 
 def _share(ratio: float) -> str:
-    """Return a ratio of times in words: ``1/50`` or ``1.5 times``."""
-    return f"1/{1.0 / ratio:.4g}" if ratio < 1.0 else f"{ratio:.4g} times"
+    """Return a ratio of times in words: ``1/50``, rounded so as not to flatter, ``0.3`` or ``1.5 times``."""
+    if ratio <= 0.1:
+        return f"1/{math.floor(1.0 / ratio)}"
+    return f"{ratio:.2g}" if ratio < 1.0 else f"{ratio:.2g} times"
 
 
 def _verdict(every: list[_Results]) -> list[str]:
