@@ -218,12 +218,11 @@ def _short(value: float) -> str:
 def _description(chart: Chart) -> str:
     """Return the chart in words: the least value of each line and where it is."""
     least = []
-    names = chart.x_names
     for series in chart.series:
-        found = [(y, x, i) for i, (x, y) in enumerate(zip(series.x, series.y, strict=True)) if y is not None]
+        found = [(y, x) for x, y in zip(series.x, series.y, strict=True) if y is not None]
         if found:
-            y, x, i = min(found)
-            where = names[i] if names is not None and len(names) == len(series.x) else f"{x:g}"
+            y, x = min(found)
+            where = f"{x:g}" if chart.x_names is None else chart.x_names[int(x)]
             least.append(f"{series.name} {_short(y)} at {where}")
     return f"{chart.title}: {chart.y_label} by {chart.x_label}. The least of each line: {'; '.join(least)}."
 

@@ -210,10 +210,10 @@ def _settings(every: list[_Results]) -> dict[str, str]:
     }
 
 
-def _axis(own: _Results) -> tuple[list[float], list[str]]:
-    """Return where the numbers of copies stand, a step for each doubling, and what is written there."""
-    places = [math.log2(n) for n in own.copies] + [math.log2(own.copies[-1]) + 1.0]
-    return places, [str(n) for n in own.copies] + ["∞"]
+def _axis(own: _Results) -> tuple[range, list[str]]:
+    """Return where the numbers of copies stand, and what is written there."""
+    names = [*map(str, own.copies), "∞"]
+    return range(len(names)), names
 
 
 def _error_chart(own: _Results) -> Chart:
