@@ -133,11 +133,14 @@ def test_a_closed_or_missing_stderr_is_no_terminal(clock, monkeypatch):
     closed = Terminal()
     closed.isatty = io.StringIO.isatty.__get__(closed)
     closed.close()
-    for stream in (closed, None, object()):
+    written: list[str] = []
+    unknown = types.SimpleNamespace(write=written.append, flush=lambda: None)  # it does not say what it is
+    for stream in (closed, None, unknown):
         monkeypatch.setattr("sys.stderr", stream)
         with Progress(2, "work") as bar:
             clock[0] += 60.0
             bar.advance()
+    assert written == []
 
 
 def test_a_late_thread_draws_nothing_after_the_end(clock):

@@ -134,9 +134,8 @@ def test_a_published_line_of_another_name_is_named():
     assert {"SVM on copies", "quadratic loss"} <= set(texts(root))
 
 
-@pytest.mark.parametrize("x", [[0, 1, 2, 3], [1, 4, 16, float("inf")]])
-def test_names_on_the_horizontal_axis_are_at_equal_distances(x):
-    root = chart([Line("a", x, [0.4, 0.3, 0.2, 0.1])], x_names=["1", "4", "16", "∞"])
+def test_names_on_the_horizontal_axis_are_at_equal_distances():
+    root = chart([Line("a", range(4), [0.4, 0.3, 0.2, 0.1])], x_names=["1", "4", "16", "∞"])
     marks = groups(root)["s0"][0].findall(f"{_SVG}path[@class='mark']")
     places = [float(re.search(r"\(([\d.]+),", mark.get("transform"))[1]) for mark in marks]
     steps = [b - a for a, b in pairwise(places)]
@@ -149,8 +148,16 @@ def test_names_on_the_horizontal_axis_are_at_equal_distances(x):
 def test_a_line_may_have_a_part_of_the_named_places():
     root = chart([Line("a", [0, 2], [0.1, 0.2])], x_names=["1", "2", "∞"])
     assert {"1", "2", "∞"} <= set(texts(root))
-    with pytest.raises(ValueError, match="3 names for 2 places"):
-        chart([Line("a", [1, 256], [0.1, 0.2])], x_names=["1", "2", "∞"])
+    for x in (3, 0.5, -1, float("inf")):
+        with pytest.raises(ValueError, match=f"x must be among 0 to 2, .* got {x}"):
+            chart([Line("a", [0, x], [0.1, 0.2])], x_names=["1", "2", "∞"])
+
+
+def test_a_picture_in_words_has_the_names_of_the_places():
+    series = [Series("a", [0, 1], [0.2, 0.1], "a"), Series("b", [0, 2], [0.3, 0.3], "b"), Series("c", [0], [None], "c")]
+    root = ElementTree.fromstring(chart_svg(made_up_chart(series=series, x_names=["1", "4", "∞"])))
+    assert root.get("aria-label").endswith("The least of each line: a .10 at 4; b .30 at 1.")
+    assert "ours .15 at 0.5;" in ElementTree.fromstring(chart_svg(made_up_chart())).get("aria-label")
 
 
 def test_names_without_room_are_left_out_but_for_the_last():
@@ -234,6 +241,12 @@ def test_equal_numbers_are_marked_alike_and_a_column_of_nothing_not_at_all():
     page = a_page(chapter(comparisons=[table]))
     assert re.findall(r'<td class="best">(\.\d+)</td>', page) == [".150", ".150"]
     assert "difference" not in page
+
+
+def test_in_a_table_of_one_method_nothing_is_marked():
+    page = a_page(chapter(comparisons=[Comparison("c", ["a", "b"], {"x": ([0.15, 0.1], [0.2, 0.1])})], claims=[]))
+    assert 'class="best"' not in page
+    assert "marked" not in page
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.classifiers import (
-    validation,
-)
+from dropmargin.classifiers import validation
 from dropmargin.classifiers.base import MarginalisedClassifier, TrainingRows
 from dropmargin.path.grid import Grid, check_grid, check_noisy_problems
 from dropmargin.path.search import (

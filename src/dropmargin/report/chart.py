@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from typing import Literal
@@ -118,8 +118,7 @@ def line_chart(
         Where the vertical axis starts: at 0, or at a round number just below the least value; or whether it is
         logarithmic.
     x_names : sequence of str, optional
-        What is written on the horizontal axis instead of numbers, at equal distances: at the places 0, 1, 2, ... if
-        all ``x`` are such, else at those of the different values of ``x``, in ascending order.
+        What is written at the places 0, 1, 2, ... of the horizontal axis, which all ``x`` are then among.
     title : str
         A line above the picture, if it is to stand alone.
     write : callable
@@ -132,7 +131,7 @@ def line_chart(
         raise ValueError("A chart needs lines, and each of them as many values of y as of x, at least one.")
     write_x = write if write_x is None else write_x
     if x_names is not None:
-        lines, write_x = _at_named_places(lines, x_names)
+        write_x = _names_of_places(lines, x_names)
     bottom = _TOP + (_PLOT_HEIGHT if len(lines) < _MANY_LINES else _TALL_PLOT_HEIGHT)
     x_ticks, x_place = _horizontal(lines, x_names)
     y_ticks, y_place = _vertical(lines, y_axis, y_max, bottom)
@@ -219,16 +218,13 @@ def _scale(first: float, last: float, begin: float, end: float) -> Place:
     return lambda value: begin + (end - begin) * ((value - first) / (last - first) if last > first else 0.5)
 
 
-def _at_named_places(lines: Sequence[Line], names: Sequence[str]) -> tuple[list[Line], Callable[[float], str]]:
-    """Return the lines over the numbers of their named places, and what is written there."""
-    values = sorted({x for line in lines for x in line.x})
-    if all(x in range(len(names)) for x in values):
-        places = {x: int(x) for x in values}
-    elif len(values) == len(names):
-        places = {x: place for place, x in enumerate(values)}
-    else:
-        raise ValueError(f"There are {len(names)} names for {len(values)} places on the horizontal axis.")
-    return [replace(line, x=[places[x] for x in line.x]) for line in lines], lambda place: names[int(place)]
+def _names_of_places(lines: Sequence[Line], names: Sequence[str]) -> Callable[[float], str]:
+    """Return what is written at the places of a named axis, after checking that all lines keep to them."""
+    for line in lines:
+        for x in line.x:
+            if x not in range(len(names)):
+                raise ValueError(f"x must be among 0 to {len(names) - 1}, the places that x_names has, got {x}.")
+    return lambda place: names[int(place)]
 
 
 def _horizontal(lines: Sequence[Line], names: Sequence[str] | None) -> tuple[list[float], Place]:

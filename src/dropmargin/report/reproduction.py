@@ -218,12 +218,11 @@ def _short(value: float) -> str:
 def _description(chart: Chart) -> str:
     """Return the chart in words: the least value of each line and where it is."""
     least = []
-    names = chart.x_names
     for series in chart.series:
-        found = [(y, x, i) for i, (x, y) in enumerate(zip(series.x, series.y, strict=True)) if y is not None]
+        found = [(y, x) for x, y in zip(series.x, series.y, strict=True) if y is not None]
         if found:
-            y, x, i = min(found)
-            where = names[i] if names is not None and len(names) == len(series.x) else f"{x:g}"
+            y, x = min(found)
+            where = f"{x:g}" if chart.x_names is None else chart.x_names[int(x)]
             least.append(f"{series.name} {_short(y)} at {where}")
     return f"{chart.title}: {chart.y_label} by {chart.x_label}. The least of each line: {'; '.join(least)}."
 
@@ -250,16 +249,13 @@ def _comparison_table(comparison: Comparison) -> Table:
             pairs = zip(ours, published, strict=True)
             differences = ["" if a is None or b is None else difference_text(a, b) for a, b in pairs]
             rows.append(["difference", *differences])
-    caption = f"{comparison.caption}. The lowest of ours in each column is marked."
+    caption, lowest = f"{comparison.caption}.", frozenset[tuple[int, int]]()
+    if len(of_ours) > 1:  # a single row has nothing to be lower than
+        lowest = _lowest(rows, of_ours, len(comparison.columns))
+        caption += " The lowest of ours in each column is marked."
     if below:
         caption += " The difference is ours less the published one, in points of a percent."
-    return Table(
-        caption,
-        ["", *comparison.columns],
-        rows,
-        _lowest(rows, of_ours, len(comparison.columns)),
-        below=frozenset(below),
-    )
+    return Table(caption, ["", *comparison.columns], rows, lowest, below=frozenset(below))
 
 
 def _lowest(rows: Sequence[Sequence[str]], which: Sequence[int], n_columns: int) -> frozenset[tuple[int, int]]:

@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
 
 from dropmargin.classifiers import DropoutSVC
-from dropmargin.classifiers.fitting import one_blas_thread
+from dropmargin.classifiers.threads import one_blas_thread
 from dropmargin.datasets import Split
 from dropmargin.noise import Dropout
 from dropmargin.reproduction import published
@@ -54,8 +54,7 @@ def tasks(lab: Lab) -> list[Task]:
         load = loader(domain, form, lab)
         for n_copies in (0, *copies, _INFINITY):
             key = {"form": form, "domain": domain, "copies": n_copies, "rate": _RATE}
-            measure = _measure_infinity if n_copies == _INFINITY else partial(_measure_copies, n_copies=n_copies)
-            found.append(Task(key, partial(measure, lab, load)))
+            found.append(Task(key, partial(_measure, lab, load, n_copies)))
     return found
 
 
@@ -82,53 +81,36 @@ def fit_copies(C: float, X: sparse.csr_array, y: Array, n_copies: int, seed: int
     return model, time.process_time() - started
 
 
-def _measure_copies(lab: Lab, load: Callable[[], Split], n_copies: int) -> dict[str, Any]:
-    """Return the error of the SVM on copies; ``C`` by cross-validation, with copies of the other folds."""
+def fit_dropout(C: float, X: sparse.csr_array, y: Array, seed: int) -> tuple[DropoutSVC, float]:
+    """Return Dropout-SVM, for which nothing is drawn, and the processor seconds of the fit."""
+    started = time.process_time()
+    model = DropoutSVC(noise=_RATE, C=C).fit(X, y)
+    return model, time.process_time() - started
+
+
+def _measure(lab: Lab, load: Callable[[], Split], n_copies: int | str) -> dict[str, Any]:
+    """Return the error of an SVM on copies; ``C`` by cross-validation, with copies of the other folds."""
+    fit: Callable[..., tuple[Any, float]]
+    if n_copies == _INFINITY:
+        fit, n_draws, n_fits = fit_dropout, 1, _N_TIMED
+    else:
+        fit = partial(fit_copies, n_copies=n_copies)
+        n_draws = n_fits = _N_DRAWS.get(n_copies, 1)
     data = load()
     X, y = data.X_train, data.y_train
     folds = list(StratifiedKFold(_N_FOLDS, shuffle=True, random_state=lab.seed).split(X, y))
 
     def cv_error(C: float) -> float:
-        fits = [fit_copies(C, X[train], y[train], n_copies, lab.seed)[0] for train, _ in folds]
-        return float(np.mean([1.0 - fit.score(X[held], y[held]) for fit, (_, held) in zip(fits, folds, strict=True)]))
+        return float(np.mean([1.0 - fit(C, X[a], y[a], seed=lab.seed)[0].score(X[b], y[b]) for a, b in folds]))
 
     cv_errors = [cv_error(C) for C in _CS]
     C = _CS[int(np.argmin(cv_errors))]
-    fits = [fit_copies(C, X, y, n_copies, lab.seed + draw) for draw in range(_N_DRAWS.get(n_copies, 1))]
+    fits = [fit(C, X, y, seed=lab.seed + draw) for draw in range(n_fits)]
     return {
-        "errors": [1.0 - model.score(data.X_test, data.y_test) for model, _ in fits],
+        "errors": [1.0 - model.score(data.X_test, data.y_test) for model, _ in fits[:n_draws]],
         "cv_errors": cv_errors,
         "C": C,
         "fit_seconds": min(seconds for _, seconds in fits),
-        "n_test": data.X_test.shape[0],
-        "n_features": X.shape[1],
-    }
-
-
-def _measure_infinity(lab: Lab, load: Callable[[], Split]) -> dict[str, Any]:
-    """Return the error of Dropout-SVM, ``C`` by cross-validation on the same folds."""
-    data = load()
-    X, y = data.X_train, data.y_train
-    folds = list(StratifiedKFold(_N_FOLDS, shuffle=True, random_state=lab.seed).split(X, y))
-
-    def make(C: float) -> DropoutSVC:
-        return DropoutSVC(noise=_RATE, C=C)
-
-    cv_errors = [
-        float(np.mean([1.0 - make(C).fit(X[train], y[train]).score(X[held], y[held]) for train, held in folds]))
-        for C in _CS
-    ]
-    C = _CS[int(np.argmin(cv_errors))]
-    seconds = []
-    for _ in range(_N_TIMED):
-        started = time.process_time()
-        model = make(C).fit(X, y)
-        seconds.append(time.process_time() - started)
-    return {
-        "errors": [1.0 - model.score(data.X_test, data.y_test)],
-        "cv_errors": cv_errors,
-        "C": C,
-        "fit_seconds": min(seconds),
         "n_test": data.X_test.shape[0],
         "n_features": X.shape[1],
     }
@@ -210,10 +192,10 @@ def _settings(every: list[_Results]) -> dict[str, str]:
     }
 
 
-def _axis(own: _Results) -> tuple[list[float], list[str]]:
-    """Return where the numbers of copies stand, a step for each doubling, and what is written there."""
-    places = [math.log2(n) for n in own.copies] + [math.log2(own.copies[-1]) + 1.0]
-    return places, [str(n) for n in own.copies] + ["∞"]
+def _axis(own: _Results) -> tuple[range, list[str]]:
+    """Return where the numbers of copies stand, and what is written there."""
+    names = [*map(str, own.copies), "∞"]
+    return range(len(names)), names
 
 
 def _error_chart(own: _Results) -> Chart:
@@ -307,8 +289,10 @@ def _claims(own: _Results) -> list[Claim]:
 
 
 def _share(ratio: float) -> str:
-    """Return a ratio of times in words: ``1/50`` or ``1.5 times``."""
-    return f"1/{1.0 / ratio:.4g}" if ratio < 1.0 else f"{ratio:.4g} times"
+    """Return a ratio of times in words: ``1/50``, rounded so as not to flatter, ``0.3`` or ``1.5 times``."""
+    if ratio <= 0.1:
+        return f"1/{math.floor(1.0 / ratio)}"
+    return f"{ratio:.2g}" if ratio < 1.0 else f"{ratio:.2g} times"
 
 
 def _verdict(every: list[_Results]) -> list[str]:

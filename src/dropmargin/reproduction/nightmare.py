@@ -25,7 +25,7 @@ from sklearn.svm import LinearSVC
 
 from dropmargin.baselines import FDropSVC
 from dropmargin.classifiers import DropoutLogisticRegression, NoisyLinearClassifier
-from dropmargin.classifiers.fitting import one_blas_thread
+from dropmargin.classifiers.threads import one_blas_thread
 from dropmargin.datasets import load_mnist
 from dropmargin.evaluation import deletion_curve
 from dropmargin.evaluation.nightmare import AnchoredPeer
