@@ -87,7 +87,9 @@ def fit_files(
     _check_estimator(estimator)
     limit = parse_size("memory_limit", memory_limit)
     for is_last in (False, True):
-        found = prepare_files(paths, options=options, memory_limit=limit, block_bytes=block_bytes, cache=cache)
+        found = prepare_files(
+            paths, options=options, memory_limit=limit, block_bytes=block_bytes, cache=cache, progress=progress
+        )
         weights = None if sample_weight is None else validation.check_weights(sample_weight, found.shape[0])
         try:
             return _fit(estimator, _cached(found, weights), limit, found.folder.parent, checkpoint, progress)
@@ -105,13 +107,14 @@ def prepare_files(
     memory_limit: int | str = "2GB",
     block_bytes: int | str | None = None,
     cache: PathLike | None = None,
+    progress: bool = True,
 ) -> caches.Cache:
     """Convert files to the cache, unless they are, and return what is known of them.
 
     The parameters are those of `fit_files`, which does the same at its beginning.
     """
     limit = parse_size("memory_limit", memory_limit)
-    files = find_files(paths, options)
+    files = find_files(paths, options, progress)
     home = files.paths[0].parent / caches.FOLDER if cache is None else Path(cache)
     return caches.open_cache(files, home, _block_size(block_bytes, limit), limit)
 
