@@ -221,6 +221,15 @@ def test_a_checkpoint_of_other_data_is_refused(folder, tmp_path):
             again()
 
 
+def test_a_checkpoint_of_the_same_array_with_other_labels_is_refused(tmp_path):
+    X, y = make_rows()
+    options = {"scratch": tmp_path, "checkpoint": tmp_path / "fit.log", "progress": False}
+    fit_arrays(DropoutSVC(), X, y, **options)
+    for labels, weights in ((np.roll(y, 1), None), (y + 1, None), (y, np.arange(400.0))):
+        with pytest.raises(ValueError, match="is of a fit with other data"):
+            fit_arrays(DropoutSVC(), X, labels, weights, **options)
+
+
 def test_the_same_data_elsewhere_are_the_same_data(folder, tmp_path):
     expected = _fit(DropoutSVC(), folder, tmp_path / "fit.log")
     moved = write_parts(tmp_path / "moved", *make_rows())

@@ -262,6 +262,16 @@ def test_memory_mapped_arrays(dtype, tmp_path):
     assert model.coef_.dtype == expected.coef_.dtype
 
 
+def test_what_was_written_to_a_private_mapping_is_left_there(tmp_path):
+    X, y = make_rows()
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="c")
+    mapped[:, 2] = 7.0
+    expected = mapped.copy()
+    fit_arrays(DropoutSVC(), mapped, y, block_bytes=5000, scratch=tmp_path, progress=False)
+    assert_array_equal(mapped, expected)
+
+
 def test_arrays_that_are_none(tmp_path):
     X, y = make_rows()
     with pytest.raises(ValueError, match="two-dimensional"):

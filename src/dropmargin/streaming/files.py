@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,12 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class DataFiles:
-    """Files that are parts of one data set, in order, and how to read them."""
+    """Files that are parts of one data set, in order, and how to read them: with a bar, if ``progress``."""
 
     paths: tuple[Path, ...]
     format: str
     options: ReadOptions
+    progress: bool
 
     @property
     def fingerprint(self) -> list[list[Any]]:
@@ -40,7 +41,7 @@ class DataFiles:
         return [[str(path.resolve()), stat.st_size, stat.st_mtime_ns] for path, stat in found]
 
 
-def find_files(paths: PathLike | Iterable[PathLike], options: ReadOptions | None) -> DataFiles:
+def find_files(paths: PathLike | Iterable[PathLike], options: ReadOptions | None, progress: bool) -> DataFiles:
     """Return the files of a folder (but for those whose names begin with a dot or ``_``), by name, or of a list.
 
     A folder of several formats is an error, and so is one that cannot be read in parts.
@@ -78,7 +79,7 @@ def find_files(paths: PathLike | Iterable[PathLike], options: ReadOptions | None
         )
     if form in ("parquet", "arrow") and options.target is None:
         raise ValueError(f"options.target must name the column of the labels of {form} files, got None.")
-    return DataFiles(tuple(found), form, options)
+    return DataFiles(tuple(found), form, options, progress)
 
 
 def check_files(files: DataFiles) -> DataFiles:
@@ -96,7 +97,7 @@ def _settle_svmlight(files: DataFiles) -> DataFiles:
     if options.zero_based is not None and options.n_features is not None:
         return files
     smallest, largest = None, -1
-    with Progress(_n_steps(files.paths), "scanning svmlight files") as progress:
+    with _bar(files, "scanning svmlight files") as progress:
         for path in files.paths:
             parser = BlockParser(str(path), IndexRange.from_options(options))
             with Source(path, options.max_ratio).open() as stream:
@@ -136,7 +137,7 @@ def _check_tables(files: DataFiles) -> None:
 def read_blocks(files: DataFiles, block_bytes: int) -> Iterator[tuple[int, Dataset]]:
     """Yield the number of a file, and rows of it that take about so many bytes; no block is of two files."""
     width = None
-    with Progress(_n_steps(files.paths), "converting files") as progress:
+    with _bar(files, "converting files") as progress:
         for number, path in enumerate(files.paths):
             waiting: list[Dataset] = []
             n_bytes = 0
@@ -176,5 +177,6 @@ def matrix_of(part: Dataset, path: Path) -> Any:
     return np.column_stack(part.X.columns)
 
 
-def _n_steps(paths: Sequence[Path]) -> int:
-    return max(1, sum(path.stat().st_size // _STEP for path in paths))
+def _bar(files: DataFiles, label: str) -> Progress:
+    n_steps = max(1, sum(path.stat().st_size // _STEP for path in files.paths))
+    return Progress(n_steps, label, verbose=int(files.progress))

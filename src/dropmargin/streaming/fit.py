@@ -87,7 +87,9 @@ def fit_files(
     _check_estimator(estimator)
     limit = parse_size("memory_limit", memory_limit)
     for is_last in (False, True):
-        found = prepare_files(paths, options=options, memory_limit=limit, block_bytes=block_bytes, cache=cache)
+        found = prepare_files(
+            paths, options=options, memory_limit=limit, block_bytes=block_bytes, cache=cache, progress=progress
+        )
         weights = None if sample_weight is None else validation.check_weights(sample_weight, found.shape[0])
         try:
             return _fit(estimator, _cached(found, weights), limit, found.folder.parent, checkpoint, progress)
@@ -105,13 +107,14 @@ def prepare_files(
     memory_limit: int | str = "2GB",
     block_bytes: int | str | None = None,
     cache: PathLike | None = None,
+    progress: bool = True,
 ) -> caches.Cache:
     """Convert files to the cache, unless they are, and return what is known of them.
 
     The parameters are those of `fit_files`, which does the same at its beginning.
     """
     limit = parse_size("memory_limit", memory_limit)
-    files = find_files(paths, options)
+    files = find_files(paths, options, progress)
     home = files.paths[0].parent / caches.FOLDER if cache is None else Path(cache)
     return caches.open_cache(files, home, _block_size(block_bytes, limit), limit)
 
@@ -126,7 +129,7 @@ def _cached(found: caches.Cache, weights: Array | None) -> _Data:
         weights,
         found.names,
         found.feature_names,
-        lambda: found.content_hash,
+        lambda: found.rows_hash,
     )
 
 
@@ -169,7 +172,7 @@ def fit_arrays(
     names = [f"rows {begin + 1} to {end}" for begin, end in blocks.edges]
     n_rows = [end - begin for begin, end in blocks.edges]
     data = _Data(
-        lambda: blocks, n_rows, X.shape[1], classes, codes.astype(np.int32), weights, names, None, blocks.content_hash
+        lambda: blocks, n_rows, X.shape[1], classes, codes.astype(np.int32), weights, names, None, blocks.rows_hash
     )
     return _fit(estimator, data, limit, home, checkpoint, progress)
 
@@ -186,7 +189,11 @@ class _Data:
     weights: Array | None
     names: list[str]
     feature_names: tuple[str, ...] | None
-    content_hash: Callable[[], bytes]
+    rows_hash: Callable[[], bytes]
+
+    def content_hash(self) -> bytes:
+        """Return a hash of rows, labels and weights, for a checkpoint."""
+        return hash_of(self.rows_hash(), self.classes.tolist(), self.codes, self.weights)
 
     def labelled(self) -> list[tuple[Array, Array | None]]:
         """Return labels and weights of each block."""
@@ -216,17 +223,18 @@ class _ArrayBlocks:
         rows = buffer[: self.n_bytes(index)].view(self._dtype).reshape(end - begin, self._X.shape[1])
         np.copyto(rows, self._X[begin:end])
         mapped = getattr(self._X, "_mmap", None)
-        if mapped is not None and hasattr(mapped, "madvise"):
+        is_private = getattr(self._X, "mode", None) == "c"  # what was written to its pages is nowhere else
+        if mapped is not None and hasattr(mapped, "madvise") and not is_private:
             mapped.madvise(mmap.MADV_DONTNEED)
         return rows
 
     def close(self) -> None:
         """Leave the array to its owner."""
 
-    def content_hash(self) -> bytes:
+    def rows_hash(self) -> bytes:
         """Return a hash of all rows: a pass over them."""
         buffer = np.empty(max(self.n_bytes(i) for i in range(len(self.edges))), dtype=np.uint8)
-        return hash_of(*(hash_of(self.load(i, buffer)) for i in range(len(self.edges))))
+        return hash_of(self._X.shape, self._dtype.str, *(hash_of(self.load(i, buffer)) for i in range(len(self.edges))))
 
 
 def _fit(estimator: E, data: _Data, limit: int, home: Path, checkpoint: PathLike | None, progress: bool) -> E:
@@ -257,7 +265,7 @@ def _fit(estimator: E, data: _Data, limit: int, home: Path, checkpoint: PathLike
         )
         stack.callback(parts.close)
         if checkpoint is not None:
-            log = Log(Path(checkpoint), hash_of(data.content_hash(), data.weights), parameter_hash(estimator))
+            log = Log(Path(checkpoint), data.content_hash(), parameter_hash(estimator))
             stack.callback(log.close)
             inner = parts
             parts = LoggedPartitions(lambda: inner, parts.n_partitions, log, is_owned=False)
