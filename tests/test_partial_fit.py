@@ -92,6 +92,15 @@ def test_several_classes_in_few_rows(multi_class):
     assert relative_difference(feed(clone(model), X, y, 70), whole) < 1e-3
 
 
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_few_rows_with_more_entries_than_a_partition(convert):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 9000))  # a batch fit cuts them in two
+    y = (X[:, :20].sum(axis=1) > 0.0).astype(int)
+    model = DropoutLogisticRegression(tol=1e-8)
+    assert relative_difference(clone(model).partial_fit(convert(X), y, classes=[0, 1]), model.fit(X, y)) < 1e-3
+
+
 # Many rows: near the optimum -----------------------------------------------------------------------------------------
 
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from dropmargin.linalg import LocalPartitions, drop_empty_columns, row_blocks, row_slice, stack_rows
+from dropmargin.linalg import LocalPartitions, drop_empty_columns, row_block, row_blocks, row_slice, stack_rows
 from dropmargin.losses import MomentLoss
 from dropmargin.noise import Noise, Variance
 from dropmargin.objective import Labelled, MomentObjective, Penalty
@@ -213,16 +212,13 @@ def _advance(
 def _solve(batch: Batch, rows: Rows, model: Model, coef: Array) -> tuple[Array, float]:
     """Return the optimum of few rows, as a batch fit does it, and the objective there."""
     variance = model.setting(None).variance
-    (block,) = row_blocks(batch.X, variance.entry if variance.moves_entries else None)
-    counted = np.flatnonzero(rows.weights > 0.0)
-    if len(counted) < len(rows.weights):
-        (block,) = row_blocks(block.take_rows(rows.weights > 0.0).rows, block.entry)
+    counted = rows.weights > 0.0
+    X = batch.X if counted.all() else batch.X[counted]
+    block = row_block(X, variance.entry if variance.moves_entries else None)
     part = Labelled(block, rows.labels[counted, None], rows.weights[counted, None])
-    one = np.arange(1)
+    penalty, one = Penalty(l2=model.l2), np.arange(1)
     with LocalPartitions([part]) as data:
-        objective = MomentObjective(
-            data, model.loss, variance, Penalty(l2=model.l2), model.fit_intercept, batch.X.shape[1], one
-        )
-        solve = partial(minimise, SOLVERS["newton"], objective, tol=model.tol, max_iter=model.max_iter)
-        result = solve(objective.at(coef[:, None]), warm=bool(coef.any()))
+        objective = MomentObjective(data, model.loss, variance, penalty, model.fit_intercept, X.shape[1], one)
+        start, warm = objective.at(coef[:, None]), bool(coef.any())
+        result = minimise(SOLVERS["newton"], objective, start, tol=model.tol, max_iter=model.max_iter, warm=warm)
     return np.ascontiguousarray(result.coef[:, 0]), float(result.objective[0])
