@@ -27,12 +27,11 @@ from clusters import (
 )
 from dropmargin import DropoutLogisticRegression
 from dropmargin.classifiers.partition_fit import fit_partitions
-from dropmargin.dask import ClusterError, DaskPartitions
+from dropmargin.dask import ClusterError, DaskPartitions, messages
 from dropmargin.dask import partitions as dask_partitions
 from dropmargin.dask.placement import share_out
 from dropmargin.dask.tasks import join_nodes
 from dropmargin.linalg import PerPartition
-from dropmargin.linalg import partitions as local_partitions
 from marks import says
 
 pytestmark = pytest.mark.timeout(240)
@@ -155,8 +154,8 @@ def _wait_until(condition):
 def test_large_arguments_and_large_sums_travel_on_their_own(monkeypatch):
     parts = make_rows(17)
     w = np.linspace(0.0, 1.0, 5)
-    monkeypatch.setattr(dask_partitions, "_INLINE_BYTES", 0)
-    monkeypatch.setattr(local_partitions, "_FEW_BYTES", 0)
+    monkeypatch.setattr(messages, "_INLINE_BYTES", 0)
+    monkeypatch.setattr(dask_partitions, "_MUCH_AT_ONCE", 0)
     serial = reference(parts)
     expected = serial.map_sum(_back, serial.map(_scores, w))
     with cluster_here(3) as client:
@@ -170,6 +169,29 @@ def test_large_arguments_and_large_sums_travel_on_their_own(monkeypatch):
         assert data.gather(data.map(_n_rows, PerPartition(range(17)))) == [len(p.y) + i for i, p in enumerate(parts)]
 
 
+def test_what_is_mapped_goes_with_the_question_that_needs_it(monkeypatch):
+    parts, w = make_rows(5), np.linspace(0.0, 1.0, 5)
+    serial = reference(parts)
+    expected = serial.map_sum(_back, serial.map(_scores, w))
+    with cluster_here(2) as client:
+        data = partitions(client, 5)
+        data.map_sum(_count, 1)
+        sent = []
+        original = client.get
+        monkeypatch.setattr(client, "get", lambda graph, *args, **options: sent.append(len(graph)) or original(
+            graph, *args, **options))  # fmt: skip
+        before = w.copy()
+        scores = data.map(_scores, w)
+        data.map(_scores, 2.0 * w)  # nobody asks
+        w[:] = np.nan  # what the caller does later is nothing to it
+        assert sent == []
+        for _ in range(2):
+            assert_array_equal(data.map_sum(_back, scores)[0], expected[0])
+        assert sent == [4, 2]  # two groups: with the scores, and with those that are there
+        assert_array_equal(np.concatenate(data.gather(scores)), np.concatenate([rows.X @ before for rows in parts]))
+        assert sent == [4, 2]
+
+
 # Parts ----------------------------------------------------------------------------------------------------------------
 
 
@@ -180,9 +202,9 @@ def test_groups_of_partitions_add_up_in_the_order_of_the_tree(n):
     owners = rng.integers(3, size=n)
     nodes = {}
     for owner in range(3):
-        own = {(0, int(i)): values[i] for i in np.flatnonzero(owners == owner)}
-        nodes |= join_nodes(own, n, lambda a, b: a + b)
-    (total,) = join_nodes(nodes, n, lambda a, b: a + b).values()
+        own = {(0, int(i)): (values[i],) for i in np.flatnonzero(owners == owner)}
+        nodes |= join_nodes(own, n)
+    ((total,),) = join_nodes(nodes, n).values()
     tree = list(values)
     while len(tree) > 1:
         tree = [sum(tree[i : i + 2][1:], start=tree[i]) for i in range(0, len(tree), 2)]

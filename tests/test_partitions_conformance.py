@@ -121,14 +121,6 @@ def test_other_parameters(options, backend, tmp_path):
     assert model.coef_.dtype == np.float32
 
 
-@each_backend
-def test_large_results_are_added_by_the_same_tree(backend, tmp_path, monkeypatch):
-    monkeypatch.setattr(partitions, "_FEW_BYTES", 0)
-    with BACKENDS[backend](make_parts(17, "dense"), tmp_path) as data:
-        model = fit_partitions(DropoutSVC(C=0.3), data)
-    assert_same_model(model, fit_partitions(DropoutSVC(C=0.3), reference(make_parts(17, "dense"))))
-
-
 # The contract of a backend ------------------------------------------------------------------------------------------
 
 
@@ -170,15 +162,11 @@ def test_map_deals_out_what_belongs_to_a_partition(n_parts, backend, tmp_path):
 
 @each_backend
 @pytest.mark.parametrize("n_parts", [1, 2, 3, 8, 17])
-def test_sums_are_in_the_order_of_the_partitions(n_parts, backend, tmp_path):
+def test_sums_are_in_the_order_of_the_tree(n_parts, backend, tmp_path):
     parts = make_parts(n_parts, "dense")
     with BACKENDS[backend](parts, tmp_path) as data:
         vector, nothing, count, number = data.map_sum(_totals, 0.1, 1.5)
-    results = [_totals(rows, 0.1, 1.5) for rows in parts]
-    expected = results[0][0]
-    for result in results[1:]:
-        expected = expected + result[0]
-    assert_array_equal(vector, expected)
+    assert_array_equal(vector, _tree([_totals(rows, 0.1, 1.5)[0] for rows in parts]))
     assert nothing is None
     assert count == N_ROWS
     assert number == float(N_ROWS)
@@ -220,12 +208,8 @@ def _tree(values):
 
 
 @pytest.mark.parametrize("n_parts", [*range(1, 40), 64, 100])
-def test_many_large_results_are_added_pair_by_pair(n_parts, monkeypatch):
+def test_results_are_added_pair_by_pair(n_parts):
     values = list(np.random.default_rng(n_parts).normal(size=(n_parts, 50)) ** 7)
     before = [value.copy() for value in values]
-    in_order = partitions.add_up([(value,) for value in values])[0]
-    assert_array_equal(in_order, np.add.accumulate(values)[-1])
-    monkeypatch.setattr(partitions, "_FEW_BYTES", 0)
-    total = partitions.add_up([(value,) for value in values])[0]
-    assert_array_equal(total, _tree(values) if n_parts > 8 else in_order)
+    assert_array_equal(partitions.add_up([(value,) for value in values])[0], _tree(values))
     assert_array_equal(values, before)

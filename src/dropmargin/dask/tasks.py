@@ -18,12 +18,14 @@ from distributed.protocol import pickle
 from dropmargin.classifiers.partitioned import Rows
 from dropmargin.classifiers.threads import one_blas_thread
 from dropmargin.linalg import Block
-from dropmargin.linalg.partitions import Totals, add_pair, adds_pairwise
+from dropmargin.linalg.partitions import Totals, add_pair
 from dropmargin.objective import Labelled
 from dropmargin.typing import Array
 
 #: A node of the tree of sums: level and place, see `join_nodes`.
 Node = tuple[int, int]
+#: Sums over partitions, by their nodes in the tree.
+Nodes = dict[Node, Totals]
 
 
 class Opaque:
@@ -126,33 +128,24 @@ def map_one(parcel: Parcel, plan: Plan, parts: Sequence[Any], values: Sequence[A
 # Sums ---------------------------------------------------------------------------------------------------------------
 
 
-class Nodes(NamedTuple):
-    """Sums over partitions, by their nodes in the tree; at level 0, if they are not to be added by a tree."""
-
-    sums: dict[Node, Totals]
-    is_pairwise: bool
-
-
 def sum_group(parcel: Parcel, plan: Plan, parts: Sequence[Any], values: Sequence[Any], n_partitions: int) -> Nodes:
-    """Return the results of a group of partitions; those that are neighbours are added, if that is the order."""
+    """Return the results of a group of partitions; those of neighbours are added."""
     results = map_group(parcel, plan, parts, values)
-    is_pairwise = adds_pairwise(n_partitions, results[0])
-    sums: dict[Node, Totals] = {(0, number): result for number, result in zip(plan.numbers, results, strict=True)}
-    return Nodes(join_nodes(sums, n_partitions, add_pair) if is_pairwise else sums, is_pairwise)
+    return join_nodes({(0, number): own for number, own in zip(plan.numbers, results, strict=True)}, n_partitions)
 
 
 def add_nodes(first: Nodes, second: Nodes, n_partitions: int) -> Nodes:
     """Return all sums of both, joined as far as they go."""
-    return Nodes(join_nodes(first.sums | second.sums, n_partitions, add_pair), True)
+    return join_nodes(first | second, n_partitions)
 
 
-def join_nodes(sums: dict[Node, Any], n_partitions: int, add: Callable[[Any, Any], Any]) -> dict[Node, Any]:
+def join_nodes(sums: Nodes, n_partitions: int) -> Nodes:
     """Return the nodes that are left when all neighbours that are there have been added.
 
     Node ``(0, i)`` is partition ``i``, and ``(l + 1, i)`` the sum of ``(l, 2 i)`` and ``(l, 2 i + 1)``, or the former
     alone, if it is the last of its level. This is the order of `linalg.partitions.Summation`.
     """
-    left: dict[Node, Any] = {}
+    left: Nodes = {}
     level, width = 0, n_partitions
     waiting = dict(sums)
     while width > 1:
@@ -164,9 +157,14 @@ def join_nodes(sums: dict[Node, Any], n_partitions: int, add: Callable[[Any, Any
             elif partner not in here:
                 left[level, place] = value
             elif place < partner:
-                waiting[level + 1, place // 2] = add(value, here[partner])
+                waiting[level + 1, place // 2] = add_pair(value, here[partner])
         level, width = level + 1, (width + 1) // 2
     return left | waiting
+
+
+def size_of_nodes(nodes: Nodes) -> int:
+    """Return the bytes of all sums."""
+    return sum(value.nbytes for totals in nodes.values() for value in totals if isinstance(value, np.ndarray))
 
 
 # Sizes --------------------------------------------------------------------------------------------------------------

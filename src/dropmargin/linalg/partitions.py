@@ -22,10 +22,6 @@ import numpy as np
 P = TypeVar("P")
 Totals = tuple[Any, ...]
 
-# Up to so many partitions, or so many bytes of their results, are added one after the other.
-_FEW_PARTITIONS = 8
-_FEW_BYTES = 2**26
-
 
 class PerPartition(list[Any]):
     """One item per partition, in their order: as an argument of `map`, each partition is handed its own.
@@ -58,7 +54,10 @@ class Partitions(ABC, Generic[P]):
 
     @abstractmethod
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
-        """Return ``function(part, *args)`` of each partition; a `PerPartition` argument is dealt out by partition."""
+        """Return ``function(part, *args)`` of each partition; a `PerPartition` argument is dealt out by partition.
+
+        A backend may call the function as late as its results are needed, if ever: the arguments must stay as they are.
+        """
 
     @abstractmethod
     def gather(self, values: PerPartition) -> list[Any]:
@@ -168,16 +167,10 @@ def _with_error_state(state: Any, function: Callable[..., Any], *args: Any) -> A
 
 def add_up(results: Sequence[Totals]) -> Totals:
     """Return the sum of the partitions' results; see `Summation` for the order."""
-    summation = Summation(len(results))
+    summation = Summation()
     for result in results:
         summation.add(result)
     return summation.total()
-
-
-def adds_pairwise(n_partitions: int, result: Totals) -> bool:
-    """Return whether results of this size are added by a tree, so that a cluster need not send all to one place."""
-    n_bytes = sum(value.nbytes for value in result if isinstance(value, np.ndarray))
-    return n_partitions > _FEW_PARTITIONS and n_partitions * n_bytes > _FEW_BYTES
 
 
 def add_pair(first: Totals, second: Totals) -> Totals:
@@ -186,30 +179,20 @@ def add_pair(first: Totals, second: Totals) -> Totals:
 
 
 class Summation:
-    """Adds up results as they come, in the order of the partitions.
+    """Adds up results as they come, in the order of the partitions, by a tree over their numbers.
 
-    One after the other, ``((r0 + r1) + r2) + ...``. If there are many partitions with large results (`adds_pairwise`),
-    by a tree over their numbers: neighbours are added, ``r0 + r1``, ``r2 + r3``, ..., and a last one without a
-    neighbour goes up as it is; then the sums of neighbours are, and so on. Either way the order is a function of the
-    number of partitions and the size of a result alone, and so are the bits of the sum.
-
-    Parameters
-    ----------
-    n_partitions : int
-        How many results will come.
+    Neighbours are added, ``r0 + r1``, ``r2 + r3``, ..., and a last one without a neighbour goes up as it is; then the
+    sums of neighbours are, and so on. So the bits of the sum depend on nothing but the results, and a machine that has
+    neighbours can add them before it sends them on. For ``P`` partitions at most ``1 + log2 P`` sums are kept.
     """
 
-    def __init__(self, n_partitions: int) -> None:
-        self._n_partitions = n_partitions
-        self._pairwise = False
-        self._sums: list[tuple[int, Totals]] = []  # how many partitions, and their sum: of a tree, sizes fall
+    def __init__(self) -> None:
+        self._sums: list[tuple[int, Totals]] = []  # how many partitions, and their sum; the former falls
 
     def add(self, result: Totals) -> None:
         """Add the next partition's result, which is never changed."""
-        if not self._sums:
-            self._pairwise = adds_pairwise(self._n_partitions, result)
         self._sums.append((1, result))
-        while len(self._sums) > 1 and (not self._pairwise or self._sums[-1][0] == self._sums[-2][0]):
+        while len(self._sums) > 1 and self._sums[-1][0] == self._sums[-2][0]:
             self._join()
 
     def total(self) -> Totals:

@@ -44,22 +44,34 @@ class Labelled:
 
 
 class Shape(NamedTuple):
-    """How many rows there are in all partitions, and how many columns of labels."""
+    """How many rows there are in all partitions, and the weight of the positive and of the negative label.
+
+    The latter are a row each, with one column per column of the labels.
+    """
 
     n_rows: int
-    n_columns: int
+    label_weights: Array
+
+    @property
+    def n_columns(self) -> int:
+        return self.label_weights.shape[1]
+
+    @property
+    def weight(self) -> float:
+        """The weight of all rows."""
+        return float(self.label_weights[:, 0].sum())
 
 
 def shape_of(data: Partitions[Labelled]) -> Shape:
     """Return the shape of the labels, asked for once."""
     if "shape" not in data.cache:
-        shapes = data.gather(data.map(_shape))
-        data.cache["shape"] = Shape(sum(shape[0] for shape in shapes), shapes[0][1])
+        data.cache["shape"] = Shape(*data.map_sum(_shape))
     return data.cache["shape"]
 
 
-def _shape(part: Labelled) -> tuple[int, int]:
-    return part.labels.shape[0], part.labels.shape[1]
+def _shape(part: Labelled) -> Shape:
+    positive, weights = part.labels > 0.0, part.weights[:, 0]
+    return Shape(len(weights), np.stack([np.einsum("i,ik->k", weights, own) for own in (positive, ~positive)]))
 
 
 @dataclass(frozen=True)
@@ -120,6 +132,27 @@ class Line(ABC):
     @abstractmethod
     def point(self, step: Array) -> Point:
         """Return the point there."""
+
+
+class Trials(Line):
+    """The objective along a direction, by trial: each is the point there, with its gradient.
+
+    Nothing is known of the line beforehand, and a step that is refused costs a whole pass. But most steps are taken at
+    once, and then the point after it is there already: for rows that are read or asked for anew with each question,
+    less work than the products along the line and those of the new point.
+    """
+
+    def __init__(self, objective: Objective, start: Point, direction: Array) -> None:
+        self._objective, self._start, self._direction = objective, start, direction
+        self._step, self._trial = np.zeros(len(start.value)), start
+
+    def value(self, step: Array) -> Array:
+        return self.point(step).value
+
+    def point(self, step: Array) -> Point:
+        if not np.array_equal(step, self._step):
+            self._step, self._trial = step, self._objective.at(self._start.coef + step * self._direction)
+        return self._trial
 
 
 class Point(ABC):

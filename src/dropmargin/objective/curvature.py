@@ -128,6 +128,11 @@ class CurvatureWeights(NamedTuple):
     def by_variance(self) -> Array:
         return self.curved[:, 2 * self.n :]
 
+    @property
+    def n_active(self) -> Array:
+        """How many rows have curvature, column by column."""
+        return np.count_nonzero(self.by_mean, axis=0)
+
     def select(self, columns: Any) -> CurvatureWeights:
         kept = self.by_mean[:, columns]
         if not self.is_coupled:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -29,9 +29,18 @@ from dropmargin.linalg import Partitions, PerPartition, column_dots
 from dropmargin.losses import MomentLoss
 from dropmargin.noise import Variance
 from dropmargin.objective import rows
-from dropmargin.objective.base import Labelled, Line, Objective, Penalty, Point, shape_of
+from dropmargin.objective.base import Labelled, Line, Objective, Penalty, Point, Trials, shape_of
 from dropmargin.objective.curvature import MomentCurvature, as_column
-from dropmargin.objective.preconditioner import choose_preconditioner, diagonal
+from dropmargin.objective.preconditioner import (
+    Preconditioner,
+    diagonal,
+    exact_preconditioner,
+    gram_preconditioner,
+    may_be_exact,
+    suits_gram,
+    suits_woodbury,
+    woodbury,
+)
 from dropmargin.typing import Array
 
 # The search for the best offset, and a rougher one for a start.
@@ -116,10 +125,7 @@ class MomentObjective(Objective):
 
     def label_weights(self) -> Array:
         """Return the weight of the positive label and of the negative one, a row each, one column per column."""
-        if "label weights" not in self.data.cache:
-            every = np.arange(shape_of(self.data).n_columns)
-            self.data.cache["label weights"] = np.stack(self.data.map_sum(rows.label_weights, every))
-        return self.data.cache["label weights"][:, self.columns]
+        return shape_of(self.data).label_weights[:, self.columns]
 
     def starting_coef(self) -> Array:
         """Return coefficients with no weights and roughly the best offsets; no sweep is needed.
@@ -172,7 +178,7 @@ class MomentPoint(Point):
         self.objective = objective
         self.coef = coef
         self.scores = scores
-        self._risks: dict[float, Array] = {}
+        self._smoothed: dict[float, tuple[Array, Array]] = {}  # risk and share of steady rows, by deviation
 
     @cached_property
     def _answers(self) -> tuple[Array, Array, Array]:
@@ -222,7 +228,7 @@ class MomentPoint(Point):
         """Return this point of an objective that differs in its loss or its smoothing only."""
         out = MomentPoint(objective, self.coef, self.scores)
         if objective.loss is self.objective.loss:
-            out._risks = self._risks
+            out._smoothed = self._smoothed
         return out
 
     def at_best_offset(self) -> MomentPoint:
@@ -241,19 +247,26 @@ class MomentPoint(Point):
         coef[-1] += offset
         return MomentPoint(objective, coef, objective.data.map(rows.with_mean_moved, self.scores, offset))
 
-    def risk(self, smoothing: float) -> Array:
-        """Return the weighted loss at these coefficients for another smoothing; no sweep over the data."""
-        if smoothing not in self._risks:
+    def look_under(self, *smoothings: float) -> None:
+        """Ask for `risk` and `share_below` of several smoothings at once; no sweep over the data."""
+        asked = [smoothing for smoothing in smoothings if smoothing not in self._smoothed]
+        if asked:
             objective = self.objective
-            (self._risks[smoothing],) = objective.data.map_sum(
-                rows.loss_only, objective.loss, objective.columns, smoothing**2, self.scores
+            risks, below = objective.data.map_sum(
+                rows.under_smoothings, objective.loss, objective.columns, np.array(asked), self.scores
             )
-        return self._risks[smoothing]
+            shares = below / shape_of(objective.data).weight
+            self._smoothed |= {own[0]: own[1:] for own in zip(asked, risks, shares, strict=True)}
+
+    def risk(self, smoothing: float) -> Array:
+        """Return the weighted loss at these coefficients for another smoothing."""
+        self.look_under(smoothing)
+        return self._smoothed[smoothing][0]
 
     def share_below(self, deviation: float) -> Array:
         """Return the share of the rows, by weight, whose score has a standard deviation below this."""
-        below, total = self.objective.data.map_sum(rows.weight_below, deviation**2, self.scores)
-        return below / total
+        self.look_under(deviation)
+        return self._smoothed[deviation][1]
 
     def share_at_kink(self, radius: float) -> Array:
         """Return the share of the rows, by weight, whose noisy score is this close to the kink of the loss."""
@@ -274,19 +287,32 @@ class MomentPoint(Point):
         weights = objective.data.map(
             rule, objective.loss, objective.variance, objective.columns, objective.smoothing**2, self.scores
         )
-        preconditioner = choose_preconditioner(self, weights, is_coupled, direct)
-        if preconditioner is not None and preconditioner.is_exact:
-            return MomentCurvature(objective, self.coef, self.noise_curvature, weights, is_coupled, preconditioner)
-        back, squares, sums = objective.sweep_sum(
-            rows.known_products, weights, self.scores, objective.base, preconditioner is None
-        )
+        curvature = partial(MomentCurvature, objective, self.coef, self.noise_curvature, weights, is_coupled)
+        if may_be_exact(self, direct):
+            exact = exact_preconditioner(self, weights, direct)
+            if exact is not None:
+                return curvature(exact)
+        expects_gram = suits_gram(self)
+        known = self._known_products(weights, with_squares=not expects_gram)
+        if suits_woodbury(self, known.n_active):
+            return curvature(woodbury(self, weights))
+        preconditioner: Preconditioner | None = None
+        if expects_gram:
+            preconditioner = gram_preconditioner(self, known.n_active, known.totals, is_coupled)
         if preconditioner is None:
-            n = self.coef.shape[1]
-            preconditioner = diagonal(self, squares, sums[n : 2 * n])
-        curvature = MomentCurvature(objective, self.coef, self.noise_curvature, weights, is_coupled, preconditioner)
-        return curvature.with_coarse(back, sums)
+            known = known if known.squares is not None else self._known_products(weights, with_squares=True)
+            assert known.squares is not None
+            preconditioner = diagonal(self, known.squares, known.totals)
+        return curvature(preconditioner).with_coarse(known.back, known.sums)
 
-    def along(self, direction: Array) -> MomentLine:
+    def _known_products(self, weights: PerPartition, with_squares: bool) -> rows.KnownProducts:
+        objective = self.objective
+        found = objective.sweep_sum(rows.known_products, weights, self.scores, objective.base, with_squares)
+        return rows.KnownProducts(*found)
+
+    def along(self, direction: Array) -> Line:
+        if not self.objective.data.is_local:
+            return Trials(self.objective, self, direction)
         return MomentLine(self, direction)
 
 
@@ -323,8 +349,6 @@ class MomentLine(Line):
     def point(self, step: Array) -> MomentPoint:
         start, objective = self.start, self.start.objective
         coef = start.coef + step * self.direction
-        if not objective.data.is_local:
-            return objective.at(coef)
         return MomentPoint(objective, coef, objective.data.map(rows.moved, start.scores, self.moves, step))
 
 

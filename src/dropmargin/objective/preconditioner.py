@@ -123,24 +123,46 @@ class Woodbury(Preconditioner):
         return Woodbury([self.columns[k] for k in np.arange(len(self.columns))[columns]])
 
 
-def choose_preconditioner(
-    point: MomentPoint, weights: PerPartition, is_coupled: bool, direct: bool
-) -> Preconditioner | None:
-    """Return the preconditioner that suits the shape of the data, or ``None`` if that is the diagonal."""
-    objective = point.objective
-    n_features = objective.n_features
-    # Rows without curvature (a hinge far from its kink) take no part.
-    n_rows = int(np.max(objective.data.map_sum(_count, weights)[0]))
-    ridge = objective.penalty.l2 > 0.0
-    if n_rows < n_features and n_rows <= (_DIRECT_SIZE if direct else _FEW_ROWS) and ridge:
+def may_be_exact(point: MomentPoint, direct: bool) -> bool:
+    """Return whether it is worth asking for an `exact_preconditioner`, before any other product."""
+    return direct or shape_of(point.objective.data).n_rows <= _FEW_ROWS
+
+
+def exact_preconditioner(point: MomentPoint, weights: PerPartition, direct: bool) -> Preconditioner | None:
+    """Return the curvature's inverse, if there are few rows with curvature, or few features; else ``None``."""
+    (n_active,) = point.objective.data.map_sum(_count, weights)
+    if suits_woodbury(point, n_active, direct):
         return woodbury(point, weights)
-    if n_features <= _DIRECT_SIZE and direct:
+    if direct and point.objective.n_features <= _DIRECT_SIZE:
         return _cholesky(explicit_curvature(point, weights), is_exact=True)
-    if n_features <= min(_GRAM_FEATURES, n_rows) and ridge:
-        many = shape_of(objective.data).n_columns >= _MANY_COLUMNS
-        shared = shared_eigenvectors(point, weights, is_coupled) if many else None
-        return shared or _cholesky(shared_gram(point, weights), is_exact=False)
     return None
+
+
+def suits_gram(point: MomentPoint) -> bool:
+    """Return whether the shape of the data suits a shared Gram matrix: if not, the diagonal will be needed."""
+    objective = point.objective
+    return objective.n_features <= min(_GRAM_FEATURES, shape_of(objective.data).n_rows) and objective.penalty.l2 > 0.0
+
+
+def suits_woodbury(point: MomentPoint, n_active: Array, direct: bool = False) -> bool:
+    """Return whether few rows have curvature (those of a hinge far from its kink take no part), one number a column."""
+    n_rows, objective = int(np.max(n_active)), point.objective
+    most = min(objective.n_features - 1, _DIRECT_SIZE if direct else _FEW_ROWS)
+    return n_rows <= most and objective.penalty.l2 > 0.0
+
+
+def gram_preconditioner(
+    point: MomentPoint, n_active: Array, totals: Array, is_coupled: bool
+) -> Eigenvectors | Cholesky | None:
+    """Return the inverse of the shared Gram matrix, scaled for each column by the sum of its weights.
+
+    ``None``, if fewer rows than features have curvature, or if the matrix cannot be inverted.
+    """
+    if np.max(n_active) < point.objective.n_features:
+        return None
+    many = shape_of(point.objective.data).n_columns >= _MANY_COLUMNS
+    shared = shared_eigenvectors(point, totals, is_coupled) if many else None
+    return shared or _cholesky(shared_gram(point, totals), is_exact=False)
 
 
 def _cholesky(matrices: Iterable[Array], is_exact: bool) -> Cholesky | None:
@@ -148,47 +170,44 @@ def _cholesky(matrices: Iterable[Array], is_exact: bool) -> Cholesky | None:
     return None if any(factor is None for factor in factors) else Cholesky(factors, is_exact)
 
 
-def shared_gram(point: MomentPoint, weights: PerPartition) -> Iterator[Array]:
-    """Yield ``sum(h) X'SX`` plus the column's own diagonal, column by column."""
-    gram, sums = _gram_and_sums(point, weights)
+def shared_gram(point: MomentPoint, totals: Array) -> Iterator[Array]:
+    """Yield ``sum(h) X'SX`` plus the column's own diagonal, column by column; ``totals`` are the ``sum(h)``."""
+    gram = _gram_of_rows(point)
     for k in range(point.coef.shape[1]):
-        yield _with_penalty(gram * sums[k], point, k)
+        yield _with_penalty(gram * totals[k], point, k)
 
 
-def shared_eigenvectors(point: MomentPoint, weights: PerPartition, is_coupled: bool) -> Eigenvectors | None:
+def shared_eigenvectors(point: MomentPoint, totals: Array, is_coupled: bool) -> Eigenvectors | None:
     """Return the inverse of ``l2 + sum(h) (X'SX + N)``, or ``None`` where the numbers are too far apart for that.
 
     ``N`` is the noise's diagonal as it is at first, on average over the columns: not quite each column's own, but one
     decomposition then does for all columns and all steps, and for every ``C``.
     """
     objective, kept = point.objective, point.objective.data.kept
-    gram, sums = _gram_and_sums(point, weights)
     variance = objective.variance
     strength = float(np.mean(variance.slope)), float(np.mean(variance.floor))
     key = "eigenvectors", is_coupled, variance.entry, strength
     if key not in kept:
-        matrix = gram.copy()
+        matrix = _gram_of_rows(point).copy()
         index = np.arange(objective.n_features)
-        matrix[index, index] += np.mean(point.noise_curvature / np.maximum(sums, np.finfo(float).tiny), axis=1)
+        matrix[index, index] += np.mean(point.noise_curvature / np.maximum(totals, np.finfo(float).tiny), axis=1)
         kept[key] = eigh(matrix, driver="evd", check_finite=False, overwrite_a=True)
     values, vectors = kept[key]
-    values = objective.penalty.l2 + sums * np.maximum(values, 0.0)[:, None]
+    values = objective.penalty.l2 + totals * np.maximum(values, 0.0)[:, None]
     if not (np.isfinite(values).all() and values.max() <= _EIGEN_RANGE * objective.penalty.l2):
         return None
     return Eigenvectors(values, vectors)
 
 
-def _gram_and_sums(point: MomentPoint, weights: PerPartition) -> tuple[Array, Array]:
-    """Return the Gram matrix for weights that add up to 1, of a sample of the rows if there are many; and each
-    column's sum of weights."""
+def _gram_of_rows(point: MomentPoint) -> Array:
+    """Return the Gram matrix for weights that add up to 1, of a sample of the rows if there are many."""
     objective = point.objective
     kept = objective.data.kept
     if "gram" not in kept:
         n_rows = shape_of(objective.data).n_rows
         gram, total = objective.sweep_sum(_gram, max(1, n_rows // (_GRAM_ROWS * objective.n_features)))
         kept["gram"] = gram / total
-    (sums,) = objective.data.map_sum(_column_sums, weights)
-    return kept["gram"], sums
+    return kept["gram"]
 
 
 def explicit_curvature(point: MomentPoint, weights: PerPartition) -> Iterator[Array]:
@@ -267,12 +286,12 @@ def _woodbury_column(
     return solve
 
 
-def diagonal(point: MomentPoint, squares: Array, total: Array) -> Diagonal:
+def diagonal(point: MomentPoint, squares: Array, totals: Array) -> Diagonal:
     """Return ``l2 + (X * X)'h + q`` and, for the offset, the sum of ``h``: the diagonal without the mixed terms."""
     objective = point.objective
     out = np.empty_like(point.coef)
     out[:-1] = objective.penalty.l2 + squares + point.noise_curvature
-    out[-1] = np.maximum(total, _offset_floor(objective)) if objective.fit_intercept else 1.0
+    out[-1] = np.maximum(totals, _offset_floor(objective)) if objective.fit_intercept else 1.0
     # A column of zeros with an l1 penalty has no curvature at all; any positive number will do.
     out[out <= 0.0] = 1.0
     return Diagonal(out)
@@ -294,14 +313,7 @@ def factorise(matrix: Array) -> Any | None:
 
 def _offset_floor(objective: MomentObjective) -> float:
     """Return a curvature of the offset that is next to nothing: hinges that are all far from their kinks have none."""
-    cache = objective.data.cache
-    if "weight" not in cache:
-        (cache["weight"],) = objective.data.map_sum(_total_weight)
-    return _OFFSET_FLOOR * cache["weight"]
-
-
-def _total_weight(part: Labelled) -> tuple[float]:
-    return (float(part.weights.sum()),)
+    return _OFFSET_FLOOR * shape_of(objective.data).weight
 
 
 def _gram(part: Labelled, step: int) -> tuple[Array, Array]:
@@ -321,7 +333,7 @@ def _gram(part: Labelled, step: int) -> tuple[Array, Array]:
 
 
 def _count(part: Labelled, weights: CurvatureWeights) -> tuple[Array]:
-    return (np.count_nonzero(weights.by_mean, axis=0),)
+    return (weights.n_active,)
 
 
 def _all_rows(part: Labelled) -> Block:
@@ -332,10 +344,6 @@ def _active_rows(part: Labelled, weights: CurvatureWeights, k: int) -> tuple[Blo
     """Return the rows that have curvature, how much, and which they are."""
     h = np.maximum(weights.by_mean[:, k], 0.0)
     return part.block.take_rows(h > 0.0), h[h > 0.0], h > 0.0
-
-
-def _column_sums(part: Labelled, weights: CurvatureWeights) -> tuple[Array]:
-    return (weights.by_mean.sum(axis=0),)
 
 
 def _explicit(part: Labelled, variance: Any, weights: CurvatureWeights, coef: Array, k: int) -> tuple[Array]:

@@ -32,12 +32,6 @@ def row_scores(part: Labelled, factors: Array, shift: Array, n_means: int) -> Sc
     return Scores(mean, out[:, n_means:] + shift[n_means:])
 
 
-def label_weights(part: Labelled, columns: Array) -> tuple[Array, Array]:
-    positive = part.labels[:, columns] > 0.0
-    weights = part.weights[:, 0]
-    return np.einsum("i,ik->k", weights, positive), np.einsum("i,ik->k", weights, ~positive)
-
-
 def offset_slope(
     part: Labelled, loss: MomentLoss, columns: Array, floor: float, scores: Scores, offset: Array
 ) -> tuple[Array]:
@@ -74,9 +68,16 @@ def loss_only(part: Labelled, loss: MomentLoss, columns: Array, floor: float, sc
     return (np.einsum("i,ik->k", part.weights[:, 0], losses),)
 
 
-def weight_below(part: Labelled, variance: float, scores: Scores) -> tuple[Array, float]:
-    weights = part.weights[:, 0]
-    return np.einsum("i,ik->k", weights, scores.variance < variance), float(weights.sum())
+def under_smoothings(
+    part: Labelled, loss: MomentLoss, columns: Array, deviations: Array, scores: Scores
+) -> tuple[Array, Array]:
+    """Return, for each standard deviation of noise on all scores, the loss and the weight of the rows below it."""
+    weights, labels = part.weights[:, 0], part.labels[:, columns]
+    losses = [
+        np.einsum("i,ik->k", weights, loss.value(labels, scores.mean, scores.variance + d**2)) for d in deviations
+    ]
+    below = [np.einsum("i,ik->k", weights, scores.variance < d**2) for d in deviations]
+    return np.stack(losses), np.stack(below)
 
 
 def weight_at_kink(part: Labelled, kink: float, columns: Array, radius: float, scores: Scores) -> tuple[Array, float]:
@@ -115,26 +116,43 @@ def hessian_weights(
     return CurvatureWeights(curved, by_mean.shape[1])
 
 
+class KnownProducts(NamedTuple):
+    """The rows' part of the curvature times the coefficients and times the offset, and what else is known by then.
+
+    ``back`` has the columns of ``X'`` for the coefficients and for the offset, then those of ``f(X)'``; ``sums`` are
+    the sums of what these were multiplied with. ``squares`` is ``(X * X)' phi_mm``, if it was asked for, and
+    ``n_active`` the number of rows with curvature.
+    """
+
+    back: Array
+    squares: Array | None
+    sums: Array
+    n_active: Array
+
+    @property
+    def totals(self) -> Array:
+        """The sum of ``phi_mm``, column by column."""
+        n = len(self.n_active)
+        return self.sums[n : 2 * n]
+
+
 def known_products(
     part: Labelled, weights: CurvatureWeights, scores: Scores, base: Array | None, with_squares: bool
-) -> tuple[Array, Array | None, Array]:
-    """Return the rows' part of the curvature times the coefficients and times the offset, and ``(X * X)' phi_mm``.
-
-    The first has the columns of ``X'`` for the coefficients and for the offset, then those of ``f(X)'``; the last is
-    the sums of what these were multiplied with. The scores are the products with the coefficients: no way forth.
-    """
+) -> KnownProducts:
+    """Return the products that need no way forth, as the scores are the products with the coefficients."""
     mean = scores.mean if base is None else scores.mean - base
     bent = [weights.by_mean * mean, weights.by_mean]
     if weights.is_coupled:
         bent[0] += weights.mixed * scores.variance
         bent += [weights.mixed * mean + weights.by_variance * scores.variance, weights.mixed]
     left = np.hstack(bent)
-    block = part.block
-    moved = left if block.entry is not None else left[:, : 2 * weights.n]
-    if not with_squares:
-        return block.backward(moved, 2 * weights.n), None, left.sum(axis=0)
-    back, squares = block.backward_and_squares(moved, 2 * weights.n, weights.by_mean)
-    return back, squares, left.sum(axis=0)
+    block, n = part.block, weights.n
+    moved = left if block.entry is not None else left[:, : 2 * n]
+    if with_squares:
+        back, squares = block.backward_and_squares(moved, 2 * n, weights.by_mean)
+    else:
+        back, squares = block.backward(moved, 2 * n), None
+    return KnownProducts(back, squares, left.sum(axis=0), weights.n_active)
 
 
 def majoriser_weights(

@@ -91,7 +91,7 @@ def fit_dropout(C: float, X: sparse.csr_array, y: Array, seed: int) -> tuple[Dro
 def _measure(lab: Lab, load: Callable[[], Split], n_copies: int | str) -> dict[str, Any]:
     """Return the error of an SVM on copies; ``C`` by cross-validation, with copies of the other folds."""
     fit: Callable[..., tuple[Any, float]]
-    if n_copies == _INFINITY:
+    if isinstance(n_copies, str):
         fit, n_draws, n_fits = fit_dropout, 1, _N_TIMED
     else:
         fit = partial(fit_copies, n_copies=n_copies)

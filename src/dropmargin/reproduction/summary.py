@@ -29,8 +29,8 @@ class Series:
 class Chart:
     """Lines over a common axis.
 
-    ``slug`` is its name as a file. If numbers on the axis would say less, ``x_names`` are written at its places 0, 1, 2,
-    ..., which ``x`` is then among (1, 4, 16 copies, and infinity).
+    ``slug`` is its name as a file. If numbers on the axis would say less, ``x_names`` are written at its places 0, 1,
+    2, ..., which ``x`` is then among (1, 4, 16 copies, and infinity).
     """
 
     slug: str

@@ -86,6 +86,7 @@ def solve_smoothed(
             if np.any(point.value - better.value > tol * np.abs(point.value)) and len(history) < max_iter:
                 point = better
                 continue
+        point.look_under(0.0, eps, _FACTOR * eps)  # most likely all that is asked below, in one question
         # 2. Done, if that was the last smoothing, or if there is no time for another.
         if (final and (eps <= last or _negligible(point, eps, tol))) or len(history) >= max_iter:
             exact = objective.penalty.value(point.coef) + point.risk(0.0)

@@ -1,4 +1,8 @@
-"""The seam over files: partitions whose rows are read for every product, while labels and scores stay in memory."""
+"""The seam over files: partitions whose rows are read for every question, while labels and scores stay in memory.
+
+A function that is mapped is not called until a question needs its results, and then while the rows are there for that
+question: so scores and what is computed of them are one reading.
+"""
 
 from __future__ import annotations
 
@@ -59,13 +63,13 @@ class FilePartitions(Partitions[Any]):
         self._pool = ThreadPoolExecutor(n_threads) if min(n_threads, len(parts)) > 1 else None
 
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
-        return PerPartition(self._results(function, args))
+        return PerPartition(_Later(function, dealt(args, i)) for i in range(self.n_partitions))
 
     def gather(self, values: PerPartition) -> list[Any]:
-        return list(values)
+        return list(self._results(_itself, (values,)))
 
     def map_sum(self, function: Callable[..., Totals], *args: Any) -> Totals:
-        summation = Summation(self.n_partitions)
+        summation = Summation()
         for result in self._results(function, args):
             summation.add(result)
         return summation.total()
@@ -130,10 +134,36 @@ class FilePartitions(Partitions[Any]):
             return self._work(function, index, args)
 
     def _work(self, function: Callable[..., Any], index: int, args: list[Any]) -> Any:
+        part = self._parts[index]
         try:
-            return function(self._parts[index], *args)
+            return function(part, *_ready(part, args))
         finally:
             self._reader.release(index)
+
+
+class _Later:
+    """A partition's value of what was mapped, computed when it is first needed."""
+
+    def __init__(self, function: Callable[..., Any], args: list[Any]) -> None:
+        self._call: tuple[Callable[..., Any], list[Any], Any] | None = (function, args, np.geterr())
+        self._value: Any = None
+
+    def value(self, part: Any) -> Any:
+        if self._call is not None:
+            function, args, state = self._call
+            with np.errstate(**state):
+                self._value = function(part, *_ready(part, args))
+            self._call = None
+        return self._value
+
+
+def _ready(part: Any, args: Sequence[Any]) -> list[Any]:
+    """Return the arguments, all of them computed."""
+    return [arg.value(part) if isinstance(arg, _Later) else arg for arg in args]
+
+
+def _itself(part: Any, value: Any) -> Any:
+    return value
 
 
 def fetched_rows(reader: BlockReader, labelled: Sequence[tuple[Any, Any]]) -> list[Rows]:
