@@ -27,8 +27,9 @@ from clusters import (
 )
 from dropmargin import DropoutLogisticRegression
 from dropmargin.classifiers.partition_fit import fit_partitions
-from dropmargin.dask import ClusterError, DaskPartitions, messages
+from dropmargin.dask import ClusterError, DaskPartitions, messages, tasks
 from dropmargin.dask import partitions as dask_partitions
+from dropmargin.dask.cluster import Cluster
 from dropmargin.dask.placement import share_out
 from dropmargin.dask.tasks import join_nodes
 from dropmargin.linalg import PerPartition
@@ -169,27 +170,57 @@ def test_large_arguments_and_large_sums_travel_on_their_own(monkeypatch):
         assert data.gather(data.map(_n_rows, PerPartition(range(17)))) == [len(p.y) + i for i, p in enumerate(parts)]
 
 
-def test_what_is_mapped_goes_with_the_question_that_needs_it(monkeypatch):
+@pytest.fixture
+def sent(monkeypatch):
+    """The numbers of tasks of all messages that are sent."""
+    found = []
+    original = Cluster.start
+
+    def start(self, graph, *args):
+        found.append(len(graph))
+        return original(self, graph, *args)
+
+    monkeypatch.setattr(Cluster, "start", start)
+    return found
+
+
+def test_what_is_mapped_goes_with_the_question_that_needs_it(sent):
     parts, w = make_rows(5), np.linspace(0.0, 1.0, 5)
+    scores_there = [rows.X @ w for rows in parts]
     serial = reference(parts)
-    expected = serial.map_sum(_back, serial.map(_scores, w))
+    expected = serial.map_sum(_back, serial.map(_scores, w))[0]
     with cluster_here(2) as client:
         data = partitions(client, 5)
-        data.map_sum(_count, 1)
-        sent = []
-        original = client.get
-        monkeypatch.setattr(client, "get", lambda graph, *args, **options: sent.append(len(graph)) or original(
-            graph, *args, **options))  # fmt: skip
-        before = w.copy()
         scores = data.map(_scores, w)
         data.map(_scores, 2.0 * w)  # nobody asks
         w[:] = np.nan  # what the caller does later is nothing to it
         assert sent == []
         for _ in range(2):
-            assert_array_equal(data.map_sum(_back, scores)[0], expected[0])
-        assert sent == [4, 2]  # two groups: with the scores, and with those that are there
-        assert_array_equal(np.concatenate(data.gather(scores)), np.concatenate([rows.X @ before for rows in parts]))
-        assert sent == [4, 2]
+            assert_array_equal(data.map_sum(_back, scores)[0], expected)
+        assert_array_equal(np.concatenate(data.gather(scores)), np.concatenate(scores_there))
+        assert len(sent) == 3
+
+
+def test_a_worker_that_has_forgotten_is_told_again(sent):
+    parts, w = make_rows(5), np.linspace(0.0, 1.0, 5)
+    serial = reference(parts)
+    expected = serial.map_sum(_back, serial.map(_twice, serial.map(_scores, w)))[0]
+    with cluster_here(2) as client:
+        data = partitions(client, 5)
+        scores = data.map(_scores, w)
+        data.map_sum(_back, scores)
+        tasks._KEPT.clear()
+        twice = data.map(_twice, scores)  # of what is not there any more
+        for _ in range(2):
+            assert_array_equal(data.map_sum(_back, twice)[0], expected)
+        assert len(sent) == 4
+        del scores, twice
+        data.map_sum(_count, 1)
+        assert all(not kept for kept in tasks._KEPT.values())  # nothing is kept that nobody can ask for
+
+
+def _twice(rows, scores):
+    return 2.0 * scores
 
 
 # Parts ----------------------------------------------------------------------------------------------------------------

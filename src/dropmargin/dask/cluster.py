@@ -9,8 +9,6 @@ from typing import Any
 import dask
 from distributed import CancelledError, Client, Future, KilledWorker, get_client
 
-from dropmargin.dask.tasks import Parcel
-
 # What the connection to a cluster may raise by itself; after one of these it is asked again, so many times.
 _LOST = (CancelledError, OSError)
 _RETRIES = 3
@@ -57,13 +55,14 @@ class Cluster:
         self.client = client
         self.timeout = timeout
 
-    def start(self, graph: dict[str, Any], keys: Sequence[str], homes: dict[str, str | None]) -> list[Future]:
-        """Send tasks, all in one message, and return the futures of ``keys``.
+    def start(
+        self, graph: dict[str, Any], keys: Sequence[str], homes: dict[str, str | None], n_bytes: int
+    ) -> list[Future]:
+        """Send tasks, about ``n_bytes`` in one message, and return the futures of ``keys``.
 
         ``homes`` are the workers where they would best run; they run elsewhere if need be.
         """
         wishes = {key: [home] if (home := homes.get(key)) is not None else [] for key in graph}
-        n_bytes = sum(arg.nbytes for task in graph.values() for arg in task if isinstance(arg, Parcel))
         with ExitStack() as stack:
             stack.enter_context(self.explained())
             stack.enter_context(dask.annotate(workers=wishes.get, allow_other_workers=True))

@@ -1,7 +1,8 @@
-"""What is sent to a cluster at once: the tasks of one question, and of all that has to be computed before it.
+"""What is sent to a cluster at once: a question, and all that has to be computed before it can be answered.
 
-A function that is mapped is not sent until a question needs its results, and then with that question. So a step of a
-solver is a few messages, however many functions it maps on the way.
+A function that is mapped is not sent until a question needs its results, and then with that question. The results stay
+with the workers, beside the partition that each is of, and later questions refer to them by name. That is no more than
+a memory: a worker that has not got them says so, and is told again how they are computed.
 """
 
 from __future__ import annotations
@@ -43,37 +44,28 @@ class Question:
         common = [tasks.Own(next(numbers)) if isinstance(arg, PerPartition) else arg for arg in args]
         self.parcel = tasks.Parcel(tasks.Request(function, common, dict(np.geterr())))
 
+    @property
+    def needs(self) -> list[Mapped]:
+        """What is mapped and among the arguments, and what that needs in turn, in an order to compute it in."""
+        found: dict[Mapped, None] = {}
+        for mapped in {value.mapped: None for values in self.own for value in values if isinstance(value, Share)}:
+            found |= dict.fromkeys([*mapped.question.needs, mapped])
+        return list(found)
+
+    def owns(self, numbers: Sequence[int]) -> list[list[Any]]:
+        """Return the own arguments of some partitions: values, and names of what is mapped."""
+        return [
+            [tasks.Ref(item.mapped.question.name) if isinstance(item, Share) else item for item in items]
+            for items in ([values[i] for values in self.own] for i in numbers)
+        ]
+
 
 class Mapped:
-    """The results of a question, which stay on the cluster as long as this is kept.
+    """A question whose answers stay with the workers."""
 
-    Parameters
-    ----------
-    question : Question or None
-        Not sent yet; ``None``, if the results are to be put there.
-    """
-
-    def __init__(self, question: Question | None) -> None:
+    def __init__(self, question: Question) -> None:
         self.question = question
-        self._places: dict[int, tuple[Future, int]] | None = None
-
-    @property
-    def is_sent(self) -> bool:
-        return self._places is not None
-
-    def place(self, number: int) -> tuple[Future, int]:
-        """Return what a partition's result is an item of."""
-        assert self._places is not None
-        return self._places[number]
-
-    def put(self, futures: Sequence[Future], groups: Sequence[Group]) -> None:
-        """Note that each future has the results of a group."""
-        self._places = {
-            number: (future, item)
-            for future, (numbers, _) in zip(futures, groups, strict=True)
-            for item, number in enumerate(numbers)
-        }
-        self.question = None  # Dask knows how to make them again
+        self.is_there = False  # whether workers have been told how to compute them
 
     def shares(self, n_partitions: int) -> PerPartition:
         """Return the results by partition."""
@@ -101,32 +93,50 @@ class Message:
 
     def __init__(self, parts: Sequence[Future], groups: Sequence[Group]) -> None:
         self._parts = parts
-        self.groups = groups
+        self._groups = groups
         self._graph: dict[str, Any] = {}
         self._homes: dict[str, str | None] = {}
-        self._mapped: dict[Mapped, list[str]] = {}
+        self._n_bytes = 0
 
-    def ask(self, task: Callable[..., Any], question: Question, *more: Any) -> list[str]:
-        """Add a task for each group, after those that it waits for; return their keys."""
-        self.include(question.own)
-        parcel: Any = question.parcel
-        if parcel.nbytes > min(_INLINE_BYTES, _INLINE_BYTES_IN_ALL / len(self.groups)):
-            parcel = f"{question.name}-args"
-            self._graph[parcel] = (tasks.deliver, question.parcel)
-        keys = [f"{question.name}-{k}" for k in range(len(self.groups))]
-        for k, (numbers, home) in enumerate(self.groups):
-            plan, values = self._plan(k, question.own)
-            own = [self._parts[i] for i in numbers]
-            self._graph[keys[k]] = (task, parcel, plan, own, values, *more)
-            self._homes[keys[k]] = home
+    def ask(
+        self,
+        task: Callable[..., Any],
+        question: Question,
+        *more: Any,
+        told: Sequence[Mapped] = (),
+        alive: frozenset[str] = frozenset(),
+    ) -> list[str]:
+        """Add a task for each group, and return their keys.
+
+        Parameters
+        ----------
+        told : sequence of Mapped
+            Those for which it is said how they are computed; the others must be there.
+        alive : frozenset of str
+            The names of all that may still be asked for.
+        """
+        parcel = self._deliver(question)
+        recipes = [(mapped.question, self._deliver(mapped.question)) for mapped in told]
+        keys = [f"{question.name}-{uuid.uuid4().hex}-{k}" for k in range(len(self._groups))]
+        for key, (numbers, home) in zip(keys, self._groups, strict=True):
+            own = [tasks.Recipe(other.name, other.owns(numbers)) for other, _ in recipes]
+            plan = tasks.Plan(numbers, question.owns(numbers), own, alive)
+            parts = [self._parts[i] for i in numbers]
+            self._graph[key] = (task, parcel, plan, parts, [other for _, other in recipes], *more)
+            self._homes[key] = home
+            self._n_bytes += plan.nbytes
         return keys
 
-    def include(self, own: Sequence[PerPartition]) -> None:
-        """Add the tasks of all that is mapped here and not on the cluster yet."""
-        for mapped in {value.mapped: None for values in own for value in values if isinstance(value, Share)}:
-            if not mapped.is_sent and mapped not in self._mapped:
-                assert mapped.question is not None
-                self._mapped[mapped] = self.ask(tasks.map_group, mapped.question)
+    def make(self, steps: Sequence[Question]) -> list[str]:
+        """Add a task for each partition that makes another of it, and return their keys; each must be a group."""
+        name = f"dropmargin-part-{uuid.uuid4().hex}"
+        parcels = [self._deliver(question) for question in steps]
+        keys = [f"{name}-{k}" for k in range(len(self._groups))]
+        for key, ((number,), home) in zip(keys, self._groups, strict=True):
+            plans = [tasks.Plan([number], question.owns([number])) for question in steps]
+            self._graph[key] = (tasks.make_part, self._parts[number], parcels, plans)
+            self._homes[key] = home
+        return keys
 
     def join(self, keys: list[str], n_partitions: int) -> list[str]:
         """Add the tasks that join the sums of groups, two by two; return the key of the last."""
@@ -144,45 +154,14 @@ class Message:
 
     def send(self, cluster: Cluster, keys: Sequence[str]) -> list[Future]:
         """Send all, and return the futures of some keys."""
-        if not self._graph:
-            return []
-        wanted = [*keys, *(key for own in self._mapped.values() for key in own)]
-        futures = dict(zip(wanted, cluster.start(self._graph, wanted, self._homes), strict=True))
-        for mapped, own in self._mapped.items():
-            mapped.put([futures[key] for key in own], self.groups)
-        return [futures[key] for key in keys]
+        return cluster.start(self._graph, keys, self._homes, self._n_bytes)
 
-    def put(self, cluster: Cluster, values: Sequence[Any]) -> Mapped:
-        """Send values by partition: each group's as the result of a task that does nothing else."""
-        name = f"dropmargin-put-{uuid.uuid4().hex}"
-        keys = [f"{name}-{k}" for k in range(len(self.groups))]
-        for key, (numbers, home) in zip(keys, self.groups, strict=True):
-            self._graph[key] = (tasks.unpack, tasks.Parcel([values[i] for i in numbers]))
-            self._homes[key] = home
-        mapped = Mapped(None)
-        mapped.put(self.send(cluster, keys), self.groups)
-        return mapped
-
-    def _plan(self, group: int, own: Sequence[PerPartition]) -> tuple[tasks.Plan, list[Any]]:
-        """Return a group's own arguments, and the futures and keys that they refer to."""
-        numbers, _ = self.groups[group]
-        found: list[Any] = []
-        places: dict[Any, int] = {}
-
-        def find(key: Any, source: Any) -> int:
-            if key not in places:
-                places[key] = len(found)
-                found.append(source)
-            return places[key]
-
-        def refer(value: Any, item: int) -> Any:
-            if not isinstance(value, Share):
-                return value
-            if value.mapped.is_sent:
-                future, item = value.mapped.place(value.number)
-                return tasks.Ref(find(future.key, future), item)
-            key = self._mapped[value.mapped][group]
-            return tasks.Ref(find(key, key), item)
-
-        owns = [[refer(values[i], item) for values in own] for item, i in enumerate(numbers)]
-        return tasks.Plan(numbers, owns), found
+    def _deliver(self, question: Question) -> Any:
+        """Return a question's parcel, or, if it is large, the key of a task that has it."""
+        parcel = question.parcel
+        self._n_bytes += parcel.nbytes
+        if parcel.nbytes <= min(_INLINE_BYTES, _INLINE_BYTES_IN_ALL / len(self._groups)):
+            return parcel
+        key = f"{question.name}-args-{uuid.uuid4().hex}"
+        self._graph[key] = (tasks.deliver, parcel)
+        return key

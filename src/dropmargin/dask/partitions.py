@@ -4,9 +4,8 @@ Futures with lineage and nothing else: no actors, no scattered data, nobody is t
 is made again by Dask from where it came from, and as partial results are added in the order of the partitions, the
 result is the same to the last bit whatever happens to the cluster. All that a fit remembers is with the client.
 
-Each question is one message to the scheduler, with one task for each thread that has partitions and for each function
-that has to be mapped before (`messages`). Coefficients are in the message; large ones go to one worker as the result
-of a task, and from there to the others.
+Each question is one message to the scheduler, with one task for each thread that has partitions (`messages`).
+Coefficients are in the message; large ones go to one worker as the result of a task, and from there to the others.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import operator
 from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from distributed import Client, Future
 
@@ -43,6 +43,8 @@ class DaskPartitions(Partitions[P]):
         The partitions; if they cannot be made again, the loss of a worker is an error.
     timeout : float or None, default=600
         The most seconds without any task being finished; then a `ClusterError` is raised.
+    steps : sequence of Question
+        What is to be made of the partitions before they are of use, at the first question.
     """
 
     def __init__(
@@ -51,59 +53,92 @@ class DaskPartitions(Partitions[P]):
         parts: Sequence[Future],
         timeout: float | None = 600.0,
         *,
+        steps: Sequence[Question] = (),
         kept: dict[Any, Any] | None = None,
         placement: Placement | None = None,
     ) -> None:
         super().__init__(len(parts), is_local=False, kept=kept)
-        self._parts = list(parts)
+        self._origin, self._steps = list(parts), list(steps)
         self._cluster = Cluster(client, timeout)
-        self._placement = Placement(client, len(self._parts)) if placement is None else placement
+        self._placement = Placement(client, len(parts)) if placement is None else placement
+        self._alive: WeakSet[Mapped] = WeakSet()  # what may still be asked for
         self._joined: set[Any] = set()  # kinds of questions whose answers are joined on the cluster
 
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
-        return Mapped(Question(function, args)).shares(self.n_partitions)
+        return self._mapped(Question(function, args))
 
     def gather(self, values: PerPartition) -> list[Any]:
-        message = Message(self._parts, self._groups())
-        message.include([values])
-        message.send(self._cluster, [])
-        places = [value.mapped.place(value.number) if isinstance(value, Share) else None for value in values]
-        found = iter(self._cluster.fetch([place[0] for place in places if place is not None]))
-        return [value if place is None else next(found)[place[1]] for value, place in zip(values, places, strict=True)]
+        if not any(isinstance(value, Share) for value in values):
+            return list(values)
+        groups, answers = self._ask(tasks.map_group, Question(tasks.itself, [values]))
+        found = {
+            i: value
+            for (numbers, _), own in zip(groups, answers, strict=True)
+            for i, value in zip(numbers, own, strict=True)
+        }
+        return [found[i] for i in range(self.n_partitions)]
 
     def map_sum(self, function: Callable[..., Totals], *args: Any) -> Totals:
         kind = function, tuple(getattr(arg, "shape", None) for arg in args)
-        message = Message(self._parts, self._groups())
-        keys = message.ask(tasks.sum_group, Question(function, args), self.n_partitions)
-        if kind in self._joined:
-            keys = message.join(keys, self.n_partitions)
-        every = self._cluster.fetch(message.send(self._cluster, keys))
+        _, every = self._ask(tasks.sum_group, Question(function, args), self.n_partitions, joined=kind in self._joined)
         if sum(tasks.size_of_nodes(nodes) for nodes in every) > _MUCH_AT_ONCE:
             self._joined.add(kind)
-        whole = reduce(operator.or_, every)
-        (total,) = tasks.join_nodes(whole, self.n_partitions).values()
+        (total,) = tasks.join_nodes(reduce(operator.or_, every), self.n_partitions).values()
         return tuple(total)
 
     def derive(
         self, function: Callable[..., Any], *args: Any, kept: dict[Any, Any] | None = None, stored: bool = False
     ) -> DaskPartitions[Any]:
-        with self._cluster.explained():
-            homes = self._placement.homes(self._parts)
-        message = Message(self._parts, [([i], home) for i, home in enumerate(homes)])
-        futures = message.send(self._cluster, message.ask(tasks.map_one, Question(function, args)))
+        # What a partition is made of must be in its task: it may have to be made again at any time.
+        args = tuple(PerPartition(self.gather(arg)) if isinstance(arg, PerPartition) else arg for arg in args)
         return DaskPartitions(
-            self._cluster.client, futures, self._cluster.timeout, kept=kept, placement=self._placement
+            self._cluster.client,
+            self._origin,
+            self._cluster.timeout,
+            steps=[*self._steps, Question(function, args)],
+            kept=kept,
+            placement=self._placement,
         )
 
     def settle(self, values: PerPartition) -> PerPartition:
-        found = self.gather(values)
-        message = Message(self._parts, self._groups())
-        return message.put(self._cluster, found).shares(self.n_partitions)
+        return self._mapped(Question(tasks.itself, [PerPartition(self.gather(values))]))
 
     def close(self) -> None:
         """Let go of the partitions."""
-        self._parts = []
+        self._origin, self._steps = [], []
 
-    def _groups(self) -> list[Group]:
-        with self._cluster.explained():
-            return self._placement.groups(self._parts)
+    def _parts(self) -> list[Future]:
+        """Return the partitions; they are made, if that has not been asked for yet."""
+        if self._steps:
+            with self._cluster.explained():
+                homes = self._placement.homes(self._origin)
+            message = Message(self._origin, [([i], home) for i, home in enumerate(homes)])
+            self._origin, self._steps = message.send(self._cluster, message.make(self._steps)), []
+        return self._origin
+
+    def _mapped(self, question: Question) -> PerPartition:
+        mapped = Mapped(question)
+        self._alive.add(mapped)
+        return mapped.shares(self.n_partitions)
+
+    def _ask(
+        self, task: Callable[..., Any], question: Question, *more: Any, joined: bool = False
+    ) -> tuple[list[Group], list[Any]]:
+        """Return groups of partitions, and a task's answer for each; for all at once, if they are to be ``joined``."""
+        needs = question.needs
+        told = [mapped for mapped in needs if not mapped.is_there]
+        alive = frozenset(mapped.question.name for mapped in self._alive)
+        parts = self._parts()
+        while True:
+            with self._cluster.explained():
+                groups = self._placement.groups(parts)
+            message = Message(parts, groups)
+            keys = message.ask(task, question, *more, told=told, alive=alive)
+            if joined:
+                keys = message.join(keys, self.n_partitions)
+            answers = self._cluster.fetch(message.send(self._cluster, keys))
+            if not any(isinstance(answer, tasks.Forgotten) for answer in answers):
+                for mapped in told:
+                    mapped.is_there = True
+                return groups, answers
+            told = needs  # some worker is new, or has lost what it had: say all there is to know

@@ -1,7 +1,7 @@
 """What runs on the workers: one function of a group of partitions, and the nodes of a tree of sums.
 
 Everything here is pure and at module level: a task that is lost with its worker is run again elsewhere, and gives the
-same bits.
+same bits, or says that it needs to be told more (`Forgotten`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from dask.sizeof import sizeof
@@ -65,10 +66,16 @@ class Own:
 
 @dataclass(frozen=True)
 class Ref:
-    """In the place of a partition's own argument: an item of one of the values that the task depends on."""
+    """In the place of a partition's own argument: what was mapped under this name."""
 
-    value: int
-    item: int
+    name: str
+
+
+class Recipe(NamedTuple):
+    """The name of what is mapped, and the own arguments of each partition of a group."""
+
+    name: str
+    owns: list[list[Any]]
 
 
 class Plan(Opaque):
@@ -80,11 +87,29 @@ class Plan(Opaque):
         The partitions.
     owns : sequence of sequences
         For each of them its own arguments: a value, or a `Ref` to it.
+    recipes : sequence of Recipe
+        What may have to be mapped before.
+    alive : frozenset of str
+        What was mapped and may still be asked for.
     """
 
-    def __init__(self, numbers: Sequence[int], owns: Sequence[Sequence[Any]]) -> None:
+    def __init__(
+        self,
+        numbers: Sequence[int],
+        owns: list[list[Any]],
+        recipes: Sequence[Recipe] = (),
+        alive: frozenset[str] = frozenset(),
+    ) -> None:
         self.numbers = numbers
         self.owns = owns
+        self.recipes = recipes
+        self.alive = alive
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the arrays among the own arguments."""
+        every = [self.owns, *(recipe.owns for recipe in self.recipes)]
+        return sum(item.nbytes for owns in every for own in owns for item in own if isinstance(item, np.ndarray))
 
 
 class Request(NamedTuple):
@@ -103,39 +128,79 @@ def deliver(parcel: Parcel) -> Parcel:
     return parcel
 
 
-def unpack(parcel: Parcel) -> Any:
-    """Return what is in a parcel."""
-    return parcel.unpack()
+class Forgotten:
+    """The answer of a worker that has not got what was mapped, and was not told how it is computed."""
 
 
-def map_group(parcel: Parcel, plan: Plan, parts: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-    """Return ``function(part, *args)`` of each partition of a group."""
+# What was mapped, by partition and name. Nothing depends on it but the time that a question takes: it is not pickled
+# with a partition, and gone with it.
+_KEPT: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+
+
+def map_group(parcel: Parcel, plan: Plan, parts: Sequence[Any], recipes: Sequence[Parcel]) -> list[Any] | Forgotten:
+    """Return ``function(part, *args)`` of each partition of a group, after what has to be mapped before."""
     request: Request = parcel.unpack()
+    before: list[Request] = [recipe.unpack() for recipe in recipes]
     results = []
-    with one_blas_thread, np.errstate(**request.error_state):
-        for part, own in zip(parts, plan.owns, strict=True):
-            mine = [values[item.value][item.item] if isinstance(item, Ref) else item for item in own]
-            args = [mine[arg.number] if isinstance(arg, Own) else arg for arg in request.args]
-            results.append(request.function(part, *args))
+    with one_blas_thread:
+        for k, part in enumerate(parts):
+            old = _KEPT.get(part, {})
+            kept = {name: old[name] for name in plan.alive if name in old}
+            try:
+                for other, recipe in zip(before, plan.recipes, strict=True):
+                    if recipe.name not in kept:
+                        kept[recipe.name] = _call(part, other, recipe.owns[k], kept)
+                results.append(_call(part, request, plan.owns[k], kept))
+            except _NotThereError:
+                return Forgotten()
+            if kept or old:
+                _KEPT[part] = kept
     return results
 
 
-def map_one(parcel: Parcel, plan: Plan, parts: Sequence[Any], values: Sequence[Any]) -> Any:
-    """Return ``function(part, *args)`` of a group of one."""
-    return map_group(parcel, plan, parts, values)[0]
+class _NotThereError(Exception):
+    """Something was asked for that has not been mapped here."""
+
+
+def _call(part: Any, request: Request, own: Sequence[Any], kept: dict[str, Any]) -> Any:
+    if any(isinstance(item, Ref) and item.name not in kept for item in own):
+        raise _NotThereError
+    mine = [kept[item.name] if isinstance(item, Ref) else item for item in own]
+    args = [mine[arg.number] if isinstance(arg, Own) else arg for arg in request.args]
+    with np.errstate(**request.error_state):
+        return request.function(part, *args)
+
+
+def make_part(part: Any, parcels: Sequence[Parcel], plans: Sequence[Plan]) -> Any:
+    """Return what some functions, one after the other, make of a partition."""
+    with one_blas_thread:
+        for parcel, plan in zip(parcels, plans, strict=True):
+            part = _call(part, parcel.unpack(), plan.owns[0], {})
+    return part
+
+
+def itself(part: Any, value: Any) -> Any:
+    """Return a partition's value of what was mapped."""
+    return value
 
 
 # Sums ---------------------------------------------------------------------------------------------------------------
 
 
-def sum_group(parcel: Parcel, plan: Plan, parts: Sequence[Any], values: Sequence[Any], n_partitions: int) -> Nodes:
+def sum_group(
+    parcel: Parcel, plan: Plan, parts: Sequence[Any], recipes: Sequence[Parcel], n_partitions: int
+) -> Nodes | Forgotten:
     """Return the results of a group of partitions; those of neighbours are added."""
-    results = map_group(parcel, plan, parts, values)
+    results = map_group(parcel, plan, parts, recipes)
+    if isinstance(results, Forgotten):
+        return results
     return join_nodes({(0, number): own for number, own in zip(plan.numbers, results, strict=True)}, n_partitions)
 
 
-def add_nodes(first: Nodes, second: Nodes, n_partitions: int) -> Nodes:
+def add_nodes(first: Nodes | Forgotten, second: Nodes | Forgotten, n_partitions: int) -> Nodes | Forgotten:
     """Return all sums of both, joined as far as they go."""
+    if isinstance(first, Forgotten) or isinstance(second, Forgotten):
+        return Forgotten()
     return join_nodes(first | second, n_partitions)
 
 

@@ -183,15 +183,15 @@ class MomentPoint(Point):
     @cached_property
     def _answers(self) -> tuple[Array, Array, Array]:
         """Value, gradient, and the noise's part of the curvature."""
+        return self._answers_of(*self.objective.sweep_sum(rows.loss_and_gradient, *self._loss_of_rows, self.scores))
+
+    @property
+    def _loss_of_rows(self) -> tuple[Any, ...]:
+        objective = self.objective
+        return objective.loss, objective.variance, objective.columns, objective.smoothing**2
+
+    def _answers_of(self, risk: Array, back: Array, sums: Array) -> tuple[Array, Array, Array]:
         objective, coef = self.objective, self.coef
-        risk, back, sums = objective.sweep_sum(
-            rows.loss_and_gradient,
-            objective.loss,
-            objective.variance,
-            objective.columns,
-            objective.smoothing**2,
-            self.scores,
-        )
         penalty, n = objective.penalty, coef.shape[1]
         by_entries = back[:, n:] if objective.variance.moves_entries else None
         noise_curvature = np.zeros((objective.n_features, n)) + objective.variance_transposed(by_entries, sums[n:])
@@ -284,16 +284,14 @@ class MomentPoint(Point):
 
     def _curvature(self, rule: Any, is_coupled: bool, direct: bool) -> MomentCurvature:
         objective = self.objective
-        weights = objective.data.map(
-            rule, objective.loss, objective.variance, objective.columns, objective.smoothing**2, self.scores
-        )
-        curvature = partial(MomentCurvature, objective, self.coef, self.noise_curvature, weights, is_coupled)
+        weights = objective.data.map(rule, *self._loss_of_rows, self.scores)
         if may_be_exact(self, direct):
             exact = exact_preconditioner(self, weights, direct)
             if exact is not None:
-                return curvature(exact)
+                return MomentCurvature(objective, self.coef, self.noise_curvature, weights, is_coupled, exact)
         expects_gram = suits_gram(self)
         known = self._known_products(weights, with_squares=not expects_gram)
+        curvature = partial(MomentCurvature, objective, self.coef, self.noise_curvature, weights, is_coupled)
         if suits_woodbury(self, known.n_active):
             return curvature(woodbury(self, weights))
         preconditioner: Preconditioner | None = None
@@ -306,9 +304,15 @@ class MomentPoint(Point):
         return curvature(preconditioner).with_coarse(known.back, known.sums)
 
     def _known_products(self, weights: PerPartition, with_squares: bool) -> rows.KnownProducts:
+        """Return the products with what is known; value and gradient are asked for at once, if they are not yet."""
         objective = self.objective
-        found = objective.sweep_sum(rows.known_products, weights, self.scores, objective.base, with_squares)
-        return rows.KnownProducts(*found)
+        rest = weights, self.scores, objective.base, with_squares
+        if "_answers" in vars(self):
+            return rows.KnownProducts(*objective.sweep_sum(rows.known_products, *rest))
+        found = objective.sweep_sum(rows.gradient_and_known_products, *self._loss_of_rows, *rest)
+        objective.data.n_sweeps += 1  # two products back
+        self._answers = self._answers_of(*found[:3])
+        return rows.KnownProducts(*found[3:])
 
     def along(self, direction: Array) -> Line:
         if not self.objective.data.is_local:

@@ -155,6 +155,22 @@ def known_products(
     return KnownProducts(back, squares, left.sum(axis=0), weights.n_active)
 
 
+def gradient_and_known_products(
+    part: Labelled,
+    loss: MomentLoss,
+    variance: Variance,
+    columns: Array,
+    floor: float,
+    weights: CurvatureWeights,
+    scores: Scores,
+    base: Array | None,
+    with_squares: bool,
+) -> tuple[Array | None, ...]:
+    """Return all that `loss_and_gradient` and `known_products` do, for one question in place of two."""
+    gradient = loss_and_gradient(part, loss, variance, columns, floor, scores)
+    return *gradient, *known_products(part, weights, scores, base, with_squares)
+
+
 def majoriser_weights(
     part: Labelled, loss: MomentLoss, variance: Variance, columns: Array, floor: float, scores: Scores
 ) -> CurvatureWeights:

@@ -85,14 +85,15 @@ def descend(
     linear : bool
         Whether convergence is linear, so that the gap is many times what one step gains.
     """
-    point, n_columns = start, len(start.value)
-    coef, values = point.coef.copy(), point.value.copy()
+    point, n_columns = start, start.coef.shape[1]
+    coef, values = point.coef.copy(), np.full(n_columns, np.nan)
     gaps = np.full(n_columns, np.inf)
     columns = np.arange(n_columns)
     progress = _Progress(tol, n_columns, linear)
     history: list[Iteration] = []
     for iteration in range(1, max_iter + 1):
-        # 1. The model: a parabola above the objective, or its second-order expansion.
+        # 1. The model: a parabola above the objective, or its second-order expansion. The value and the gradient of the
+        # start are asked for after it, as they come with it.
         curvature, rtol = model(point, iteration)
         # 2. The direction, and the decrease that the model promises.
         enough = _LEAVE * tol * np.abs(point.value)
