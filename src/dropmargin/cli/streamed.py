@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from dropmargin.cli import training, wording
+from dropmargin.cli import training
 from dropmargin.cli.console import Console
 from dropmargin.io.data import ReadOptions
 from dropmargin.io.model import save
@@ -25,36 +25,20 @@ def train(options: argparse.Namespace, console: Console, noise: Any) -> bool:
     if options.missing is None:  # nobody has looked
         options.missing = "error"
     where: dict[str, Any] = {"memory_limit": options.memory_limit, "cache": options.cache}
-    found = prepare_files(options.data, options=read_options, **where)
+    shown = not console.quiet
+    found = prepare_files(options.data, options=read_options, progress=shown, **where)
     n_rows, n_features = found.shape
     console.note(f"{options.data}: {n_rows} rows, {n_features} features")
     own = {"noise": noise, "C": options.C, "verbose": int(options.verbose)}
     classifier = training.make_classifier(options, None, console, **own)
-    watched = {"checkpoint": options.checkpoint, "progress": not console.quiet}
-    fit_files(classifier, options.data, options=read_options, **where, **watched)
-    saved = classifier.converged_ or not options.strict
-    facts = {
-        "command": "train",
-        "rows": n_rows,
-        "features": n_features,
-        "target": options.target,
-        "zero_based": found.zero_based,
-        "loss": options.loss,
-        "noise": wording.noise_text(noise),
-        "C": options.C,
-        "classes": len(classifier.classes_),
-        "seconds": watch.seconds,
-        "converged": bool(classifier.converged_),
-        "iterations": int(classifier.n_iter_),
-        "objective": float(classifier.objective_),
-    }
-    if saved:
-        save(classifier, options.model, summary=facts)
+    fit_files(classifier, options.data, options=read_options, checkpoint=options.checkpoint, progress=shown, **where)
+    saved = options.model if classifier.converged_ or not options.strict else None
+    facts = training.fit_facts(classifier, options, noise, watch.seconds)
+    facts |= {"rows": n_rows, "features": n_features, "target": options.target, "zero_based": found.zero_based}
+    if saved is not None:
+        save(classifier, saved, summary=facts)
     console.result(
-        facts | {"classes": classifier.classes_, "model": options.model if saved else None},
-        f"{wording.plural(n_rows, 'row')}, {wording.plural(n_features, 'feature')}, "
-        f"{facts['classes']} classes: {'converged' if facts['converged'] else 'not converged'} in "
-        f"{wording.plural(facts['iterations'], 'iteration')}, {facts['seconds']:.2f} s\n"
-        + (f"saved {options.model}" if saved else "nothing is saved (--strict)"),
+        facts | {"classes": classifier.classes_, "model": saved},
+        training.fit_text(n_rows, n_features, facts, saved=saved),
     )
-    return saved
+    return saved is not None

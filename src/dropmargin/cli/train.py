@@ -31,7 +31,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
         options.model = _default_model(options.data)
     shared.check_can_write(options.model)
     shared.check_streaming_options(options)
-    from dropmargin.cli import training, wording
+    from dropmargin.cli import training
     from dropmargin.cli.main import NOT_CONVERGED, SUCCESS
 
     noise = options.noise.make()
@@ -46,33 +46,17 @@ def run(options: argparse.Namespace, console: Console) -> int:
         options, data.X, console, noise=noise, C=options.C, verbose=int(options.verbose)
     )
     classifier.fit(data.X, data.y)
-    saved = classifier.converged_ or not options.strict
-    facts = {
-        "command": "train",
-        "loss": options.loss,
-        "noise": wording.noise_text(noise),
-        "C": options.C,
-        "classes": len(classifier.classes_),
-        "seconds": watch.seconds,
-        "converged": bool(classifier.converged_),
-        "iterations": int(classifier.n_iter_),
-        "objective": float(classifier.objective_),
-        "training_accuracy": float((classifier.predict(data.X) == data.y).mean()),
-    }
-    if saved:
-        training.save_model(classifier, data, options.model, facts)
+    saved = options.model if classifier.converged_ or not options.strict else None
+    facts = training.fit_facts(classifier, options, noise, watch.seconds)
+    facts["training_accuracy"] = float((classifier.predict(data.X) == data.y).mean())
+    if saved is not None:
+        training.save_model(classifier, data, saved, facts)
+    right = f"{facts['training_accuracy']:.2%} of the training rows are predicted right"
     console.result(
-        data.summary
-        | facts
-        | {"classes": classifier.classes_, "model": options.model if saved else None, "data_hash": data.data_hash},
-        f"{wording.plural(data.summary['rows'], 'row')}, {wording.plural(data.summary['features'], 'feature')}, "
-        f"{len(classifier.classes_)} classes: "
-        f"{'converged' if facts['converged'] else 'not converged'} in "
-        f"{wording.plural(facts['iterations'], 'iteration')}, {facts['seconds']:.2f} s\n"
-        f"{facts['training_accuracy']:.2%} of the training rows are predicted right\n"
-        + (f"saved {options.model}" if saved else "nothing is saved (--strict)"),
+        data.summary | facts | {"classes": classifier.classes_, "model": saved, "data_hash": data.data_hash},
+        training.fit_text(data.summary["rows"], data.summary["features"], facts, right, saved=saved),
     )
-    return SUCCESS if saved else NOT_CONVERGED
+    return SUCCESS if saved is not None else NOT_CONVERGED
 
 
 def _default_model(data: str) -> str:

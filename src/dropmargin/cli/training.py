@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 
 from dropmargin.classifiers import DropoutLogisticRegression, DropoutSVC, NoisyLinearClassifier
 from dropmargin.classifiers.missing import has_missing
+from dropmargin.cli import wording
 from dropmargin.cli.console import Console, UsageError
 from dropmargin.io.data import (
     Dataset,
@@ -209,6 +210,32 @@ def save_model(classifier: Any, data: TrainingData, path: str, summary: dict[str
     elif data.feature_names is not None:
         classifier.feature_names_in_ = data.feature_names
     save(model, path, summary=data.summary | summary, data_hash=data.data_hash)
+
+
+def fit_facts(classifier: Any, options: argparse.Namespace, noise: Any, seconds: float) -> dict[str, Any]:
+    """Return what ``train`` says of a fit, whatever the data came from."""
+    return {
+        "command": "train",
+        "loss": options.loss,
+        "noise": wording.noise_text(noise),
+        "C": options.C,
+        "classes": len(classifier.classes_),
+        "seconds": seconds,
+        "converged": bool(classifier.converged_),
+        "iterations": int(classifier.n_iter_),
+        "objective": float(classifier.objective_),
+    }
+
+
+def fit_text(n_rows: int, n_features: int, facts: dict[str, Any], *more: str, saved: str | None) -> str:
+    """Return the same in words, with lines of one's own and the name of the file, if one was written."""
+    rows, features = wording.plural(n_rows, "row"), wording.plural(n_features, "feature")
+    how = "converged" if facts["converged"] else "not converged"
+    first = (
+        f"{rows}, {features}, {facts['classes']} classes: {how} in {wording.plural(facts['iterations'], 'iteration')}, "
+        f"{facts['seconds']:.2f} s"
+    )
+    return "\n".join([first, *more, "nothing is saved (--strict)" if saved is None else f"saved {saved}"])
 
 
 class Stopwatch:

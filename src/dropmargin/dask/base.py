@@ -22,7 +22,7 @@ from dropmargin.dask.cluster import find_client
 from dropmargin.dask.inputs import is_distributed, partition
 from dropmargin.dask.lazily import predict_lazily
 from dropmargin.dask.partitions import DaskPartitions
-from dropmargin.linalg import Partitions
+from dropmargin.linalg import Partitions, to_arrays
 from dropmargin.streaming.checkpoint import Log, LoggedPartitions, hash_of
 from dropmargin.streaming.files import PathLike
 from dropmargin.streaming.watching import fit_progress, parameter_hash
@@ -127,6 +127,8 @@ class ClusterClassifier(MarginalisedClassifier):
         check_is_fitted(self)
         with self.open(X, y, sample_weight) as (data, _, _):
             right, total = data.map_sum(_count_right, self.to_local())
+        if not total:
+            raise ValueError("There is nothing to score: X has no rows, or none with any weight.")
         return right / total
 
     def _lazily(self, method: str, X: Any) -> Any:
@@ -154,6 +156,4 @@ def _count_right(rows: Rows, model: MarginalisedClassifier) -> tuple[float, floa
 def _hash_rows(rows: Rows) -> bytes:
     """Return a hash of a partition's rows, labels and weights."""
     checked = check_rows(rows)
-    X = checked.X
-    arrays = (X.indptr, X.indices, X.data) if hasattr(X, "indptr") else (X,)
-    return hash_of(X.shape, *arrays, dask.base.tokenize(checked.y), checked.weights)
+    return hash_of(checked.X.shape, *to_arrays(checked.X), dask.base.tokenize(checked.y), checked.weights)
