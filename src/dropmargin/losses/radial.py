@@ -54,14 +54,18 @@ class RadialLoss(MomentLoss):
     def _polar(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
         """Return ``u`` and ``r``."""
         u = m - self.margin * y
-        return u, np.hypot(u, np.sqrt(v))
+        with np.errstate(over="ignore"):
+            r = np.sqrt(u * u + v)
+        # A square may be too large where its root is not; hypot knows, and takes ten times as long.
+        return u, r if np.isfinite(r).all() else np.hypot(u, np.sqrt(v))
 
     @staticmethod
     def _excess(y: Array, u: Array, v: Array, r: Array) -> Array:
         """Return ``r - y u`` without the cancellation of two large numbers where ``y u`` is large."""
         along = y * u
+        total = r + np.abs(along)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(along > 0.0, np.where(v > 0.0, v / (r + along), 0.0), r - along)
+            return np.where(along > 0.0, v / total, total)
 
     def value(self, y: Array, m: Array, v: Array) -> Array:
         u, r = self._polar(y, m, v)
@@ -113,7 +117,7 @@ class Hinge(RadialLoss):
         return 0.5 / r
 
     def kappa(self, r: Array) -> Array:
-        return -0.5 / r**3
+        return -0.5 / (r * r * r)
 
     def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
         _, mixed, by_variance = super().curvature(y, m, v)
@@ -144,7 +148,11 @@ class HuberHinge(RadialLoss):
         return 1.0 / np.maximum(2.0 * r, self.width)
 
     def kappa(self, r: Array) -> Array:
-        return np.where(2.0 * r < self.width, 0.0, -0.5 / np.maximum(r, 0.5 * self.width) ** 3)
+        return np.where(2.0 * r < self.width, 0.0, -0.5 / self._outside(r))
+
+    def _outside(self, r: Array) -> Array:
+        r = np.maximum(r, 0.5 * self.width)
+        return r * r * r
 
     def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
         _, mixed, by_variance = super().curvature(y, m, v)
