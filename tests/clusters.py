@@ -23,12 +23,12 @@ _TESTS = Path(__file__).parent
 
 
 @contextmanager
-def cluster_here(n_workers, **options):
+def cluster_here(n_workers, n_threads=1, **options):
     """Yield the client of a cluster in this process."""
     with (
         dask.config.set({"distributed.worker.memory.target": False, "distributed.scheduler.allowed-failures": 3}),
         LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, processes=False, dashboard_address=":0", **options
+            n_workers=n_workers, threads_per_worker=n_threads, processes=False, dashboard_address=":0", **options
         ) as cluster,
         Client(cluster) as client,
     ):

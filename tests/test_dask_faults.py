@@ -201,6 +201,21 @@ def test_what_is_mapped_goes_with_the_question_that_needs_it(sent):
         assert len(sent) == 3
 
 
+def test_a_worker_with_threads_is_asked_once(sent):
+    with cluster_here(2, n_threads=3) as client:
+        data = partitions(client, 8)
+        data.gather(data.map(_n_rows, 0))
+        sent.clear()
+        assert len(set(data.gather(data.map(_thread, 0)))) > 2
+        assert sent == [2]
+        assert_same_bits(fit_partitions(clone(MODEL), data), serial_fit(clone(MODEL), 8))
+
+
+def _thread(rows, own):
+    time.sleep(0.02)
+    return threading.get_ident()
+
+
 def test_a_worker_that_has_forgotten_is_told_again(sent):
     parts, w = make_rows(5), np.linspace(0.0, 1.0, 5)
     serial = reference(parts)

@@ -17,10 +17,8 @@ from distributed import Future
 
 from dropmargin.dask import tasks
 from dropmargin.dask.cluster import Cluster
+from dropmargin.dask.placement import Group
 from dropmargin.linalg import PerPartition
-
-#: Some partitions, and the worker where they are.
-Group = tuple[list[int], str | None]
 
 # Arguments up to this size are sent with each task, if all tasks together have no more than so many.
 _INLINE_BYTES = 2**20
@@ -118,9 +116,9 @@ class Message:
         parcel = self._deliver(question)
         recipes = [(mapped.question, self._deliver(mapped.question)) for mapped in told]
         keys = [f"{question.name}-{uuid.uuid4().hex}-{k}" for k in range(len(self._groups))]
-        for key, (numbers, home) in zip(keys, self._groups, strict=True):
+        for key, (numbers, home, n_threads) in zip(keys, self._groups, strict=True):
             own = [tasks.Recipe(other.name, other.owns(numbers)) for other, _ in recipes]
-            plan = tasks.Plan(numbers, question.owns(numbers), own, alive)
+            plan = tasks.Plan(numbers, question.owns(numbers), own, alive, n_threads)
             parts = [self._parts[i] for i in numbers]
             self._graph[key] = (task, parcel, plan, parts, [other for _, other in recipes], *more)
             self._homes[key] = home
@@ -132,7 +130,7 @@ class Message:
         name = f"dropmargin-part-{uuid.uuid4().hex}"
         parcels = [self._deliver(question) for question in steps]
         keys = [f"{name}-{k}" for k in range(len(self._groups))]
-        for key, ((number,), home) in zip(keys, self._groups, strict=True):
+        for key, ((number,), home, _) in zip(keys, self._groups, strict=True):
             plans = [tasks.Plan([number], question.owns([number])) for question in steps]
             self._graph[key] = (tasks.make_part, self._parts[number], parcels, plans)
             self._homes[key] = home

@@ -4,7 +4,7 @@ Futures with lineage and nothing else: no actors, no scattered data, nobody is t
 is made again by Dask from where it came from, and as partial results are added in the order of the partitions, the
 result is the same to the last bit whatever happens to the cluster. All that a fit remembers is with the client.
 
-Each question is one message to the scheduler, with one task for each thread that has partitions (`messages`).
+Each question is one message to the scheduler, with one task for each worker that has partitions (`messages`).
 Coefficients are in the message; large ones go to one worker as the result of a task, and from there to the others.
 """
 
@@ -20,8 +20,8 @@ from distributed import Client, Future
 
 from dropmargin.dask import tasks
 from dropmargin.dask.cluster import Cluster
-from dropmargin.dask.messages import Group, Mapped, Message, Question, Share
-from dropmargin.dask.placement import Placement
+from dropmargin.dask.messages import Mapped, Message, Question, Share
+from dropmargin.dask.placement import Group, Placement
 from dropmargin.linalg import Partitions, PerPartition
 from dropmargin.linalg.partitions import Totals
 
@@ -73,7 +73,7 @@ class DaskPartitions(Partitions[P]):
         groups, answers = self._ask(tasks.map_group, Question(tasks.itself, [values]))
         found = {
             i: value
-            for (numbers, _), own in zip(groups, answers, strict=True)
+            for (numbers, _, _), own in zip(groups, answers, strict=True)
             for i, value in zip(numbers, own, strict=True)
         }
         return [found[i] for i in range(self.n_partitions)]
@@ -112,7 +112,7 @@ class DaskPartitions(Partitions[P]):
         if self._steps:
             with self._cluster.explained():
                 homes = self._placement.homes(self._origin)
-            message = Message(self._origin, [([i], home) for i, home in enumerate(homes)])
+            message = Message(self._origin, [Group([i], home, 1) for i, home in enumerate(homes)])
             self._origin, self._steps = message.send(self._cluster, message.make(self._steps)), []
         return self._origin
 

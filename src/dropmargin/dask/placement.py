@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from distributed import Client, Future
 
 # Where data and workers are is asked for anew after this many seconds: some may have come or gone.
 _RENEWAL_SECONDS = 2.0
+
+
+class Group(NamedTuple):
+    """Some partitions, the worker where they are, and how many of its threads are to work on them."""
+
+    numbers: list[int]
+    home: str | None
+    n_threads: int
 
 
 class Placement:
@@ -36,17 +45,15 @@ class Placement:
             self._renewed = time.monotonic()
         return self._homes
 
-    def groups(self, parts: Sequence[Future]) -> list[tuple[list[int], str | None]]:
-        """Return groups of partitions, one for each thread of a worker, and the worker of each."""
+    def groups(self, parts: Sequence[Future]) -> list[Group]:
+        """Return groups of partitions, one for each worker that has any; those that nobody has are on their own."""
         homes = self.homes(parts)
-        groups: list[tuple[list[int], str | None]] = [([i], None) for i, home in enumerate(homes) if home is None]
-        for worker in sorted({home for home in homes if home is not None}):
+        groups = [Group([i], None, 1) for i, home in enumerate(homes) if home is None]
+        for worker in {home for home in homes if home is not None}:
             own = [i for i, home in enumerate(homes) if home == worker]
-            n_groups = min(len(own), max(1, self._threads.get(worker, 1)))
-            groups += [(chunk.tolist(), worker) for chunk in np.array_split(own, n_groups)]
-        return sorted(
-            groups, key=lambda group: group[0]
-        )  # by their first partition, so that sums of neighbours meet early
+            groups.append(Group(own, worker, min(len(own), max(1, self._threads.get(worker, 1)))))
+        # by their first partition, so that sums of neighbours meet early
+        return sorted(groups, key=lambda group: group.numbers)
 
 
 def share_out(held: Sequence[Sequence[str]], threads: Mapping[str, int]) -> list[str | None]:

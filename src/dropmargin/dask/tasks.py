@@ -6,9 +6,11 @@ same bits, or says that it needs to be told more (`Forgotten`).
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -17,7 +19,7 @@ from dask.sizeof import sizeof
 from distributed.protocol import pickle
 
 from dropmargin.classifiers.partitioned import Rows
-from dropmargin.classifiers.threads import one_blas_thread
+from dropmargin.classifiers.threads import in_threads, one_blas_thread
 from dropmargin.linalg import Block
 from dropmargin.linalg.partitions import Totals, add_pair
 from dropmargin.objective import Labelled
@@ -91,6 +93,8 @@ class Plan(Opaque):
         What may have to be mapped before.
     alive : frozenset of str
         What was mapped and may still be asked for.
+    n_threads : int, default=1
+        How many partitions are worked on at once.
     """
 
     def __init__(
@@ -99,11 +103,13 @@ class Plan(Opaque):
         owns: list[list[Any]],
         recipes: Sequence[Recipe] = (),
         alive: frozenset[str] = frozenset(),
+        n_threads: int = 1,
     ) -> None:
         self.numbers = numbers
         self.owns = owns
         self.recipes = recipes
         self.alive = alive
+        self.n_threads = n_threads
 
     @property
     def nbytes(self) -> int:
@@ -141,21 +147,24 @@ def map_group(parcel: Parcel, plan: Plan, parts: Sequence[Any], recipes: Sequenc
     """Return ``function(part, *args)`` of each partition of a group, after what has to be mapped before."""
     request: Request = parcel.unpack()
     before: list[Request] = [recipe.unpack() for recipe in recipes]
-    results = []
-    with one_blas_thread:
-        for k, part in enumerate(parts):
-            old = _KEPT.get(part, {})
-            kept = {name: old[name] for name in plan.alive if name in old}
-            try:
-                for other, recipe in zip(before, plan.recipes, strict=True):
-                    if recipe.name not in kept:
-                        kept[recipe.name] = _call(part, other, recipe.owns[k], kept)
-                results.append(_call(part, request, plan.owns[k], kept))
-            except _NotThereError:
-                return Forgotten()
-            if kept or old:
-                _KEPT[part] = kept
-    return results
+    jobs = [partial(_map_one, part, k, request, plan, before) for k, part in enumerate(parts)]
+    try:
+        with one_blas_thread:
+            return in_threads(jobs, plan.n_threads, threading.Event())
+    except _NotThereError:
+        return Forgotten()
+
+
+def _map_one(part: Any, k: int, request: Request, plan: Plan, before: Sequence[Request]) -> Any:
+    old = _KEPT.get(part, {})
+    kept = {name: old[name] for name in plan.alive if name in old}
+    for other, recipe in zip(before, plan.recipes, strict=True):
+        if recipe.name not in kept:
+            kept[recipe.name] = _call(part, other, recipe.owns[k], kept)
+    result = _call(part, request, plan.owns[k], kept)
+    if kept or old:
+        _KEPT[part] = kept
+    return result
 
 
 class _NotThereError(Exception):
