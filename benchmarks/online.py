@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks import report
 from benchmarks.cases import CASES
 from dropmargin import DropoutLogisticRegression, DropoutSVC
-from dropmargin.linalg import Partitions, canonical, row_blocks
+from dropmargin.linalg import LocalPartitions, canonical, row_blocks
 from dropmargin.objective import Labelled, MomentObjective, Penalty
 
 MODELS = {"DropoutSVC": DropoutSVC, "DropoutLogisticRegression": DropoutLogisticRegression}
@@ -41,7 +41,7 @@ def batch_objectives(model: Any, X: Any, y: Any) -> list[MomentObjective]:
             Labelled(block, labels[a:b], weights[a:b]) for block, a, b in zip(blocks, edges, edges[1:], strict=False)
         ]
         out.append(
-            MomentObjective(Partitions(parts), problem.loss, variance, Penalty(), True, X.shape[1], np.arange(1))
+            MomentObjective(LocalPartitions(parts), problem.loss, variance, Penalty(), True, X.shape[1], np.arange(1))
         )
     return out
 

@@ -42,6 +42,8 @@ class RowsModel:
         What these rows add to ``h``.
     coef_image, offset_image : ndarray
         The products of their Hessian with the coefficients and with the offset.
+    bend : float
+        The sum of the second derivatives by the mean score.
     """
 
     value: float
@@ -49,6 +51,7 @@ class RowsModel:
     diagonal: Array
     coef_image: Array
     offset_image: Array
+    bend: float
 
 
 @dataclass
@@ -61,7 +64,7 @@ class Column:
     coef_image: Array
     offset_image: Array
     value: float = 0.0
-    is_empty: bool = True
+    bend: float = 0.0
     has_positive: bool = False
     has_negative: bool = False
 
@@ -88,42 +91,15 @@ class Column:
     def add(self, rows: RowsModel, where: Any) -> None:
         """Take rows in, as they are at the present coefficients; their vectors belong to the entries ``where``."""
         self.value += rows.value
+        self.bend += rows.bend
         self.gradient[where] += rows.gradient
         self.diagonal[where] += rows.diagonal
         self.coef_image[where] += rows.coef_image
         self.offset_image[where] += rows.offset_image
-        self.is_empty = False
-
-    def move(self, step: Array, image: Array, rise: float) -> None:
-        """Move the coefficients; ``image`` is ``H`` times the step, and ``rise`` what that adds to the parabola."""
-        self.coef += step
-        self.gradient += image
-        self.coef_image += image
-        self.value += rise
-
-    def curvature(self) -> Curvature:
-        """Return ``H`` at the present coefficients."""
-        if self.is_empty:
-            return Curvature(self.diagonal, np.zeros((0, len(self.coef))))
-        spikes = np.empty((2, len(self.coef)))
-        np.multiply(self.diagonal, self.coef, out=spikes[0])
-        np.subtract(self.coef_image, spikes[0], out=spikes[0])
-        spikes[1] = self.offset_image
-        spikes[1, -1] -= self.diagonal[-1]
-        matrix = np.stack([spikes @ self.coef, spikes[:, -1]])
-        return Curvature(self.diagonal, _square_root(0.5 * (matrix + matrix.T)) @ spikes)
 
 
-@dataclass(frozen=True)
-class Curvature:
-    """``H = diag(h) + S'S``, with ``S = M^-1/2 E'`` in the rows of ``spikes``."""
-
-    diagonal: Array
-    spikes: Array
-
-
-def _square_root(matrix: Array) -> Array:
-    """Return the root of the inverse of a small matrix, without the directions in which it is not positive.
+def positive_inverse(matrix: Array) -> Array:
+    """Return the inverse of a small matrix, without the directions in which it is not positive.
 
     There are such only by rounding, or where the diagonal is more than all that the rows have: it is enough then.
     """
@@ -131,4 +107,5 @@ def _square_root(matrix: Array) -> Array:
     scale = np.where(scale > 0.0, scale, 1.0)
     values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
     kept = values > _SINGULAR
-    return (vectors[:, kept] / np.sqrt(values[kept])).T / scale
+    vectors = vectors[:, kept] / scale[:, None]
+    return (vectors / values[kept]) @ vectors.T
