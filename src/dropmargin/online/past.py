@@ -56,33 +56,26 @@ class RowsModel:
 
 @dataclass
 class Column:
-    """The coefficients of one binary problem and the parabola of the rows that are gone; see the module's docstring."""
+    """The coefficients of one binary problem and the parabola of the rows that are gone; see the module's docstring.
+
+    ``labels`` are the weights of all rows with label -1 and of those with +1, ``bend`` is the sum of their second
+    derivatives by the mean score.
+    """
 
     coef: Array
     gradient: Array
     diagonal: Array
     coef_image: Array
     offset_image: Array
+    labels: Array
     value: float = 0.0
     bend: float = 0.0
-    has_positive: bool = False
-    has_negative: bool = False
-
-    @property
-    def has_both_labels(self) -> bool:
-        """Whether rows of both labels have been met."""
-        return self.has_positive and self.has_negative
-
-    def meet(self, labels: Array) -> None:
-        """Note which labels there are among rows that count."""
-        self.has_positive |= bool(np.any(labels > 0.0))
-        self.has_negative |= bool(np.any(labels < 0.0))
 
     @classmethod
     def start(cls, n_features: int) -> Column:
         """Return a column that has seen nothing."""
         coef, gradient, diagonal, coef_image, offset_image = (np.zeros(n_features + 1) for _ in range(5))
-        return cls(coef, gradient, diagonal, coef_image, offset_image)
+        return cls(coef, gradient, diagonal, coef_image, offset_image, np.zeros(2))
 
     def copy(self) -> Column:
         """Return a copy that shares nothing."""

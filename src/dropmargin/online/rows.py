@@ -38,6 +38,11 @@ class Rows:
     weights: Array
     where: Any
 
+    def label_weights(self) -> Array:
+        """Return the weight of the rows with label -1, and of those with +1."""
+        positive = float(self.weights[self.labels > 0.0].sum())
+        return np.array([float(self.weights.sum()) - positive, positive])
+
 
 @dataclass(frozen=True)
 class Scores:

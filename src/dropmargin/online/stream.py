@@ -34,11 +34,13 @@ _MOST_ROWS = 16384
 _GROWTH = 2.5
 # A block with so many times as many rows before it is small.
 _MANY_BEFORE = 4
-# The most rounds: for a loss with a kink, on a part of a block and on all of it; for a smooth one, on few rows and on
-# more.
-_KINK_PART_ROUNDS, _KINK_ROUNDS = 2, 6
-_FEW_ROUNDS, _ROUNDS = 3, 1
+# The most rounds on few rows, or if their labels are mixed otherwise than before; on more rows, for a smooth loss; for
+# one with a kink, on a part of a block and on all of it.
 _FEW_ROWS = 2048
+_FEW_ROUNDS, _ROUNDS = 4, 1
+_KINK_PART_ROUNDS, _KINK_ROUNDS = 2, 6
+# A share of a label that is so many times that of before, or less by as much, is another mixture.
+_ANOTHER_MIXTURE = 2.0
 # The standard deviation of noise on the scores that rounds off a kink, next to its size.
 _SMOOTHING = 0.05
 # With so many columns to serve, a block without its empty features is worth a copy.
@@ -206,36 +208,47 @@ def _advance(
     """
     value = column.value + 0.5 * model.l2 * float(column.coef[:-1] @ column.coef[:-1])
     for pieces in blocks:
+        before = column.labels
         for piece in pieces:
-            rows = piece.rows(problem, model.C)
-            column.meet(rows.labels[rows.weights > 0.0])
-            is_whole = piece is pieces[-1]
-            if not column.has_both_labels:
+            rows, is_whole = piece.rows(problem, model.C), piece is pieces[-1]
+            own = rows.label_weights()
+            is_usual = len(piece.batch) > _FEW_ROWS and _are_alike(own, before)
+            if not np.all(column.labels + own > 0.0):
                 value = take_in(column, rows, piece.setting) if is_whole else value
-            elif n_seen >= _MANY_BEFORE * len(piece.batch):
+            elif is_usual and n_seen >= _MANY_BEFORE * len(piece.batch):
                 value = follow(column, rows, piece.setting)
             else:
-                most_rounds = _most_rounds(piece, is_whole)
+                most_rounds = _most_rounds(model.loss, is_usual, is_whole)
                 value = descend(column, rows, piece.setting, most_rounds, keep=not is_whole)
+                before = own
+        column.labels = column.labels + own
         n_seen += len(pieces[-1].batch)
-    met = replace(column)  # with the rows that wait
+    labels = column.labels
     if last is not None:
         rows = last.rows(problem, model.C)
-        met.meet(rows.labels[rows.weights > 0.0])
-        if met.has_both_labels and not n_seen:
+        labels = labels + rows.label_weights()
+        if np.all(labels > 0.0) and not n_seen:
             return column, *_solve(last.batch, rows, model, coef)
-        if met.has_both_labels:
-            value = descend(column, rows, last.setting, _most_rounds(last, True), keep=True)
+        if np.all(labels > 0.0):
+            value = descend(column, rows, last.setting, _FEW_ROUNDS, keep=True)
     out = column.coef.copy()
-    if not met.has_both_labels and model.fit_intercept:  # what has not come yet is not expected
-        out[-1] = float(met.has_positive) - float(met.has_negative)
+    if not np.all(labels > 0.0) and model.fit_intercept:  # what has not come yet is not expected
+        out[-1] = float(labels[1] > 0.0) - float(labels[0] > 0.0)
     return column, out, value
 
 
-def _most_rounds(piece: _Piece, is_whole: bool) -> int:
-    if piece.setting.loss.kink:
+def _are_alike(labels: Array, before: Array) -> bool:
+    """Return whether rows have their two labels in about the shares of those before; the weights of each are given."""
+    if not (labels.all() and before.all()):
+        return False
+    ratio = (labels / labels.sum()) / (before / before.sum())
+    return bool(np.all((ratio <= _ANOTHER_MIXTURE) & (ratio >= 1.0 / _ANOTHER_MIXTURE)))
+
+
+def _most_rounds(loss: MomentLoss, is_usual: bool, is_whole: bool) -> int:
+    if loss.kink:
         return _KINK_ROUNDS if is_whole else _KINK_PART_ROUNDS
-    return _FEW_ROUNDS if len(piece.batch) <= _FEW_ROWS else _ROUNDS
+    return _ROUNDS if is_usual else _FEW_ROUNDS
 
 
 def _solve(batch: Batch, rows: Rows, model: Model, coef: Array) -> tuple[Array, float]:
