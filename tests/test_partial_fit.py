@@ -23,7 +23,7 @@ from dropmargin import (
 from dropmargin.linalg import canonical, row_block
 from dropmargin.losses import GaussianLogistic, Hinge, Logistic, Quadratic
 from dropmargin.noise import Dropout, Variance
-from dropmargin.online.descent import _Space, descend
+from dropmargin.online.descent import _Space, descend, follow
 from dropmargin.online.past import Column
 from dropmargin.online.rows import Rows, Setting
 from helpers import make_objective
@@ -135,6 +135,27 @@ def test_the_order_of_rows_changes_little():
     values.append(objective_of(feed(clone(model), X[sorted_rows], y[sorted_rows], 1000), X, y))
     best = clone(model).fit(X, y).objective_
     assert max(values) < 1.01 * best
+
+
+@pytest.mark.parametrize("order", ["shuffled", "sorted"])
+@pytest.mark.parametrize("name", _SMOOTH)
+def test_large_batches_join_at_once_only_if_they_are_like_those_before(name, order, monkeypatch):
+    X, y = make_stream(14_700)
+    if order == "sorted":
+        rows = np.argsort(y, kind="stable")
+        X, y = X[rows], y[rows]
+    joined = []
+
+    def count(column, rows, setting):
+        joined.append(len(rows.labels))
+        return follow(column, rows, setting)
+
+    monkeypatch.setattr("dropmargin.online.stream.follow", count)
+    model = _SMOOTH[name](noise=0.3, C=0.01)
+    online = feed(clone(model), X, y, 2100)
+    assert joined == ([2100, 2100, 2100] if order == "shuffled" else [])
+    bound = 1.01 if order == "shuffled" else 1.02
+    assert objective_of(online, X, y) < bound * clone(model).fit(X, y).objective_
 
 
 def test_without_an_offset():
