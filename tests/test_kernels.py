@@ -14,7 +14,7 @@ from dropmargin import DropoutSVC
 from dropmargin.linalg import DenseBlock, SparseBlock, kernels
 
 _ENTRIES = [None, np.square, np.abs]
-_WIDTHS = [(1, 0), (1, 1), (1, 2), (0, 1), (3, 0), (3, 3), (2, 4)]
+_WIDTHS = [(1, 0), (1, 1), (1, 2), (0, 1), (3, 0), (3, 3), (2, 4), (3, 4)]
 
 
 def _matrix(dtype=np.float64, index=np.int32):

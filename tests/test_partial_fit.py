@@ -20,10 +20,10 @@ from dropmargin import (
     MCFClassifier,
     NoisyLinearClassifier,
 )
-from dropmargin.linalg import canonical, row_blocks
+from dropmargin.linalg import canonical, row_block
 from dropmargin.losses import GaussianLogistic, Hinge, Logistic, Quadratic
 from dropmargin.noise import Dropout, Variance
-from dropmargin.online.descent import descend
+from dropmargin.online.descent import _Space, descend, follow
 from dropmargin.online.past import Column
 from dropmargin.online.rows import Rows, Setting
 from helpers import make_objective
@@ -137,6 +137,27 @@ def test_the_order_of_rows_changes_little():
     assert max(values) < 1.01 * best
 
 
+@pytest.mark.parametrize("order", ["shuffled", "sorted"])
+@pytest.mark.parametrize("name", _SMOOTH)
+def test_large_batches_join_at_once_only_if_they_are_like_those_before(name, order, monkeypatch):
+    X, y = make_stream(14_700)
+    if order == "sorted":
+        rows = np.argsort(y, kind="stable")
+        X, y = X[rows], y[rows]
+    joined = []
+
+    def count(column, rows, setting):
+        joined.append(len(rows.labels))
+        return follow(column, rows, setting)
+
+    monkeypatch.setattr("dropmargin.online.stream.follow", count)
+    model = _SMOOTH[name](noise=0.3, C=0.01)
+    online = feed(clone(model), X, y, 2100)
+    assert joined == ([2100, 2100, 2100] if order == "shuffled" else [])
+    bound = 1.01 if order == "shuffled" else 1.02
+    assert objective_of(online, X, y) < bound * clone(model).fit(X, y).objective_
+
+
 def test_without_an_offset():
     X, y = make_stream(3000)
     model = DropoutLogisticRegression(noise=0.3, C=0.01, fit_intercept=False)
@@ -211,7 +232,7 @@ def test_the_parabola_is_right_in_value_slope_and_the_two_directions(loss, noise
     smoothing = 0.3 if loss.kink else 0.0
     setting = Setting(loss, variance, 1.0, True, smoothing)
     column = Column.start(20)
-    rows = Rows(row_blocks(canonical(X), entry), y, np.full(len(y), 0.01), slice(None))
+    rows = Rows(row_block(canonical(X), entry), y, np.full(len(y), 0.01), slice(None))
     value = descend(column, rows, setting, 200, keep=False)
     objective = replace(make_objective(X, y[:, None], np.ones(len(y)), loss, noise, C=0.01), smoothing=smoothing)
     point = objective.at(column.coef[:, None])
@@ -219,11 +240,15 @@ def test_the_parabola_is_right_in_value_slope_and_the_two_directions(loss, noise
     penalty = np.append(column.coef[:-1], 0.0)
     np.testing.assert_allclose(column.gradient, point.gradient[:, 0] - penalty, atol=1e-9)
     hessian = point.hessian()
-    for direction in (column.coef, np.eye(21)[20]):
+    weights_alone, offset_alone = np.append(column.coef[:-1], 0.0), np.eye(21)[20]
+    for step, direction in (([0.0, 1.0, 0.0], weights_alone), ([0.0, 0.0, 1.0], offset_alone)):
         wanted = hessian.product(direction[:, None])[:, 0] - np.append(direction[:-1], 0.0)
-        curvature = column.curvature()
-        got = curvature.diagonal * direction + (curvature.spikes @ direction) @ curvature.spikes
+        moved = column.copy()
+        _Space(moved, slice(None), setting, np.zeros(21)).move(np.array(step))
+        np.testing.assert_allclose(moved.coef, column.coef + direction)
+        got = moved.gradient - column.gradient
         np.testing.assert_allclose(got, wanted, atol=1e-4 * np.abs(wanted).max())
+        np.testing.assert_allclose(moved.coef_image - column.coef_image, got)
 
 
 # A stream's life -----------------------------------------------------------------------------------------------------

@@ -110,6 +110,7 @@ class OnlineMixin(MarginalisedClassifier):
                     stacklevel=5,
                 )
             return known
+        check_classification_targets(classes)
         given = np.unique(np.asarray(classes))
         if not is_new and not np.array_equal(given, self.classes_):
             raise ValueError(
@@ -129,8 +130,8 @@ class OnlineMixin(MarginalisedClassifier):
             )
         dtype = self.coef_.dtype if hasattr(self, "_stream") else dtype
         self.classes_ = classes
-        self.coef_ = np.ascontiguousarray(stream.coef[:-1].T.astype(dtype))
-        self.intercept_ = stream.coef[-1].astype(dtype)
+        self.coef_ = stream.coef[:, :-1].astype(dtype)
+        self.intercept_ = stream.coef[:, -1].astype(dtype)
         self.n_iter_ = self.n_iter_ + 1 if hasattr(self, "_stream") else 1
         self.n_passes_ = 1.0
         self.objective_ = float(stream.objective.sum())
@@ -155,10 +156,10 @@ def _model(problem: Problem) -> Model:
 
 def _encode(y: Array, classes: Array) -> Array:
     """Return the index of each label among the classes."""
-    check_classification_targets(y)
     positions = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
     unknown = classes[positions] != y
     if unknown.any():
+        check_classification_targets(y)
         labels = np.unique(y[unknown])
         more = "" if len(labels) <= _SHOWN_LABELS else f" and {len(labels) - _SHOWN_LABELS} more"
         raise ValueError(

@@ -128,8 +128,10 @@ INLINE void NAMED(back_mode)(const NAMED(row) *row, const int mode, int n_x, int
     if (n_x == 1 && n_f == 1) NAMED(back_pair)(row, mode, left, out);
     else if (n_x == 1 && n_f == 0) NAMED(back_many)(row, mode, 1, 0, left, out);
     else if (n_x == 0 && n_f == 1) NAMED(back_many)(row, mode, 0, 1, left, out);
+    else if (n_x == 1 && n_f == 2) NAMED(back_many)(row, mode, 1, 2, left, out);
     else if (n_x == 2 && n_f == 1) NAMED(back_many)(row, mode, 2, 1, left, out);
     else if (n_x == 2 && n_f == 3) NAMED(back_many)(row, mode, 2, 3, left, out);
+    else if (n_x == 3 && n_f == 4) NAMED(back_many)(row, mode, 3, 4, left, out);
     else NAMED(back_many)(row, mode, n_x, n_f, left, out);
 }
 

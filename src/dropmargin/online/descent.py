@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.online.past import Column, Curvature
-from dropmargin.online.rows import Derivatives, Expansion, Rows, Scores, Setting, Slope, project
+from dropmargin.online.past import Column, positive_inverse
+from dropmargin.online.rows import Derivatives, Rows, Scores, Setting, expand, project, slope_and_diagonal
 from dropmargin.typing import Array
 
 _HALVINGS = 30
@@ -28,9 +28,8 @@ _ROUNDING = 1e-12
 _ARMIJO = 1e-4
 # Added to the diagonal of the small system, relative to it.
 _RIDGE = 1e-10
-_TINY = 1e-300
-# Another round must promise to gain more than this share of the loss of the rows.
-_WORTH_A_ROUND = 0.02
+# A round that gained no more than this share of the loss of the rows is the last.
+_WORTH_A_ROUND = 0.005
 
 
 def descend(column: Column, rows: Rows, setting: Setting, most_rounds: int, *, keep: bool) -> float:
@@ -38,33 +37,37 @@ def descend(column: Column, rows: Rows, setting: Setting, most_rounds: int, *, k
 
     Returns the value of ``F``; the column's own value is that of the parabola alone.
     """
-    coef = column.coef[rows.where]
-    scores = Scores(*project(rows, setting.variance, coef, [np.square(coef[:-1])]))
-    at = Derivatives(rows, setting, scores)
-    slope = Slope(coef, at)
-    gradient = _whole_gradient(column, rows, setting, slope)
+    at = _derivatives(column, rows, setting)
     for _ in range(most_rounds):
-        # 1. The direction: the gradient over the diagonal, on the features of the rows.
-        expansion = Expansion(at, slope, at.second)
-        diagonal = expansion.diagonal(1.0) + column.diagonal[rows.where]
-        diagonal[:-1] += setting.l2
-        np.maximum(diagonal, _TINY, out=diagonal)
-        direction = -gradient / diagonal
-        direction[-1] = 0.0
-        # 2. The step in the space of the direction, the coefficients and the offset.
-        space = _Space(column, coef, direction, at)
-        place, at = space.minimise()
-        space.move(column, place)
-        # 3. The gradient there, and by it what another round would gain.
         coef = column.coef[rows.where]
-        slope = Slope(coef, at)
-        gradient = _whole_gradient(column, rows, setting, slope)
-        if 0.5 * float(gradient[:-1] @ (gradient[:-1] / diagonal[:-1])) <= _WORTH_A_ROUND * at.value:
+        direction = _direction(column, rows.where, setting, *slope_and_diagonal(coef, at))
+        space = _Space(column, rows.where, setting, direction)
+        place, at, gained = _Search(space, coef, at).minimise()
+        space.move(place)
+        if gained <= _WORTH_A_ROUND * at.value:
             break
-    value = at.value + column.value + 0.5 * setting.l2 * float(column.coef[:-1] @ column.coef[:-1])
+    value = at.value + _value(column, setting)
     if not keep:
-        column.add(expansion.moved(at.value, slope), rows.where)
+        column.add(expand(column.coef[rows.where], at), rows.where)
     return value
+
+
+def follow(column: Column, rows: Rows, setting: Setting) -> float:
+    """Take rows in where the coefficients are, then make one step down the parabola; return the value of ``F``.
+
+    This is for rows that are few next to those that are gone. The one thing that the parabola does not know is its
+    curvature along the direction of the step: that of these rows, scaled up, stands for that of all.
+    """
+    at = _derivatives(column, rows, setting)
+    column.add(expand(column.coef[rows.where], at), rows.where)
+    space = _Space(column, rows.where, setting, _direction(column, rows.where, setting, 0.0, 0.0))
+    along = rows.block.times(space.direction[:-1])
+    hessian = space.matrix.copy()
+    bend = float(at.mean_twice.sum())
+    if bend > 0.0:
+        hessian[0, 0] += column.bend / bend * float(at.mean_twice @ np.square(along))
+    space.move(space.newton(space.slope, hessian))
+    return _value(column, setting)
 
 
 def take_in(column: Column, rows: Rows, setting: Setting) -> float:
@@ -73,56 +76,100 @@ def take_in(column: Column, rows: Rows, setting: Setting) -> float:
     Rows of one label alone would drive the offset to where their loss is flat, and a flat parabola does not hold
     against what comes later. The majoriser, which has curvature everywhere, does.
     """
-    coef = column.coef[rows.where]
-    scores = Scores(*project(rows, setting.variance, coef, [np.square(coef[:-1])]))
-    at = Derivatives(rows, setting, scores)
-    slope = Slope(coef, at)
-    column.add(Expansion(at, slope, at.majorised()).moved(at.value, slope), rows.where)
+    at = _derivatives(column, rows, setting)
+    at.majorise()
+    column.add(expand(column.coef[rows.where], at), rows.where)
+    return _value(column, setting)
+
+
+def _value(column: Column, setting: Setting) -> float:
+    """Return the penalty and the parabola."""
     return column.value + 0.5 * setting.l2 * float(column.coef[:-1] @ column.coef[:-1])
 
 
-def _whole_gradient(column: Column, rows: Rows, setting: Setting, slope: Slope) -> Array:
-    """Return the gradient of ``F`` by the features of the rows and the offset."""
-    gradient = slope.gradient + column.gradient[rows.where]
-    gradient[:-1] += setting.l2 * slope.coef[:-1]
-    return gradient
+def _derivatives(column: Column, rows: Rows, setting: Setting) -> Derivatives:
+    """Return the rows' loss and its derivatives at the column's coefficients."""
+    coef = column.coef[rows.where]
+    return Derivatives(rows, setting, Scores(*project(rows, setting.variance, coef, [np.square(coef[:-1])])))
+
+
+def _direction(column: Column, where: Any, setting: Setting, gradient: Array | float, diagonal: Array | float) -> Array:
+    """Return the gradient of ``F`` over the diagonal of its Hessian, given those of the rows; zero for the offset."""
+    direction = column.gradient[where] + gradient
+    direction[:-1] += setting.l2 * column.coef[where][:-1]
+    whole = column.diagonal[where] + diagonal
+    whole += setting.l2
+    direction /= whole
+    direction[-1] = 0.0
+    return direction
 
 
 class _Space:
-    """``F`` over the steps ``(c_p, c_w, c_b)`` from the present coefficients, but for a constant."""
+    """The penalty and the past over the steps ``(c_p, c_w, c_b)`` from the present coefficients, but for a constant.
 
-    def __init__(self, column: Column, coef: Array, direction: Array, at: Derivatives) -> None:
-        self.rows, self.setting, self.start = at.rows, at.setting, at
-        self.direction, self.offset = direction, float(coef[-1])
-        products = [coef[:-1] * direction[:-1], np.square(direction[:-1])]
-        self.along, self.cross, self.square = project(at.rows, at.setting.variance, direction, products)
-        self.curvature = column.curvature()
-        self.slope, self.matrix = self._parabola(column, coef)
+    ``slope`` and ``matrix`` are the gradient and the Hessian by the three numbers.
+    """
 
-    def _parabola(self, column: Column, coef: Array) -> tuple[Array, Array]:
-        """Return the gradient and the Hessian of the penalty and the past by the three numbers."""
-        where, l2 = self.rows.where, self.setting.l2
-        p, whole = self.direction[:-1], column.coef[:-1]
-        outer = column.gradient[where]
-        weights = coef[:-1]
-        squared_norm = float(whole @ whole)
-        slope = np.array(
-            [
-                p @ outer[:-1] + l2 * (p @ weights),
-                whole @ column.gradient[:-1] + l2 * squared_norm,
-                outer[-1],
-            ]
-        )
-        h = self.curvature.diagonal
-        matrix = np.zeros((3, 3))
-        bent = h[where][:-1] * p
-        matrix[0, 0] = bent @ p + l2 * (p @ p)
-        matrix[0, 1] = matrix[1, 0] = bent @ weights + l2 * (p @ weights)
-        matrix[1, 1] = float(np.einsum("i,i,i->", h[:-1], whole, whole)) + l2 * squared_norm
-        matrix[2, 2] = h[-1]
-        # The spikes' products with the three directions.
-        self.onto = _onto(self.curvature, where, p, whole)
-        return slope, matrix + self.onto.T @ self.onto
+    def __init__(self, column: Column, where: Any, setting: Setting, direction: Array) -> None:
+        self.column, self.where, self.setting, self.direction = column, where, setting, direction
+        features = slice(-1) if isinstance(where, slice) else where[:-1]
+        p, w, l2 = direction[:-1], column.coef[:-1], setting.l2
+        self._bent = column.diagonal * column.coef
+        p_g, p_w, p_bent = (float(part[features] @ p) for part in (column.gradient, column.coef, self._bent))
+        w_w, w_bent = float(w @ w), float(self._bent[:-1] @ w)
+        self.slope = np.array([p_g + l2 * p_w, column.gradient[:-1] @ w + l2 * w_w, column.gradient[-1]])
+        p_hp = float(column.diagonal[features] @ np.square(p))
+        self.matrix = np.diag([p_hp + l2 * float(p @ p), w_bent + l2 * w_w, column.diagonal[-1]])
+        self.matrix[[0, 1], [1, 0]] = p_bent + l2 * p_w
+        # E' times the three directions, and the inverse of M = (w, e_b)'E
+        images = (column.coef_image, column.offset_image)
+        self._onto = np.array([[part[features] @ p, part[:-1] @ w, part[-1]] for part in images])
+        self._onto[0] -= [p_bent, w_bent, self._bent[-1]]
+        self._onto[1, 2] -= column.diagonal[-1]
+        small = self._onto[:, 1:].copy()
+        small[:, 0] += small[:, 1] * column.coef[-1]
+        self._inverse = positive_inverse(0.5 * (small + small.T))
+        self.matrix += self._onto.T @ self._inverse @ self._onto
+
+    def newton(self, gradient: Array, hessian: Array) -> Array:
+        """Return the step of Newton's method."""
+        free = np.diag(hessian) > 0.0
+        free[2] &= self.setting.fit_intercept
+        step = np.zeros(3)
+        if not free.any():
+            return step
+        scale = 1.0 / np.sqrt(np.diag(hessian)[free])
+        system = hessian[np.ix_(free, free)] * np.outer(scale, scale) + _RIDGE * np.eye(len(scale))
+        step[free] = -scale * np.linalg.solve(system, scale * gradient[free])
+        if not gradient @ step < 0.0:  # by rounding: the direction of the diagonal descends
+            step[free] = -np.square(scale) * gradient[free]
+        return step
+
+    def move(self, place: Array) -> None:
+        """Move the column by the steps."""
+        column = self.column
+        step = place[1] * column.coef
+        step[self.where] += place[0] * self.direction
+        step[-1] = place[2]
+        by_coef, by_offset = self._inverse @ (self._onto @ place)
+        image = column.diagonal * step
+        image += by_coef * column.coef_image
+        image -= by_coef * self._bent
+        image += by_offset * column.offset_image
+        image[-1] = image[-1] - by_offset * column.diagonal[-1] if self.setting.fit_intercept else 0.0
+        column.value += float(column.gradient @ step) + 0.5 * float(image @ step)
+        column.coef += step
+        column.gradient += image
+        column.coef_image += image
+
+
+class _Search:
+    """The search for the minimum of ``F`` over the three numbers, with the exact loss of the rows."""
+
+    def __init__(self, space: _Space, coef: Array, at: Derivatives) -> None:
+        self.space, self.start, self.offset = space, at, float(coef[-1])
+        products = [coef[:-1] * space.direction[:-1], np.square(space.direction[:-1])]
+        self.along, self.cross, self.square = project(at.rows, at.setting.variance, space.direction, products)
 
     def at(self, place: Array) -> Derivatives:
         """Return the rows' loss after the steps."""
@@ -131,15 +178,16 @@ class _Space:
         mean = start.mean + c_p * self.along + c_w * (start.mean - self.offset) + c_b
         variance = (1.0 + c_w) ** 2 * start.variance + c_p * (2.0 * (1.0 + c_w) * self.cross + c_p * self.square)
         # rounding may leave a variance a little below zero
-        return Derivatives(self.rows, self.setting, Scores(mean, np.maximum(variance, 0.0)))
+        return Derivatives(self.start.rows, self.start.setting, Scores(mean, np.maximum(variance, 0.0)))
 
-    def minimise(self) -> tuple[Array, Derivatives]:
-        """Return the place that Newton steps lead to, each halved until ``F`` falls enough, and the loss there."""
+    def minimise(self) -> tuple[Array, Derivatives, float]:
+        """Return where Newton steps lead to, each halved until ``F`` falls enough; the loss there; what was gained."""
         place, at, gained = np.zeros(3), self.start, 0.0
-        value, gradient = at.value, self._gradient(place, at)
+        moves = self._moves(place)
+        value, gradient = at.value, self._gradient(place, at, moves)
         for _ in range(_NEWTON_STEPS):
-            hessian = self._hessian(place, at)
-            step = self._newton(gradient, hessian)
+            hessian = self._hessian(at, moves)
+            step = self.space.newton(gradient, hessian)
             promised = -float(gradient @ step)
             if not promised > _ROUNDING * abs(value):
                 break
@@ -153,71 +201,44 @@ class _Space:
                 break
             gained += value - after
             place, at, value = place + step, there, after
-            gradient = self._gradient(place, at)
+            moves = self._moves(place)
+            gradient = self._gradient(place, at, moves)
             # What the same Hessian promises for the new gradient tells whether another is worth it.
-            if -float(gradient @ self._newton(gradient, hessian)) <= _ENOUGH * gained:
+            if -float(gradient @ self.space.newton(gradient, hessian)) <= _ENOUGH * gained:
                 break
-        return place, at
+        return place, at, gained
 
     def _value(self, place: Array, at: Derivatives) -> float:
-        return at.value + float(self.slope @ place + 0.5 * place @ self.matrix @ place)
+        return at.value + float(self.space.slope @ place + 0.5 * place @ self.space.matrix @ place)
 
-    def _moves(self, place: Array) -> tuple[Array, Array]:
-        """Return the derivatives of the rows' means and variances by the three numbers, a row each."""
+    def _moves(self, place: Array) -> tuple[Array, Array, Array, Array]:
+        """Return the derivatives of the rows' means by ``c_p`` and ``c_w``, then those of their variances.
+
+        By ``c_b`` they are one and zero.
+        """
         c_p, grown, start = place[0], 1.0 + place[1], self.start.scores
-        means, variances = np.empty((3, len(start.mean))), np.zeros((3, len(start.mean)))
-        means[0], means[1], means[2] = self.along, start.mean - self.offset, 1.0
-        variances[0] = 2.0 * (grown * self.cross + c_p * self.square)
-        variances[1] = 2.0 * (grown * start.variance + c_p * self.cross)
-        return means, variances
+        by_p = 2.0 * (grown * self.cross + c_p * self.square)
+        return self.along, start.mean - self.offset, by_p, 2.0 * (grown * start.variance + c_p * self.cross)
 
-    def _gradient(self, place: Array, at: Derivatives) -> Array:
+    def _gradient(self, place: Array, at: Derivatives, moves: tuple[Array, Array, Array, Array]) -> Array:
         """Return the gradient of ``F`` by the three numbers."""
-        means, variances = self._moves(place)
-        by_mean, by_variance = at.first
-        return self.slope + self.matrix @ place + means @ by_mean + variances @ by_variance
+        means, variances = moves[:2], moves[2:]
+        of_rows = [a @ at.by_mean + b @ at.by_variance for a, b in zip(means, variances, strict=True)]
+        return self.space.slope + self.space.matrix @ place + np.array([*of_rows, at.by_mean.sum()])
 
-    def _hessian(self, place: Array, at: Derivatives) -> Array:
+    def _hessian(self, at: Derivatives, moves: tuple[Array, Array, Array, Array]) -> Array:
         """Return the Hessian of ``F`` by the three numbers."""
-        means, variances = self._moves(place)
-        (_, by_variance), (mean_twice, mixed, variance_twice) = at.first, at.second
-        coupled = (means * mixed) @ variances.T
-        hessian = self.matrix + (means * mean_twice) @ means.T + coupled + coupled.T
-        hessian += (variances * variance_twice) @ variances.T
+        means, variances = moves[:2], moves[2:]
+        of_rows = np.empty((3, 3))
+        for k, (mean, variance) in enumerate(zip(means, variances, strict=True)):
+            by_mean = at.mean_twice * mean + at.mixed * variance
+            by_variance = at.mixed * mean + at.variance_twice * variance
+            for j in range(k + 1):
+                of_rows[k, j] = of_rows[j, k] = means[j] @ by_mean + variances[j] @ by_variance
+            of_rows[k, 2] = of_rows[2, k] = by_mean.sum()
+        of_rows[2, 2] = at.mean_twice.sum()
         # The variance is a parabola itself.
-        hessian[0, 0] += 2.0 * self.square @ by_variance
-        hessian[[0, 1], [1, 0]] += 2.0 * self.cross @ by_variance
-        hessian[1, 1] += 2.0 * self.start.scores.variance @ by_variance
-        return hessian
-
-    def _newton(self, gradient: Array, hessian: Array) -> Array:
-        free = np.diag(hessian) > 0.0
-        free[2] &= self.setting.fit_intercept
-        step = np.zeros(3)
-        if not free.any():
-            return step
-        scale = 1.0 / np.sqrt(np.diag(hessian)[free])
-        system = hessian[np.ix_(free, free)] * np.outer(scale, scale) + _RIDGE * np.eye(len(scale))
-        step[free] = -scale * np.linalg.solve(system, scale * gradient[free])
-        if not gradient @ step < 0.0:  # by rounding: the direction of the diagonal descends
-            step[free] = -np.square(scale) * gradient[free]
-        return step
-
-    def move(self, column: Column, place: Array) -> None:
-        """Move the column by the steps."""
-        where = self.rows.where
-        step = place[1] * column.coef
-        step[where] += place[0] * self.direction
-        step[-1] = place[2]
-        image = self.curvature.diagonal * step
-        if len(self.onto):
-            image += (self.onto @ place) @ self.curvature.spikes
-        image[-1] = image[-1] if self.setting.fit_intercept else 0.0
-        rise = float(column.gradient @ step) + 0.5 * float(image @ step)
-        column.move(step, image, rise)
-
-
-def _onto(curvature: Curvature, where: Any, p: Array, whole: Array) -> Array:
-    """Return the products of the spikes with a direction, the coefficients and the offset, a row per spike."""
-    rows = [[spike[where][:-1] @ p, spike[:-1] @ whole, spike[-1]] for spike in curvature.spikes]
-    return np.array(rows).reshape(-1, 3)
+        of_rows[0, 0] += 2.0 * self.square @ at.by_variance
+        of_rows[[0, 1], [1, 0]] += 2.0 * self.cross @ at.by_variance
+        of_rows[1, 1] += 2.0 * self.start.scores.variance @ at.by_variance
+        return self.space.matrix + of_rows

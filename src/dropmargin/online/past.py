@@ -42,6 +42,8 @@ class RowsModel:
         What these rows add to ``h``.
     coef_image, offset_image : ndarray
         The products of their Hessian with the coefficients and with the offset.
+    bend : float
+        The sum of the second derivatives by the mean score.
     """
 
     value: float
@@ -49,37 +51,31 @@ class RowsModel:
     diagonal: Array
     coef_image: Array
     offset_image: Array
+    bend: float
 
 
 @dataclass
 class Column:
-    """The coefficients of one binary problem and the parabola of the rows that are gone; see the module's docstring."""
+    """The coefficients of one binary problem and the parabola of the rows that are gone; see the module's docstring.
+
+    ``labels`` are the weights of all rows with label -1 and of those with +1, ``bend`` is the sum of their second
+    derivatives by the mean score.
+    """
 
     coef: Array
     gradient: Array
     diagonal: Array
     coef_image: Array
     offset_image: Array
+    labels: Array
     value: float = 0.0
-    is_empty: bool = True
-    has_positive: bool = False
-    has_negative: bool = False
-
-    @property
-    def has_both_labels(self) -> bool:
-        """Whether rows of both labels have been met."""
-        return self.has_positive and self.has_negative
-
-    def meet(self, labels: Array) -> None:
-        """Note which labels there are among rows that count."""
-        self.has_positive |= bool(np.any(labels > 0.0))
-        self.has_negative |= bool(np.any(labels < 0.0))
+    bend: float = 0.0
 
     @classmethod
     def start(cls, n_features: int) -> Column:
         """Return a column that has seen nothing."""
         coef, gradient, diagonal, coef_image, offset_image = (np.zeros(n_features + 1) for _ in range(5))
-        return cls(coef, gradient, diagonal, coef_image, offset_image)
+        return cls(coef, gradient, diagonal, coef_image, offset_image, np.zeros(2))
 
     def copy(self) -> Column:
         """Return a copy that shares nothing."""
@@ -88,42 +84,15 @@ class Column:
     def add(self, rows: RowsModel, where: Any) -> None:
         """Take rows in, as they are at the present coefficients; their vectors belong to the entries ``where``."""
         self.value += rows.value
+        self.bend += rows.bend
         self.gradient[where] += rows.gradient
         self.diagonal[where] += rows.diagonal
         self.coef_image[where] += rows.coef_image
         self.offset_image[where] += rows.offset_image
-        self.is_empty = False
-
-    def move(self, step: Array, image: Array, rise: float) -> None:
-        """Move the coefficients; ``image`` is ``H`` times the step, and ``rise`` what that adds to the parabola."""
-        self.coef += step
-        self.gradient += image
-        self.coef_image += image
-        self.value += rise
-
-    def curvature(self) -> Curvature:
-        """Return ``H`` at the present coefficients."""
-        if self.is_empty:
-            return Curvature(self.diagonal, np.zeros((0, len(self.coef))))
-        spikes = np.empty((2, len(self.coef)))
-        np.multiply(self.diagonal, self.coef, out=spikes[0])
-        np.subtract(self.coef_image, spikes[0], out=spikes[0])
-        spikes[1] = self.offset_image
-        spikes[1, -1] -= self.diagonal[-1]
-        matrix = np.stack([spikes @ self.coef, spikes[:, -1]])
-        return Curvature(self.diagonal, _square_root(0.5 * (matrix + matrix.T)) @ spikes)
 
 
-@dataclass(frozen=True)
-class Curvature:
-    """``H = diag(h) + S'S``, with ``S = M^-1/2 E'`` in the rows of ``spikes``."""
-
-    diagonal: Array
-    spikes: Array
-
-
-def _square_root(matrix: Array) -> Array:
-    """Return the root of the inverse of a small matrix, without the directions in which it is not positive.
+def positive_inverse(matrix: Array) -> Array:
+    """Return the inverse of a small matrix, without the directions in which it is not positive.
 
     There are such only by rounding, or where the diagonal is more than all that the rows have: it is enough then.
     """
@@ -131,4 +100,5 @@ def _square_root(matrix: Array) -> Array:
     scale = np.where(scale > 0.0, scale, 1.0)
     values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
     kept = values > _SINGULAR
-    return (vectors[:, kept] / np.sqrt(values[kept])).T / scale
+    vectors = vectors[:, kept] / scale[:, None]
+    return (vectors / values[kept]) @ vectors.T

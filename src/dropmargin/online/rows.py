@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -31,13 +30,18 @@ class Setting:
 class Rows:
     """Rows with labels -1 or +1 and with ``C`` times the sample weights.
 
-    ``where`` picks the features that the blocks' columns are, and the offset, out of a vector of all coefficients.
+    ``where`` picks the features that the block's columns are, and the offset, out of a vector of all coefficients.
     """
 
-    blocks: Sequence[Block]
+    block: Block
     labels: Array
     weights: Array
     where: Any
+
+    def label_weights(self) -> Array:
+        """Return the weight of the rows with label -1, and of those with +1."""
+        positive = float(self.weights[self.labels > 0.0].sum())
+        return np.array([float(self.weights.sum()) - positive, positive])
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ def project(rows: Rows, variance: Variance, direction: Array, by_variance: Seque
     factors[:, 0] = weights
     for k in range(1, n_columns):
         np.multiply(variance.slope, by_variance[k - 1], out=factors[:, k])
-    out = np.concatenate([block.forward(factors, 1) for block in rows.blocks])
+    out = rows.block.forward(factors, 1)
     mean = out[:, 0] + direction[-1]
     if n_columns == 1:
         return [mean, *(np.full(len(mean), shift) for shift in shifts)]
@@ -65,115 +69,82 @@ def project(rows: Rows, variance: Variance, direction: Array, by_variance: Seque
 
 
 class Derivatives:
-    """Weighted loss of each row, and its derivatives by mean and variance of the score, each when first asked for."""
+    """The weighted loss of all rows, and of each its derivatives by mean and variance of the score, weighted."""
 
     def __init__(self, rows: Rows, setting: Setting, scores: Scores) -> None:
         self.rows, self.setting, self.scores = rows, setting, scores
-        self._at = (rows.labels, scores.mean, scores.variance + setting.smoothing**2)
+        with np.errstate(over="ignore", invalid="ignore"):  # after a step too far, whose value is looked at
+            of_loss = setting.loss.expand(rows.labels, scores.mean, scores.variance + setting.smoothing**2)
+        self.value = float(rows.weights @ of_loss.value)
+        self.by_mean, self.by_variance, self.mean_twice, self.mixed, self.variance_twice = (
+            rows.weights * derivative for derivative in of_loss[1:]
+        )
 
-    @cached_property
-    def value(self) -> float:
-        """The weighted loss of all rows."""
-        return float(self.rows.weights @ self.setting.loss.value(*self._at))
-
-    @cached_property
-    def first(self) -> tuple[Array, Array]:
-        """The weighted derivatives by mean and by variance."""
-        by_mean, by_variance = self.setting.loss.gradient(*self._at)
-        return self.rows.weights * by_mean, self.rows.weights * by_variance
-
-    def majorised(self) -> tuple[Array, Array, Array]:
-        """Return the second derivatives of the re-weighted least-squares problem, the paper's M-step, instead."""
-        weights = self.rows.weights * self.setting.loss.weight(*self._at)
-        return weights, np.zeros_like(weights), np.zeros_like(weights)
-
-    @cached_property
-    def second(self) -> tuple[Array, Array, Array]:
-        """The weighted second derivatives: by mean twice, by mean and variance, by variance twice."""
-        mean_twice, mixed, variance_twice = self.setting.loss.curvature(*self._at)
-        weights = self.rows.weights
-        return weights * mean_twice, weights * mixed, weights * variance_twice
+    def majorise(self) -> None:
+        """Put the second derivatives of the re-weighted least-squares problem, the paper's M-step, instead."""
+        at = (self.rows.labels, self.scores.mean, self.scores.variance + self.setting.smoothing**2)
+        self.mean_twice = self.rows.weights * self.setting.loss.weight(*at)
+        self.mixed = self.variance_twice = np.zeros_like(self.mean_twice)
 
 
-class Slope:
-    """The gradient of the rows' loss at ``coef``, and what noise adds to the diagonal of the Hessian."""
-
-    def __init__(self, coef: Array, at: Derivatives) -> None:
-        by_mean, by_variance = at.first
-        back = _Back(at, [by_mean], [2.0 * by_variance], None)
-        self.coef, self.noise = coef, back.by_variance(0)
-        self.gradient = back.vector(0, self.noise * coef[:-1])
+def slope_and_diagonal(coef: Array, at: Derivatives) -> tuple[Array, Array]:
+    """Return the gradient of the rows' loss at ``coef``, and the diagonal of its Hessian, by a product back."""
+    back = _Back(at, [at.by_mean], [2.0 * at.by_variance])
+    noise = back.by_variance(0)
+    return back.vector(0, noise * coef[:-1]), back.diagonal(noise, 1.0)
 
 
-class Expansion:
-    """The rows' loss to second order, summed over the rows by a product back.
-
-    ``slope`` and ``second`` belong to the same coefficients: the gradient there, and the second derivatives per row.
-    """
-
-    def __init__(self, at: Derivatives, slope: Slope, second: tuple[Array, Array, Array]) -> None:
-        coef = slope.coef
-        self._coef, self._fit_intercept = coef, at.setting.fit_intercept
-        self._gradient, self._noise = slope.gradient, slope.noise
-        m, v = at.scores.mean, at.scores.variance
-        mean_twice, mixed, variance_twice = second[0], 2.0 * second[1], 4.0 * second[2]
-        by_mean = [mean_twice * m + mixed * v, mean_twice]
-        by_variance = [mixed * m + variance_twice * v, mixed]
-        back = _Back(at, by_mean, by_variance, mean_twice)
-        weights = coef[:-1]
-        self.coef_image = back.vector(0, (self._noise + back.by_variance(0)) * weights)
-        self.offset_image = back.vector(1, back.by_variance(1) * weights)
-        assert back.squares is not None
-        self._squares, self._offset = back.squares, float(mean_twice.sum())
-
-    def diagonal(self, share: float) -> Array:
-        """Return what noise adds to the diagonal of the Hessian, and a share of the diagonal of ``X'AX``."""
-        out = np.empty_like(self._coef)
-        np.multiply(self._squares, share, out=out[:-1])
-        out[:-1] += self._noise
-        out[-1] = share * self._offset if self._fit_intercept else 0.0
-        return np.maximum(out, 0.0, out=out)
-
-    def moved(self, value: float, slope: Slope) -> RowsModel:
-        """Return the model of the rows at other coefficients, with the gradient there and the curvature from here.
-
-        The product of the Hessian with the way from here to there is the difference of the gradients.
-        """
-        image = self.coef_image + (slope.gradient - self._gradient)
-        return RowsModel(value, slope.gradient, self.diagonal(DIAGONAL_SHARE), image, self.offset_image)
+def expand(coef: Array, at: Derivatives) -> RowsModel:
+    """Return the rows' loss to second order at ``coef``, by a product back."""
+    m, v = at.scores.mean, at.scores.variance
+    mixed = 2.0 * at.mixed
+    back = _Back(
+        at,
+        [at.by_mean, at.mean_twice * m + mixed * v, at.mean_twice],
+        [2.0 * at.by_variance, mixed * m + 4.0 * at.variance_twice * v, mixed],
+    )
+    weights, noise = coef[:-1], back.by_variance(0)
+    along = noise * weights
+    return RowsModel(
+        at.value,
+        back.vector(0, along),
+        back.diagonal(noise, DIAGONAL_SHARE),
+        back.vector(1, along + back.by_variance(1) * weights),
+        back.vector(2, back.by_variance(2) * weights),
+        back.bend,
+    )
 
 
 class _Back:
     """Products with ``X'`` and ``V'``, in one sweep: as many factors of the one as of the other, and the squares."""
 
-    def __init__(self, at: Derivatives, by_mean: list[Array], by_variance: list[Array], squared: Array | None) -> None:
-        rows, setting = at.rows, at.setting
+    def __init__(self, at: Derivatives, by_mean: list[Array], by_variance: list[Array]) -> None:
+        setting = at.setting
         self._variance, self._fit_intercept, self._n = setting.variance, setting.fit_intercept, len(by_mean)
-        left = np.stack(by_mean + by_variance, axis=1)
-        self._sums = left.sum(axis=0)
-        left = left if setting.variance.moves_entries else np.ascontiguousarray(left[:, : self._n])
-        products, squares, begin = [], [], 0
-        for block in rows.blocks:
-            own = slice(begin, begin + block.n_rows)
-            begin = own.stop
-            if squared is None:
-                products.append(block.backward(left[own], self._n))
-                continue
-            back, of_squares = block.backward_and_squares(left[own], self._n, squared[own, None])
-            products.append(back)
-            squares.append(of_squares[:, 0])
-        self._products = reduce(np.add, products)
-        self.squares = reduce(np.add, squares) if squares else None
+        self._sums = [float(factor.sum()) for factor in (*by_mean, *by_variance)]
+        self.bend = float(at.mean_twice.sum())
+        left = np.stack(by_mean + by_variance if setting.variance.moves_entries else by_mean, axis=1)
+        products, squares = at.rows.block.backward_and_squares(left, self._n, at.mean_twice[:, None])
+        # a row per product: all that follows is faster with whole rows
+        self._products, self._squares = np.ascontiguousarray(products.T), np.ascontiguousarray(squares[:, 0])
 
     def by_variance(self, k: int) -> Array | float:
         """Return ``V'`` times the ``k``-th factor of the variances."""
         variance = self._variance
-        out = variance.slope * self._products[:, self._n + k] if variance.moves_entries else 0.0
+        out = variance.slope * self._products[self._n + k] if variance.moves_entries else 0.0
         return out + variance.floor * self._sums[self._n + k] if variance.has_floor else out
 
     def vector(self, k: int, rest: Array | float) -> Array:
         """Return ``X'`` times the ``k``-th factor of the means, plus ``rest``; then the offset's entry."""
-        out = np.empty(len(self._products) + 1)
-        np.add(self._products[:, k], rest, out=out[:-1])
+        out = np.empty(len(self._squares) + 1)
+        np.add(self._products[k], rest, out=out[:-1])
         out[-1] = self._sums[k] if self._fit_intercept else 0.0
+        return out
+
+    def diagonal(self, noise: Array | float, share: float) -> Array:
+        """Return what noise adds to the diagonal of the Hessian, and a share of the diagonal of ``X'AX``."""
+        out = np.empty(len(self._squares) + 1)
+        np.multiply(self._squares, share, out=out[:-1])
+        out[:-1] += noise
+        out[-1] = share * self.bend if self._fit_intercept else 0.0
         return out

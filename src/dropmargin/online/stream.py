@@ -1,38 +1,46 @@
 """A stream of labelled rows: the columns' coefficients after all of them, each row seen once.
 
 Rows come in blocks. A block takes part exactly, beside the parabola of all earlier rows (`past`), in a few steps
-(`descent`), and then joins the parabola: the state does not grow with the stream. The blocks double in size, up to a
-limit, as the coefficients settle. Rows too few for a block wait, and take part exactly as long as they do; as long as
-nothing but these has been seen, their problem is solved to the end by the solvers of a batch.
+(`descent`), and then joins the parabola: the state does not grow with the stream. If a block is large next to what came
+before, the steps begin with its first rows alone, and then take more and more of it; if it is small, it joins the
+parabola at once. Rows too few for a block wait, and take part exactly as long as they do; as long as nothing but these
+has been seen, their problem is solved to the end by the solvers of a batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from dropmargin.linalg import LocalPartitions, drop_empty_columns, row_block, row_blocks, row_slice, stack_rows
+from dropmargin.linalg import Block, LocalPartitions, drop_empty_columns, row_block, row_slice, stack_rows
 from dropmargin.losses import MomentLoss
 from dropmargin.noise import Noise, Variance
 from dropmargin.objective import Labelled, MomentObjective, Penalty
-from dropmargin.online.descent import descend, take_in
+from dropmargin.online.descent import descend, follow, take_in
 from dropmargin.online.past import Column
 from dropmargin.online.rows import Rows, Setting
 from dropmargin.solvers import SOLVERS, minimise
 from dropmargin.typing import Array
 
-# A block has at least so many rows, the first one more; larger ones are as large as all before them, up to a limit: the
-# vectors of a block's rows should stay in the processor's cache.
+# A block has at least so many rows, the first one more, and at most so many: the vectors of a block's rows should stay
+# in the processor's cache.
 _LEAST_ROWS = 256
 _FIRST_ROWS = 512
 _MOST_ROWS = 16384
-# The most steps on the first block, and on all others.
-_FIRST_ROUNDS = 6
-_ROUNDS = 4
+# The steps begin with some of a block's rows if there are more than so many times the rows before, or the first ones.
+_GROWTH = 2.5
+# A block with so many times as many rows before it is small.
+_MANY_BEFORE = 4
+# The most rounds on few rows, or if their labels are mixed otherwise than before; on more rows, for a smooth loss; for
+# one with a kink, on a part of a block and on all of it.
+_FEW_ROWS = 2048
+_FEW_ROUNDS, _ROUNDS = 4, 1
+_KINK_PART_ROUNDS, _KINK_ROUNDS = 2, 6
+# A share of a label that is so many times that of before, or less by as much, is another mixture.
+_ANOTHER_MIXTURE = 2.0
 # The standard deviation of noise on the scores that rounds off a kink, next to its size.
 _SMOOTHING = 0.05
 # With so many columns to serve, a block without its empty features is worth a copy.
@@ -111,8 +119,8 @@ class Stream:
         Rows that are too few for a block.
     n_rows : int
         How many rows have gone into the columns.
-    coef : ndarray of shape (n_features + 1, n_columns)
-        The coefficients after all rows, those that wait as well; the last row is the offset.
+    coef : ndarray of shape (n_columns, n_features + 1)
+        The coefficients after all rows, those that wait as well; the last entry is the offset.
     objective : ndarray of shape (n_columns,)
         An estimate of the objective of all rows at these coefficients.
     """
@@ -127,7 +135,7 @@ class Stream:
     def start(cls, n_features: int, n_columns: int) -> Stream:
         """Return a stream that has seen nothing."""
         columns = tuple(Column.start(n_features) for _ in range(n_columns))
-        return cls(columns, None, 0, np.zeros((n_features + 1, n_columns)), np.zeros(n_columns))
+        return cls(columns, None, 0, np.zeros((n_columns, n_features + 1)), np.zeros(n_columns))
 
     def after(self, batch: Batch, model: Model, problems: list[Target]) -> Stream:
         """Return the stream after some more rows."""
@@ -137,35 +145,37 @@ class Stream:
                 np.concatenate([getattr(self.waiting, name), getattr(batch, name)]) for name in ("codes", "weights")
             )
             batch = Batch(X, codes, weights)
-        blocks = list(_cut(self.n_rows, len(batch)))
-        end = blocks[-1][1] if blocks else 0
+        n_seen, end, blocks = self.n_rows, 0, []
+        while len(batch) - end >= (_LEAST_ROWS if n_seen + end else _FIRST_ROWS):
+            own = batch.rows(end, min(len(batch), end + _MOST_ROWS))
+            sizes = _sizes(n_seen + end, len(own))
+            blocks.append([_Piece.of(own.rows(0, size), model, len(problems)) for size in sizes])
+            end += len(own)
         waiting = batch.rows(end, len(batch)) if end < len(batch) else None
-        pieces = [_Piece.of(batch.rows(*block), model, len(problems)) for block in blocks]
         last = None if waiting is None else _Piece.of(waiting, model, len(problems))
         results = [
-            _advance(column.copy(), problem, pieces, last, model, np.ascontiguousarray(self.coef[:, k]))
+            _advance(column.copy(), n_seen, problem, blocks, last, model, self.coef[k])
             for k, (column, problem) in enumerate(zip(self.columns, problems, strict=True))
         ]
         columns, coefs, values = zip(*results, strict=True)
         kept = None if waiting is None else replace(waiting, X=stack_rows([waiting.X]))  # not a view of the caller's
-        return Stream(columns, kept, self.n_rows + end, np.stack(coefs, axis=1), np.array(values))
+        return Stream(columns, kept, n_seen + end, np.stack(coefs), np.array(values))
 
 
-def _cut(n_seen: int, n_rows: int) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of the blocks of new rows; the rows after the last one have to wait."""
-    begin = 0
-    while n_rows - begin >= (_LEAST_ROWS if n_seen + begin else _FIRST_ROWS):
-        end = min(n_rows, begin + min(_MOST_ROWS, max(_FIRST_ROWS, n_seen + begin)))
-        yield begin, end
-        begin = end
+def _sizes(n_seen: int, n_rows: int) -> list[int]:
+    """Return how many of the rows of a block take part in the steps, one time after the other."""
+    sizes = [n_rows]
+    while sizes[0] > _GROWTH * max(n_seen, _FIRST_ROWS):
+        sizes.insert(0, int(sizes[0] / _GROWTH))
+    return sizes
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """A block of rows, ready for the descent of any column."""
+    """A block of rows, or the first ones of it, ready for the descent of any column."""
 
     batch: Batch
-    blocks: list[Any]
+    block: Block
     setting: Setting
     where: Any
 
@@ -177,36 +187,68 @@ class _Piece:
         setting = model.setting(used)
         entry = setting.variance.entry if setting.variance.moves_entries else None
         where = slice(None) if used is None else np.append(used, batch.X.shape[1])
-        return cls(batch, row_blocks(X, entry), setting, where)
+        return cls(batch, row_block(X, entry), setting, where)
 
     def rows(self, problem: Target, C: float) -> Rows:
-        return Rows(self.blocks, problem.labels(self.batch.codes), C * problem.weights(self.batch), self.where)
+        return Rows(self.block, problem.labels(self.batch.codes), C * problem.weights(self.batch), self.where)
 
 
 def _advance(
-    column: Column, problem: Target, pieces: list[_Piece], last: _Piece | None, model: Model, coef: Array
+    column: Column,
+    n_seen: int,
+    problem: Target,
+    blocks: list[list[_Piece]],
+    last: _Piece | None,
+    model: Model,
+    coef: Array,
 ) -> tuple[Column, Array, float]:
-    """Return a column after whole blocks, its coefficients after the rows that wait, and the objective there."""
+    """Return a column after whole blocks, its coefficients after the rows that wait, and the objective there.
+
+    Each of the ``blocks`` is a list of its first rows, more of them, and at last all.
+    """
     value = column.value + 0.5 * model.l2 * float(column.coef[:-1] @ column.coef[:-1])
-    for piece in pieces:
-        rows = piece.rows(problem, model.C)
-        column.meet(rows.labels[rows.weights > 0.0])
-        if column.has_both_labels:
-            value = descend(column, rows, piece.setting, _FIRST_ROUNDS if column.is_empty else _ROUNDS, keep=False)
-        else:
-            value = take_in(column, rows, piece.setting)
-    met = replace(column)  # with the rows that wait
+    for pieces in blocks:
+        before = column.labels
+        for piece in pieces:
+            rows, is_whole = piece.rows(problem, model.C), piece is pieces[-1]
+            own = rows.label_weights()
+            is_usual = len(piece.batch) > _FEW_ROWS and _are_alike(own, before)
+            if not np.all(column.labels + own > 0.0):
+                value = take_in(column, rows, piece.setting) if is_whole else value
+            elif is_usual and n_seen >= _MANY_BEFORE * len(piece.batch):
+                value = follow(column, rows, piece.setting)
+            else:
+                most_rounds = _most_rounds(model.loss, is_usual, is_whole)
+                value = descend(column, rows, piece.setting, most_rounds, keep=not is_whole)
+                before = own
+        column.labels = column.labels + own
+        n_seen += len(pieces[-1].batch)
+    labels = column.labels
     if last is not None:
         rows = last.rows(problem, model.C)
-        met.meet(rows.labels[rows.weights > 0.0])
-        if met.has_both_labels and column.is_empty:
+        labels = labels + rows.label_weights()
+        if np.all(labels > 0.0) and not n_seen:
             return column, *_solve(last.batch, rows, model, coef)
-        if met.has_both_labels:
-            value = descend(column, rows, last.setting, _ROUNDS, keep=True)
+        if np.all(labels > 0.0):
+            value = descend(column, rows, last.setting, _FEW_ROUNDS, keep=True)
     out = column.coef.copy()
-    if not met.has_both_labels and model.fit_intercept:  # what has not come yet is not expected
-        out[-1] = float(met.has_positive) - float(met.has_negative)
+    if not np.all(labels > 0.0) and model.fit_intercept:  # what has not come yet is not expected
+        out[-1] = float(labels[1] > 0.0) - float(labels[0] > 0.0)
     return column, out, value
+
+
+def _are_alike(labels: Array, before: Array) -> bool:
+    """Return whether rows have their two labels in about the shares of those before; the weights of each are given."""
+    if not (labels.all() and before.all()):
+        return False
+    ratio = (labels / labels.sum()) / (before / before.sum())
+    return bool(np.all((ratio <= _ANOTHER_MIXTURE) & (ratio >= 1.0 / _ANOTHER_MIXTURE)))
+
+
+def _most_rounds(loss: MomentLoss, is_usual: bool, is_whole: bool) -> int:
+    if loss.kink:
+        return _KINK_ROUNDS if is_whole else _KINK_PART_ROUNDS
+    return _ROUNDS if is_usual else _FEW_ROUNDS
 
 
 def _solve(batch: Batch, rows: Rows, model: Model, coef: Array) -> tuple[Array, float]:
