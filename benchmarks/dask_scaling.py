@@ -3,11 +3,10 @@
 python -m benchmarks.dask_scaling [--rows 1000000] [--partitions 8] [--rounds 3] [--folder FOLDER]
 
 The case `tall` (synthetic documents, 50,000 words, 80 a row), as npz files that the workers load. Times are of fits to
-rows that are in memory already, on the workers as in the process, alternating. Dask has its workers give freed memory
-back at once; the last line is without that (docs/dask.md). The fixed cost of a pass is that of a fit to data so small
-that the products cost nothing; a round trip is Dask's own, of two tasks that do nothing. Probes of single sums by the
-width of their arrays, and of graphs by the number of tasks, are for `benchmarks.scaling`. Results go to
-results/dask.json and dask.md.
+rows that are in memory already, on the workers as in the process, alternating. The fixed cost of a pass is that of a
+fit to data so small that the products cost nothing; a round trip is Dask's own, of two tasks that do nothing. Probes of
+single sums by the width of their arrays, and of graphs by the number of tasks, are for `benchmarks.scaling`. Results go
+to results/dask.json and dask.md.
 """
 
 from __future__ import annotations
@@ -40,7 +39,6 @@ from dropmargin.dask.cluster import Cluster
 _WIDTHS = (1_000, 100_000, 300_000)
 _PROBES = 7
 _TASKS = (2, 100)
-_MEMORY_KEPT = {"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 2**30}
 
 
 def write_parts(folder: Path, X: Any, y: Any, n_parts: int) -> list[Path]:
@@ -75,15 +73,15 @@ def measure_fits(X: Any, y: Any, folder: Path, n_parts: int, rounds: int) -> dic
     """Return the times of fits in two threads and on clusters of one and of two workers, alternating."""
     paths = write_parts(folder, X, y, n_parts)
     options = {"noise": 0.5, "C": 0.01}
-    clusters = {"1 worker": (1, {}), "2 workers": (2, {}), "2 workers, memory kept": (2, _MEMORY_KEPT)}
+    clusters = {"1 worker": 1, "2 workers": 2}
     times: dict[str, list[float]] = {name: [] for name in ("2 threads", *clusters)}
     passes, messages, coefs = {}, {}, {}
     for _ in range(rounds):
         spent, model = seconds(lambda: dropmargin.DropoutSVC(**options, n_jobs=2).fit(X, y))
         times["2 threads"].append(spent)
         passes["2 threads"] = model.n_passes_
-        for name, (n_workers, config) in clusters.items():
-            with dask.config.set(config), cluster(n_workers) as local, Client(local) as client:
+        for name, n_workers in clusters.items():
+            with cluster(n_workers) as local, Client(local) as client:
                 parts = [dask.delayed(load)(path) for path in paths]
                 pairs = client.persist(parts)
                 wait(pairs)
@@ -219,12 +217,8 @@ def markdown(result: dict[str, Any], best: dict[str, float]) -> str:
         lines.append(f"| {name} | {best[name]:.2f} ({len(own)}) | {passes:.1f} | {sent} | {best[name] / passes:.3f} |")
     if result["load average before"] > 1.0:
         lines += ["", "**The machine was busy with other work.** Measure again when it is not."]
-    ratios = [best[name] / best["2 threads"] for name in ("2 workers", "2 workers, memory kept")]
-    lines += [
-        "",
-        "Two workers take {:.2f} times as long as two threads, {:.2f} times with memory kept.".format(*ratios),
-    ]
-    lines += [""]
+    ratio = best["2 workers"] / best["2 threads"]
+    lines += ["", f"Two workers take {ratio:.2f} times as long as two threads.", ""]
     lines += ["| workers | tiny fit, ms per pass | " + " | ".join(f"sum of {w:,} doubles, ms" for w in _WIDTHS) + " |"]
     lines += ["|---|---|" + "---|" * len(_WIDTHS)]
     for own in result["overhead"]:

@@ -8,8 +8,8 @@ A pass is a product with ``X`` and one with its transpose. Its time on ``M`` mac
     + a * entries * columns / (M * c * e)                  products; e: what is left of c cores that share their memory
     + columns * width * 16 bytes / bandwidth * hops        coefficients out and sums back, along a tree of machines
 
-``t0``, ``t_task`` and ``a`` are measured on one machine with one and two workers, with memory kept (docs/dask.md); the
-network's bandwidth, the number of cores and ``e`` are assumptions, and printed.
+``t0``, ``t_task`` and ``a`` are measured on one machine with one and two workers; the network's bandwidth, the number
+of cores and ``e`` are assumptions, and printed.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from clusters import (
 )
 from dropmargin import DropoutLogisticRegression
 from dropmargin.classifiers.partition_fit import fit_partitions
-from dropmargin.dask import ClusterError, DaskPartitions, messages, tasks
+from dropmargin.dask import ClusterError, DaskPartitions, allocator, messages, tasks
 from dropmargin.dask import partitions as dask_partitions
 from dropmargin.dask.cluster import Cluster
 from dropmargin.dask.placement import share_out
@@ -232,6 +232,23 @@ def test_a_worker_that_has_forgotten_is_told_again(sent):
         del scores, twice
         data.map_sum(_count, 1)
         assert all(not kept for kept in tasks._KEPT.values())  # nothing is kept that nobody can ask for
+
+
+def test_freed_memory_is_kept_only_while_tasks_are_under_way(monkeypatch):
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "65536")
+    monkeypatch.delenv("MALLOC_MMAP_THRESHOLD_", raising=False)
+    kept = allocator._KeptMemory()
+    said = []
+    kept._set = lambda what, size: said.append((what, size))
+    with kept, kept:
+        during = dict(said)
+        assert len(said) == 2
+    assert min(during.values()) >= 2**25
+    assert dict(said[2:]) == {-1: 65536, -3: 2**17}  # Dask's wish, and glibc's default
+    for name, value in (("MALLOC_TRIM_THRESHOLD_", ""), ("MALLOC_MMAP_THRESHOLD_", "1000000")):
+        with monkeypatch.context() as context:  # nobody has wished anything, or somebody knows better
+            context.setenv(name, value)
+            assert allocator._find_mallopt() is None
 
 
 def _twice(rows, scores):
