@@ -3,10 +3,10 @@
 python -m benchmarks.dask_scaling [--rows 1000000] [--partitions 8] [--rounds 3] [--folder FOLDER]
 
 The case `tall` (synthetic documents, 50,000 words, 80 a row), as npz files that the workers load. Times are of fits to
-rows that are in memory already, on the workers as in the process, alternating. The fixed cost of a pass is that of a
-fit to data so small that the products cost nothing; a round trip is Dask's own, of two tasks that do nothing. Probes of
-single sums by the width of their arrays, and of graphs by the number of tasks, are for `benchmarks.scaling`. Results go
-to results/dask.json and dask.md.
+rows that are in memory already, on the workers as in the process, alternating, after a small fit, so that the code is
+loaded. The fixed cost of a pass is that of a fit to data so small that the products cost nothing; a round trip is
+Dask's own, of two tasks that do nothing. Probes of single sums by the width of their arrays, and of graphs by the number of
+tasks, are for `benchmarks.scaling`. Results go to results/dask.json and dask.md.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ def measure_fits(X: Any, y: Any, folder: Path, n_parts: int, rounds: int) -> dic
                 parts = [dask.delayed(load)(path) for path in paths]
                 pairs = client.persist(parts)
                 wait(pairs)
+                fit_tiny(len(paths))  # code is loaded, too
                 with counted_messages() as sent:
                     spent, model = seconds(lambda pairs=pairs: DropoutSVC(**options).fit(pairs, progress=False))
             times[name].append(spent)
@@ -125,6 +126,14 @@ def answer(rows: Rows, w: np.ndarray) -> tuple[np.ndarray]:
     return (w * len(rows.y),)
 
 
+def fit_tiny(n_parts: int) -> float:
+    """Fit a model to next to nothing, and return the seconds of a pass."""
+    pairs = [(dask.delayed(rows.X), dask.delayed(rows.y)) for rows in map(small_rows, range(n_parts))]
+    model = DropoutSVC(noise=0.5, C=0.01)
+    spent, _ = seconds(lambda: model.fit(pairs, progress=False))
+    return spent / model.n_passes_
+
+
 def measure_overhead(n_parts: int, n_workers: int = 2) -> dict[str, Any]:
     """Return the fixed cost of a pass, and the time of a single sum by the width of its arrays."""
     with cluster(n_workers) as local, Client(local) as client:
@@ -135,12 +144,7 @@ def measure_overhead(n_parts: int, n_workers: int = 2) -> dict[str, Any]:
             w = np.ones(width)
             data.map_sum(answer, w)
             probes[str(width)] = sorted(seconds(lambda w=w: data.map_sum(answer, w))[0] for _ in range(_PROBES))
-        fits = []
-        for _ in range(3):
-            pairs = [(dask.delayed(rows.X), dask.delayed(rows.y)) for rows in map(small_rows, range(n_parts))]
-            model = DropoutSVC(noise=0.5, C=0.01)
-            spent, _ = seconds(lambda model=model, pairs=pairs: model.fit(pairs, progress=False))
-            fits.append(spent / model.n_passes_)
+        fits = [fit_tiny(n_parts) for _ in range(5)]
     return {"n_workers": n_workers, "seconds per sum by width": probes, "seconds per pass of a tiny fit": fits}
 
 

@@ -16,6 +16,9 @@ from dropmargin.linalg import Partitions, canonical, entry_range, shares_product
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
+# No entry is refused that is neither negative nor larger.
+_LARGE = 1e10
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -30,7 +33,7 @@ class Facts:
     has_missing: bool = False
     lowest: float = 0.0
     highest: float = 0.0
-    worst: tuple[int, int] = (0, 0)  # the columns of the lowest entry and of the largest in absolute value
+    worst: tuple[int, int] = (0, 0)  # the columns of the lowest entry and of the largest, if they could be at fault
     classes: Array | None = None
     totals: Array | None = None  # the weights of the classes
 
@@ -92,7 +95,7 @@ def look_at(rows: Rows, allow_missing: bool) -> Facts:
         has_missing=has_missing,
         lowest=low,
         highest=high,
-        worst=(worst_column(filled, True), worst_column(filled, False)) if X.size else (0, 0),
+        worst=(worst_column(filled, True), worst_column(filled, False)) if low < 0.0 or high > _LARGE else (0, 0),
         classes=classes,
         totals=np.bincount(codes, weights=weights, minlength=len(classes)),
     )

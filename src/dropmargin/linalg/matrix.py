@@ -183,7 +183,10 @@ def entry_range(X: Any) -> tuple[float, float]:
 def worst_column(X: Any, smallest: bool) -> int:
     """Return the column of the smallest entry, or else of the largest in absolute value."""
     values = X.data if sparse.issparse(X) else X
-    where = int(np.argmin(values) if smallest else np.argmax(np.abs(values)))
+    where = int(np.argmin(values))
+    if not smallest:
+        largest = int(np.argmax(values))
+        where = largest if abs(values.flat[largest]) >= abs(values.flat[where]) else where
     return int(X.indices[where]) if sparse.issparse(X) else where % X.shape[1]
 
 

@@ -150,6 +150,7 @@ def _less(point: MomentPoint, eps: float, last: float, tol: float, at_once: bool
 
 def _negligible(point: MomentPoint, eps: float, tol: float) -> bool:
     """Whether smoothing by ``eps`` changes the objective by less than a tenth of ``tol``."""
+    point.look_under(0.0, eps)
     exact = point.risk(0.0)
     scale = np.abs(point.objective.penalty.value(point.coef) + exact)
     return bool(np.all(point.risk(eps) - exact <= 0.1 * tol * scale))
