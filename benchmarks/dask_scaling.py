@@ -5,8 +5,8 @@ python -m benchmarks.dask_scaling [--rows 1000000] [--partitions 8] [--rounds 3]
 The case `tall` (synthetic documents, 50,000 words, 80 a row), as npz files that the workers load. Times are of fits to
 rows that are in memory already, on the workers as in the process, alternating, after a small fit, so that the code is
 loaded. The fixed cost of a pass is that of a fit to data so small that the products cost nothing; a round trip is
-Dask's own, of two tasks that do nothing. Probes of single sums by the width of their arrays, and of graphs by the number of
-tasks, are for `benchmarks.scaling`. Results go to results/dask.json and dask.md.
+Dask's own, of two tasks that do nothing. Probes of single sums by the width of their arrays, and of graphs by the
+number of tasks, are for `benchmarks.scaling`. Results go to results/dask.json and dask.md.
 """
 
 from __future__ import annotations
