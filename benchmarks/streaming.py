@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from scipy import sparse
 from benchmarks import report
 from dropmargin import DropoutSVC
 from dropmargin.streaming import fit_files
+from dropmargin.streaming.cache import FOLDER
 from dropmargin.streaming.memory import parse_size
 
 _ROWS, _FEATURES, _WORDS = 50_000, 50_000, 80
@@ -106,6 +108,7 @@ def job(kind: str, folder: Path, limit: str, n_jobs: int) -> dict[str, Any]:
 def run(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Alternate fits from files and in memory."""
     size = write_files(folder, 1e9 * options.gigabytes)
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)  # of an earlier run
     found: dict[str, list[dict[str, Any]]] = {"files, no cache yet": [], "files": [], "memory": []}
     kinds = ["files, no cache yet", *["files", "memory"] * options.rounds]
     for kind in kinds:
