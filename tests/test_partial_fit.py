@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+import runpy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -331,3 +333,10 @@ def test_single_precision_stays():
     X, y = make_stream(1500)
     model = feed(DropoutLogisticRegression(noise=0.3, C=0.01), X.astype(np.float32), y, 500)
     assert model.coef_.dtype == np.float32
+
+
+def test_the_example_of_a_text_stream_learns(capsys):
+    runpy.run_path(str(Path(__file__).parents[1] / "examples" / "stream.py"), run_name="__main__")
+    errors = [float(line.split()[-1]) for line in capsys.readouterr().out.splitlines()]
+    assert len(errors) == 9
+    assert errors[-1] < 0.15  # a word in eight tells nothing
