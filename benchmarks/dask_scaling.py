@@ -219,7 +219,7 @@ def markdown(result: dict[str, Any], best: dict[str, float]) -> str:
         passes = result["passes"][name]
         sent = result["messages"].get(name, "")
         lines.append(f"| {name} | {best[name]:.2f} ({len(own)}) | {passes:.1f} | {sent} | {best[name] / passes:.3f} |")
-    if result["load average before"] > 1.0:
+    if result["load average before"] > 1.5:
         lines += ["", "**The machine was busy with other work.** Measure again when it is not."]
     ratio = best["2 workers"] / best["2 threads"]
     lines += ["", f"Two workers take {ratio:.2f} times as long as two threads.", ""]
