@@ -40,6 +40,8 @@ def cluster_of_processes(n_workers, **options):
     """Yield the client of a cluster whose workers are processes that know the tests' modules."""
     paths = os.pathsep.join([str(_TESTS), str(_TESTS.parent / "src")])
     with (
+        # A worker that is killed again before it is back would be taken for one that never comes.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": f"{6 * PATIENCE:.0f}s"}),
         LocalCluster(
             n_workers=n_workers,
             threads_per_worker=1,
