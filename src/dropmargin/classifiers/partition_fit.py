@@ -89,7 +89,7 @@ def _fit_checked(
     present, numbers, factors = validation.encode_classes(
         whole.classes, whole.totals, estimator.class_weight, type(estimator).__name__
     )
-    classes = whole.classes[present]
+    classes, weights = whole.classes[present], (whole.totals * factors)[present]
     coding = Coding(whole.classes, numbers, factors, whole.n_features, whole.is_dense, found.dtype, whole.has_missing)
     with checked.derive(code_rows, coding) as rows:
         used = find_used_columns(rows, whole.n_stored, whole.n_features, whole.is_dense)
@@ -97,9 +97,7 @@ def _fit_checked(
     with checked.derive(code_rows, replace(coding, used=used)) as rows:
         features = None if used is None else (used, whole.n_features)
         shape = whole.n_rows, whole.n_features if used is None else len(used)
-        groups = group_partitions(
-            problem.loss, rows, shape, whole.is_dense, features, len(classes), estimator.multi_class
-        )
+        groups = group_partitions(problem.loss, rows, shape, whole.is_dense, features, weights, estimator.multi_class)
         start = estimator._warm_coefficients(classes, whole.n_features, groups[-1].columns.stop)
         result, passes = fit_groups(problem, groups, start, 1)
     estimator._check_finite(result)

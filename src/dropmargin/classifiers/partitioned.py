@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from dropmargin.linalg import (
     row_block,
 )
 from dropmargin.losses import Loss, MomentLoss
-from dropmargin.objective import Labelled
+from dropmargin.objective import Labelled, Shape, remember_shape
 from dropmargin.typing import Array
 
 
@@ -143,6 +143,8 @@ class PartitionedData(TrainingData):
         Rows and columns of ``X``.
     positive : ndarray of int
         The classes that are +1, one for each column of labels; all others are -1.
+    label_weights : ndarray of shape (2, n_columns)
+        The weight of all rows that are +1, and of those that are -1.
     is_dense : bool
     is_own : bool, default=False
         Whether to close the partitions with these data.
@@ -153,6 +155,7 @@ class PartitionedData(TrainingData):
         rows: Partitions[Rows],
         shape: tuple[int, int],
         positive: Array,
+        label_weights: Array,
         is_dense: bool,
         features: tuple[Array, int] | None = None,
         is_own: bool = False,
@@ -160,38 +163,39 @@ class PartitionedData(TrainingData):
         super().__init__((*shape, len(positive)), features)
         self.rows = rows
         self.positive = positive
+        self.label_weights = label_weights
+        self.weight = float(label_weights[:, 0].sum())
         self.is_dense = is_dense
         self.is_own = is_own
 
     def sample(self) -> Sample | None:
         numbers = PerPartition(range(self.rows.n_partitions))
-        (total,) = self.rows.map_sum(_total_weight)
-        shown, there, number, weight, n_rows = self.rows.map_sum(
-            _count_sample, numbers, self.positive, total / self.n_rows
-        )
-        if not shows_label(shown, there, number):
+        shown, number, n_rows = self.rows.map_sum(_count_sample, numbers, self.positive, self.weight / self.n_rows)
+        if not shows_label(shown, self.label_weights, number):
             return None
         data = PartitionedData(
             self.rows.derive(_take_sample, numbers, stored=True),
             (n_rows, self.n_features),
             self.positive,
+            shown,
             self.is_dense,
             is_own=True,
         )
-        return Sample(data, weight / total)
+        return Sample(data, data.weight / self.weight)
 
     def find_offset(self, ratio: float) -> Array | None:
         if not self.is_dense:
             return None
-        (total,) = self.rows.map_sum(_total_weight)
-        (mean,) = self.rows.map_sum(_column_means, total)
-        (square,) = self.rows.map_sum(_column_spreads, total, mean)
+        (mean,) = self.rows.map_sum(_column_means, self.weight)
+        (square,) = self.rows.map_sum(_column_spreads, self.weight, mean)
         return mean if is_large_offset(mean, square, ratio) else None
 
     def partitions(
         self, C: float, entry: EntryFunction | None, offset: Array | None, kept: dict[Any, Any]
     ) -> Partitions[Labelled]:
-        return self.rows.derive(_label, self.positive, C, entry, offset, kept=kept)
+        data = self.rows.derive(_label, self.positive, C, entry, offset, kept=kept)
+        remember_shape(data, Shape(self.n_rows, C * self.label_weights))
+        return data
 
     def close(self) -> None:
         if self.is_own:
@@ -204,29 +208,34 @@ def group_partitions(
     shape: tuple[int, int],
     is_dense: bool,
     features: tuple[Array, int] | None,
-    n_classes: int,
+    weights: Array,
     multi_class: str,
 ) -> list[Group]:
     """Return the binary problems of a classification, in groups; see `fitting.group_columns`.
 
+    ``weights`` are those of all rows of each class.
+
     All classes share every pass over the data, sparse or not, if the loss allows: to read or send the rows once for
     each would cost more.
     """
+    n_classes = len(weights)
     if multi_class == "ovo" and n_classes > 2:
 
         def prepare_pair(first: int, second: int, n_threads: int) -> TrainingData:
             pair = rows.derive(_take_pair, first, second, stored=True)
             (n_rows,) = pair.map_sum(_count_rows)
-            return PartitionedData(pair, (n_rows, shape[1]), np.array([second]), is_dense, features, is_own=True)
+            both = weights[[second, first]][:, None]
+            return PartitionedData(pair, (n_rows, shape[1]), np.array([second]), both, is_dense, features, is_own=True)
 
         return [
             Group(slice(k, k + 1), partial(prepare_pair, *pair))
             for k, pair in enumerate(combinations(range(n_classes), 2))
         ]
     positive = np.arange(n_classes) if n_classes > 2 else np.array([1])
+    label_weights = np.stack([weights[positive], weights.sum() - weights[positive]])
 
     def prepare(columns: slice, n_threads: int) -> TrainingData:
-        return PartitionedData(rows, shape, positive[columns], is_dense, features)
+        return PartitionedData(rows, shape, positive[columns], label_weights[:, columns], is_dense, features)
 
     width = len(positive) if isinstance(loss, MomentLoss) else 1
     return [
@@ -280,36 +289,19 @@ def _drawn(n_rows: int, number: int) -> Array:
     return np.sort(np.random.default_rng([0, number]).choice(n_rows, size=n_rows // SAMPLE_EVERY, replace=False))
 
 
-class SampleCounts(NamedTuple):
-    """Weights of the positive and the negative label (a row each) in the sample and in all rows, and so on."""
-
-    shown: Array
-    there: Array
-    number: Array
-    weight: float
-    n_rows: int
-
-
-def _count_sample(rows: Rows, number: int, positive: Array, mean_weight: float) -> SampleCounts:
+def _count_sample(rows: Rows, number: int, positive: Array, mean_weight: float) -> tuple[Array, Array, int]:
+    """Return, of the rows of a sample, weight and number of those with the positive and with the negative label (a row
+    each), and how many they are in all."""
     which = _drawn(len(rows.y), number)
-    is_positive = rows.y[:, None] == positive
+    is_positive = rows.y[which, None] == positive
     labels = np.stack([is_positive, ~is_positive])
-    counted = rows.weights[which] > LITTLE_WEIGHT * mean_weight
-    return SampleCounts(
-        np.einsum("i,lik->lk", rows.weights[which], labels[:, which]),
-        np.einsum("i,lik->lk", rows.weights, labels),
-        np.count_nonzero(labels[:, which] & counted[:, None], axis=1),
-        float(rows.weights[which].sum()),
-        len(which),
-    )
+    weights = rows.weights[which]
+    counted = weights > LITTLE_WEIGHT * mean_weight
+    return np.einsum("i,lik->lk", weights, labels), np.count_nonzero(labels & counted[:, None], axis=1), len(which)
 
 
 def _count_rows(rows: Rows) -> tuple[int]:
     return (len(rows.y),)
-
-
-def _total_weight(rows: Rows) -> tuple[float]:
-    return (float(rows.weights.sum()),)
 
 
 def _column_counts(rows: Rows) -> tuple[Array]:

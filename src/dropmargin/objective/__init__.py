@@ -4,7 +4,17 @@ An objective answers what a solver may ask, at a `Point`: value and gradient, pr
 Hessian, a preconditioner, and the value along a line. Each class of a one-vs-rest problem is a column of one block.
 """
 
-from dropmargin.objective.base import Coarse, Curvature, Labelled, Line, Objective, Penalty, Point
+from dropmargin.objective.base import (
+    Coarse,
+    Curvature,
+    Labelled,
+    Line,
+    Objective,
+    Penalty,
+    Point,
+    Shape,
+    remember_shape,
+)
 from dropmargin.objective.mgf import MGFObjective
 from dropmargin.objective.moment import MomentObjective
 
@@ -18,4 +28,6 @@ __all__ = [
     "Objective",
     "Penalty",
     "Point",
+    "Shape",
+    "remember_shape",
 ]

@@ -62,6 +62,11 @@ class Shape(NamedTuple):
         return float(self.label_weights[:, 0].sum())
 
 
+def remember_shape(data: Partitions[Labelled], shape: Shape) -> None:
+    """Save `shape_of` the question, if the answer is known."""
+    data.cache["shape"] = shape
+
+
 def shape_of(data: Partitions[Labelled]) -> Shape:
     """Return the shape of the labels, asked for once."""
     if "shape" not in data.cache:
