@@ -234,6 +234,33 @@ def test_a_worker_that_has_forgotten_is_told_again(sent):
         assert all(not kept for kept in tasks._KEPT.values())  # nothing is kept that nobody can ask for
 
 
+def test_what_does_not_stay_with_the_workers_is_told_each_time(sent):
+    parts, w = make_rows(5), np.linspace(0.0, 1.0, 5)
+    serial = reference(parts)
+    expected = serial.map_sum(_back, serial.map(_scores, w))[0]
+    with cluster_here(2) as client:
+        data = partitions(client, 5)
+        scores = data.map(_scores, w)
+        for _ in range(5):
+            assert_array_equal(data.map_sum(_back, scores)[0], expected)
+            tasks._KEPT.clear()  # as if the partitions had gone to the disk
+        assert len(sent) == 6  # only the second question was sent in vain
+
+
+def test_what_nobody_can_ask_for_makes_room_for_what_is_asked():
+    with cluster_here(1) as client:
+        data = partitions(client, 2)
+        scores = data.map(_scores, np.ones(5))
+        data.map_sum(_back, scores)
+        assert data.map_sum(_n_kept) == (2,)
+        del scores
+        assert data.map_sum(_n_kept) == (0,)
+
+
+def _n_kept(rows):
+    return (len(tasks._KEPT.get(rows, {})),)
+
+
 def test_freed_memory_is_kept_only_while_tasks_are_under_way(monkeypatch):
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "65536")
     monkeypatch.delenv("MALLOC_MMAP_THRESHOLD_", raising=False)

@@ -317,6 +317,16 @@ def test_a_declared_class_may_come_late():
     assert online.score(X, y) > clone(model).fit(X, y).score(X, y) - 0.03
 
 
+@pytest.mark.parametrize("C", [0.3, 0.6])
+def test_a_class_that_has_not_come_is_not_there_by_rounding(C):
+    X = np.random.default_rng(0).normal(size=(1000, 3))
+    y = np.where(X[:, 0] > 0.0, 2, 0)
+    model = DropoutLogisticRegression(C=C, multi_class="ovo").partial_fit(X, y, classes=[0, 1, 2])
+    # pairs (0, 1), (0, 2), (1, 2): where one of the two has not come, the other is expected, whatever the row
+    assert list(model.intercept_[[0, 2]]) == [-1.0, 1.0]
+    assert not model.coef_[[0, 2]].any()
+
+
 def test_a_stream_of_hashed_text():
     rng = np.random.default_rng(0)
     words = {0: ["goal", "match", "team", "the", "a"], 1: ["vote", "law", "party", "the", "a"]}

@@ -30,6 +30,7 @@ class _KeptMemory:
         self._lock = threading.Lock()
         self._users = 0
         self._set = _find_mallopt()
+        self._trim = os.environ.get("MALLOC_TRIM_THRESHOLD_", "")
 
     def __enter__(self) -> None:
         with self._lock:
@@ -43,7 +44,7 @@ class _KeptMemory:
             self._users -= 1
             if self._users == 0 and self._set is not None:
                 self._set(_MMAP_THRESHOLD, _DEFAULT_MMAP)
-                self._set(_TRIM_THRESHOLD, int(os.environ["MALLOC_TRIM_THRESHOLD_"]))
+                self._set(_TRIM_THRESHOLD, int(self._trim))
 
 
 def _find_mallopt() -> Callable[[int, int], int] | None:

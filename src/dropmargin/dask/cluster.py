@@ -116,7 +116,7 @@ class Cluster:
         there = "there are no workers" if workers == 0 else f"workers: {'unknown' if workers is None else workers}"
         return (
             f"The cluster has finished nothing for timeout={self.timeout:g} seconds ({there}). Start workers, or raise "
-            "timeout if single partitions take that long."
+            "timeout if a worker takes that long to load a partition, or for one pass over all that it has."
         )
 
     def _lost(self, error: BaseException | None) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ class Question:
     ----------
     function : callable
     args : sequence
-        A `PerPartition` is dealt out by partition; its items are values, or `Share`s.
+        A `PerPartition` is dealt out by partition; its items are values, or `Mapped`, of which each gets its own.
     """
 
     def __init__(self, function: Callable[..., Any], args: Sequence[Any]) -> None:
@@ -46,14 +45,14 @@ class Question:
     def needs(self) -> list[Mapped]:
         """What is mapped and among the arguments, and what that needs in turn, in an order to compute it in."""
         found: dict[Mapped, None] = {}
-        for mapped in {value.mapped: None for values in self.own for value in values if isinstance(value, Share)}:
+        for mapped in {item: None for items in self.own for item in items if isinstance(item, Mapped)}:
             found |= dict.fromkeys([*mapped.question.needs, mapped])
         return list(found)
 
     def owns(self, numbers: Sequence[int]) -> list[list[Any]]:
         """Return the own arguments of some partitions: values, and names of what is mapped."""
         return [
-            [tasks.Ref(item.mapped.question.name) if isinstance(item, Share) else item for item in items]
+            [tasks.Ref(item.question.name) if isinstance(item, Mapped) else item for item in items]
             for items in ([values[i] for values in self.own] for i in numbers)
         ]
 
@@ -63,19 +62,19 @@ class Mapped:
 
     def __init__(self, question: Question) -> None:
         self.question = question
-        self.is_there = False  # whether workers have been told how to compute them
+        self.is_there = False  # whether workers have been told how to compute them, and are trusted to remember
+        self._was_forgotten = False
 
-    def shares(self, n_partitions: int) -> PerPartition:
-        """Return the results by partition."""
-        return PerPartition(Share(self, i) for i in range(n_partitions))
+    def note_told(self) -> None:
+        """Take note that all workers have the answers now."""
+        self.is_there = not self._was_forgotten
 
+    def note_forgotten(self) -> None:
+        """Take note that a worker may have lost its answers.
 
-@dataclass(frozen=True, eq=False)
-class Share:
-    """A partition's own item of what was mapped."""
-
-    mapped: Mapped
-    number: int
+        Then it is told each time: where partitions go to the disk and come back, nothing beside them stays.
+        """
+        self.is_there, self._was_forgotten = False, True
 
 
 class Message:

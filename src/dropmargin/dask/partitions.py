@@ -20,7 +20,7 @@ from distributed import Client, Future
 
 from dropmargin.dask import tasks
 from dropmargin.dask.cluster import Cluster
-from dropmargin.dask.messages import Mapped, Message, Question, Share
+from dropmargin.dask.messages import Mapped, Message, Question
 from dropmargin.dask.placement import Group, Placement
 from dropmargin.linalg import Partitions, PerPartition
 from dropmargin.linalg.partitions import Totals
@@ -68,7 +68,7 @@ class DaskPartitions(Partitions[P]):
         return self._mapped(Question(function, args))
 
     def gather(self, values: PerPartition) -> list[Any]:
-        if not any(isinstance(value, Share) for value in values):
+        if not any(isinstance(value, Mapped) for value in values):
             return list(values)
         groups, answers = self._ask(tasks.map_group, Question(tasks.itself, [values]))
         found = {
@@ -119,7 +119,7 @@ class DaskPartitions(Partitions[P]):
     def _mapped(self, question: Question) -> PerPartition:
         mapped = Mapped(question)
         self._alive.add(mapped)
-        return mapped.shares(self.n_partitions)
+        return PerPartition([mapped] * self.n_partitions)
 
     def _ask(
         self, task: Callable[..., Any], question: Question, *more: Any, joined: bool = False
@@ -139,6 +139,8 @@ class DaskPartitions(Partitions[P]):
             answers = self._cluster.fetch(message.send(self._cluster, keys))
             if not any(isinstance(answer, tasks.Forgotten) for answer in answers):
                 for mapped in told:
-                    mapped.is_there = True
+                    mapped.note_told()
                 return groups, answers
             told = needs  # some worker is new, or has lost what it had: say all there is to know
+            for mapped in needs:
+                mapped.note_forgotten()

@@ -157,15 +157,16 @@ def map_group(parcel: Parcel, plan: Plan, parts: Sequence[Any], recipes: Sequenc
 
 
 def _map_one(part: Any, k: int, request: Request, plan: Plan, before: Sequence[Request]) -> Any:
-    old = _KEPT.get(part, {})
+    # What nobody can ask for any more goes first, to make room.
+    old = _KEPT.pop(part, {})
     kept = {name: old[name] for name in plan.alive if name in old}
+    del old
+    if kept or plan.recipes:
+        _KEPT[part] = kept
     for other, recipe in zip(before, plan.recipes, strict=True):
         if recipe.name not in kept:
             kept[recipe.name] = _call(part, other, recipe.owns[k], kept)
-    result = _call(part, request, plan.owns[k], kept)
-    if kept or old:
-        _KEPT[part] = kept
-    return result
+    return _call(part, request, plan.owns[k], kept)
 
 
 class _NotThereError(Exception):

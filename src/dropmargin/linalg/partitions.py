@@ -56,7 +56,8 @@ class Partitions(ABC, Generic[P]):
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
         """Return ``function(part, *args)`` of each partition; a `PerPartition` argument is dealt out by partition.
 
-        A backend may call the function as late as its results are needed, if ever: the arguments must stay as they are.
+        A backend may call the function as late as its results are needed, if ever: the arguments must stay as they are,
+        and the results are for questions to these partitions, not to others that are derived of them.
         """
 
     @abstractmethod

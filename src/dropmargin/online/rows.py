@@ -40,8 +40,9 @@ class Rows:
 
     def label_weights(self) -> Array:
         """Return the weight of the rows with label -1, and of those with +1."""
-        positive = float(self.weights[self.labels > 0.0].sum())
-        return np.array([float(self.weights.sum()) - positive, positive])
+        positive = self.labels > 0.0
+        # no difference of two sums: a label that is not there has no weight at all
+        return np.array([self.weights[~positive].sum(), self.weights[positive].sum()])
 
 
 @dataclass(frozen=True)
