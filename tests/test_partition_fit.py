@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier
-from dropmargin.classifiers import fitting
+from dropmargin.classifiers import fitting, partitioned
 from dropmargin.classifiers.partition_fit import fit_partitions
 from dropmargin.classifiers.partitioned import Rows
 from dropmargin.linalg import LocalPartitions
@@ -206,3 +206,20 @@ def test_errors_that_are_of_no_partition():
         _fit(DropoutSVC(C=-1.0), _parts(X, y))
     with pytest.raises(ValueError, match="continuous"):
         _fit(DropoutSVC(), _parts(X, X[:, 0]))
+
+
+def test_a_light_class_beside_a_heavy_one_keeps_its_digits():
+    X, y, weights = _data()
+    weights = np.where(y == "a", 1e14 * weights, weights)
+    seen = []
+    original = partitioned.remember_shape
+
+    def spy(data, shape):
+        seen.append(shape.label_weights)
+        original(data, shape)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(partitioned, "remember_shape", spy)
+        _fit(DropoutLogisticRegression(C=1e-14), _parts(X, y == "a", weights))
+    expected = [weights[y == "a"].sum(), weights[y != "a"].sum()]
+    assert_allclose(seen[-1][:, 0], 1e-14 * np.array(expected), rtol=1e-12)

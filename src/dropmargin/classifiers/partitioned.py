@@ -232,7 +232,8 @@ def group_partitions(
             for k, pair in enumerate(combinations(range(n_classes), 2))
         ]
     positive = np.arange(n_classes) if n_classes > 2 else np.array([1])
-    label_weights = np.stack([weights[positive], weights.sum() - weights[positive]])
+    # the others are added up: as a difference, a light one beside a heavy class would lose its digits
+    label_weights = np.stack([weights[positive], [np.delete(weights, k).sum() for k in positive]])
 
     def prepare(columns: slice, n_threads: int) -> TrainingData:
         return PartitionedData(rows, shape, positive[columns], label_weights[:, columns], is_dense, features)
