@@ -220,7 +220,7 @@ def markdown(result: dict[str, Any], best: dict[str, float]) -> str:
         sent = result["messages"].get(name, "")
         lines.append(f"| {name} | {best[name]:.2f} ({len(own)}) | {passes:.1f} | {sent} | {best[name] / passes:.3f} |")
     if result["load average before"] > 1.5:
-        lines += ["", "**The machine was busy with other work.** Measure again when it is not."]
+        lines += ["", "The load was above 1.5 before: other work, or an earlier run, may have been in the way."]
     ratio = best["2 workers"] / best["2 threads"]
     lines += ["", f"Two workers take {ratio:.2f} times as long as two threads.", ""]
     lines += ["| workers | tiny fit, ms per pass | " + " | ".join(f"sum of {w:,} doubles, ms" for w in _WIDTHS) + " |"]
