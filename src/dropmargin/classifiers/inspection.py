@@ -16,9 +16,6 @@ from dropmargin.linalg import Partitions, canonical, entry_range, shares_product
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
-# No entry is refused that is neither negative nor larger.
-_LARGE = 1e10
-
 
 @dataclass(frozen=True)
 class Facts:
@@ -83,6 +80,7 @@ def look_at(rows: Rows, allow_missing: bool) -> Facts:
         low, high = entry_range(filled)
     if np.isinf(low) or np.isinf(high):
         return Facts(fault=f"X has infinity, in column {worst_column(filled, bool(np.isinf(low)))}")
+    is_suspect = low < 0.0 or high > validation.LARGEST
     n_rows, n_features = X.shape
     classes, codes = np.unique(rows.y, return_inverse=True)
     weights = np.ones(n_rows) if rows.weights is None else rows.weights
@@ -95,7 +93,7 @@ def look_at(rows: Rows, allow_missing: bool) -> Facts:
         has_missing=has_missing,
         lowest=low,
         highest=high,
-        worst=(worst_column(filled, True), worst_column(filled, False)) if low < 0.0 or high > _LARGE else (0, 0),
+        worst=(worst_column(filled, True), worst_column(filled, False)) if is_suspect else (0, 0),
         classes=classes,
         totals=np.bincount(codes, weights=weights, minlength=len(classes)),
     )

@@ -15,7 +15,7 @@ from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
 # Beyond this the square of an entry, weighted and summed, may overflow; beyond _SINGLE, already in single precision.
-_LARGEST = 1e100
+LARGEST = 1e100
 _SINGLE = 1e15
 
 
@@ -154,7 +154,7 @@ def check_range(low: float, high: float, noise: Noise | None, where: Callable[[b
     ``where`` says in words where the smallest entry is, or else the largest in absolute value.
     """
     largest = max(abs(low), abs(high))
-    if largest > _LARGEST:
+    if largest > LARGEST:
         raise ValueError(
             f"X has values up to {largest:.1e} in {where(False)}, whose squares overflow; "
             "scale it, for example with sklearn.preprocessing.MaxAbsScaler."

@@ -1,8 +1,9 @@
 """Partitions of rows on a Dask cluster.
 
 Futures with lineage and nothing else: no actors, no scattered data, nobody is tied to a worker. What a lost worker had
-is made again by Dask from where it came from, and as partial results are added in the order of the partitions, the
-result is the same to the last bit whatever happens to the cluster. All that a fit remembers is with the client.
+is made again by Dask from where it came from, and as partial results are added by a tree over the numbers of the
+partitions, the result is the same to the last bit whatever happens to the cluster. All that a fit must remember is with
+the client; what workers keep of it saves time only.
 
 Each question is one message to the scheduler, with one task for each worker that has partitions (`messages`).
 Coefficients are in the message; large ones go to one worker as the result of a task, and from there to the others.
@@ -23,7 +24,7 @@ from dropmargin.dask.cluster import Cluster
 from dropmargin.dask.messages import Mapped, Message, Question
 from dropmargin.dask.placement import Group, Placement
 from dropmargin.linalg import Partitions, PerPartition
-from dropmargin.linalg.partitions import Totals
+from dropmargin.linalg.partitions import Totals, itself
 
 P = TypeVar("P")
 
@@ -70,7 +71,7 @@ class DaskPartitions(Partitions[P]):
     def gather(self, values: PerPartition) -> list[Any]:
         if not any(isinstance(value, Mapped) for value in values):
             return list(values)
-        groups, answers = self._ask(tasks.map_group, Question(tasks.itself, [values]))
+        groups, answers = self._ask(tasks.map_group, Question(itself, [values]))
         found = {
             i: value
             for (numbers, _, _), own in zip(groups, answers, strict=True)
@@ -101,7 +102,7 @@ class DaskPartitions(Partitions[P]):
         )
 
     def settle(self, values: PerPartition) -> PerPartition:
-        return self._mapped(Question(tasks.itself, [PerPartition(self.gather(values))]))
+        return self._mapped(Question(itself, [PerPartition(self.gather(values))]))
 
     def close(self) -> None:
         """Let go of the partitions."""

@@ -190,11 +190,6 @@ def make_part(part: Any, parcels: Sequence[Parcel], plans: Sequence[Plan]) -> An
     return part
 
 
-def itself(part: Any, value: Any) -> Any:
-    """Return a partition's value of what was mapped."""
-    return value
-
-
 # Sums ---------------------------------------------------------------------------------------------------------------
 
 

@@ -158,6 +158,11 @@ def dealt(args: Sequence[Any], index: int) -> list[Any]:
     return [arg[index] if isinstance(arg, PerPartition) else arg for arg in args]
 
 
+def itself(part: Any, value: Any) -> Any:
+    """Return a partition's own value: a question for backends whose `map` has not been called yet."""
+    return value
+
+
 def _with_error_state(state: Any, function: Callable[..., Any], *args: Any) -> Any:
     with np.errstate(**state):
         return function(*args)

@@ -20,7 +20,7 @@ import numpy as np
 
 from dropmargin.classifiers.partitioned import Rows
 from dropmargin.linalg import Partitions, PerPartition
-from dropmargin.linalg.partitions import Summation, Totals, dealt
+from dropmargin.linalg.partitions import Summation, Totals, dealt, itself
 from dropmargin.streaming.reader import BlockReader
 from dropmargin.streaming.store import BlockWriter, StoredBlocks
 
@@ -66,7 +66,7 @@ class FilePartitions(Partitions[Any]):
         return PerPartition(_Later(function, dealt(args, i)) for i in range(self.n_partitions))
 
     def gather(self, values: PerPartition) -> list[Any]:
-        return list(self._results(_itself, (values,)))
+        return list(self._results(itself, (values,)))
 
     def map_sum(self, function: Callable[..., Totals], *args: Any) -> Totals:
         summation = Summation()
@@ -160,10 +160,6 @@ class _Later:
 def _ready(part: Any, args: Sequence[Any]) -> list[Any]:
     """Return the arguments, all of them computed."""
     return [arg.value(part) if isinstance(arg, _Later) else arg for arg in args]
-
-
-def _itself(part: Any, value: Any) -> Any:
-    return value
 
 
 def fetched_rows(reader: BlockReader, labelled: Sequence[tuple[Any, Any]]) -> list[Rows]:
