@@ -11,6 +11,7 @@ _ORDER = [
     "typing",
     "progress",
     "compiled",
+    "threads",
     "linalg",
     "noise",
     "losses",

@@ -18,9 +18,9 @@ from dropmargin.baselines.cutting_planes import minimise_by_planes
 from dropmargin.baselines.stored_rows import group_rows
 from dropmargin.baselines.worst_case import WorstCaseRisk
 from dropmargin.classifiers import validation
-from dropmargin.classifiers.threads import in_threads, one_blas_thread
 from dropmargin.linalg import canonical, linear_scores
 from dropmargin.solvers import Iteration, Result, combine
+from dropmargin.threads import in_threads, one_blas_thread
 from dropmargin.typing import Array
 
 
@@ -154,7 +154,7 @@ class FDropSVC(ClassifierMixin, BaseEstimator):
 
         stop = threading.Event()
         labels = list(range(len(classes))) if len(classes) > 2 else [1]
-        with one_blas_thread:
+        with one_blas_thread():
             jobs = [partial(fit_class, label) for label in labels]
             results = in_threads(jobs, min(effective_n_jobs(self.n_jobs), len(jobs)), stop)
         self._store(combine(results), results, classes, dtype)

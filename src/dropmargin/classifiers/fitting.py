@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.classifiers.threads import in_threads, one_blas_thread
 from dropmargin.linalg import (
     Block,
     EntryFunction,
@@ -28,6 +27,7 @@ from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import Dropout, Noise, Variance
 from dropmargin.objective import Labelled, MGFObjective, MomentObjective, Objective, Penalty
 from dropmargin.solvers import Iteration, Monitor, Result, Solver, carried, combine, minimise
+from dropmargin.threads import in_threads, one_blas_thread
 from dropmargin.typing import Array
 
 # A column whose mean is this many standard deviations from zero is centred: where the Gram matrix preconditions, it
@@ -144,7 +144,7 @@ class TrainingData(ABC):
             coef[-1] += offset @ coef[:-1]
         kept = self._kept.setdefault(offset is not None, {})
         entry = variance.entry if variance.moves_entries and isinstance(problem.loss, MomentLoss) else None
-        with self.partitions(problem.C, entry, offset, kept) as data, one_blas_thread:
+        with self.partitions(problem.C, entry, offset, kept) as data, one_blas_thread():
             objective = _objective(problem, data, variance, self.n_features, self.n_columns)
             result = minimise(
                 problem.solver,

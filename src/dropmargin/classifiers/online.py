@@ -89,7 +89,7 @@ class OnlineMixin(MarginalisedClassifier):
             stream = Stream.start(X.shape[1], len(problems))
         elif len(stream.columns) != len(problems):
             raise ValueError(f"multi_class must stay the same in mid stream, got {self.multi_class!r}: call fit anew.")
-        with one_blas_thread:
+        with one_blas_thread():
             stream = stream.after(batch, _model(problem), problems)
         return self._keep(stream, known, X.dtype)
 

@@ -19,11 +19,11 @@ from dask.sizeof import sizeof
 from distributed.protocol import pickle
 
 from dropmargin.classifiers.partitioned import Rows
-from dropmargin.classifiers.threads import in_threads, one_blas_thread
 from dropmargin.dask.allocator import kept_memory
 from dropmargin.linalg import Block
 from dropmargin.linalg.partitions import Totals, add_pair
 from dropmargin.objective import Labelled
+from dropmargin.threads import in_threads, one_blas_thread
 from dropmargin.typing import Array
 
 #: A node of the tree of sums: level and place, see `join_nodes`.
@@ -150,7 +150,7 @@ def map_group(parcel: Parcel, plan: Plan, parts: Sequence[Any], recipes: Sequenc
     before: list[Request] = [recipe.unpack() for recipe in recipes]
     jobs = [partial(_map_one, part, k, request, plan, before) for k, part in enumerate(parts)]
     try:
-        with one_blas_thread, kept_memory:
+        with one_blas_thread(), kept_memory:
             return in_threads(jobs, plan.n_threads, threading.Event())
     except _NotThereError:
         return Forgotten()
@@ -184,7 +184,7 @@ def _call(part: Any, request: Request, own: Sequence[Any], kept: dict[str, Any])
 
 def make_part(part: Any, parcels: Sequence[Parcel], plans: Sequence[Plan]) -> Any:
     """Return what some functions, one after the other, make of a partition."""
-    with one_blas_thread, kept_memory:
+    with one_blas_thread(), kept_memory:
         for parcel, plan in zip(parcels, plans, strict=True):
             part = _call(part, parcel.unpack(), plan.owns[0], {})
     return part

@@ -27,11 +27,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.classifiers import DropoutSVC
 from dropmargin.classifiers.missing import Columns, anchored_scores, blank_for_training, describe_columns, has_missing
-from dropmargin.classifiers.threads import one_blas_thread
 from dropmargin.evaluation.deletion import DeletionCurve, check_levels, deletion_curve
 from dropmargin.linalg import canonical, map_entries
 from dropmargin.path import DropoutSVCCV
 from dropmargin.path.grid import default_cs
+from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 
 TREATMENTS = ("zero", "missing")
@@ -152,7 +152,7 @@ def run_nightmare(
             say(f"{method}, deleted = {treatment}: choosing settings and measuring")
             fit = _fit_ours if method == OURS else _fit_peer
             # Threads that spin for the small products of the peers' solvers cost more than they bring.
-            with one_blas_thread:
+            with one_blas_thread():
                 noise, C, model, search, converged = fit(method, X, y, treatment, plan, grid, folds)
                 curve = measure(model, X_test, y_test, treatment, plan, plan.levels, plan.n_jobs)
             contestants.append(Contestant(method, treatment, noise, C, model, curve, search, converged))

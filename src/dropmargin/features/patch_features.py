@@ -15,7 +15,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.classifiers import validation
-from dropmargin.classifiers.fitting import in_threads, one_blas_thread
 from dropmargin.features.cache import ArrayCache, check_folder, fingerprint
 from dropmargin.features.codebook import (
     Codebook,
@@ -27,6 +26,7 @@ from dropmargin.features.codebook import (
 from dropmargin.features.images import as_images
 from dropmargin.features.patches import draw_patches
 from dropmargin.progress import Progress
+from dropmargin.threads import in_threads, one_blas_thread
 from dropmargin.typing import Array
 
 _ACTIVATIONS = ("hard", "triangle")
@@ -244,7 +244,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             progress.advance()
             return vector
 
-        with one_blas_thread:
+        with one_blas_thread():
             jobs = [partial(work, image) for image in images]
             return np.stack(in_threads(jobs, effective_n_jobs(self.n_jobs), threading.Event()))
 
@@ -257,7 +257,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         rows = cache.load(key, (1 + n_entries + len(first), n_entries), np.float32)
         if rows is not None:
             return Codebook(rows[0], rows[1 : 1 + n_entries], rows[1 + n_entries :], contrast)
-        with one_blas_thread:
+        with one_blas_thread():
             codebook = learn_codebook(
                 patches, first, contrast_epsilon=contrast, whitening_epsilon=whitening, n_iter=n_iter
             )

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+
+from dropmargin.threads import Threads
 
 P = TypeVar("P")
 Totals = tuple[Any, ...]
@@ -116,22 +118,11 @@ class LocalPartitions(Partitions[P]):
         self.parts = list(parts)
         super().__init__(len(self.parts), is_local=is_local, kept=kept)
         self._n_threads = n_threads
-        self._pool = ThreadPoolExecutor(n_threads) if min(n_threads, len(self.parts)) > 1 else None
+        self._threads = Threads(n_threads) if min(n_threads, len(self.parts)) > 1 else None
 
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
-        if self._pool is None:
-            return PerPartition(function(part, *dealt(args, i)) for i, part in enumerate(self.parts))
-        state = np.geterr()  # NumPy's error state belongs to a thread: hand the caller's on
-        futures = [
-            self._pool.submit(_with_error_state, state, function, part, *dealt(args, i))
-            for i, part in enumerate(self.parts)
-        ]
-        try:
-            return PerPartition(future.result() for future in futures)
-        except BaseException:  # an interrupt, too: leave no work behind
-            for future in futures:
-                future.cancel()
-            raise
+        calls = [partial(function, part, *dealt(args, i)) for i, part in enumerate(self.parts)]
+        return PerPartition([call() for call in calls] if self._threads is None else self._threads.run(calls))
 
     def gather(self, values: PerPartition) -> list[Any]:
         return list(values)
@@ -142,8 +133,8 @@ class LocalPartitions(Partitions[P]):
         return LocalPartitions(self.map(function, *args), self._n_threads, kept, is_local=self.is_local)
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+        if self._threads is not None:
+            self._threads.close()
 
 
 def local_parts(data: Partitions[P]) -> list[P]:
@@ -161,11 +152,6 @@ def dealt(args: Sequence[Any], index: int) -> list[Any]:
 def itself(part: Any, value: Any) -> Any:
     """Return a partition's own value: a question for backends whose `map` has not been called yet."""
     return value
-
-
-def _with_error_state(state: Any, function: Callable[..., Any], *args: Any) -> Any:
-    with np.errstate(**state):
-        return function(*args)
 
 
 # Sums ---------------------------------------------------------------------------------------------------------------

@@ -22,12 +22,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dropmargin.classifiers.base import MarginalisedClassifier, TrainingRows
 from dropmargin.classifiers.fitting import Problem, group_columns
-from dropmargin.classifiers.threads import in_threads
 from dropmargin.classifiers.validation import encode_labels
 from dropmargin.linalg import linear_scores
 from dropmargin.path.grid import Grid, Point
 from dropmargin.path.walk import Solution, Walker
 from dropmargin.progress import Progress
+from dropmargin.threads import in_threads
 from dropmargin.typing import Array
 
 #: The tolerance of the first walk.

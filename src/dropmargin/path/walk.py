@@ -20,9 +20,9 @@ import numpy as np
 
 from dropmargin.classifiers.base import TrainingRows
 from dropmargin.classifiers.fitting import Group, Multipliers, Problem, TrainingData
-from dropmargin.classifiers.threads import one_blas_thread
 from dropmargin.path.grid import Grid, Point
 from dropmargin.solvers import Result, combine
+from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 
 # An interpolated point whose score is below those of both its knots, by half their difference and by this share of the
@@ -70,7 +70,7 @@ class Walker:
         grid = self.grid
         solved = [grid.knots(chain) if rough else chain for chain in grid.chains]
         lower: dict[int, Solution] = {}
-        with one_blas_thread:
+        with one_blas_thread():
             for column in range(len(grid.Cs)):
                 here: dict[int, Solution] = {}
                 scores: dict[int, float] = {}
@@ -114,7 +114,7 @@ class Walker:
         visit: Visit,
     ) -> None:
         """Solve some points to ``tol``, each from a start of its own."""
-        with one_blas_thread:
+        with one_blas_thread():
             for point in points:
                 visit(point, self.solve(point, tol, starts(point), None))
 

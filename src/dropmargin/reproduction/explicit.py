@@ -14,7 +14,6 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
 
 from dropmargin.classifiers import DropoutSVC
-from dropmargin.classifiers.threads import one_blas_thread
 from dropmargin.datasets import Split
 from dropmargin.noise import Dropout
 from dropmargin.reproduction import published
@@ -31,6 +30,7 @@ from dropmargin.reproduction.summary import (
     standard_error,
     three_digits,
 )
+from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 
 _RATE = 0.7
@@ -76,7 +76,7 @@ def fit_copies(C: float, X: sparse.csr_array, y: Array, n_copies: int, seed: int
     rows, labels = corrupted(X, n_copies, np.random.RandomState(seed)), np.tile(y, max(1, n_copies))
     model = LinearSVC(loss="hinge", C=C / max(1, n_copies), max_iter=20_000, random_state=0)
     started = time.process_time()
-    with one_blas_thread:
+    with one_blas_thread():
         model.fit(rows, labels)
     return model, time.process_time() - started
 

@@ -25,7 +25,6 @@ from sklearn.svm import LinearSVC
 
 from dropmargin.baselines import FDropSVC
 from dropmargin.classifiers import DropoutLogisticRegression, NoisyLinearClassifier
-from dropmargin.classifiers.threads import one_blas_thread
 from dropmargin.datasets import load_mnist
 from dropmargin.evaluation import deletion_curve
 from dropmargin.evaluation.nightmare import AnchoredPeer
@@ -42,6 +41,7 @@ from dropmargin.reproduction.summary import (
     standard_error,
     three_digits,
 )
+from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 
 #: What `deletion_curve` is told for each way to score.
@@ -142,7 +142,7 @@ def _measure(lab: Lab, load: Any, stage: str, method: str, setting: Setting) -> 
         X = sparse.csr_array(X)  # four pixels in five are zero, and have no part in a moment generating function
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # LIBLINEAR at its limit is a peer as it is
-        with one_blas_thread:
+        with one_blas_thread():
             model = make(method, setting, lab.n_jobs).fit(X, y)
     result: dict[str, Any] = {"n_train": len(y), "n_test": len(y_test)}
     for scoring, options in SCORINGS.items():

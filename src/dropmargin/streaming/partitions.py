@@ -11,7 +11,6 @@ import shutil
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from dropmargin.linalg import Partitions, PerPartition
 from dropmargin.linalg.partitions import Summation, Totals, dealt, itself
 from dropmargin.streaming.reader import BlockReader
 from dropmargin.streaming.store import BlockWriter, StoredBlocks
+from dropmargin.threads import Job, Threads
 
 
 class FilePartitions(Partitions[Any]):
@@ -60,7 +60,7 @@ class FilePartitions(Partitions[Any]):
         self._n_threads = n_threads
         self._scratch, self._room = scratch, room
         self._is_owned = is_owned
-        self._pool = ThreadPoolExecutor(n_threads) if min(n_threads, len(parts)) > 1 else None
+        self._threads = Threads(n_threads) if min(n_threads, len(parts)) > 1 else None
 
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
         return PerPartition(_Later(function, dealt(args, i)) for i in range(self.n_partitions))
@@ -92,8 +92,8 @@ class FilePartitions(Partitions[Any]):
         return self._like(fetched_rows(reader, labelled), reader, kept, is_owned=True)
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+        if self._threads is not None:
+            self._threads.close()
         if self._is_owned:
             self._reader.close()
 
@@ -112,26 +112,21 @@ class FilePartitions(Partitions[Any]):
 
     def _results(self, function: Callable[..., Any], args: Sequence[Any]) -> Iterator[Any]:
         """Yield the results in the order of the partitions, with no more than a few under way."""
-        if self._pool is None or function is _written:  # which writes one after the other
+        if self._threads is None or function is _written:  # which writes one after the other
             for i in range(self.n_partitions):
                 yield self._work(function, i, dealt(args, i))
             return
-        state = np.geterr()  # NumPy's error state belongs to a thread: hand the caller's on
-        waiting: deque[Future[Any]] = deque()
+        waiting: deque[Job[Any]] = deque()
         try:
             for i in range(self.n_partitions):
-                waiting.append(self._pool.submit(self._work_under, state, function, i, dealt(args, i)))
+                waiting.append(self._threads.submit(self._work, function, i, dealt(args, i)))
                 if len(waiting) > 2 * self._n_threads:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
         finally:
-            for future in waiting:
-                future.cancel()
-
-    def _work_under(self, state: Any, function: Callable[..., Any], index: int, args: list[Any]) -> Any:
-        with np.errstate(**state):
-            return self._work(function, index, args)
+            for job in waiting:
+                job.cancel()
 
     def _work(self, function: Callable[..., Any], index: int, args: list[Any]) -> Any:
         part = self._parts[index]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Protocol
 
 import numpy as np
 
+from dropmargin.threads import Job, Threads
 from dropmargin.typing import Array
 
 
@@ -44,14 +44,14 @@ class BlockReader:
         self._source = source
         self._n_blocks = n_blocks
         self._lock = threading.Lock()
-        self._staying: dict[int, Future[Any]] = {}
+        self._staying: dict[int, Job[Any]] = {}
         sizes = [source.n_bytes(i) for i in range(n_blocks)]
         self._n_staying = int(np.searchsorted(np.cumsum(sizes), room, side="right")) if n_blocks else 0
         passing = sizes[self._n_staying :]
         self._buffers = [np.empty(max(passing), dtype=np.uint8) for _ in range(min(n_threads + 1, len(passing)))]
-        self._read: dict[int, tuple[Future[Any], Array]] = {}  # by block: its rows, to come, and their buffer
+        self._read: dict[int, tuple[Job[Any], Array]] = {}  # by block: its rows, to come, and their buffer
         self._in_use: set[int] = set()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dropmargin-reader")
+        self._thread = Threads(1, "dropmargin-reader")
 
     def fetch(self, index: int) -> Any:
         """Return the rows of a block; they are good until it is released."""
@@ -60,16 +60,16 @@ class BlockReader:
                 if index not in self._staying:
                     buffer = np.empty(self._source.n_bytes(index), dtype=np.uint8)
                     self._staying[index] = self._thread.submit(self._source.load, index, buffer)
-                future = self._staying[index]
-            return future.result()
+                job = self._staying[index]
+            return job.result()
         with self._lock:
             if index not in self._read and not self._buffers:
                 self._take_back_one()
             self._in_use.add(index)
             self._begin(index)
             self._begin(self._after(index))
-            future = self._read[index][0]
-        return future.result()
+            job = self._read[index][0]
+        return job.result()
 
     def release(self, index: int) -> None:
         """Take back a block, if it was fetched and does not stay."""
@@ -81,7 +81,7 @@ class BlockReader:
 
     def close(self) -> None:
         """Stop reading, and close the files."""
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._thread.close()
         self._source.close()
         self._buffers, self._read, self._staying = [], {}, {}
 
@@ -97,7 +97,7 @@ class BlockReader:
     def _take_back_one(self) -> None:
         """Forget a block that was read ahead for work that broke off."""
         idle = next(index for index in self._read if index not in self._in_use)
-        future, buffer = self._read.pop(idle)
-        if not future.cancel():
-            wait([future])
+        job, buffer = self._read.pop(idle)
+        job.cancel()
+        job.wait()
         self._buffers.append(buffer)

@@ -1,0 +1,192 @@
+"""Threads: results in order, errors handed on, and no interrupt at any moment that locks them up."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from concurrent.futures import CancelledError
+from functools import partial
+
+import numpy as np
+import pytest
+
+from dropmargin.threads import Threads, in_threads
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def test_results_come_in_the_order_of_the_calls():
+    late = threading.Event()
+    with Threads(2) as threads:
+        calls = [partial(late.wait, 60), late.set, *[partial(pow, k, 2) for k in range(50)]]
+        assert threads.run(calls) == [True, None, *[k**2 for k in range(50)]]
+
+
+def test_the_first_error_is_raised_and_what_has_not_begun_never_does():
+    begun = []
+    hold = threading.Event()
+    with Threads(2) as threads:
+        busy = threads.submit(hold.wait, 60)  # so that one thread is left, which fails first, and waits second
+        late = [partial(hold.wait, 60), *[partial(begun.append, k) for k in range(9)]]
+        with pytest.raises(ZeroDivisionError):
+            threads.run([partial(divmod, 1, 0), *late])
+        hold.set()
+        assert busy.result() is True
+    assert begun == []
+
+
+def test_threads_that_are_closed_take_no_job_and_leave_none_behind():
+    before = threading.active_count()
+    begun, hold = threading.Event(), threading.Event()
+
+    def work():
+        begun.set()
+        return hold.wait(60)
+
+    threads = Threads(1)
+    busy = threads.submit(work)
+    waiting = threads.submit(pow, 2, 2)
+    assert begun.wait(60)
+    timer = threading.Timer(0.05, hold.set)
+    timer.start()
+    threads.close()
+    timer.join()
+    assert busy.result() is True
+    with pytest.raises(CancelledError):
+        waiting.result()
+    with pytest.raises(RuntimeError, match="closed"):
+        threads.submit(pow, 2, 2)
+    threads.close()  # twice is once
+    assert threading.active_count() == before
+
+
+def test_threads_end_when_their_owner_is_gone():
+    threads = Threads(2)
+    workers = list(threads._threads)
+    del threads
+    gc.collect()
+    for worker in workers:
+        worker.join(60)
+        assert not worker.is_alive()
+
+
+def test_the_error_state_of_numpy_is_that_of_the_caller():
+    with Threads(2) as threads:
+        with np.errstate(over="raise"), pytest.raises(FloatingPointError):
+            threads.run([partial(np.exp, np.float64(1e4))])
+        with np.errstate(over="ignore"):
+            assert threads.run([partial(np.exp, np.float64(1e4))]) == [np.inf]
+
+
+class _Large:
+    pass
+
+
+def test_neither_a_result_nor_an_error_is_kept():
+    def fail(large):
+        raise ValueError("no")
+
+    gc.disable()  # so that nothing but the last reference frees it
+    try:
+        with Threads(1) as threads:
+            large = threads.submit(_Large).result()
+            alive = weakref.ref(large)
+            del large
+            threads.submit(pow, 2, 2).result()  # the thread has let go of the first
+            assert alive() is None
+            large = _Large()
+            alive = weakref.ref(large)
+            with pytest.raises(ValueError, match="no"):
+                threads.submit(fail, large).result()
+            del large
+            threads.submit(pow, 2, 2).result()
+            assert alive() is None
+    finally:
+        gc.enable()
+
+
+def test_jobs_at_work_are_told_to_stop():
+    stop = threading.Event()
+    begun = threading.Event()
+
+    def work():
+        begun.set()
+        assert stop.wait(60)
+
+    def fail():
+        assert begun.wait(60)
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        in_threads([fail, work], 2, stop)
+    assert stop.is_set()
+
+
+# Interrupts -------------------------------------------------------------------------------------------------------
+
+# Signals at random moments of the same work, again and again. A hang is a failure: all tracebacks are printed. With the
+# pool of the standard library in their place, one in a few hundred left a lock behind.
+_INTERRUPTED = """
+import faulthandler, random, signal, sys, threading
+import numpy as np
+from threadpoolctl import threadpool_info
+from dropmargin import DropoutSVC
+from dropmargin.linalg.partitions import LocalPartitions
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+def small(part, n):
+    return (np.arange(n).sum(),)
+
+def blas_threads():
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+def partitions():
+    with LocalPartitions(range(8), 2) as data:
+        while True:
+            data.map_sum(small, 200)
+
+rng = np.random.RandomState(0)
+X, y = rng.randn(400, 5), rng.randint(0, 3, size=400)
+
+def fits(**parameters):
+    while True:
+        DropoutSVC(n_jobs=2, **parameters).fit(X, y)
+
+work, longest = {
+    "partitions": (partitions, 2e-3),
+    "fits": (fits, 6e-3),
+    "one against one": (lambda: fits(multi_class="ovo"), 6e-3),
+}[sys.argv[1]]
+moments = random.Random(0)
+signal.signal(signal.SIGALRM, interrupt)
+DropoutSVC().fit(X, y)  # everything is imported
+before = blas_threads()
+for k in range(int(sys.argv[2])):
+    faulthandler.dump_traceback_later(30, exit=True)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, moments.uniform(1e-5, longest))
+        work()
+    except KeyboardInterrupt:
+        pass
+    assert blas_threads() == before, k
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread():
+            thread.join()
+print("intact")
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals at a given moment need setitimer (POSIX)")
+@pytest.mark.parametrize(("work", "times"), [("partitions", 1500), ("fits", 400), ("one against one", 400)])
+def test_no_interrupt_locks_up_threads(work, times):
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", _INTERRUPTED, work, str(times)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    assert (done.stdout, done.stderr) == ("intact\n", "")
