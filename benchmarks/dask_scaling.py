@@ -85,7 +85,7 @@ def measure_fits(X: Any, y: Any, folder: Path, n_parts: int, rounds: int) -> dic
                 parts = [dask.delayed(load)(path) for path in paths]
                 pairs = client.persist(parts)
                 wait(pairs)
-                fit_tiny(len(paths))  # code is loaded, too
+                fit_tiny(client, len(paths))  # code is loaded, too
                 with counted_messages() as sent:
                     spent, model = seconds(lambda pairs=pairs: DropoutSVC(**options).fit(pairs, progress=False))
             times[name].append(spent)
@@ -126,9 +126,10 @@ def answer(rows: Rows, w: np.ndarray) -> tuple[np.ndarray]:
     return (w * len(rows.y),)
 
 
-def fit_tiny(n_parts: int) -> float:
-    """Fit a model to next to nothing, and return the seconds of a pass."""
-    pairs = [(dask.delayed(rows.X), dask.delayed(rows.y)) for rows in map(small_rows, range(n_parts))]
+def fit_tiny(client: Client, n_parts: int) -> float:
+    """Fit a model to next to nothing, in the workers' memory, and return the seconds of a pass."""
+    pairs = client.persist([dask.delayed((rows.X, rows.y)) for rows in map(small_rows, range(n_parts))])
+    wait(pairs)
     model = DropoutSVC(noise=0.5, C=0.01)
     spent, _ = seconds(lambda: model.fit(pairs, progress=False))
     return spent / model.n_passes_
@@ -144,7 +145,7 @@ def measure_overhead(n_parts: int, n_workers: int = 2) -> dict[str, Any]:
             w = np.ones(width)
             data.map_sum(answer, w)
             probes[str(width)] = sorted(seconds(lambda w=w: data.map_sum(answer, w))[0] for _ in range(_PROBES))
-        fits = [fit_tiny(n_parts) for _ in range(5)]
+        fits = [fit_tiny(client, n_parts) for _ in range(5)]
     return {"n_workers": n_workers, "seconds per sum by width": probes, "seconds per pass of a tiny fit": fits}
 
 

@@ -151,6 +151,8 @@ def _start(threads: Iterable[threading.Thread]) -> None:
 
 def _elsewhere(function: Callable[[], T]) -> T:
     """Return what a function returns; it is not called by the main thread, so that nothing interrupts it."""
+    if threading.get_ident() != threading.main_thread().ident:
+        return function()
     job = Job(function)
     try:
         start_new_thread(job.run, ())
@@ -189,7 +191,9 @@ class _BlasLimit:
     def add_user(self, user: int) -> None:
         with self._lock:
             self._users.add(user)
-            if self._limit is None:
+            # Finding the libraries takes milliseconds, so it is done once.
+            self._controller = self._controller or ThreadpoolController().select(user_api="blas")
+            if self._limit is None and any(library["num_threads"] > 1 for library in self._controller.info()):
                 _in_passing(self._set)
 
     def remove_user(self, user: int) -> None:
@@ -200,9 +204,8 @@ class _BlasLimit:
                 _in_passing(self._take_back)
 
     def _set(self) -> None:
-        # Finding the libraries takes milliseconds, so it is done once.
-        self._controller = self._controller or ThreadpoolController()
-        self._limit = self._controller.limit(limits=1, user_api="blas")
+        assert self._controller is not None
+        self._limit = self._controller.limit(limits=1)
 
     def _take_back(self) -> None:
         self._limit.restore_original_limits()
