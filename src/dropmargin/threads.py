@@ -2,12 +2,14 @@
 
 Ctrl-C raises `KeyboardInterrupt` in the main thread between any two steps of Python code. The pools of the standard
 library, and the start of a thread, are guarded by conditions, which are Python code: interrupted inside one, the main
-thread leaves it locked, and the other threads wait for it for ever. So here the main thread touches nothing but locks
-and queues that are written in C, each step of which happens or does not.
+thread leaves it locked, and the other threads wait for it for ever. So here all that a thread waits for are locks and
+queues that are written in C, each step of which happens or does not.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import weakref
 from _thread import start_new_thread
@@ -88,13 +90,19 @@ class Threads:
             raise RuntimeError("these threads are closed")
         job = Job(partial(function, *args))
         self._jobs.put(job)
+        if self._is_closed:  # meanwhile, by another thread: nobody may be left to take it
+            self._drop_waiting()
         return job
 
     def run(self, calls: Iterable[Callable[[], T]]) -> list[T]:
         """Return what calls return, in their order; if one fails, or at an interrupt, no other is begun."""
-        jobs = [self.submit(call) for call in calls]
+        jobs: list[Job[T]] = []
         try:
-            return [job.result() for job in jobs]
+            for call in calls:
+                jobs.append(self.submit(call))
+            jobs.reverse()
+            # a job that has failed is forgotten: its error holds this frame
+            return [jobs.pop().result() for _ in range(len(jobs))]
         except BaseException:
             for job in jobs:
                 job.cancel()
@@ -103,15 +111,19 @@ class Threads:
     def close(self) -> None:
         """Drop the jobs that wait, and return when those under way have ended."""
         self._is_closed = True
-        try:
-            while (job := self._jobs.get_nowait()) is not None:
-                job.cancel()
-                job.run()
-        except Empty:
-            pass
-        self._jobs.put(None)
+        self._drop_waiting()
         for thread in self._threads:
             thread.join()
+
+    def _drop_waiting(self) -> None:
+        try:
+            while True:
+                job = self._jobs.get_nowait()
+                if job is not None:
+                    job.cancel()
+                    job.run()
+        except Empty:
+            self._jobs.put(None)
 
     def __enter__(self) -> Threads:
         return self
@@ -140,7 +152,8 @@ class _Thread(threading.Thread):
         self.job.run()
 
     def join(self, timeout: float | None = None) -> None:
-        self.job.wait()  # in Python 3.11, a `join` that is interrupted takes the thread for ended
+        if timeout is None and self.ident is not None:
+            self.job.wait()  # in Python 3.11, a `join` that is interrupted takes the thread for ended
         super().join(timeout)
 
 
@@ -162,6 +175,8 @@ def _elsewhere(function: Callable[[], T]) -> T:
     except BaseException:
         job.wait()
         raise
+    finally:
+        del job  # its error holds this frame
 
 
 def in_threads(jobs: Sequence[Callable[[], T]], n_threads: int, stop: threading.Event) -> list[T]:
@@ -169,9 +184,9 @@ def in_threads(jobs: Sequence[Callable[[], T]], n_threads: int, stop: threading.
 
     The error is that of the first job that fails, in their order, so that it is the same every time.
     """
-    if n_threads == 1:
+    if min(n_threads, len(jobs)) <= 1:
         return [job() for job in jobs]
-    with Threads(n_threads) as threads:
+    with Threads(min(n_threads, len(jobs))) as threads:
         try:
             return threads.run(jobs)
         except BaseException:  # jobs at work look at ``stop`` at their next step
@@ -183,16 +198,20 @@ class _BlasLimit:
     """The limit of BLAS to one thread. It belongs to the process: the first user sets it, the last takes it back."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a user that is forgotten may be found by the garbage collector, at any time
-        self._users: set[int] = set()
         self._controller: ThreadpoolController | None = None
         self._limit: Any = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Have no users, and nobody at work: so it is in a process that was forked from another in mid fit, too."""
+        self._lock = threading.Lock()
+        self._users: set[int] = set()
 
     def add_user(self, user: int) -> None:
         with self._lock:
             self._users.add(user)
-            # Finding the libraries takes milliseconds, so it is done once.
-            self._controller = self._controller or ThreadpoolController().select(user_api="blas")
+            if self._controller is None:  # finding the libraries takes milliseconds
+                self._controller = ThreadpoolController().select(user_api="blas")
             if self._limit is None and any(library["num_threads"] > 1 for library in self._controller.info()):
                 _in_passing(self._set)
 
@@ -200,8 +219,25 @@ class _BlasLimit:
         """Forget a user, who may have been forgotten before."""
         with self._lock:
             self._users.discard(user)
-            if not self._users and self._limit is not None:
-                _in_passing(self._take_back)
+            self._tidy()
+
+    def lose_user(self, user: int) -> None:
+        """Forget a user whom an interrupt has kept from leaving: the garbage collector calls, in any thread, any time.
+
+        So it does not wait. Whoever has the lock is a user, or the last one, who leaves.
+        """
+        self._users.discard(user)
+        if not self._users and self._limit is not None and not sys.is_finalizing():
+            if not self._lock.acquire(blocking=False):
+                return
+            try:
+                self._tidy()
+            finally:
+                self._lock.release()
+
+    def _tidy(self) -> None:
+        if not self._users and self._limit is not None:
+            _in_passing(self._take_back)
 
     def _set(self) -> None:
         assert self._controller is not None
@@ -213,6 +249,8 @@ class _BlasLimit:
 
 
 _blas_limit = _BlasLimit()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_blas_limit.begin)
 
 
 class one_blas_thread:  # noqa: N801, a context like np.errstate
@@ -222,13 +260,17 @@ class one_blas_thread:  # noqa: N801, a context like np.errstate
     """
 
     def __enter__(self) -> None:
-        _blas_limit.add_user(id(self))
+        try:
+            _blas_limit.add_user(id(self))
+        except BaseException:
+            _blas_limit.remove_user(id(self))
+            raise
 
     def __exit__(self, *_: object) -> None:
         _blas_limit.remove_user(id(self))
 
     def __del__(self) -> None:
-        _blas_limit.remove_user(id(self))
+        _blas_limit.lose_user(id(self))
 
 
 def _in_passing(function: Callable[[], None]) -> None:

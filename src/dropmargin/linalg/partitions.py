@@ -118,7 +118,8 @@ class LocalPartitions(Partitions[P]):
         self.parts = list(parts)
         super().__init__(len(self.parts), is_local=is_local, kept=kept)
         self._n_threads = n_threads
-        self._threads = Threads(n_threads) if min(n_threads, len(self.parts)) > 1 else None
+        n_threads = min(n_threads, len(self.parts))
+        self._threads = Threads(n_threads) if n_threads > 1 else None
 
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
         calls = [partial(function, part, *dealt(args, i)) for i, part in enumerate(self.parts)]

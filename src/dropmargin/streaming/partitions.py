@@ -60,7 +60,8 @@ class FilePartitions(Partitions[Any]):
         self._n_threads = n_threads
         self._scratch, self._room = scratch, room
         self._is_owned = is_owned
-        self._threads = Threads(n_threads) if min(n_threads, len(parts)) > 1 else None
+        n_threads = min(n_threads, len(parts))
+        self._threads = Threads(n_threads) if n_threads > 1 else None
 
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
         return PerPartition(_Later(function, dealt(args, i)) for i in range(self.n_partitions))
