@@ -170,6 +170,59 @@ def test_jobs_at_work_are_told_to_stop():
     assert stop.is_set()
 
 
+# The limit of BLAS -------------------------------------------------------------------------------------------------
+
+
+# In a process of its own, so that the number of BLAS threads is two and was set by nobody.
+_LOST = """
+import threading
+import numpy as np
+from threadpoolctl import threadpool_info
+from dropmargin.threads import _blas_limit, one_blas_thread
+
+def blas_threads():
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+print(blas_threads())
+lost = [one_blas_thread()]
+lost[0].__enter__()
+print(blas_threads())
+collector = threading.Thread(target=lost.clear, daemon=True)  # the garbage collector runs in any thread
+with _blas_limit._lock:  # while another fit begins
+    collector.start()
+    collector.join(20)
+    print(collector.is_alive())
+with one_blas_thread():
+    pass
+print(blas_threads())
+"""
+
+
+def test_a_use_of_the_limit_that_is_lost_waits_for_nobody_and_is_forgotten():
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", _LOST], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["{2}", "{1}", "False", "{2}"], done.stderr
+
+
+_FORKED = """
+import os
+from dropmargin.threads import _blas_limit, one_blas_thread
+
+_blas_limit._lock.acquire()  # another thread is about to begin a fit
+child = os.fork()
+if not child:
+    with one_blas_thread():
+        os._exit(0)
+print(os.waitpid(child, 0)[1])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_process_does_not_wait_for_the_threads_of_its_parent():
+    done = subprocess.run([sys.executable, "-c", _FORKED], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "0\n", done.stderr
+
+
 # Interrupts -------------------------------------------------------------------------------------------------------
 
 # Signals at random moments of the same work, again and again. A hang is a failure: all tracebacks are printed. With the

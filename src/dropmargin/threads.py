@@ -227,9 +227,8 @@ class _BlasLimit:
         So it does not wait. Whoever has the lock is a user, or the last one, who leaves.
         """
         self._users.discard(user)
-        if not self._users and self._limit is not None and not sys.is_finalizing():
-            if not self._lock.acquire(blocking=False):
-                return
+        is_left_behind = not self._users and self._limit is not None and not sys.is_finalizing()
+        if is_left_behind and self._lock.acquire(blocking=False):
             try:
                 self._tidy()
             finally:
