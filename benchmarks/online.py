@@ -24,7 +24,8 @@ from benchmarks import report
 from benchmarks.cases import CASES
 from dropmargin import DropoutLogisticRegression, DropoutSVC
 from dropmargin.linalg import LocalPartitions, canonical, row_blocks
-from dropmargin.objective import Labelled, MomentObjective, Penalty
+from dropmargin.objective import Labelled, MomentObjective
+from dropmargin.penalties import Penalty
 
 MODELS = {"DropoutSVC": DropoutSVC, "DropoutLogisticRegression": DropoutLogisticRegression}
 

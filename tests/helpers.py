@@ -22,7 +22,8 @@ from dropmargin.losses import (
     Quadratic,
 )
 from dropmargin.noise import Dropout, Gaussian, Laplace, Poisson, Variance
-from dropmargin.objective import Labelled, MGFObjective, MomentObjective, Penalty
+from dropmargin.objective import Labelled, MGFObjective, MomentObjective
+from dropmargin.penalties import Penalty
 from dropmargin.solvers import SOLVERS, minimise
 
 N_FEATURES = 6

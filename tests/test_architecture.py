@@ -15,6 +15,7 @@ _ORDER = [
     "linalg",
     "noise",
     "losses",
+    "penalties",
     "objective",
     "solvers",
     "online",

@@ -15,10 +15,13 @@ from dropmargin import DropoutSVC
 from dropmargin.linalg import LocalPartitions, PerPartition, canonical, kernels, matrix, row_blocks
 from dropmargin.losses import Hinge
 from dropmargin.noise import Variance
-from dropmargin.objective import Labelled, MomentObjective, Penalty
+from dropmargin.objective import Labelled, MomentObjective
+from dropmargin.penalties import Penalty
 from dropmargin.solvers import SOLVERS, minimise
+from dropmargin.solvers.central_path import follow_central_path
 from dropmargin.solvers.dual_coordinate import best_factor, best_offset, descend_dual
-from dropmargin.solvers.noise_free import augment, carried
+from dropmargin.solvers.newton import newton
+from dropmargin.solvers.noise_free import carried
 
 pytestmark = pytest.mark.skipif(not kernels.available(), reason="the kernels were not built: no C compiler")
 
@@ -60,6 +63,11 @@ def _dual(X, y, weights, shares, l2=1.0, margin=1.0):
     return margin * a.sum() - 0.5 / l2 * combined @ combined, abs(a @ y)
 
 
+def _central_path(objective, tol):
+    start = objective.at(np.zeros((objective.n_features + 1, 1)))
+    return follow_central_path(newton, objective, start, tol=tol, max_iter=1000, monitor=_silent, warm=False)
+
+
 def _solve(objective, tol, **options):
     start = objective.at(np.zeros((objective.n_features + 1, 1)))
     return minimise(SOLVERS["newton"], objective, start, tol=tol, max_iter=1000, **options)
@@ -87,11 +95,11 @@ def test_the_gap_is_at_most_the_tolerance_by_the_plain_formulas(tol, C, l2, marg
 
 @pytest.mark.parametrize("noise", [0.0, 1.0])
 @pytest.mark.parametrize("C", [1e-3, 0.03, 1.0, 100.0])
-def test_the_optimum_is_that_of_the_augmented_lagrangian(C, noise):
+def test_the_optimum_is_that_of_the_central_path(C, noise):
     X, y, weights = _text(noise=noise)
     objective = _objective(X, y, C * weights)
     result = _solve(objective, 1e-10)
-    other = augment(objective, None, None, tol=1e-10, max_iter=1000, monitor=_silent)
+    other = _central_path(objective, tol=1e-10)
     assert other.converged
     assert result.objective[0] == pytest.approx(other.objective[0], rel=3e-10)
     np.testing.assert_allclose(result.coef[:-1], other.coef[:-1], atol=3e-5 * np.abs(other.coef).max())
@@ -121,7 +129,7 @@ def test_a_rare_label_is_learnt(rare):
     for C in (0.01, 1.0, 100.0):
         weights = np.full(400, C)
         result = _solve(_objective(X, y, weights), 1e-6)
-        other = augment(_objective(X, y, weights), None, None, tol=1e-7, max_iter=1000, monitor=_silent)
+        other = _central_path(_objective(X, y, weights), tol=1e-7)
         assert result.converged
         assert result.objective[0] == pytest.approx(other.objective[0], rel=2e-6)
 
@@ -174,16 +182,15 @@ def test_every_kind_of_data_gives_the_same_optimum(dtype, index):
     kind = sparse.csr_array(X.astype(dtype))
     kind.indices, kind.indptr = kind.indices.astype(index), kind.indptr.astype(index)
     result = descend_dual(_objective(kind, y, weights), None, tol=1e-6, max_iter=1000, monitor=_silent)
-    exact = augment(_objective(X.astype(np.float64), y, weights), None, None, tol=1e-9, max_iter=1000, monitor=_silent)
+    exact = _central_path(_objective(X.astype(np.float64), y, weights), tol=1e-9)
     assert result.converged
     assert result.objective[0] == pytest.approx(exact.objective[0], rel=1e-6)
 
 
-def test_it_leaves_dense_data_several_columns_and_missing_kernels_to_the_other_solver(monkeypatch):
+def test_it_leaves_missing_kernels_to_the_other_solver(monkeypatch):
     X, y, weights = _text()
     options = {"tol": 1e-4, "max_iter": 100, "monitor": _silent}
     assert descend_dual(_objective(X, y, weights), None, **options) is not None
-    assert descend_dual(_objective(X.toarray(), y, weights), None, **options) is None
     monkeypatch.setattr(kernels, "_LIBRARY", None)
     assert descend_dual(_objective(X, y, weights), None, **options) is None
     assert _solve(_objective(X, y, weights), 1e-6).converged

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from dropmargin import MCFClassifier, NoisyLinearClassifier
 from dropmargin.losses import MGFLoss, MomentLoss, RadialLoss, as_loss
 from dropmargin.noise import Noise, Variance
-from dropmargin.objective import Penalty
+from dropmargin.penalties import Penalty
 from dropmargin.solvers import SOLVERS, choose_solver
 from helpers import N_FEATURES, as_format, central_difference, make_data, make_objective
 
@@ -242,9 +242,6 @@ IMPOSSIBLE = [
     ("closed-form", as_loss("logistic"), "l2"),
     ("closed-form", as_loss("exponential"), "l2"),
     ("closed-form", PseudoHuber(), "l2"),
-    ("orthant", as_loss("quadratic"), "l2"),
-    ("orthant", as_loss("hinge"), "l2"),
-    ("newton", as_loss("hinge"), "l1"),
     ("irls", as_loss("hinge"), "elasticnet"),
     ("lbfgs", PseudoHuber(), "l1"),
     ("closed-form", as_loss("quadratic"), "l1"),

@@ -14,17 +14,18 @@ from dropmargin.losses import (
     GaussianHinge,
     GaussianLogistic,
     Hinge,
-    HuberHinge,
     Logistic,
     MCFLogistic,
     Quadratic,
+    SmoothedHinge,
 )
 from helpers import MGF_LOSSES, NOISES, RADIAL, SOME_NOISES, plain_moment_loss, plain_variance
 
 MOMENT = {
     "hinge": Hinge(),
     "hinge margin 2": Hinge(margin=2.0),
-    "huber hinge": HuberHinge(1.0, 0.3),
+    "smoothed hinge": SmoothedHinge(1.0, 0.3),
+    "smoothed gaussian hinge": GaussianHinge().smoothed(0.3),
     "logistic": Logistic(),
     "quadratic": Quadratic(),
     "gaussian hinge": GaussianHinge(),
@@ -45,9 +46,6 @@ def _random_scores(n=400, seed=0):
 def _ordinary(name, y, m):
     """Return the loss without noise."""
     margin = 2.0 if name.endswith("2") else 1.0
-    if "huber" in name:
-        z = 1.0 - y * m
-        return np.where(z <= 0.0, 0.0, np.where(z <= 0.3, z**2 / 0.6, z - 0.15))
     if "hinge" in name:
         return np.maximum(margin - y * m, 0.0)
     return (y - m) ** 2 if name == "quadratic" else np.logaddexp(0.0, -y * m)
@@ -209,14 +207,29 @@ def test_curvature_by_the_mean_is_not_negative(name):
         assert np.all(MOMENT[name].curvature(y, m, variance)[0] >= -1e-15)
 
 
-def test_huber_hinge_has_no_curvature_away_from_its_kink():
-    """So the solver of the noise-free hinge may leave these rows out, as it says it does."""
-    y, m, _ = _random_scores(n=2000)
+@pytest.mark.parametrize("loss", [Hinge(), GaussianHinge(margin=2.0)], ids=lambda loss: type(loss).__name__)
+def test_a_smoothed_loss_has_curvature_everywhere_and_tends_to_the_loss(loss):
+    y, m, v = _random_scores(n=2000)
+    for variance in (v, np.zeros_like(v)):
+        exact = loss.value(y, m, variance)
+        errors = []
+        for width in (1e-2, 1e-4, 1e-6):
+            smooth = loss.smoothed(width)
+            assert np.all(smooth.curvature(y, m, variance)[0] > 0.0)
+            errors.append(np.abs(smooth.value(y, m, variance) - exact).max())
+        assert errors[0] > 30.0 * errors[1] > 900.0 * errors[2]
+
+
+def test_the_smoothed_hinge_is_the_least_value_with_the_barrier():
+    """Of ``xi - (w / 2) log(xi (xi - z) - v / 4)`` over ``xi``, up to a constant."""
+    width, loss = 0.3, SmoothedHinge(1.0, 0.3)
+    y, m, v = _random_scores(n=6, seed=4)
     z = 1.0 - y * m
-    outside = (z < 0.0) | (z > 0.3)
-    second = HuberHinge(1.0, 0.3).curvature(y, m, np.zeros_like(m))[0]
-    assert_array_equal(second[outside], 0.0)
-    assert_allclose(second[~outside], 1.0 / 0.3, rtol=1e-12)
+    least = (z + np.sqrt(z**2 + v)) / 2.0
+    xi = least[:, None] + np.geomspace(1e-6, 30.0, 200_000)
+    barrier = xi - 0.5 * width * np.log(xi * (xi - z[:, None]) - 0.25 * v[:, None])
+    difference = barrier.min(axis=1) - loss.value(y, m, v)
+    assert_allclose(difference, difference[0], atol=1e-6)
 
 
 # Convexity ----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from scipy import sparse
 from dropmargin.linalg import LocalPartitions, row_blocks
 from dropmargin.losses import Exponential, Hinge, Quadratic
 from dropmargin.noise import Dropout, Gaussian, Laplace, Poisson, Variance
-from dropmargin.objective import Labelled, MomentObjective, Penalty
+from dropmargin.objective import Labelled, MomentObjective
+from dropmargin.penalties import Penalty
 from helpers import (
     LOSSES,
     MGF_LOSSES,
@@ -115,15 +116,18 @@ def test_value_at_zero_weights(loss, noise):
     assert np.all(np.isfinite(point.hessian().product(coef)))
 
 
-@each_moment_pair
-def test_smoothing_adds_to_the_variance_of_every_score(loss, noise):
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("loss", ["hinge", "gaussian-hinge"])
+def test_a_barrier_smooths_each_row_in_inverse_proportion_to_its_weight(loss, noise):
     objective, X, labels, weights, coef = make_problem(loss, noise)
-    m = X @ coef[:-1] + coef[-1]
-    v = plain_variance(NOISES[noise], X) @ coef[:-1] ** 2 + 0.3**2
-    expected = 0.5 * np.sum(coef[:-1] ** 2, axis=0) + C * weights @ plain_moment_loss(loss, labels, m, v)
-    point = objective.at(coef)
-    assert_allclose(replace(objective, smoothing=0.3).at(coef).value, expected, rtol=1e-8)
-    assert_allclose(point.objective.penalty.value(coef) + point.risk(0.3), expected, rtol=1e-8)
+    m, v = X @ coef[:-1] + coef[-1], plain_variance(NOISES[noise], X) @ coef[:-1] ** 2
+    barrier = np.array([0.1, 0.2, 0.3])
+    smooth = LOSSES[loss].smoothed(2.0 * barrier / (C * weights[:, None]))
+    penalty = 0.5 * np.sum(coef[:-1] ** 2, axis=0)
+    expected = penalty + C * weights @ smooth.value(labels, m, v)
+    assert_allclose(replace(objective, smoothing=barrier).at(coef).value, expected, rtol=1e-8)
+    exact = penalty + C * weights @ plain_moment_loss(loss, labels, m, v)
+    assert_allclose(objective.value(coef), exact, rtol=1e-8)
 
 
 def test_elastic_net_penalty():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import runpy
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ from dropmargin import (
     NoisyLinearClassifier,
 )
 from dropmargin.linalg import canonical, row_block
-from dropmargin.losses import GaussianLogistic, Hinge, Logistic, Quadratic
+from dropmargin.losses import GaussianLogistic, Hinge, Logistic, MomentLoss, Quadratic
 from dropmargin.noise import Dropout, Variance
 from dropmargin.online.descent import _Space, descend, follow
 from dropmargin.online.past import Column
@@ -223,6 +222,25 @@ def test_rows_of_no_weight_take_part_in_nothing():
 # The parabola --------------------------------------------------------------------------------------------------------
 
 
+class _Noisier(MomentLoss):
+    """A loss whose scores have additional variance."""
+
+    def __init__(self, loss, variance):
+        self.loss, self.variance = loss, variance
+
+    def value(self, y, m, v):
+        return self.loss.value(y, m, v + self.variance)
+
+    def gradient(self, y, m, v):
+        return self.loss.gradient(y, m, v + self.variance)
+
+    def curvature(self, y, m, v):
+        return self.loss.curvature(y, m, v + self.variance)
+
+    def weight(self, y, m, v):
+        return self.loss.weight(y, m, v + self.variance)
+
+
 @pytest.mark.parametrize("noise", [None, Dropout(0.4), Gaussian(0.3)], ids=str)
 @pytest.mark.parametrize("loss", [Logistic(), Quadratic(), Hinge()], ids=lambda x: type(x).__name__)
 def test_the_parabola_is_right_in_value_slope_and_the_two_directions(loss, noise, monkeypatch):
@@ -236,7 +254,9 @@ def test_the_parabola_is_right_in_value_slope_and_the_two_directions(loss, noise
     column = Column.start(20)
     rows = Rows(row_block(canonical(X), entry), y, np.full(len(y), 0.01), slice(None))
     value = descend(column, rows, setting, 200, keep=False)
-    objective = replace(make_objective(X, y[:, None], np.ones(len(y)), loss, noise, C=0.01), smoothing=smoothing)
+    # additional noise on every score, by a loss that adds it
+    noisier = _Noisier(loss, smoothing**2)
+    objective = make_objective(X, y[:, None], np.ones(len(y)), noisier, noise, C=0.01)
     point = objective.at(column.coef[:, None])
     assert point.value[0] == pytest.approx(value, rel=1e-9)
     penalty = np.append(column.coef[:-1], 0.0)

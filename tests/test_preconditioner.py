@@ -52,7 +52,7 @@ def test_explicit_curvature_is_the_matrix_of_the_products(loss, noise, fit_inter
     objective, *_, coef = make_problem(loss, noise, layout, fit_intercept=fit_intercept)
     point = objective.at(coef)
     for curvature in (point.hessian(), point.majoriser()):
-        for k, matrix in enumerate(explicit_curvature(point, curvature.weights)):
+        for k, matrix in enumerate(explicit_curvature(point, curvature.weights, curvature.diagonal)):
             products = as_matrix(curvature, k, 3)
             if not fit_intercept:  # products are only ever asked for directions without an offset
                 products[:-1, -1] = 0.0
@@ -88,7 +88,7 @@ def test_woodbury_is_the_inverse_of_the_majoriser(loss, noise, fit_intercept, la
         assert_allclose(
             majoriser.precondition(right)[:, k], np.linalg.solve(matrix, right[:, k]), rtol=1e-8, atol=1e-10
         )
-        chosen = woodbury(point, majoriser.weights).select([k])
+        chosen = woodbury(point, majoriser.weights, majoriser.diagonal).select([k])
         assert_allclose(chosen.solve(right[:, [k]])[:, 0], majoriser.precondition(right)[:, k], rtol=1e-12)
 
 
@@ -102,7 +102,7 @@ def test_shared_gram_is_the_mean_weight_times_the_gram_matrix(loss, noise, fit_i
     h = np.concatenate([part.by_mean for part in curvature.weights])
     rows = np.hstack([X, np.ones((len(X), 1))])
     gram = (rows * (C * weights)[:, None]).T @ rows
-    for k, matrix in enumerate(shared_gram(point, h.sum(axis=0))):
+    for k, matrix in enumerate(shared_gram(point, h.sum(axis=0), curvature.diagonal)):
         expected = gram * (h[:, k].sum() / (C * weights.sum()))
         expected[:-1, :-1] += np.eye(N_FEATURES) + np.diag(point.noise_curvature[:, k])
         if not fit_intercept:
@@ -116,7 +116,8 @@ def test_shared_gram_may_be_asked_twice():
     objective, *_, coef = make_problem("logistic", "dropout")
     point = objective.at(coef)
     totals = np.array([1.0, 2.0, 3.0])
-    assert_array_equal(list(shared_gram(point, totals)), list(shared_gram(point, totals)))
+    own = point.hessian().diagonal
+    assert_array_equal(list(shared_gram(point, totals, own)), list(shared_gram(point, totals, own)))
 
 
 @each_layout
@@ -130,7 +131,7 @@ def test_diagonal_is_that_of_the_majoriser(loss, noise, layout):
         for part, own in zip(objective.data.parts, majoriser.weights, strict=True)
     ]
     total = sum(own.by_mean.sum(axis=0) for own in majoriser.weights)
-    out = 1.0 / diagonal(point, sum(squares), total).inverse
+    out = 1.0 / diagonal(point, sum(squares), total, majoriser.diagonal).inverse
     for k in range(3):
         assert_allclose(out[:, k], np.diag(as_matrix(majoriser, k, 3)), rtol=1e-11)
     right = make_coefficients(3, seed=8)

@@ -24,7 +24,7 @@ from dropmargin.classifiers.missing import Columns
 from dropmargin.linalg import canonical, linear_scores
 from dropmargin.losses import Loss, MGFLoss
 from dropmargin.noise import Noise, as_noise
-from dropmargin.objective import Penalty
+from dropmargin.penalties import Penalty
 from dropmargin.solvers import Iteration, Result, choose_solver
 from dropmargin.typing import Array
 

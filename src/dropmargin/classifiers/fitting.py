@@ -25,7 +25,8 @@ from dropmargin.linalg import (
 )
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import Dropout, Noise, Variance
-from dropmargin.objective import Labelled, MGFObjective, MomentObjective, Objective, Penalty
+from dropmargin.objective import Labelled, MGFObjective, MomentObjective, Objective
+from dropmargin.penalties import Penalty
 from dropmargin.solvers import Iteration, Monitor, Result, Solver, carried, combine, minimise
 from dropmargin.threads import in_threads, one_blas_thread
 from dropmargin.typing import Array
@@ -165,7 +166,7 @@ class TrainingData(ABC):
         """Return what to subtract from the columns, if they are far from zero and the noise does not mind."""
         if not problem.fit_intercept or variance.moves_entries:
             return None
-        ratio = _OFFSET_MGF if isinstance(problem.loss, MGFLoss) else _OFFSET_MOMENT
+        ratio = _OFFSET_MGF if isinstance(problem.loss, MGFLoss) or problem.penalty.l1 else _OFFSET_MOMENT
         if ratio not in self._offsets:
             self._offsets[ratio] = self.find_offset(ratio)
         return self._offsets[ratio]
@@ -305,7 +306,8 @@ def _can_sample(problem: Problem, n_rows: int, n_features: int) -> bool:
     noisy = problem.noise is not None and not problem.noise.variance().is_zero
     smooth = isinstance(problem.loss, MomentLoss) and (noisy or not problem.loss.kink)
     enough = SAMPLE_EVERY * max(_LEAST_SAMPLE, _ROWS_PER_FEATURE * n_features)
-    return problem.solver.likes_a_start and smooth and n_rows >= enough and problem.tol < _SAMPLE_TOL
+    benefits = problem.solver.likes_a_start and smooth and not problem.penalty.l1
+    return benefits and n_rows >= enough and problem.tol < _SAMPLE_TOL
 
 
 def _start_from_sample(problem: Problem, data: TrainingData) -> tuple[Array | None, float]:
@@ -345,5 +347,6 @@ def _objective(
         noise = Dropout(rate=0.0) if problem.noise is None else problem.noise
         return MGFObjective(data, problem.loss, noise, problem.penalty, problem.fit_intercept, n_features, 0)
     assert isinstance(problem.loss, MomentLoss)
-    columns = np.arange(n_columns)
-    return MomentObjective(data, problem.loss, variance, problem.penalty, problem.fit_intercept, n_features, columns)
+    columns, loss = np.arange(n_columns), problem.loss
+    loss = loss.without_noise() if variance.is_zero else loss
+    return MomentObjective(data, loss, variance, problem.penalty, problem.fit_intercept, n_features, columns)

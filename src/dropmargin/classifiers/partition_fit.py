@@ -20,8 +20,7 @@ from dropmargin.classifiers.partitioned import (
     group_partitions,
 )
 from dropmargin.linalg import Partitions
-from dropmargin.noise import Variance
-from dropmargin.solvers import Iteration, Monitor, check_rows_at_hand
+from dropmargin.solvers import Iteration, Monitor
 
 E = TypeVar("E", bound=MarginalisedClassifier)
 
@@ -57,8 +56,6 @@ def fit_partitions(
         problem = estimator._problem()
         if monitor is not None:
             problem = replace(problem, monitor=partial(_both, problem.monitor, monitor))
-        variance = Variance() if problem.noise is None else problem.noise.variance()
-        check_rows_at_hand(problem.loss, variance, problem.penalty, data)
         if names is None:
             names = [f"partition {i}" for i in range(data.n_partitions)]
         # 1. Look at everything once; all that can be wrong is said here.

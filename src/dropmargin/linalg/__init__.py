@@ -7,7 +7,7 @@ the blocks are.
 
 from dropmargin.linalg.blocks import Block, EntryFunction
 from dropmargin.linalg.columns import column_dots
-from dropmargin.linalg.csr import SparseBlock, can_descend
+from dropmargin.linalg.csr import SparseBlock, rows_for_descent
 from dropmargin.linalg.dense import DenseBlock
 from dropmargin.linalg.kernels import DualDescent
 from dropmargin.linalg.matrix import (
@@ -47,7 +47,6 @@ __all__ = [
     "Partitions",
     "PerPartition",
     "SparseBlock",
-    "can_descend",
     "canonical",
     "column_dots",
     "column_means",
@@ -69,6 +68,7 @@ __all__ = [
     "row_block",
     "row_blocks",
     "row_slice",
+    "rows_for_descent",
     "shares_products",
     "stack_blocks",
     "stack_rows",

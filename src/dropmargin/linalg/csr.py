@@ -99,11 +99,12 @@ class SparseBlock(Block):
         return with_data(self.rows, entries) @ np.ones(self.n_features)
 
 
-def can_descend(blocks: Sequence[Block]) -> bool:
-    """Return whether `kernels.DualDescent` can work on these blocks: compiled, and all are CSR of one kind."""
-    if not kernels.available() or not all(isinstance(block, SparseBlock) for block in blocks):
-        return False
-    return len({kernels.kind_of(block.rows) for block in blocks}) == 1
+def rows_for_descent(blocks: Sequence[Block]) -> list[sparse.csr_array] | None:
+    """Return the rows for `kernels.DualDescent`, as CSR of one kind; ``None`` if it is not compiled or kinds differ."""
+    if not kernels.available():
+        return None
+    matrices = [block.rows if isinstance(block, SparseBlock) else sparse.csr_array(block.rows) for block in blocks]
+    return matrices if len({kernels.kind_of(rows) for rows in matrices}) == 1 else None
 
 
 def row_view(X: Any, begin: int, end: int) -> sparse.csr_array:

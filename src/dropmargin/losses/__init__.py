@@ -5,7 +5,7 @@ from typing import Any
 from dropmargin.losses.base import Loss, MGFLoss, MomentLoss
 from dropmargin.losses.gaussian import GaussianHinge, GaussianLogistic
 from dropmargin.losses.mgf import Exponential, MCFLogistic
-from dropmargin.losses.radial import Hinge, HuberHinge, Logistic, Quadratic, RadialLoss
+from dropmargin.losses.radial import Hinge, Logistic, Quadratic, RadialLoss, SmoothedHinge
 
 #: loss name -> approximation -> class
 LOSSES: dict[str, dict[str, type[Loss]]] = {
@@ -40,7 +40,6 @@ __all__ = [
     "GaussianHinge",
     "GaussianLogistic",
     "Hinge",
-    "HuberHinge",
     "Logistic",
     "Loss",
     "MCFLogistic",
@@ -48,5 +47,6 @@ __all__ = [
     "MomentLoss",
     "Quadratic",
     "RadialLoss",
+    "SmoothedHinge",
     "as_loss",
 ]

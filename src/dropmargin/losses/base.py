@@ -32,8 +32,8 @@ class MomentLoss(Loss, ABC):
     All methods take arrays of one shape and return arrays of that shape.
     """
 
-    #: Where ``phi`` has a kink at ``v = 0``, the size of the scores around it; 0 if it is smooth. The solvers approach
-    #: a kink in steps of decreasing noise.
+    #: Where ``phi`` has a kink at ``v = 0``, the size of the scores around it; 0 if it is smooth. A loss with a kink
+    #: defines `smoothed`, and the solvers approach it with decreasing width.
     kink: float = 0.0
     #: Whether `weight` gives a quadratic majoriser, ``phi(m, v) <= weight / 2 * ((m - o)^2 + v) - k y m + const``.
     has_majoriser = False
@@ -55,6 +55,14 @@ class MomentLoss(Loss, ABC):
     @abstractmethod
     def weight(self, y: Array, m: Array, v: Array) -> Array:
         """Return the positive weight of the re-weighted least-squares step."""
+
+    def without_noise(self) -> MomentLoss:
+        """Return a loss that is the same where scores have no variance, and easier to minimise if there is one."""
+        return self
+
+    def smoothed(self, width: float | Array) -> MomentLoss:
+        """Return the loss with its kink rounded off over scores of this width."""
+        raise NotImplementedError(f"{type(self).__name__} has kink={self.kink} but no smoothed().")
 
     def expand(self, y: Array, m: Array, v: Array) -> Expanded:
         """Return the loss and all its derivatives at once, by the methods above or faster, and the same to rounding."""

@@ -51,6 +51,43 @@ class GaussianHinge(MomentLoss):
     def weight(self, y: Array, m: Array, v: Array) -> Array:
         return self._bound.weight(y, m, v)
 
+    def without_noise(self) -> Hinge:
+        return self._bound
+
+    def smoothed(self, width: float | Array) -> SmoothedGaussianHinge:
+        return SmoothedGaussianHinge(self, width)
+
+
+class SmoothedGaussianHinge(MomentLoss):
+    """`GaussianHinge` with its kink rounded off, and a small share of `SmoothedHinge`, for the solvers.
+
+    Far from its kink the Gaussian loss has no curvature for Newton's method to go by; the other one has.
+    """
+
+    def __init__(self, loss: GaussianHinge, width: float | Array) -> None:
+        self._gaussian, self._bound = loss, loss._bound.smoothed(width)
+        self._variance = np.square(width)
+        self._share = np.minimum(0.5, width / loss.margin)
+
+    def value(self, y: Array, m: Array, v: Array) -> Array:
+        return self._mean(self._gaussian.value(y, m, v + self._variance), self._bound.value(y, m, v))
+
+    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
+        parts = zip(self._gaussian.gradient(y, m, v + self._variance), self._bound.gradient(y, m, v), strict=True)
+        by_mean, by_variance = (self._mean(*part) for part in parts)
+        return by_mean, by_variance
+
+    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
+        parts = zip(self._gaussian.curvature(y, m, v + self._variance), self._bound.curvature(y, m, v), strict=True)
+        by_mean, mixed, by_variance = (self._mean(*part) for part in parts)
+        return by_mean, mixed, by_variance
+
+    def weight(self, y: Array, m: Array, v: Array) -> Array:
+        return self._bound.weight(y, m, v)
+
+    def _mean(self, gaussian: Array, bound: Array) -> Array:
+        return (1.0 - self._share) * gaussian + self._share * bound
+
 
 class GaussianLogistic(MomentLoss):
     """``E log(1 + exp(-y S))`` for a normal score, to within 1e-8."""

@@ -131,6 +131,9 @@ class Hinge(RadialLoss):
             raise ValueError(f"margin must be a positive number, got {margin!r}.")
         self.margin = self.kink = float(margin)
 
+    def smoothed(self, width: float | Array) -> SmoothedHinge:
+        return SmoothedHinge(self.margin, width)
+
     def tail(self, r: Array) -> Array:
         return np.zeros_like(r)
 
@@ -153,39 +156,56 @@ class Hinge(RadialLoss):
         return 0.5 * (v / r) / r / r, mixed, by_variance
 
 
-class HuberHinge(RadialLoss):
-    """The hinge loss with its kink rounded off over a width, for the solver of the noise-free hinge alone.
+class SmoothedHinge(RadialLoss):
+    r"""`Hinge` with its kink and the tip of its cone rounded off, for the solvers.
 
-    With ``z = margin - y m``: 0 for ``z <= 0``, ``z^2 / (2 width)`` up to ``z = width``, then ``z - width / 2``.
+    The bound of Lemma 1 is the least ``xi >= 0`` with ``xi (xi - z) >= v / 4``. With the logarithmic barrier
+    ``-(width / 2) log(xi (xi - z) - v / 4)`` and the best ``xi`` it becomes, up to a constant, the radial loss of
+    ``r = sqrt(u^2 + v + width^2)`` and ``psi(r) = r / 2 - (width / 2) log(r + width)``. It is self-concordant: also far
+    from the kink there is curvature, ``width / (2 z^2)``, for Newton's method to go by.
+
+    Parameters
+    ----------
+    margin : float
+    width : float or ndarray that broadcasts with the rows
     """
 
     k = 0.5
 
-    def __init__(self, margin: float, width: float) -> None:
-        self.margin = margin - 0.5 * width
+    def __init__(self, margin: float, width: float | Array) -> None:
+        self.margin = margin
         self.width = width
 
+    def _polar(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
+        return super()._polar(y, m, v + np.square(self.width))
+
+    def value(self, y: Array, m: Array, v: Array) -> Array:
+        u, r = self._polar(y, m, v)
+        return self.k * self._excess(y, u, v + np.square(self.width), r) + self.tail(r)
+
+    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
+        u, r = self._polar(y, m, v)
+        excess = self._excess(y, u, v + np.square(self.width), r)
+        return (self.tail_slope(r) * u - self.k * y * excess) / r, 0.5 * self.gamma(r)
+
     def tail(self, r: Array) -> Array:
-        return np.square(np.minimum(r - 0.5 * self.width, 0.0)) / (2.0 * self.width)
+        return -0.5 * self.width * np.log((r + self.width) / (2.0 * self.width))
 
     def tail_slope(self, r: Array) -> Array:
-        return np.minimum(r - 0.5 * self.width, 0.0) / self.width
+        return -0.5 * self.width / (r + self.width)
 
     def gamma(self, r: Array) -> Array:
-        return 1.0 / np.maximum(2.0 * r, self.width)
+        return 0.5 / (r + self.width)
 
     def kappa(self, r: Array) -> Array:
-        return np.where(2.0 * r < self.width, 0.0, -0.5 / self._outside(r))
-
-    def _outside(self, r: Array) -> Array:
-        r = np.maximum(r, 0.5 * self.width)
-        return r * r * r
+        return -0.5 / (r * np.square(r + self.width))
 
     def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
-        _, mixed, by_variance = super().curvature(y, m, v)
-        # Exactly zero outside the width if there is no noise: rows without curvature are left out of the systems.
-        r = np.maximum(self._polar(y, m, v)[1], _TINY)
-        return np.where(2.0 * r < self.width, 1.0 / self.width, 0.5 * (v / r) / r / r), mixed, by_variance
+        u, r = self._polar(y, m, v)
+        kappa = self.kappa(r)
+        # gamma + kappa u^2 without the difference, which would lose every digit far from the kink
+        by_mean = -kappa * (v + self.width * (self.width + r))
+        return by_mean, 0.5 * kappa * u, 0.25 * kappa
 
 
 class Logistic(RadialLoss):

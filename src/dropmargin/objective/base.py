@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.linalg import Block, Partitions, column_dots
+from dropmargin.linalg import Block, Partitions
+from dropmargin.penalties import Penalty
 from dropmargin.typing import Array
 
 
@@ -77,19 +77,6 @@ def shape_of(data: Partitions[Labelled]) -> Shape:
 def _shape(part: Labelled) -> Shape:
     positive, weights = part.labels > 0.0, part.weights[:, 0]
     return Shape(len(weights), np.stack([np.einsum("i,ik->k", weights, own) for own in (positive, ~positive)]))
-
-
-@dataclass(frozen=True)
-class Penalty:
-    """``R(w) = l1 * |w|_1 + l2 / 2 * |w|_2^2``; the offset is not penalised."""
-
-    l2: float = 1.0
-    l1: float = 0.0
-
-    def value(self, coef: Array) -> Array:
-        weights = coef[:-1]
-        total = 0.5 * self.l2 * column_dots(weights, weights)
-        return total + self.l1 * np.abs(weights).sum(axis=0) if self.l1 else total
 
 
 class Coarse(NamedTuple):
@@ -198,6 +185,10 @@ class Objective(ABC):
     @abstractmethod
     def at(self, coef: Array) -> Point:
         """Return the point at ``coef``."""
+
+    @abstractmethod
+    def value(self, coef: Array) -> Array:
+        """Return the value at ``coef``, also where there is no gradient."""
 
     @property
     @abstractmethod

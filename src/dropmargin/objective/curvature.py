@@ -21,20 +21,17 @@ if TYPE_CHECKING:
 class MomentCurvature(Curvature):
     """The Hessian or the majoriser at a point: per-row weights, and the products of `objective.moment`.
 
-    ``weights`` are `CurvatureWeights`, and ``is_coupled`` says whether theirs are.
+    ``weights`` are `CurvatureWeights`, and ``is_coupled`` says whether theirs are. ``diagonal`` is the part of the
+    penalty and of the noise, of shape ``(n_features, n_columns)``.
     """
 
     objective: MomentObjective
     coef: Array
-    noise_curvature: Array
+    diagonal: Array
     weights: PerPartition
     is_coupled: bool
     preconditioner: Preconditioner
     coarse: Coarse | None = None
-
-    @cached_property
-    def _diagonal(self) -> Array:
-        return self.objective.penalty.l2 + self.noise_curvature
 
     @cached_property
     def _scaled_weights(self) -> Array:
@@ -60,7 +57,7 @@ class MomentCurvature(Curvature):
         """Return the product with ``direction`` from those of the rows: ``X'(...)``, ``f(X)'(...)`` and the sums."""
         objective, n = self.objective, direction.shape[1]
         out = np.empty_like(direction)
-        np.multiply(self._diagonal, direction[:-1], out=out[:-1])
+        np.multiply(self.diagonal, direction[:-1], out=out[:-1])
         out[:-1] += by_mean
         if by_entries is not None:
             out[:-1] += self._scaled_weights * by_entries
@@ -94,7 +91,7 @@ class MomentCurvature(Curvature):
         return MomentCurvature(
             self.objective.select(columns),
             np.ascontiguousarray(self.coef[:, columns]),
-            np.ascontiguousarray(self.noise_curvature[:, columns]),
+            np.ascontiguousarray(self.diagonal[:, columns]),
             self.objective.data.map(_select, self.weights, columns),
             self.is_coupled,
             self.preconditioner.select(columns),

@@ -22,8 +22,9 @@ import numpy as np
 from dropmargin.linalg import Block, Partitions, PerPartition
 from dropmargin.losses import MGFLoss
 from dropmargin.noise import Noise
-from dropmargin.objective.base import Curvature, Labelled, Line, Objective, Penalty, Point
+from dropmargin.objective.base import Curvature, Labelled, Line, Objective, Point
 from dropmargin.objective.preconditioner import Diagonal
+from dropmargin.penalties import Penalty
 from dropmargin.typing import Array
 
 
@@ -116,7 +117,7 @@ class MGFPoint(Point):
         penalty = objective.penalty
         self.value = penalty.value(coef) + risk
         self.gradient = np.zeros_like(coef)
-        self.gradient[:-1] = penalty.l2 * coef[:-1] + gradient
+        self.gradient[:-1] = penalty.gradient(coef) + gradient
         self.gradient[-1] = offset if objective.fit_intercept else 0.0
         self.bend = bend  # q of the module's docstring
 
@@ -156,8 +157,9 @@ class MGFCurvature(Curvature):
         self.weights = point.data.map(_curvature_weights, objective.loss, point.expansion)
         point.data.n_sweeps += 1
         squares, total = point.data.map_sum(_squares, objective.column, point.expansion, self.weights, point.zeros)
+        self.diagonal = objective.penalty.curvature(point.coef) + point.bend  # of penalty and noise
         diagonal = np.empty_like(point.coef)
-        diagonal[:-1] = objective.penalty.l2 + squares + point.bend
+        diagonal[:-1] = self.diagonal + squares
         diagonal[-1] = total if objective.fit_intercept else 1.0
         diagonal[~(diagonal > 0.0)] = 1.0
         self.preconditioner = Diagonal(diagonal)
@@ -170,7 +172,7 @@ class MGFCurvature(Curvature):
             _hessian_product, objective.column, point.expansion, self.weights, point.zeros, direction
         )
         out = np.empty_like(direction)
-        out[:-1] = gradient + (objective.penalty.l2 + point.bend) * direction[:-1]
+        out[:-1] = gradient + self.diagonal * direction[:-1]
         out[-1] = offset if objective.fit_intercept else direction[-1]
         return out
 

@@ -2,7 +2,7 @@ r"""The objective of the losses that see the noise through the score's mean and 
 
 For a column of coefficients ``(w, b)``, a row ``x_i`` and the noise's variance ``V_id = slope_d f(x_id) + floor_d``::
 
-    m = X w + b          v = V w^2          J = R(w) + sum_i s_i phi(y_i; m_i, v_i + smoothing^2)
+    m = X w + b          v = V w^2          J = R(w) + sum_i s_i phi(y_i; m_i, v_i)
 
     gradient     l2 w + X'(s phi_m) + q * w                      q = V'(2 s phi_v)
     Hessian p    l2 p + X'(s (phi_mm a + 2 phi_mv t)) + q * p + w * V'(2 s (phi_mv a + 2 phi_vv t))
@@ -25,11 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.linalg import Partitions, PerPartition, column_dots
+from dropmargin.linalg import Partitions, PerPartition
 from dropmargin.losses import MomentLoss
 from dropmargin.noise import Variance
 from dropmargin.objective import rows
-from dropmargin.objective.base import Labelled, Line, Objective, Penalty, Point, Trials, shape_of
+from dropmargin.objective.base import Labelled, Line, Objective, Point, Trials, shape_of
 from dropmargin.objective.curvature import MomentCurvature, as_column
 from dropmargin.objective.preconditioner import (
     Preconditioner,
@@ -41,11 +41,12 @@ from dropmargin.objective.preconditioner import (
     suits_woodbury,
     woodbury,
 )
+from dropmargin.penalties import Penalty
 from dropmargin.typing import Array
 
-# The search for the best offset, and a rougher one for a start.
-_FARTHEST_OFFSET, _BISECTIONS = 30.0, 40
+# The search for a first intercept, and the width over which a kink is rounded off for it.
 _FARTHEST_START, _START_BISECTIONS = 4.0, 14
+_START_WIDTH = 0.1
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,8 @@ class MomentObjective(Objective):
     n_features : int
     columns : ndarray of int
         The columns of the labels that are in the block.
-    smoothing : float, default=0
-        Standard deviation of the noise added to every score.
-    base : PerPartition of ndarray of shape (n_rows, n_columns), optional
-        A number added to every score.
+    smoothing : ndarray of shape (n_columns,) or 0, default=0
+        Weight of the barrier that rounds off the loss's kink (`MomentLoss.smoothed`); 0 is the loss itself.
     """
 
     data: Partitions[Labelled]
@@ -76,8 +75,7 @@ class MomentObjective(Objective):
     fit_intercept: bool
     n_features: int
     columns: Array
-    smoothing: float = 0.0
-    base: PerPartition | None = None
+    smoothing: Array | float = 0.0
     is_stiff: bool = False
     has_weights: bool = True
 
@@ -94,9 +92,10 @@ class MomentObjective(Objective):
             scores = self.data.map(rows.no_scores, coef.shape[1])  # the usual start: nothing to multiply
         else:
             scores = self.sweep(rows.row_scores, *self.packed(coef, np.square(coef[:-1])))
-        if self.base is not None:
-            scores = self.data.map(rows.with_mean_moved, scores, self.base)
         return MomentPoint(self, coef, scores)
+
+    def value(self, coef: Array) -> Array:
+        return self.penalty.value(coef) + self.at(coef).risk()
 
     def packed(self, coef: Array, variance_weights: Array) -> tuple[Array, Array, int]:
         """Return what turns rows into means and variances: factors of ``X`` and ``f(X)``, shifts, number of means.
@@ -133,14 +132,17 @@ class MomentObjective(Objective):
         Without weights every row of a label has the same score, so two losses per column are all there is to balance.
         """
         weights = self.label_weights()
+        loss = self.loss.smoothed(_START_WIDTH * self.loss.kink) if self.loss.kink else self.loss
 
         def slope(offset: Array) -> Array:
-            by_mean, _ = self.loss.gradient(*self._constant_scores(offset))
+            by_mean, _ = loss.gradient(*self._constant_scores(offset))
             return np.sum(weights * by_mean, axis=0)
 
         coef = np.zeros((self.n_features + 1, self.n_columns))
         if self.fit_intercept:
-            coef[-1] = _bisect(slope, np.full(self.n_columns, _FARTHEST_START), _START_BISECTIONS)
+            coef[-1] = _bisect(
+                slope, np.full(self.n_columns, _FARTHEST_START * max(1.0, self.loss.kink)), _START_BISECTIONS
+            )
         return coef
 
     def constant_at_kink(self) -> tuple[Array, Array]:
@@ -154,11 +156,11 @@ class MomentObjective(Objective):
     def _constant_scores(self, offset: Array) -> tuple[Array, Array, Array]:
         """Return labels, means and variances of a positive and of a negative row, if all rows have the same score."""
         labels = np.repeat([[1.0], [-1.0]], self.n_columns, axis=1)
-        return labels, np.broadcast_to(offset, labels.shape), np.full(labels.shape, self.smoothing**2)
+        return labels, np.broadcast_to(offset, labels.shape), np.zeros(labels.shape)
 
     def select(self, columns: Any) -> MomentObjective:
-        base = None if self.base is None else self.data.map(rows.take_columns, self.base, columns)
-        return replace(self, columns=self.columns[columns], base=base)
+        smoothing = self.smoothing[columns] if isinstance(self.smoothing, np.ndarray) else self.smoothing
+        return replace(self, columns=self.columns[columns], smoothing=smoothing)
 
     def sweep(self, function: Any, *args: Any) -> PerPartition:
         """Map a function that reads the data once."""
@@ -178,7 +180,6 @@ class MomentPoint(Point):
         self.objective = objective
         self.coef = coef
         self.scores = scores
-        self._smoothed: dict[float, tuple[Array, Array]] = {}  # risk and share of steady rows, by deviation
 
     @cached_property
     def _answers(self) -> tuple[Array, Array, Array]:
@@ -188,7 +189,7 @@ class MomentPoint(Point):
     @property
     def _loss_of_rows(self) -> tuple[Any, ...]:
         objective = self.objective
-        return objective.loss, objective.variance, objective.columns, objective.smoothing**2
+        return objective.loss, objective.variance, objective.columns, objective.smoothing
 
     def _answers_of(self, risk: Array, back: Array, sums: Array) -> tuple[Array, Array, Array]:
         objective, coef = self.objective, self.coef
@@ -196,7 +197,7 @@ class MomentPoint(Point):
         by_entries = back[:, n:] if objective.variance.moves_entries else None
         noise_curvature = np.zeros((objective.n_features, n)) + objective.variance_transposed(by_entries, sums[n:])
         gradient = np.empty_like(coef)
-        gradient[:-1] = back[:, :n] + (penalty.l2 + noise_curvature) * coef[:-1]
+        gradient[:-1] = back[:, :n] + noise_curvature * coef[:-1] + penalty.gradient(coef)
         gradient[-1] = sums[:n] if objective.fit_intercept else 0.0
         return penalty.value(coef) + risk, gradient, noise_curvature
 
@@ -225,88 +226,55 @@ class MomentPoint(Point):
         return out
 
     def under(self, objective: MomentObjective) -> MomentPoint:
-        """Return this point of an objective that differs in its loss or its smoothing only."""
-        out = MomentPoint(objective, self.coef, self.scores)
-        if objective.loss is self.objective.loss:
-            out._smoothed = self._smoothed
-        return out
+        """Return this point of an objective that differs in its penalty or its smoothing only."""
+        return MomentPoint(objective, self.coef, self.scores)
 
-    def at_best_offset(self) -> MomentPoint:
-        """Return the point with the best offsets for its weights: a search on the scores, and no sweep for it."""
+    def risk(self) -> Array:
+        """Return the weighted loss without any smoothing; no sweep over the data."""
         objective = self.objective
-        if not objective.fit_intercept:
-            return self
+        return objective.data.map_sum(rows.loss_only, objective.loss, objective.columns, 0.0, self.scores)[0]
 
-        def slope(offset: Array) -> Array:
-            return objective.data.map_sum(
-                rows.offset_slope, objective.loss, objective.columns, objective.smoothing**2, self.scores, offset
-            )[0]
-
-        offset = _bisect(slope, _FARTHEST_OFFSET + 2.0 * np.abs(self.coef[-1]), _BISECTIONS)
-        coef = self.coef.copy()
-        coef[-1] += offset
-        return MomentPoint(objective, coef, objective.data.map(rows.with_mean_moved, self.scores, offset))
-
-    def look_under(self, *smoothings: float) -> None:
-        """Ask for `risk` and `share_below` of several smoothings at once; no sweep over the data."""
-        asked = [smoothing for smoothing in smoothings if smoothing not in self._smoothed]
-        if asked:
-            objective = self.objective
-            risks, below = objective.data.map_sum(
-                rows.under_smoothings, objective.loss, objective.columns, np.array(asked), self.scores
-            )
-            shares = below / shape_of(objective.data).weight
-            self._smoothed |= {own[0]: own[1:] for own in zip(asked, risks, shares, strict=True)}
-
-    def risk(self, smoothing: float) -> Array:
-        """Return the weighted loss at these coefficients for another smoothing."""
-        self.look_under(smoothing)
-        return self._smoothed[smoothing][0]
-
-    def share_below(self, deviation: float) -> Array:
-        """Return the share of the rows, by weight, whose score has a standard deviation below this."""
-        self.look_under(deviation)
-        return self._smoothed[deviation][1]
-
-    def share_at_kink(self, radius: float) -> Array:
-        """Return the share of the rows, by weight, whose noisy score is this close to the kink of the loss."""
-        objective = self.objective
-        near, total = objective.data.map_sum(
-            rows.weight_at_kink, objective.loss.kink, objective.columns, radius, self.scores
-        )
-        return near / total
+    def steady_share(self, smoothing: Array) -> Array:
+        """Return the share of the rows, by weight, whose score varies by less than a few widths of this smoothing."""
+        (steady,) = self.objective.data.map_sum(rows.steady_weight, smoothing, self.scores)
+        return steady / shape_of(self.objective.data).weight
 
     def hessian(self, direct: bool = False) -> MomentCurvature:
-        return self._curvature(rows.hessian_weights, not self.objective.variance.is_zero, direct)
+        of_penalty = self.objective.penalty.curvature(self.coef)
+        return self._curvature(rows.hessian_weights, of_penalty, not self.objective.variance.is_zero, direct)
 
     def majoriser(self, direct: bool = False) -> MomentCurvature:
-        return self._curvature(rows.majoriser_weights, False, direct)
+        return self._curvature(rows.majoriser_weights, self.objective.penalty.majoriser(self.coef), False, direct)
 
-    def _curvature(self, rule: Any, is_coupled: bool, direct: bool) -> MomentCurvature:
+    def _curvature(self, rule: Any, of_penalty: Array | float, is_coupled: bool, direct: bool) -> MomentCurvature:
         objective = self.objective
         weights = objective.data.map(rule, *self._loss_of_rows, self.scores)
         if may_be_exact(self, direct):
-            exact = exact_preconditioner(self, weights, direct)
+            exact = exact_preconditioner(self, weights, of_penalty, direct)
             if exact is not None:
-                return MomentCurvature(objective, self.coef, self.noise_curvature, weights, is_coupled, exact)
+                own = of_penalty + self.noise_curvature
+                return MomentCurvature(objective, self.coef, own, weights, is_coupled, exact)
         expects_gram = suits_gram(self)
         known = self._known_products(weights, with_squares=not expects_gram)
-        curvature = partial(MomentCurvature, objective, self.coef, self.noise_curvature, weights, is_coupled)
-        if suits_woodbury(self, known.n_active):
-            return curvature(woodbury(self, weights))
+        own = of_penalty + self.noise_curvature
+        curvature = partial(MomentCurvature, objective, self.coef, own, weights, is_coupled)
         preconditioner: Preconditioner | None = None
+        if suits_woodbury(self, known.n_active):
+            preconditioner = woodbury(self, weights, own)
+            if preconditioner is not None:
+                return curvature(preconditioner)
         if expects_gram:
-            preconditioner = gram_preconditioner(self, known.n_active, known.totals, is_coupled)
+            preconditioner = gram_preconditioner(self, known.n_active, known.totals, own, is_coupled)
         if preconditioner is None:
             known = known if known.squares is not None else self._known_products(weights, with_squares=True)
             assert known.squares is not None
-            preconditioner = diagonal(self, known.squares, known.totals)
+            preconditioner = diagonal(self, known.squares, known.totals, own)
         return curvature(preconditioner).with_coarse(known.back, known.sums)
 
     def _known_products(self, weights: PerPartition, with_squares: bool) -> rows.KnownProducts:
         """Return the products with what is known; value and gradient are asked for at once, if they are not yet."""
         objective = self.objective
-        rest = weights, self.scores, objective.base, with_squares
+        rest = weights, self.scores, with_squares
         if "_answers" in vars(self):
             return rows.KnownProducts(*objective.sweep_sum(rows.known_products, *rest))
         found = objective.sweep_sum(rows.gradient_and_known_products, *self._loss_of_rows, *rest)
@@ -332,10 +300,6 @@ class MomentLine(Line):
         self.moves = objective.sweep(
             rows.row_scores, *objective.packed(direction, np.hstack([w * weights, np.square(weights)]))
         )
-        l2 = objective.penalty.l2
-        self.cross = l2 * column_dots(w, weights)
-        self.square = l2 * column_dots(weights, weights)
-        self.level = objective.penalty.value(start.coef)
 
     def value(self, step: Array) -> Array:
         objective = self.start.objective
@@ -343,12 +307,12 @@ class MomentLine(Line):
             rows.loss_moved,
             objective.loss,
             objective.columns,
-            objective.smoothing**2,
+            objective.smoothing,
             self.start.scores,
             self.moves,
             step,
         )[0]
-        return self.level + step * self.cross + 0.5 * np.square(step) * self.square + risk
+        return objective.penalty.value(self.start.coef + step * self.direction) + risk
 
     def point(self, step: Array) -> MomentPoint:
         start, objective = self.start, self.start.objective

@@ -128,41 +128,48 @@ def may_be_exact(point: MomentPoint, direct: bool) -> bool:
     return direct or shape_of(point.objective.data).n_rows <= _FEW_ROWS
 
 
-def exact_preconditioner(point: MomentPoint, weights: PerPartition, direct: bool) -> Preconditioner | None:
+def exact_preconditioner(
+    point: MomentPoint, weights: PerPartition, of_penalty: Array | float, direct: bool
+) -> Preconditioner | None:
     """Return the curvature's inverse, if there are few rows with curvature, or few features; else ``None``."""
     (n_active,) = point.objective.data.map_sum(_count, weights)
     if suits_woodbury(point, n_active, direct):
-        return woodbury(point, weights)
+        found = woodbury(point, weights, of_penalty + point.noise_curvature)
+        if found is not None:
+            return found
     if direct and point.objective.n_features <= _DIRECT_SIZE:
-        return _cholesky(explicit_curvature(point, weights), is_exact=True)
+        return _cholesky(explicit_curvature(point, weights, of_penalty + point.noise_curvature), is_exact=True)
     return None
 
 
 def suits_gram(point: MomentPoint) -> bool:
     """Return whether the shape of the data suits a shared Gram matrix: if not, the diagonal will be needed."""
     objective = point.objective
-    return objective.n_features <= min(_GRAM_FEATURES, shape_of(objective.data).n_rows) and objective.penalty.l2 > 0.0
+    return (
+        objective.n_features <= min(_GRAM_FEATURES, shape_of(objective.data).n_rows) and objective.penalty.has_curvature
+    )
 
 
 def suits_woodbury(point: MomentPoint, n_active: Array, direct: bool = False) -> bool:
     """Return whether few rows have curvature (those of a hinge far from its kink take no part), one number a column."""
     n_rows, objective = int(np.max(n_active)), point.objective
     most = min(objective.n_features - 1, _DIRECT_SIZE if direct else _FEW_ROWS)
-    return n_rows <= most and objective.penalty.l2 > 0.0
+    return n_rows <= most and objective.penalty.has_curvature
 
 
 def gram_preconditioner(
-    point: MomentPoint, n_active: Array, totals: Array, is_coupled: bool
+    point: MomentPoint, n_active: Array, totals: Array, own: Array, is_coupled: bool
 ) -> Eigenvectors | Cholesky | None:
     """Return the inverse of the shared Gram matrix, scaled for each column by the sum of its weights.
 
+    ``own`` is the diagonal of penalty and noise.
     ``None``, if fewer rows than features have curvature, or if the matrix cannot be inverted.
     """
     if np.max(n_active) < point.objective.n_features:
         return None
-    many = shape_of(point.objective.data).n_columns >= _MANY_COLUMNS
+    many = shape_of(point.objective.data).n_columns >= _MANY_COLUMNS and not point.objective.penalty.l1
     shared = shared_eigenvectors(point, totals, is_coupled) if many else None
-    return shared or _cholesky(shared_gram(point, totals), is_exact=False)
+    return shared or _cholesky(shared_gram(point, totals, own), is_exact=False)
 
 
 def _cholesky(matrices: Iterable[Array], is_exact: bool) -> Cholesky | None:
@@ -170,11 +177,11 @@ def _cholesky(matrices: Iterable[Array], is_exact: bool) -> Cholesky | None:
     return None if any(factor is None for factor in factors) else Cholesky(factors, is_exact)
 
 
-def shared_gram(point: MomentPoint, totals: Array) -> Iterator[Array]:
+def shared_gram(point: MomentPoint, totals: Array, own: Array) -> Iterator[Array]:
     """Yield ``sum(h) X'SX`` plus the column's own diagonal, column by column; ``totals`` are the ``sum(h)``."""
     gram = _gram_of_rows(point)
     for k in range(point.coef.shape[1]):
-        yield _with_penalty(gram * totals[k], point, k)
+        yield _with_diagonal(gram * totals[k], point.objective, own[:, k])
 
 
 def shared_eigenvectors(point: MomentPoint, totals: Array, is_coupled: bool) -> Eigenvectors | None:
@@ -210,19 +217,18 @@ def _gram_of_rows(point: MomentPoint) -> Array:
     return kept["gram"]
 
 
-def explicit_curvature(point: MomentPoint, weights: PerPartition) -> Iterator[Array]:
+def explicit_curvature(point: MomentPoint, weights: PerPartition, own: Array) -> Iterator[Array]:
     """Yield the curvature as a dense matrix, offset last, column by column."""
     objective = point.objective
     for k in range(point.coef.shape[1]):
         (matrix,) = objective.sweep_sum(_explicit, objective.variance, weights, point.coef, k)
-        yield _with_penalty(matrix, point, k)
+        yield _with_diagonal(matrix, objective, own[:, k])
 
 
-def _with_penalty(matrix: Array, point: MomentPoint, k: int) -> Array:
-    """Add the penalty and the noise's diagonal to the data's part, in place; take the offset out if there is none."""
-    objective = point.objective
+def _with_diagonal(matrix: Array, objective: MomentObjective, own: Array) -> Array:
+    """Add the diagonal of penalty and noise to the data's part, in place; take the intercept out if there is none."""
     index = np.arange(objective.n_features)
-    matrix[index, index] += objective.penalty.l2 + point.noise_curvature[:, k]
+    matrix[index, index] += own
     matrix[-1, -1] += _offset_floor(objective)
     if not objective.fit_intercept:
         matrix[-1, :] = matrix[:, -1] = 0.0
@@ -230,22 +236,25 @@ def _with_penalty(matrix: Array, point: MomentPoint, k: int) -> Array:
     return matrix
 
 
-def woodbury(point: MomentPoint, weights: PerPartition) -> Woodbury:
-    """Return the solvers of ``l2 + q + X'hX``, offset last, one per column."""
+def woodbury(point: MomentPoint, weights: PerPartition, own: Array) -> Woodbury | None:
+    """Return the solvers of ``diag(own) + X'hX``, intercept last, one per column; ``None`` if rounding forbids it."""
     objective = point.objective
-    products = _row_products(objective) if objective.variance.is_zero else None
+    is_constant = objective.variance.is_zero and not objective.penalty.l1
+    products = _row_products(objective) if is_constant else None
     columns = []
     for k in range(point.coef.shape[1]):
         taken = objective.data.gather(objective.data.map(_active_rows, weights, k))
         block = stack_blocks([rows for rows, _, _ in taken])
         h = np.concatenate([h for _, h, _ in taken])
-        diagonal = objective.penalty.l2 + point.noise_curvature[:, k]
         if products is None:
-            gram = block.outer_gram(1.0 / diagonal)
+            gram = block.outer_gram(1.0 / own[:, k])
         else:
             active = np.flatnonzero(np.concatenate([mask for _, _, mask in taken]))
             gram = products[np.ix_(active, active)] / objective.penalty.l2
-        columns.append(_woodbury_column(block, diagonal, h, gram, objective.fit_intercept, _offset_floor(objective)))
+        solve = _woodbury_column(block, own[:, k], h, gram, objective.fit_intercept, _offset_floor(objective))
+        if solve is None:
+            return None
+        columns.append(solve)
     return Woodbury(columns)
 
 
@@ -261,11 +270,13 @@ def _row_products(objective: MomentObjective) -> Array | None:
 
 def _woodbury_column(
     block: Block, diagonal: Array, h: Array, gram: Array, fit_intercept: bool, floor: float
-) -> Callable[[Array], Array]:
+) -> Callable[[Array], Array] | None:
     root = np.sqrt(h)
     inner = root[:, None] * gram * root
     inner[np.diag_indices_from(inner)] += 1.0
-    factor = cho_factor(inner, lower=True, check_finite=False)
+    factor = factorise(inner)
+    if factor is None:
+        return None
 
     def solve_weights(right: Array) -> Array:
         scaled = right / diagonal
@@ -286,11 +297,11 @@ def _woodbury_column(
     return solve
 
 
-def diagonal(point: MomentPoint, squares: Array, totals: Array) -> Diagonal:
-    """Return ``l2 + (X * X)'h + q`` and, for the offset, the sum of ``h``: the diagonal without the mixed terms."""
+def diagonal(point: MomentPoint, squares: Array, totals: Array, own: Array) -> Diagonal:
+    """Return ``own + (X * X)'h`` and, for the intercept, the sum of ``h``: the diagonal without the mixed terms."""
     objective = point.objective
     out = np.empty_like(point.coef)
-    out[:-1] = objective.penalty.l2 + squares + point.noise_curvature
+    out[:-1] = own + squares
     out[-1] = np.maximum(totals, _offset_floor(objective)) if objective.fit_intercept else 1.0
     # A column of zeros with an l1 penalty has no curvature at all; any positive number will do.
     out[out <= 0.0] = 1.0

@@ -15,6 +15,9 @@ from dropmargin.objective.base import Labelled
 from dropmargin.objective.curvature import CurvatureWeights
 from dropmargin.typing import Array
 
+# A score is steady if its standard deviation is below so many widths of the smoothing.
+_STEADY = 2.0
+
 
 class Scores(NamedTuple):
     """Mean and variance of the noisy scores of a partition, ``(n_rows, n_columns)`` each; no variance, no noise."""
@@ -32,19 +35,18 @@ def row_scores(part: Labelled, factors: Array, shift: Array, n_means: int) -> Sc
     return Scores(mean, out[:, n_means:] + shift[n_means:])
 
 
-def offset_slope(
-    part: Labelled, loss: MomentLoss, columns: Array, floor: float, scores: Scores, offset: Array
-) -> tuple[Array]:
-    by_mean, _ = loss.gradient(part.labels[:, columns], scores.mean + offset, scores.variance + floor)
-    return (np.einsum("i,ik->k", part.weights[:, 0], by_mean),)
+def smoothed(part: Labelled, loss: MomentLoss, smoothing: Array | float) -> MomentLoss:
+    """Return the loss with its kink rounded off by a barrier of weight ``smoothing``, one number per column, if any.
+
+    The barrier is the same for all rows, so the width is inversely proportional to a row's weight.
+    """
+    if not np.any(smoothing):
+        return loss
+    return loss.smoothed(2.0 * smoothing / np.where(part.weights > 0.0, part.weights, 1.0))
 
 
 def no_scores(part: Labelled, n: int) -> Scores:
     return Scores(np.zeros((len(part.labels), n)), np.zeros((len(part.labels), n)))
-
-
-def with_mean_moved(part: Labelled, scores: Scores, by: Array) -> Scores:
-    return scores._replace(mean=scores.mean + by)
 
 
 def take_columns(part: Labelled, values: Array, columns: Any) -> Array:
@@ -63,52 +65,53 @@ def moved(part: Labelled, scores: Scores, moves: Scores, step: Array) -> Scores:
     return Scores(scores.mean + step * moves.mean, variance)
 
 
-def loss_only(part: Labelled, loss: MomentLoss, columns: Array, floor: float, scores: Scores) -> tuple[Array]:
-    losses = loss.value(part.labels[:, columns], scores.mean, scores.variance + floor)
+def loss_only(
+    part: Labelled, loss: MomentLoss, columns: Array, smoothing: Array | float, scores: Scores
+) -> tuple[Array]:
+    losses = smoothed(part, loss, smoothing).value(part.labels[:, columns], scores.mean, scores.variance)
     return (np.einsum("i,ik->k", part.weights[:, 0], losses),)
 
 
-def under_smoothings(
-    part: Labelled, loss: MomentLoss, columns: Array, deviations: Array, scores: Scores
-) -> tuple[Array, Array]:
-    """Return, for each standard deviation of noise on all scores, the loss and the weight of the rows below it."""
-    weights, labels = part.weights[:, 0], part.labels[:, columns]
-    losses = [
-        np.einsum("i,ik->k", weights, loss.value(labels, scores.mean, scores.variance + d**2)) for d in deviations
-    ]
-    below = [np.einsum("i,ik->k", weights, scores.variance < d**2) for d in deviations]
-    return np.stack(losses), np.stack(below)
-
-
-def weight_at_kink(part: Labelled, kink: float, columns: Array, radius: float, scores: Scores) -> tuple[Array, float]:
+def steady_weight(part: Labelled, smoothing: Array, scores: Scores) -> tuple[Array]:
+    """Return the weight of the rows whose score varies by less than a few widths of the smoothing."""
     weights = part.weights[:, 0]
-    distance = np.square(kink - part.labels[:, columns] * scores.mean) + scores.variance
-    return np.einsum("i,ik->k", weights, distance < radius**2), float(weights.sum())
+    is_steady = weights[:, None] * np.sqrt(scores.variance) < _STEADY * 2.0 * smoothing
+    return (np.einsum("i,ik->k", weights, is_steady),)
 
 
 def loss_moved(
-    part: Labelled, loss: MomentLoss, columns: Array, floor: float, scores: Scores, moves: Scores, step: Array
+    part: Labelled,
+    loss: MomentLoss,
+    columns: Array,
+    smoothing: Array | float,
+    scores: Scores,
+    moves: Scores,
+    step: Array,
 ) -> tuple[Array]:
-    return loss_only(part, loss, columns, floor, moved(part, scores, moves, step))
+    return loss_only(part, loss, columns, smoothing, moved(part, scores, moves, step))
 
 
 def loss_and_gradient(
-    part: Labelled, loss: MomentLoss, variance: Variance, columns: Array, floor: float, scores: Scores
+    part: Labelled, loss: MomentLoss, variance: Variance, columns: Array, smoothing: Array | float, scores: Scores
 ) -> tuple[Array, Array, Array]:
     """Return the loss, ``X'(s phi_m)`` beside ``f(X)'(2 s phi_v)``, and the sums of what is in the brackets."""
     n = scores.mean.shape[1]
     slopes = np.empty((len(scores.mean), 2 * n))
-    slopes[:, :n], slopes[:, n:] = loss.gradient(part.labels[:, columns], scores.mean, scores.variance + floor)
+    slopes[:, :n], slopes[:, n:] = smoothed(part, loss, smoothing).gradient(
+        part.labels[:, columns], scores.mean, scores.variance
+    )
     slopes[:, :n] *= part.weights
     slopes[:, n:] *= 2.0 * part.weights
     back = part.block.backward(slopes if variance.moves_entries else slopes[:, :n], n)
-    return loss_only(part, loss, columns, floor, scores)[0], back, slopes.sum(axis=0)
+    return loss_only(part, loss, columns, smoothing, scores)[0], back, slopes.sum(axis=0)
 
 
 def hessian_weights(
-    part: Labelled, loss: MomentLoss, variance: Variance, columns: Array, floor: float, scores: Scores
+    part: Labelled, loss: MomentLoss, variance: Variance, columns: Array, smoothing: Array | float, scores: Scores
 ) -> CurvatureWeights:
-    by_mean, mixed, by_variance = loss.curvature(part.labels[:, columns], scores.mean, scores.variance + floor)
+    by_mean, mixed, by_variance = smoothed(part, loss, smoothing).curvature(
+        part.labels[:, columns], scores.mean, scores.variance
+    )
     if variance.is_zero:
         return CurvatureWeights(part.weights * by_mean, by_mean.shape[1])
     curved = np.hstack([by_mean, 2.0 * mixed, 4.0 * by_variance])
@@ -136,11 +139,9 @@ class KnownProducts(NamedTuple):
         return self.sums[n : 2 * n]
 
 
-def known_products(
-    part: Labelled, weights: CurvatureWeights, scores: Scores, base: Array | None, with_squares: bool
-) -> KnownProducts:
+def known_products(part: Labelled, weights: CurvatureWeights, scores: Scores, with_squares: bool) -> KnownProducts:
     """Return the products that need no way forth, as the scores are the products with the coefficients."""
-    mean = scores.mean if base is None else scores.mean - base
+    mean = scores.mean
     bent = [weights.by_mean * mean, weights.by_mean]
     if weights.is_coupled:
         bent[0] += weights.mixed * scores.variance
@@ -160,19 +161,18 @@ def gradient_and_known_products(
     loss: MomentLoss,
     variance: Variance,
     columns: Array,
-    floor: float,
+    smoothing: Array | float,
     weights: CurvatureWeights,
     scores: Scores,
-    base: Array | None,
     with_squares: bool,
 ) -> tuple[Array | None, ...]:
     """Return all that `loss_and_gradient` and `known_products` do, for one question in place of two."""
-    gradient = loss_and_gradient(part, loss, variance, columns, floor, scores)
-    return *gradient, *known_products(part, weights, scores, base, with_squares)
+    gradient = loss_and_gradient(part, loss, variance, columns, smoothing, scores)
+    return *gradient, *known_products(part, weights, scores, with_squares)
 
 
 def majoriser_weights(
-    part: Labelled, loss: MomentLoss, variance: Variance, columns: Array, floor: float, scores: Scores
+    part: Labelled, loss: MomentLoss, variance: Variance, columns: Array, smoothing: Array | float, scores: Scores
 ) -> CurvatureWeights:
-    weight = loss.weight(part.labels[:, columns], scores.mean, scores.variance + floor)
+    weight = smoothed(part, loss, smoothing).weight(part.labels[:, columns], scores.mean, scores.variance)
     return CurvatureWeights(part.weights * weight, weight.shape[1])

@@ -18,10 +18,11 @@ import numpy as np
 from dropmargin.linalg import Block, LocalPartitions, drop_empty_columns, row_block, row_slice, stack_rows
 from dropmargin.losses import MomentLoss
 from dropmargin.noise import Noise, Variance
-from dropmargin.objective import Labelled, MomentObjective, Penalty
+from dropmargin.objective import Labelled, MomentObjective
 from dropmargin.online.descent import descend, follow, take_in
 from dropmargin.online.past import Column
 from dropmargin.online.rows import Rows, Setting
+from dropmargin.penalties import Penalty
 from dropmargin.solvers import SOLVERS, minimise
 from dropmargin.typing import Array
 

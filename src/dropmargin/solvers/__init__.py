@@ -7,23 +7,23 @@ declared in the table, so that an impossible pair of loss and solver gets one se
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from dropmargin.linalg import Partitions, PerPartition
-from dropmargin.losses import Loss, MomentLoss
-from dropmargin.noise import Variance
-from dropmargin.objective import MomentObjective, Objective, Penalty, Point
+from dropmargin.linalg import PerPartition
+from dropmargin.losses import Loss
+from dropmargin.objective import MomentObjective, Objective, Point
+from dropmargin.objective.rows import take_columns
+from dropmargin.penalties import Penalty
+from dropmargin.solvers.central_path import follow_central_path
 from dropmargin.solvers.closed_form import closed_form
 from dropmargin.solvers.lbfgs import lbfgs
-from dropmargin.solvers.linear_programme import solve_linear_programme
 from dropmargin.solvers.newton import irls, newton
 from dropmargin.solvers.noise_free import carried, solve_noise_free
 from dropmargin.solvers.orthant import orthant
 from dropmargin.solvers.result import Iteration, Monitor, Result
-from dropmargin.solvers.smoothing import solve_smoothed
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,16 @@ class Solver:
 
     run: Callable[..., Result]
     blockwise: bool = True  # takes all columns at once
-    l1: bool = False  # minimises an l1 penalty (and then only that)
+    l1: bool = False  # minimises an l1 penalty, too
     needs: str | None = None  # an attribute of the loss that must be true
     likes_a_start: bool = False  # a rough fit to a sample of the rows is worth its price
 
 
 SOLVERS: dict[str, Solver] = {
     "irls": Solver(irls, needs="has_majoriser"),
-    "newton": Solver(newton, likes_a_start=True),
+    "newton": Solver(newton, l1=True, likes_a_start=True),
     "lbfgs": Solver(lbfgs, blockwise=False),
     "closed-form": Solver(closed_form, needs="is_quadratic"),
-    "orthant": Solver(orthant, blockwise=False, l1=True),
 }
 
 
@@ -51,16 +50,12 @@ def choose_solver(name: Any, loss: Loss, penalty: Penalty) -> Solver:
     if not isinstance(name, str) or name not in ("auto", *SOLVERS):
         raise ValueError(f"solver must be 'auto' or one of {sorted(SOLVERS)}, got {name!r}.")
     if name == "auto":
-        return SOLVERS["orthant" if penalty.l1 else "newton"]
+        return SOLVERS["newton"]
     solver = SOLVERS[name]
-    if bool(penalty.l1) != solver.l1:
-        needed = "an l1 or elastic-net" if penalty.l1 else "an l2"
-        possible = [
-            other
-            for other, entry in SOLVERS.items()
-            if entry.l1 == bool(penalty.l1) and (entry.needs is None or getattr(loss, entry.needs, False))
-        ]
-        raise ValueError(f"solver={name!r} cannot minimise {needed} penalty; use solver='auto' or one of {possible}.")
+    if penalty.l1 and not solver.l1:
+        raise ValueError(
+            f"solver={name!r} cannot minimise an l1 or elastic-net penalty; use solver='auto' or 'newton'."
+        )
     if solver.needs is not None and not getattr(loss, solver.needs, False):
         reasons = {"has_majoriser": "a quadratic majoriser", "is_quadratic": "the quadratic loss"}
         raise ValueError(
@@ -85,36 +80,45 @@ def minimise(
 
     ``dual`` is a start for the multipliers (`Result.dual`), which only the hinge without noise looks at.
     """
-    options = {"tol": tol, "max_iter": max_iter, "monitor": monitor, "warm": warm}
-    if not solver.blockwise and objective.n_columns > 1:
+    options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "monitor": monitor, "warm": warm}
+    has_kink, is_noise_free = False, False
+    if isinstance(objective, MomentObjective):
+        has_kink, is_noise_free = objective.loss.kink > 0.0, objective.variance.is_zero
+    is_plain_svm = has_kink and is_noise_free and solver.run is newton and not objective.penalty.l1
+    if objective.n_columns > 1 and (objective.penalty.l1 or not solver.blockwise or is_plain_svm):
         assert isinstance(objective, MomentObjective)
-        parts = [
-            minimise(solver, objective.select([k]), start.select([k]), **options)  # type: ignore[arg-type]
-            for k in range(objective.n_columns)
-        ]
-        return combine(parts)
-    if isinstance(objective, MomentObjective) and objective.loss.kink:
-        if _is_linear_programme(objective.loss, objective.variance, objective.penalty):
-            check_rows_at_hand(objective.loss, objective.variance, objective.penalty, objective.data)
-            return solve_linear_programme(objective, tol=tol, monitor=monitor)
-        if objective.variance.is_zero and solver.run is newton:
-            return solve_noise_free(objective, start, dual=dual, **options)  # type: ignore[arg-type]
-        return solve_smoothed(solver.run, objective, start, **options)  # type: ignore[arg-type]
+        parts = []
+        for k in range(objective.n_columns):
+            own = None if dual is None else objective.data.map(take_columns, dual, [k])
+            parts.append(minimise(solver, objective.select([k]), start.select([k]), dual=own, **options))
+        duals = [part.dual for part in parts if part.dual is not None]
+        joined = PerPartition(map(np.hstack, zip(*duals, strict=True))) if len(duals) == len(parts) else None
+        return replace(combine(parts), dual=joined)
+    if objective.penalty.l1:
+        return _minimise_l1(objective, start, has_kink, is_noise_free, options)
+    if is_plain_svm:
+        return solve_noise_free(objective, start, dual=dual, **options)  # type: ignore[arg-type]
+    if has_kink:
+        return follow_central_path(solver.run, objective, start, **options)
     return solver.run(objective, start, **options)
 
 
-def check_rows_at_hand(loss: Loss, variance: Variance, penalty: Penalty, data: Partitions[Any]) -> None:
-    """Refuse a problem whose only solver looks at all rows at once, if they are not in the memory of this process."""
-    if not data.is_local and _is_linear_programme(loss, variance, penalty):
-        raise ValueError(
-            "The hinge loss without noise under penalty='l1' is a linear programme, which needs all rows in memory. "
-            "Choose penalty='elasticnet', some noise, or a sample of the rows."
-        )
-
-
-def _is_linear_programme(loss: Loss, variance: Variance, penalty: Penalty) -> bool:
-    """Return whether there is no curvature anywhere: a hinge without noise under a pure l1 penalty."""
-    return isinstance(loss, MomentLoss) and bool(loss.kink) and variance.is_zero and penalty.l1 > penalty.l2 == 0.0
+def _minimise_l1(
+    objective: Objective, start: Point, has_kink: bool, is_noise_free: bool, options: dict[str, Any]
+) -> Result:
+    """Minimise under an l1 penalty: by steps within an orthant, or else along the central path."""
+    if not has_kink:
+        found = orthant(objective, start, **options)
+    elif is_noise_free:
+        return follow_central_path(newton, objective, start, **options)
+    else:
+        found = follow_central_path(orthant, objective, start, **options)
+    left = options["max_iter"] - found.n_iter
+    if found.converged or left <= 0:
+        return found
+    whole = follow_central_path(newton, objective, start, **options | {"max_iter": left, "warm": False})
+    history = found.history + [entry._replace(iteration=entry.iteration + found.n_iter) for entry in whole.history]
+    return replace(whole, n_iter=len(history), history=history)
 
 
 def combine(results: list[Result]) -> Result:
@@ -139,7 +143,6 @@ __all__ = [
     "Result",
     "Solver",
     "carried",
-    "check_rows_at_hand",
     "choose_solver",
     "combine",
     "minimise",

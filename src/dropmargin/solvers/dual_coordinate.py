@@ -18,11 +18,13 @@ epochs. Where that is foreseen, the work so far is returned as not converged, fo
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from dropmargin.linalg import DualDescent, PerPartition, can_descend, local_parts
+from dropmargin.linalg import DualDescent, PerPartition, local_parts, rows_for_descent
 from dropmargin.objective import Labelled, MomentObjective
 from dropmargin.solvers.result import Iteration, Monitor, Result
 from dropmargin.typing import Array
@@ -40,7 +42,7 @@ _LEAST_OFFSET_STEP, _MOST_OFFSET_STEP = 0.003, 10.0
 # Rows that were left out come back if they make up this share of the gap.
 _WRONGLY_LEFT_OUT = 0.3
 # More epochs than this are not worth waiting for; a forecast is not made before so many.
-_PATIENCE = 2000
+_PATIENCE = 10_000
 _FORECAST_AFTER = 200
 # Sums this close differ by rounding alone.
 _SAME_SUM = 1e-14
@@ -52,18 +54,21 @@ def descend_dual(
     """Minimise to a relative duality gap of ``tol``, or as far as epochs are worth their time.
 
     An iteration of the result is a round of epochs, and an epoch counts as one pass over the data. If the problem is
-    not for this method (dense data or rows elsewhere, several columns, no compiled code), there is no result.
+    not for this method (rows elsewhere, no compiled code), there is no result. The block has one column.
 
     Parameters
     ----------
     dual : PerPartition of ndarray of shape (n_rows, 1), or None
         Multipliers to start from, as shares of the rows' weights.
     """
-    if objective.n_columns > 1 or objective.base is not None or not objective.data.is_local:
+    if not objective.data.is_local:
         return None
-    if not can_descend([part.block for part in local_parts(objective.data)]):
+    kept = objective.data.kept
+    if "rows for descent" not in kept:  # shared by the columns and by all values of C
+        kept["rows for descent"] = rows_for_descent([part.block for part in local_parts(objective.data)])
+    if kept["rows for descent"] is None:
         return None
-    rows = _Rows(objective)
+    rows = _Rows(objective, kept["rows for descent"])
     multipliers = rows.upper * rows.joined(dual) if dual is not None else np.zeros_like(rows.upper)
     proof = _Proof(rows, multipliers)
     multipliers, weights, offset = proof.multipliers.copy(), proof.combined[:-1, 0].copy(), proof.combined[-1].repeat(2)
@@ -114,14 +119,13 @@ def _hopeless(gaps: list[tuple[int, float]], aim: float) -> bool:
 class _Rows:
     """The rows of all partitions in one sequence: what coordinate descent knows of them."""
 
-    def __init__(self, objective: MomentObjective) -> None:
+    def __init__(self, objective: MomentObjective, matrices: Sequence[Any]) -> None:
         self.objective = objective
         parts, (column,) = local_parts(objective.data), objective.columns
         self.edges = np.cumsum([0] + [part.block.n_rows for part in parts])
         self.labels = np.concatenate([part.labels[:, column] for part in parts], dtype=np.float64)
         self.upper = np.concatenate([part.weights[:, 0] for part in parts], dtype=np.float64)
         squares = np.concatenate(objective.data.map(_squared_norms))
-        matrices = [part.block.rows for part in parts]
         scale = 1.0 / objective.penalty.l2
         self.kernel = DualDescent(matrices, self.labels, self.upper, squares, objective.loss.kink, scale)
         self.mean_square = scale * float(squares.mean()) or 1.0

@@ -10,7 +10,16 @@ from dropmargin.solvers.result import Iteration, Monitor, Result
 from dropmargin.typing import Array
 
 
-def lbfgs(objective: Objective, start: Point, *, tol: float, max_iter: int, monitor: Monitor, warm: bool) -> Result:
+def lbfgs(
+    objective: Objective,
+    start: Point,
+    *,
+    tol: float,
+    max_iter: int,
+    monitor: Monitor,
+    warm: bool,
+    scale: Array | None = None,
+) -> Result:
     """Minimise by L-BFGS; it stops when an iteration gains less than ``tol / 100`` of the objective."""
     history: list[Iteration] = []
     latest = [0.0]

@@ -26,6 +26,9 @@ _MAJORISER_STEPS = 2
 _INNER_ITERATIONS = 250
 _ARMIJO = 1e-4
 _HALVINGS = 30
+_DOUBLINGS = 20
+# A decrease by more than so many times the predicted one asks for a longer step; twice is a straight line.
+_FLATTER = 1.5
 # Relative differences of the objective below this are rounding.
 _ROUNDING = 1e-13
 # An inner solve may leave this share of the gap that is asked for.
@@ -38,7 +41,16 @@ _KEPT_PROMISE = 0.5
 _PRECISION_GAP = 1e-8
 
 
-def newton(objective: Objective, start: Point, *, tol: float, max_iter: int, monitor: Monitor, warm: bool) -> Result:
+def newton(
+    objective: Objective,
+    start: Point,
+    *,
+    tol: float,
+    max_iter: int,
+    monitor: Monitor,
+    warm: bool,
+    scale: Array | None = None,
+) -> Result:
     """Minimise by two steps on the majoriser (none from a warm start, or where there is none), then Newton steps."""
     first = _MAJORISER_STEPS if objective.has_weights and not warm else 0
 
@@ -47,10 +59,19 @@ def newton(objective: Objective, start: Point, *, tol: float, max_iter: int, mon
             return point.majoriser(), 0.5
         return point.hessian(direct=objective.is_stiff), 0.2
 
-    return descend(objective, start, model, tol=tol, max_iter=max_iter, monitor=monitor, n_rough=first)
+    return descend(objective, start, model, tol=tol, max_iter=max_iter, monitor=monitor, n_rough=first, scale=scale)
 
 
-def irls(objective: Objective, start: Point, *, tol: float, max_iter: int, monitor: Monitor, warm: bool) -> Result:
+def irls(
+    objective: Objective,
+    start: Point,
+    *,
+    tol: float,
+    max_iter: int,
+    monitor: Monitor,
+    warm: bool,
+    scale: Array | None = None,
+) -> Result:
     """Minimise by iteratively re-weighted least squares, the paper's two steps.
 
     The E-step is the majoriser's weights, the M-step its minimum: by a Cholesky factor or Woodbury's identity where the
@@ -60,7 +81,7 @@ def irls(objective: Objective, start: Point, *, tol: float, max_iter: int, monit
     def model(point: Point, iteration: int) -> tuple[Curvature, float]:
         return point.majoriser(direct=True), 1e-2
 
-    return descend(objective, start, model, tol=tol, max_iter=max_iter, monitor=monitor, linear=True)
+    return descend(objective, start, model, tol=tol, max_iter=max_iter, monitor=monitor, linear=True, scale=scale)
 
 
 def descend(
@@ -73,6 +94,7 @@ def descend(
     monitor: Monitor,
     n_rough: int = 0,
     linear: bool = False,
+    scale: Array | None = None,
 ) -> Result:
     """Minimise by steps to the minimum of a quadratic model.
 
@@ -84,6 +106,8 @@ def descend(
         The first steps, whose promise says nothing of the gap.
     linear : bool
         Whether convergence is linear, so that the gap is many times what one step gains.
+    scale : ndarray of shape (n_columns,), default=None
+        What ``tol`` is relative to; by default the objective itself.
     """
     point, n_columns = start, start.coef.shape[1]
     coef, values = point.coef.copy(), np.full(n_columns, np.nan)
@@ -96,20 +120,22 @@ def descend(
         # start are asked for after it, as they come with it.
         curvature, rtol = model(point, iteration)
         # 2. The direction, and the decrease that the model promises.
-        enough = _LEAVE * tol * np.abs(point.value)
+        size = np.abs(point.value) if scale is None else scale[columns]
+        enough = _LEAVE * tol * size
+        largest = size if scale is None else np.inf
         direction, left, lowest = conjugate_gradient.solve(curvature, -point.gradient, rtol, _INNER_ITERATIONS, enough)
         promised = _promise(point, direction)
         # 3. The step. Where a hinge has next to no curvature, its expansion knows nothing: it promises more than there
         # is (no loss is negative), or no step along it descends. There the majoriser, which always descends, steps in.
         broken = np.isinf(left) & ~direction.any(axis=0)
-        modelled = (promised >= 0.0) & (promised <= np.abs(point.value)) & ~broken
+        modelled = (promised >= 0.0) & (promised <= largest) & ~broken
         _majorise(objective, point, ~modelled, direction, left, enough)
         line = point.along(direction)
-        step, after = backtrack(line, point, _promise(point, direction))
+        step, after = search_line(line, point, _promise(point, direction), size)
         modelled &= step > 0.0
         if _majorise(objective, point, step == 0.0, direction, left, enough):
             line = point.along(direction)
-            step, after = backtrack(line, point, _promise(point, direction))
+            step, after = search_line(line, point, _promise(point, direction), size)
         promised = _promise(point, direction)
         lost = np.isinf(left) & ~direction.any(axis=0)
         step, after = np.where(lost, 0.0, step), np.where(lost, point.value, after)
@@ -118,19 +144,19 @@ def descend(
         # 4. How far it is still to go; columns that have arrived leave. The new gradient is asked only if it matters.
         rough = iteration <= n_rough
         ahead = np.full(len(columns), np.inf)
-        if not (linear or rough) and np.any(np.abs(promised - (before - after)) + left > tol * np.abs(after)):
+        if not (linear or rough) and np.any(np.abs(promised - (before - after)) + left > tol * size):
             ahead[modelled] = conjugate_gradient.promise(curvature, point.gradient, lowest)[modelled]
         gaps[columns] = progress.gap(before, promised, after, left, ahead, rough)
         history.append(Iteration(iteration, float(values.sum()), float(gaps.sum()), objective.n_passes, len(columns)))
         monitor(history[-1])
-        done = progress.done(after, gaps[columns], step == 0.0)
+        done = progress.done(size, gaps[columns], step == 0.0)
         if done.all():
             whole = point if len(columns) == n_columns else None
             return Result(coef, values, iteration, progress.arrived, progress.message, history, whole)
         if done.any():
             columns, point = columns[~done], point.select(~done)
             progress.keep(~done)
-    worst = float(np.max(gaps / np.abs(values)))
+    worst = float(np.max(gaps / (np.abs(values) if scale is None else scale)))
     message = f"stopped after max_iter={max_iter} iterations at an estimated relative gap of {worst:.1e} (tol={tol:g})"
     return Result(coef, values, max_iter, False, message, history, point if len(columns) == n_columns else None)
 
@@ -151,18 +177,33 @@ def _majorise(objective: Objective, point: Point, columns: Array, direction: Arr
     return True
 
 
-def backtrack(line: Line, point: Point, promised: Array) -> tuple[Array, Array]:
-    """Return step lengths that decrease the objective, by halving from 1, 0 where none was found; and the values."""
+def search_line(line: Line, point: Point, promised: Array, size: Array) -> tuple[Array, Array]:
+    """Return step lengths that decrease the objective, 0 where none was found; and the values there.
+
+    Steps are halved from 1 until they descend. Where a whole step decreases the objective by far more than the model
+    predicts, the objective is flatter than the model, and steps are doubled as long as that pays.
+    """
     step = np.ones_like(point.value)
-    ceiling = point.value + _ROUNDING * np.abs(point.value)
-    for _ in range(_HALVINGS):
-        with np.errstate(invalid="ignore", over="ignore"):
+    ceiling = point.value + _ROUNDING * size
+    with np.errstate(invalid="ignore", over="ignore"):
+        value = line.value(step)
+        for _ in range(_HALVINGS):
+            failed = ~(value <= ceiling - 2.0 * _ARMIJO * step * promised)
+            if not failed.any():
+                break
+            step = np.where(failed, 0.5 * step, step)
             value = line.value(step)
-        failed = ~(value <= ceiling - 2.0 * _ARMIJO * step * promised)
-        if not failed.any():
-            return step, value
-        step = np.where(failed, 0.5 * step, step)
-    return np.where(failed, 0.0, step), np.where(failed, point.value, value)
+        else:
+            step, value = np.where(failed, 0.0, step), np.where(failed, point.value, value)
+        grows = (step == 1.0) & (point.value - value > _FLATTER * promised)
+        for _ in range(_DOUBLINGS):
+            if not grows.any():
+                break
+            longer = np.where(grows, 2.0 * step, step)
+            trial = line.value(longer)
+            grows &= trial < value - _ROUNDING * size
+            step, value = np.where(grows, longer, step), np.where(grows, trial, value)
+    return step, value
 
 
 class _Progress:
@@ -195,9 +236,8 @@ class _Progress:
         self.previous = np.where(promised > 0.0, promised, np.finfo(float).tiny)
         return np.full_like(gap, np.inf) if rough else gap
 
-    def done(self, value: Array, gap: Array, stuck: Array) -> Array:
+    def done(self, scale: Array, gap: Array, stuck: Array) -> Array:
         """Return which columns are to stop, and note why; ``stuck`` are those for which no step was found."""
-        scale = np.abs(value)
         arrived = gap <= self.tol * scale
         # Steps that promise no less than the ones before, far below any practical tolerance: rounding has the word.
         exhausted = ((self.idle >= 4) | stuck) & (gap <= _PRECISION_GAP * scale)
