@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from dropmargin.classifiers import validation
 from dropmargin.classifiers.base import MarginalisedClassifier
 from dropmargin.classifiers.fitting import Problem, one_blas_thread
 from dropmargin.linalg import canonical
+from dropmargin.linalg.inputs import validate_rows
 from dropmargin.losses import MomentLoss
 from dropmargin.online import Batch, Model, Stream, targets
 from dropmargin.typing import Array
@@ -75,7 +75,7 @@ class OnlineMixin(MarginalisedClassifier):
         problem = self._problem()
         stream: Stream | None = getattr(self, "_stream", None)
         known = self._check_classes(classes, stream is None)
-        X, y = validate_data(self, X, y, reset=stream is None, **self._accepted())
+        X, y = validate_rows(self, X, y, reset=stream is None)
         if problem.noise is not None:
             problem.noise.check(X.shape[1])
         X = validation.check_entries(canonical(X), problem.noise, getattr(self, "feature_names_in_", None))
