@@ -35,7 +35,7 @@ def sound_csr(X: Any, name: str = "X") -> Any:
 
 def check_structure(X: Any, name: str = "X") -> None:
     """Raise a `ValueError` if the index arrays of a sparse matrix do not fit each other or its shape."""
-    fault = _fault(X)
+    fault = structure_fault(X)
     if fault is not None:
         raise ValueError(
             f"{name} is not a valid sparse matrix ({X.format}, shape {X.shape}): {fault}. Its arrays were changed "
@@ -43,10 +43,18 @@ def check_structure(X: Any, name: str = "X") -> None:
         )
 
 
-def _fault(X: Any) -> str | None:
+def structure_fault(X: Any, *, exact: bool = False) -> str | None:
+    """Return what is wrong with the index arrays of a matrix, or None; of a dense one nothing is.
+
+    SciPy allows values beyond the last row; with ``exact`` they are a fault.
+    """
+    if not sparse.issparse(X):
+        return None
     if X.format in ("csr", "csc"):
         n_lines, width = X.shape if X.format == "csr" else X.shape[::-1]
-        return _array_fault(X, ("data",), "fiubcO") or _compressed_fault(X, n_lines, width)
+        fault = _array_fault(X, ("data",), "fiubcO") or _compressed_fault(X, n_lines, width)
+        is_longer = fault is None and exact and X.indptr[-1] < len(X.indices)
+        return f"indptr ends with {X.indptr[-1]}, but there are {len(X.indices)} indices" if is_longer else fault
     if X.format == "bsr":
         if X.data.ndim != 3 or any(n % size for n, size in zip(X.shape, X.data.shape[1:], strict=True)):
             return f"blocks of shape {X.data.shape[1:]} do not fill it"
