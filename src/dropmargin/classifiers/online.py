@@ -61,7 +61,9 @@ class OnlineMixin(MarginalisedClassifier):
             All labels that the stream will have: needed in the first call, and the same if given again. After `fit`,
             or for a model from a file, those of the model are taken, with a warning that the stream starts anew.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows; a row of weight 2 counts as the row twice, one of weight 0 not at all.
+            Weights of the rows; a row of weight 2 counts as the row twice, one of weight 0 not at all. Weights that are
+            all zero are an error, as rows that are not there are, in the first call and in any other. A batch whose
+            rows are all of a class that ``class_weight`` gives the weight 0 is a call that changes no coefficient.
 
         Returns
         -------

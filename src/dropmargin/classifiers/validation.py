@@ -88,7 +88,10 @@ def check_weights(sample_weight: Any, n_samples: int, *, is_whole: bool = True) 
             "Give a row weight 0 to leave it out."
         )
     if is_whole and not weights.any():
-        raise ValueError("sample_weight is zero for every row: there is nothing to learn from.")
+        raise ValueError(
+            "sample_weight is zero for every row: there is nothing to learn from. Give a row of X a weight above zero; "
+            "leave out a batch of partial_fit that has none."
+        )
     return weights
 
 
