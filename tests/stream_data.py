@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import time
 
 import numpy as np
 from scipy import sparse
@@ -43,3 +45,10 @@ def write_parts(folder, X, y, edges=(0, 150, 151, 400), kind="svm"):
             table["label"] = y[a:b]
             table.to_parquet(path)
     return folder
+
+
+def set_age(folder, hours):
+    """Let a folder and its files look as if nothing had been written to them for so long."""
+    then = time.time() - 3600 * hours
+    for path in [*folder.iterdir(), folder]:
+        os.utime(path, (then, then))

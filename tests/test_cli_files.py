@@ -138,6 +138,23 @@ def test_npz(run, tmp_path, kind, layout):
     assert_same(run, "data.npz", DropoutLogisticRegression().fit(X, y), X)
 
 
+@pytest.mark.parametrize("options", [[], ["--memory-limit", "2GB"]], ids=["whole", "streamed"])
+def test_npz_with_entries_out_of_order_and_twice(run, tmp_path, options):
+    X, y = problem("binary", "integers")
+    product = sparse.csr_array(X) @ sparse.csr_array(np.eye(X.shape[1])[::-1] + np.eye(X.shape[1], k=1))
+    assert not product.has_sorted_indices
+    data, indices = np.repeat(product.data / 2.0, 2), np.repeat(product.indices, 2)
+    np.savez(tmp_path / "raw.npz", y=y, data=data, indices=indices, indptr=2 * product.indptr, shape=X.shape)
+    product.sum_duplicates()
+    parts = {"data": product.data, "indices": product.indices, "indptr": product.indptr}
+    np.savez(tmp_path / "sorted.npz", y=y, shape=X.shape, **parts)
+    scores = []
+    for name in ("raw", "sorted"):
+        run("train", f"{name}.npz", "m.json", *options)
+        scores.append(run("predict", f"{name}.npz", "m.json", "--output", "decision").out)
+    assert scores[0] == scores[1]
+
+
 def test_feature_names_of_a_matrix_and_tables_with_them(run, tmp_path):
     X, y = make_binary()
     names = [f"größe {j}" for j in range(X.shape[1])]

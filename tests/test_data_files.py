@@ -210,6 +210,30 @@ def test_matrices_of_scipy(read_npz, layout, make):
     np.testing.assert_array_equal(got.toarray(), X.toarray())
 
 
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
+def test_entries_out_of_order_and_twice(read_npz, layout, dtype, compressed):
+    product = sparse.random(30, 12, 0.4, "csr", random_state=0) @ sparse.random(12, 9, 0.4, "csr", random_state=1)
+    assert layout != "csr" or not product.has_sorted_indices  # as SciPy leaves it
+    X = product.asformat(layout)
+    if layout == "coo":
+        X = sparse.coo_array(
+            (np.concatenate([X.data[::-1], X.data]), (np.append(X.row[::-1], X.row), np.append(X.col[::-1], X.col))),
+            shape=X.shape,
+        )
+        X.coords = tuple(axis.astype(dtype) for axis in X.coords)
+    else:
+        data, indices = np.repeat(X.data, 2), np.repeat(X.indices, 2).astype(dtype)
+        X = type(X)((data, indices, 2 * X.indptr.astype(dtype)), shape=X.shape)
+        assert not X.has_canonical_format
+    stream = io.BytesIO()
+    sparse.save_npz(stream, X, compressed=compressed)
+    got = read_npz(stream.getvalue()).X
+    assert got.has_canonical_format
+    np.testing.assert_allclose(got.toarray(), 2.0 * product.toarray(), rtol=1e-15)
+
+
 def test_arrays_of_numpy(read_npz):
     X = sparse.random_array((7, 5), density=0.4, format="csr", random_state=0)
     names = np.array(["ä", "b", "c", "d", "e"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
 
 from datasets import assert_bitwise_equal, assert_same_state, fitted_state, make_binary
 from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier, Poisson
@@ -45,6 +47,43 @@ def test_bad_batches_leave_everything_as_it_was(model, given, match):
     with pytest.raises(ValueError, match=match):
         model.partial_fit(arguments.pop("X"), arguments.pop("y"), **arguments)
     assert_same_state(model, state)
+
+
+@pytest.mark.parametrize("noise", [0.1, None])
+def test_a_batch_without_weights_is_an_error_and_no_part_of_the_stream(noise):
+    stream = DropoutSVC(noise=noise)
+    before = dict(vars(stream))
+    with pytest.raises(ValueError, match=r"sample_weight is zero for every row.*leave out"):
+        stream.partial_fit(X, Y, classes=[0, 1], sample_weight=np.zeros(len(Y)))
+    assert vars(stream) == before  # not even n_features_in_: the first batch may still have another width
+    with pytest.raises(NotFittedError):
+        stream.predict(X)
+    plain = DropoutSVC(noise=noise)
+    for begin in (0, 100, 600):
+        rows = slice(begin, begin + 500)
+        stream.partial_fit(X[rows], Y[rows], classes=[0, 1])
+        plain.partial_fit(X[rows], Y[rows], classes=[0, 1])
+        with pytest.raises(ValueError, match="zero for every row"):
+            stream.partial_fit(X[rows], Y[rows], sample_weight=np.zeros(len(Y[rows])))
+    assert_bitwise_equal(stream, plain)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+def test_a_batch_of_a_class_without_weight_changes_no_coefficient(make):
+    ignored = Y == 1
+    model = DropoutSVC(class_weight={0: 1.0, 1: 0.0, 2: 1.0})
+    model.partial_fit(make(X[ignored]), Y[ignored], classes=[0, 1, 2])
+    assert not model.coef_.any()
+    assert model.n_iter_ == 1
+    y = np.where(ignored, 2, 0)
+    plain = DropoutSVC(class_weight={0: 1.0, 1: 0.0, 2: 1.0})
+    for rows in (slice(100), slice(100, 600), slice(600, None)):  # also while rows wait for a block
+        model.partial_fit(make(X[rows]), y[rows])
+        plain.partial_fit(make(X[rows]), y[rows], classes=[0, 1, 2])
+        np.testing.assert_array_equal(model.coef_, plain.coef_)
+        model.partial_fit(make(X[ignored]), Y[ignored])
+        np.testing.assert_array_equal(model.coef_, plain.coef_)
+    assert model.n_iter_ == 7
 
 
 def test_an_interrupt_leaves_the_stream_as_it_was(model, monkeypatch):

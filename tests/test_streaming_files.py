@@ -152,14 +152,6 @@ def test_a_stale_cache_is_made_again(tmp_path):
     assert _cache_of(folder).is_dir()  # one, and no leftovers
 
 
-def test_what_a_dead_process_left_is_removed(tmp_path):
-    X, y = make_rows()
-    folder = write_parts(tmp_path / "data", X, y)
-    (folder / caches.FOLDER / "partial-999999999-x").mkdir(parents=True)
-    _fit(folder)
-    assert _cache_of(folder).name != "partial-999999999-x"
-
-
 # Errors -------------------------------------------------------------------------------------------------------------
 
 

@@ -11,11 +11,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.classifiers import validation
 from dropmargin.classifiers.base import MarginalisedClassifier
 from dropmargin.linalg import canonical, row_blocks, stack_blocks
+from dropmargin.linalg.inputs import validate_rows
 from dropmargin.noise import Dropout, Noise, as_noise
 from dropmargin.typing import Array
 
@@ -117,7 +118,7 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             raise ValueError(f"estimator must be a scikit-learn classifier, got {self.estimator!r}.")
         noise = as_noise(self.noise) or Dropout(rate=0.0)
         estimator = clone(self.estimator)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True)
+        X, y = validate_rows(self, X, y)
         check_classification_targets(y)
         noise.check(X.shape[1])
         X = validation.check_entries(canonical(X), noise, getattr(self, "feature_names_in_", None))
@@ -170,9 +171,7 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def _checked(self, X: Any, method: str) -> Array:
         """Check ``X`` against the training data and hand it, without names, to the fitted classifier."""
         check_is_fitted(self, "estimator_")
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True, reset=False
-        )
+        X = validate_rows(self, X, reset=False)
         return getattr(self.estimator_, method)(X)
 
     def __sklearn_tags__(self) -> Any:

@@ -12,13 +12,14 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.baselines.cutting_planes import minimise_by_planes
 from dropmargin.baselines.stored_rows import group_rows
 from dropmargin.baselines.worst_case import WorstCaseRisk
 from dropmargin.classifiers import validation
 from dropmargin.linalg import canonical, linear_scores
+from dropmargin.linalg.inputs import validate_rows
 from dropmargin.solvers import Iteration, Result, combine
 from dropmargin.threads import in_threads, one_blas_thread
 from dropmargin.typing import Array
@@ -133,7 +134,7 @@ class FDropSVC(ClassifierMixin, BaseEstimator):
         validation.check_integer("n_deleted", self.n_deleted, 0)
         if self.n_jobs is not None:
             validation.check_n_jobs(self.n_jobs)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True)
+        X, y = validate_rows(self, X, y)
         n_deleted = self._check_n_deleted(X.shape[1])
         X = validation.check_entries(canonical(X), None, getattr(self, "feature_names_in_", None))
         weights = validation.check_weights(sample_weight, X.shape[0])
@@ -197,9 +198,7 @@ class FDropSVC(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples,) for two classes, positive for ``classes_[1]``, else (n_samples, n_classes).
         """
         check_is_fitted(self)
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True, reset=False
-        )
+        X = validate_rows(self, X, reset=False)
         scores = linear_scores(X, self.coef_, self.intercept_)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 

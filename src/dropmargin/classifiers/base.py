@@ -16,12 +16,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.classifiers import missing, survival, validation
 from dropmargin.classifiers.fitting import Problem, fit_groups, group_columns, say_nothing
 from dropmargin.classifiers.missing import Columns
 from dropmargin.linalg import canonical, linear_scores
+from dropmargin.linalg.inputs import validate_rows
 from dropmargin.losses import Loss, MGFLoss
 from dropmargin.noise import Noise, as_noise
 from dropmargin.penalties import Penalty
@@ -136,7 +137,7 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
     def _check_training(self, X: Any, y: Any, sample_weight: Any) -> TrainingRows:
         """Return the training data after all checks that do not depend on the labels of one fit."""
         problem = self._problem()
-        X, y = validate_data(self, X, y, **self._accepted())
+        X, y = validate_rows(self, X, y, ensure_all_finite=self._finite())
         if problem.noise is not None:
             problem.noise.check(X.shape[1])
         X = canonical(X)
@@ -158,14 +159,9 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         elif hasattr(self, "feature_means_"):  # of an earlier fit
             del self.feature_means_, self.feature_deviations_
 
-    def _accepted(self) -> dict[str, Any]:
-        """Return what scikit-learn's validation is to let through."""
-        return {
-            "accept_sparse": "csr",
-            "accept_large_sparse": True,
-            "dtype": [np.float64, np.float32],
-            "ensure_all_finite": "allow-nan" if self.missing == "drop" else True,
-        }
+    def _finite(self) -> Any:
+        """Return whether scikit-learn's validation is to demand finite entries (``ensure_all_finite``)."""
+        return "allow-nan" if self.missing == "drop" else True
 
     def _problem(self) -> Problem:
         """Check the parameters and return the problem that they describe."""
@@ -267,7 +263,7 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
             whole = missing.restore_columns(X, getattr(self, "feature_names_in_", None))
             if whole is not X:
                 return whole
-        return validate_data(self, X, reset=False, **self._accepted())
+        return validate_rows(self, X, reset=False, ensure_all_finite=self._finite())
 
     def _columns(self) -> Columns:
         return Columns(self.feature_means_, self.feature_deviations_)

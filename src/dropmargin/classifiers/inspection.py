@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils import assert_all_finite, check_array, column_or_1d
+from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from dropmargin.classifiers import missing, validation
 from dropmargin.classifiers.partitioned import Rows
-from dropmargin.linalg import Partitions, canonical, entry_range, shares_products, worst_column
+from dropmargin.linalg import Partitions, canonical, entry_range, inputs, shares_products, worst_column
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
@@ -40,6 +40,7 @@ def check_rows(rows: Rows) -> Rows:
 
     Rows that are fetched are in order already.
     """
+    inputs.check_unmasked(rows.y, "y")
     y = column_or_1d(rows.y)
     X = None if rows.is_fetched else _as_matrix(rows.X)
     if X is not None and len(y) != X.shape[0]:
@@ -51,17 +52,8 @@ def check_rows(rows: Rows) -> Rows:
 
 
 def _as_matrix(X: Any) -> Any:
-    return canonical(
-        check_array(
-            X,
-            accept_sparse="csr",
-            accept_large_sparse=True,
-            dtype=[np.float64, np.float32],
-            order="C",  # sums depend on the order in memory, if only in their last digit
-            ensure_all_finite=False,
-            ensure_min_samples=0,
-        )
-    )
+    # Order: sums depend on it, if only in their last digit.
+    return canonical(inputs.check_rows(X, order="C", ensure_all_finite=False, ensure_min_samples=0))
 
 
 def look_at(rows: Rows, allow_missing: bool) -> Facts:

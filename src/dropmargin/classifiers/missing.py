@@ -28,6 +28,7 @@ import numpy as np
 from sklearn.utils import check_array
 
 from dropmargin.linalg import Block, entry_range, linear_scores, map_entries, row_blocks
+from dropmargin.linalg.inputs import column_names
 from dropmargin.noise import Noise, Variance
 from dropmargin.typing import Array
 
@@ -46,10 +47,10 @@ def restore_columns(X: Any, names: Array | None) -> Any:
 
     Everything else is returned as it is: a frame with other names, for example, for scikit-learn to complain of.
     """
-    columns = getattr(X, "columns", None)
-    if names is None or columns is None:
+    present = column_names(X)
+    if names is None or present is None:
         return X
-    present, position = list(columns), {name: d for d, name in enumerate(names)}
+    position = {name: d for d, name in enumerate(names)}
     if len(set(present)) < len(present) or not set(present) < set(position):
         return X
     if not present:

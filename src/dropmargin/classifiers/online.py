@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from dropmargin.classifiers import validation
 from dropmargin.classifiers.base import MarginalisedClassifier
 from dropmargin.classifiers.fitting import Problem, one_blas_thread
 from dropmargin.linalg import canonical
+from dropmargin.linalg.inputs import validate_rows
 from dropmargin.losses import MomentLoss
 from dropmargin.online import Batch, Model, Stream, targets
 from dropmargin.typing import Array
@@ -61,7 +61,9 @@ class OnlineMixin(MarginalisedClassifier):
             All labels that the stream will have: needed in the first call, and the same if given again. After `fit`,
             or for a model from a file, those of the model are taken, with a warning that the stream starts anew.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows; a row of weight 2 counts as the row twice, one of weight 0 not at all.
+            Weights of the rows; a row of weight 2 counts as the row twice, one of weight 0 not at all. Weights that are
+            all zero are an error, as rows that are not there are, in the first call and in any other. A batch whose
+            rows are all of a class that ``class_weight`` gives the weight 0 is a call that changes no coefficient.
 
         Returns
         -------
@@ -75,7 +77,7 @@ class OnlineMixin(MarginalisedClassifier):
         problem = self._problem()
         stream: Stream | None = getattr(self, "_stream", None)
         known = self._check_classes(classes, stream is None)
-        X, y = validate_data(self, X, y, reset=stream is None, **self._accepted())
+        X, y = validate_rows(self, X, y, reset=stream is None)
         if problem.noise is not None:
             problem.noise.check(X.shape[1])
         X = validation.check_entries(canonical(X), problem.noise, getattr(self, "feature_names_in_", None))

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from dropmargin.linalg import entry_range, worst_column
+from dropmargin.linalg.inputs import check_unmasked
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
@@ -68,6 +69,7 @@ def check_weights(sample_weight: Any, n_samples: int, *, is_whole: bool = True) 
         return np.ones(n_samples)
     if isinstance(sample_weight, Real):
         return np.full(n_samples, check_number("sample_weight", sample_weight, 0.0, low_open=True))
+    check_unmasked(sample_weight, "sample_weight")
     try:
         weights = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -86,7 +88,10 @@ def check_weights(sample_weight: Any, n_samples: int, *, is_whole: bool = True) 
             "Give a row weight 0 to leave it out."
         )
     if is_whole and not weights.any():
-        raise ValueError("sample_weight is zero for every row: there is nothing to learn from.")
+        raise ValueError(
+            "sample_weight is zero for every row: there is nothing to learn from. Give a row of X a weight above zero; "
+            "leave out a batch of partial_fit that has none."
+        )
     return weights
 
 

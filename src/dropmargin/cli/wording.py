@@ -9,6 +9,9 @@ import numpy as np
 
 def noise_text(noise: Any) -> str:
     """Return a noise as the option ``--noise`` takes it; rates of single features are counted."""
+    from dropmargin.noise import as_noise  # not at the top: it imports scikit-learn
+
+    noise = as_noise(noise)  # a model may have a number
     if noise is None or noise.variance().is_zero:
         return "none"
     kind = type(noise).__name__.lower()

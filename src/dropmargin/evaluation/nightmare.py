@@ -22,13 +22,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.svm import LinearSVC
-from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.classifiers import DropoutSVC
 from dropmargin.classifiers.missing import Columns, anchored_scores, blank_for_training, describe_columns, has_missing
 from dropmargin.evaluation.deletion import DeletionCurve, check_levels, deletion_curve
 from dropmargin.linalg import canonical, map_entries
+from dropmargin.linalg.inputs import check_rows
 from dropmargin.path import DropoutSVCCV
 from dropmargin.path.grid import default_cs
 from dropmargin.threads import one_blas_thread
@@ -204,7 +204,7 @@ class AnchoredPeer(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> Array:
         """Return scores, one per row for two classes, else one per class."""
         check_is_fitted(self)
-        X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
+        X = check_rows(X, ensure_all_finite="allow-nan")
         scores = anchored_scores(X, self.estimator_.coef_, self.estimator_.intercept_, self.columns_)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 

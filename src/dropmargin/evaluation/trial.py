@@ -9,11 +9,12 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.classifiers.validation import check_integer, check_n_jobs
+from dropmargin.linalg.inputs import check_rows, check_unmasked
 from dropmargin.progress import Progress
 from dropmargin.typing import Array
 
@@ -56,6 +57,8 @@ class Trial:
         """Return the values of these rows as a data frame if ``X`` is one, with its columns, else as they are."""
         if hasattr(self.X, "iloc"):  # pandas
             return type(self.X)(values, columns=self.X.columns, index=self.X.index[rows])
+        if hasattr(self.X, "column_names"):  # pyarrow
+            return type(self.X).from_arrays(list(values.T), names=self.X.column_names)
         if hasattr(self.X, "columns") and hasattr(self.X, "schema"):  # polars
             return type(self.X)(values, schema=list(self.X.columns), orient="row")
         return values
@@ -68,20 +71,14 @@ def make_trial(estimator: Any, X: Any, y: Any, scoring: Any, sample_weight: Any,
     check_is_fitted(
         estimator, msg=f"{caller} needs a fitted classifier; this %(name)s is not fitted yet: call its fit first."
     )
-    values = check_array(
-        X,
-        accept_sparse="csr",
-        dtype=[np.float64, np.float32],
-        ensure_all_finite=False,  # a classifier may take NaN; if not, it says so
-        accept_large_sparse=True,
-        input_name="X",
-    )
+    values = check_rows(X, ensure_all_finite=False)  # a classifier may take NaN; if not, it says so
     n_expected = getattr(estimator, "n_features_in_", values.shape[1])
     if n_expected != values.shape[1]:
         raise ValueError(
             f"X has {values.shape[1]} features, but {type(estimator).__name__} was fitted with {n_expected}. "
             "Give it the columns of its training data."
         )
+    check_unmasked(y, "y")
     check_consistent_length(values, y)
     # Not at the top: the scorers take a good part of a second to import.
     from sklearn.metrics import check_scoring

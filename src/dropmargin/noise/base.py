@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 
 from dropmargin.linalg import entry_range, map_entries
+from dropmargin.linalg.inputs import check_rows
 from dropmargin.typing import Array
 
 
@@ -106,7 +107,7 @@ class Noise(BaseEstimator):
         -------
         ndarray or sparse array of the shape of ``X``; sparse if ``X`` is.
         """
-        X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True)
+        X = check_rows(X)
         self.check(X.shape[1])
         if not self.allows_negative and entry_range(X)[0] < 0.0:
             raise ValueError(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_array
 
 from dropmargin.linalg.deletion import presence
+from dropmargin.linalg.inputs import check_rows, column_names
 from dropmargin.typing import Array
 
 
@@ -45,7 +45,7 @@ def estimate_dropout_rates(X_train: Any, X_target: Any) -> Array:
     >>> estimate_dropout_rates(train, target)
     array([0.  , 0.75])
     """
-    names = [_column_names(X) for X in (X_train, X_target)]
+    names = [column_names(X) for X in (X_train, X_target)]
     train, target = _checked("X_train", X_train), _checked("X_target", X_target)
     _check_same_columns(names, train.shape[1], target.shape[1])
     in_train, in_target = presence(train), presence(target)
@@ -57,18 +57,7 @@ def estimate_dropout_rates(X_train: Any, X_target: Any) -> Array:
 
 
 def _checked(name: str, X: Any) -> Any:
-    return check_array(
-        X,
-        accept_sparse="csr",
-        dtype=[np.float64, np.float32],
-        ensure_all_finite=False,
-        accept_large_sparse=True,
-        input_name=name,
-    )
-
-
-def _column_names(X: Any) -> list[str] | None:
-    return list(X.columns) if hasattr(X, "columns") else None
+    return check_rows(X, ensure_all_finite=False, input_name=name)
 
 
 def _check_same_columns(names: list[list[str] | None], n_train: int, n_target: int) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from dropmargin.linalg.inputs import validate_rows
 from dropmargin.noise.base import Noise, as_noise
 
 _OCCASIONS = ("fit", "always")
@@ -115,9 +115,7 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return as_noise(self.noise)
 
     def _rows(self, X: Any, reset: bool) -> Any:
-        return validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], accept_large_sparse=True, reset=reset
-        )
+        return validate_rows(self, X, reset=reset)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -139,7 +139,9 @@ class Stream:
         return cls(columns, None, 0, np.zeros((n_columns, n_features + 1)), np.zeros(n_columns))
 
     def after(self, batch: Batch, model: Model, problems: list[Target]) -> Stream:
-        """Return the stream after some more rows."""
+        """Return the stream after some more rows; the same one after none."""
+        if not len(batch):
+            return self
         if self.waiting is not None:
             X = stack_rows([self.waiting.X, batch.X])
             codes, weights = (

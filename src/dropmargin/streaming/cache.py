@@ -8,11 +8,10 @@ or damaged is made again.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
+import time
 import zlib
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,6 +28,8 @@ from dropmargin.typing import Array
 
 FOLDER = ".dropmargin-cache"
 _VERSION = 1
+# A conversion writes a block every few seconds; after so long without one, its process is gone.
+_LEFTOVER_SECONDS = 6 * 3600
 _UNREADABLE = (OSError, ValueError, TypeError, KeyError, IndexError, EOFError)
 
 
@@ -113,30 +114,46 @@ def _read(folder: Path, files: DataFiles) -> Cache | None:
         classes, codes = (
             np.array(np.lib.format.open_memmap(folder / f"{name}.npy", mode="r")) for name in ("classes", "codes")
         )
-        sound = (
-            (folder / "rows.bin").stat().st_size == sum(block.n_bytes for block in blocks)
-            and len(codes) == sum(block.shape[0] for block in blocks)
-            and zlib.crc32(codes.tobytes(), zlib.crc32(classes.tobytes())) == spec["labels"]
-        )
-        names = None if spec["feature_names"] is None else tuple(spec["feature_names"])
-        cache = Cache(folder, blocks, spec["names"], classes, codes, names, spec["zero_based"])
+        size = sum(block.n_bytes for block in blocks)
+        labels = zlib.crc32(codes.tobytes(), zlib.crc32(classes.tobytes()))
+        sound = (folder / "rows.bin").stat().st_size == size and labels == spec["labels"]
+        names = None if spec["feature_names"] is None else tuple(map(str, spec["feature_names"]))
+        cache = Cache(folder, blocks, list(map(str, spec["names"])), classes, codes, names, spec["zero_based"])
+        return cache if sound and _is_consistent(cache) else None
     except _UNREADABLE:
         return None
-    return cache if sound else None
+
+
+def _is_consistent(cache: Cache) -> bool:
+    """Return whether the parts of a cache fit together: one label per row, and the same features in every block."""
+    n_rows, n_features = cache.shape
+    codes, classes = cache.codes, cache.classes
+    return (
+        codes.shape == (sum(block.shape[0] for block in cache.blocks),)
+        and codes.dtype.kind == "i"
+        and classes.ndim == 1
+        and (n_rows == 0 or 0 <= codes.min() <= codes.max() < len(classes))
+        and all(block.shape[1] == n_features for block in cache.blocks)
+        and len(cache.names) == len(cache.blocks)
+        and (cache.feature_names is None or len(cache.feature_names) == n_features)
+    )
 
 
 def _make(folder: Path, home: Path, files: DataFiles, block_bytes: int) -> None:
     """Convert the files, under another name until that is done."""
-    scratch = Path(tempfile.mkdtemp(prefix=f"partial-{os.getpid()}-", dir=home))
+    fingerprint = files.fingerprint
+    files = check_files(files)  # before there is a folder: this may take long, and writes nothing
+    scratch = Path(tempfile.mkdtemp(prefix="partial-", dir=home))
     try:
-        fingerprint = files.fingerprint
-        spec = _convert(scratch, check_files(files), block_bytes) | {"version": _VERSION, "files": fingerprint}
+        spec = _convert(scratch, files, block_bytes) | {"version": _VERSION, "files": fingerprint}
         content = json.dumps(spec)
         (scratch / "manifest.json").write_text(f"{content}\n{zlib.crc32(content.encode())}")
+        if _read(folder, files) is not None:  # another process was faster; its cache is as good, and may be in use
+            return
         shutil.rmtree(folder, ignore_errors=True)
         try:
             scratch.rename(folder)
-        except OSError:  # another process was faster, and its cache is as good
+        except OSError:
             if not folder.is_dir():
                 raise
     finally:
@@ -192,17 +209,12 @@ def _merge_labels(labels: list[Array], names: list[str]) -> tuple[Array, Array]:
 
 
 def _remove_leftovers(home: Path) -> None:
-    """Remove what processes that are no more have left unfinished."""
-    if os.name != "posix":  # elsewhere there is no asking whether a process lives
-        return
-    for path in _unfinished(home):
-        with suppress(ValueError, OSError):
-            pid = int(path.name.split("-")[1])
-            try:
-                os.kill(pid, 0)
-            except ProcessLookupError:
-                shutil.rmtree(path, ignore_errors=True)
+    """Remove unfinished folders to which nothing was written for hours.
 
-
-def _unfinished(home: Path) -> Iterable[Path]:
-    return [*home.glob("partial-*-*"), *home.glob("sample-*-*")]
+    Whether the process that made one still runs cannot be asked: it may be in another container or on another machine.
+    """
+    for folder in [*home.glob("partial-*"), *home.glob("sample-*")]:
+        with suppress(OSError):
+            last_written = max(path.stat().st_mtime for path in [folder, *folder.iterdir()])
+            if time.time() - last_written > _LEFTOVER_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)

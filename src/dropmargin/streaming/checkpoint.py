@@ -83,7 +83,13 @@ class Log:
                 "written, as with another version of NumPy or on another kind of machine. Delete it to begin anew."
             )
         self._next = self._advance()
-        return decode(content) if content else ASK
+        try:
+            return decode(content) if content else ASK
+        except CodecError as error:
+            raise ValueError(
+                f"checkpoint={str(self._path)!r} cannot be resumed: it was not written by dropmargin, though its "
+                f"checksums are right ({error}). Delete it to begin anew."
+            ) from None
 
     def write(self, question: int, value: Any) -> None:
         """Append an answer; of one that cannot be written, that it was given."""

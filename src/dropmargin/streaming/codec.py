@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dropmargin.linalg import Block, from_arrays, row_block, to_arrays
+from dropmargin.linalg.structure import structure_fault
 from dropmargin.typing import Array
 
 _KINDS = "fiub"
@@ -67,7 +68,11 @@ def _restore(spec: Any, data: bytes, begin: int) -> tuple[Any, int]:
             items.append(value)
         if "block" in spec:
             n_rows, n_features = spec["block"]
-            return row_block(from_arrays(items, (int(n_rows), int(n_features)))), begin
+            rows = from_arrays(items, (int(n_rows), int(n_features)))
+            fault = structure_fault(rows, exact=True)
+            if fault is not None:
+                raise CodecError(fault)
+            return row_block(rows), begin
         return tuple(items) if spec["tuple"] else items, begin
     kind = "array" if "array" in spec else "scalar"
     name, shape = spec[kind]

@@ -19,6 +19,7 @@ from dropmargin.classifiers.base import MarginalisedClassifier
 from dropmargin.classifiers.partition_fit import fit_partitions
 from dropmargin.io.data import ReadOptions
 from dropmargin.linalg import Partitions
+from dropmargin.linalg.inputs import check_unmasked, fill_masked
 from dropmargin.losses import MomentLoss
 from dropmargin.streaming import cache as caches
 from dropmargin.streaming.checkpoint import Log, LoggedPartitions, hash_of
@@ -162,6 +163,8 @@ def fit_arrays(
     X = np.lib.format.open_memmap(X, mode="r") if isinstance(X, str | os.PathLike) else X
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub":
         raise ValueError(f"X must be a two-dimensional array of numbers, in memory or memory-mapped, got {type(X)}.")
+    X = fill_masked(X)  # NaN is an error later, unless missing="drop"
+    check_unmasked(y, "y")
     blocks = _ArrayBlocks(X, size)
     labels = np.asarray(y)
     if labels.shape != (X.shape[0],):

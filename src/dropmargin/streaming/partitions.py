@@ -6,7 +6,6 @@ question: so scores and what is computed of them are one reading.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections import deque
@@ -81,7 +80,7 @@ class FilePartitions(Partitions[Any]):
         if not stored:
             return self._like(list(self._results(function, args)), self._reader, kept)
         self._scratch.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f"sample-{os.getpid()}-", dir=self._scratch))
+        folder = Path(tempfile.mkdtemp(prefix="sample-", dir=self._scratch))
         try:
             writer = BlockWriter(folder / "rows.bin")
             labelled = [(part.y, part.weights) for part in self._results(_written, (writer, function, *args))]

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from dropmargin.io.data import DataFormatError
 from dropmargin.linalg import from_arrays, to_arrays
+from dropmargin.linalg.structure import structure_fault
 from dropmargin.typing import Array
 
 _ALIGNMENT = 64
-_DTYPES = ("<f4", "<f8", "<i4", "<i8")
+_VALUES, _INDICES = ("<f4", "<f8"), ("<i4", "<i8")
 
 
 class DamagedStoreError(Exception):
@@ -50,10 +52,24 @@ class BlockInfo:
             arrays,
             *(int(spec[name]) for name in ("offset", "n_bytes", "checksum")),
         )
-        size = sum(_padded(np.dtype(dtype).itemsize * length) for dtype, length in arrays if dtype in _DTYPES)
-        if size != info.n_bytes or min(info.shape) < 0 or not all(dtype in _DTYPES for dtype, _ in arrays):
-            raise ValueError("the sizes do not fit")
+        info._check()
         return info
+
+    def _check(self) -> None:
+        """Raise a `ValueError` if types and lengths are not those of a dense or a CSR matrix of the shape."""
+        dtypes, lengths = zip(*self.arrays, strict=True)
+        n_rows, n_features = self.shape
+        is_dense = len(dtypes) == 1
+        expected = (n_rows * n_features,) if is_dense else (lengths[0], lengths[0], n_rows + 1)
+        fits = (
+            min(*self.shape, self.offset, *lengths) >= 0
+            and dtypes[0] in _VALUES
+            and all(dtype in _INDICES for dtype in dtypes[1:])
+            and lengths == expected
+            and self.n_bytes == sum(_padded(np.dtype(dtype).itemsize * n) for dtype, n in self.arrays)
+        )
+        if not fits:
+            raise ValueError("the sizes do not fit")
 
     def view(self, buffer: Array) -> Any:
         """Return the matrix in a buffer of its bytes."""
@@ -105,7 +121,11 @@ class BlockWriter:
 
 
 class StoredBlocks:
-    """Reads blocks of a file, any number of times, one at a time; the first time each is compared with its checksum."""
+    """Reads blocks of a file, any number of times, one at a time.
+
+    The first time, a block is compared with its checksum, and the indices of a sparse one with its shape: a checksum
+    can be computed for any content, and an index outside of the shape would crash the process.
+    """
 
     def __init__(self, path: Path, blocks: list[BlockInfo]) -> None:
         self.blocks = blocks
@@ -131,6 +151,14 @@ class StoredBlocks:
         if not self._trusted[index]:
             if zlib.crc32(view) != info.checksum:
                 raise DamagedStoreError(f"block {index} of {self._path} is not what was written")
+            fault = structure_fault(info.view(buffer), exact=True)
+            if fault is not None:
+                raise DataFormatError(
+                    f"block {index} was not written by dropmargin, though its checksum is right: {fault}. Delete the "
+                    f"folder {str(self._path.parent)!r}, which is only a cache, and run again: the data files are "
+                    "converted anew",
+                    str(self._path),
+                )
             self._trusted[index] = True
         return info.view(buffer)
 

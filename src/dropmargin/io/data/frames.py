@@ -13,6 +13,7 @@ from sklearn.utils import check_array
 from dropmargin.io.data.cells import as_objects
 from dropmargin.io.data.columnar import name_of_number
 from dropmargin.io.data.dataset import Frame
+from dropmargin.linalg.inputs import column_names, fill_masked
 from dropmargin.typing import Array
 
 # How pandas spells a missing cell, besides None and NaN.
@@ -33,7 +34,7 @@ def as_frame(X: Any, only: Collection[str] | None = None) -> Frame:
         if names and not wanted:
             raise ValueError(f"X has none of the columns {list(only or ())[:20]}, but {names[:20]}.")
         return _from_columns([(name, X[name]) for name in wanted])
-    matrix = check_array(X, dtype=None, ensure_all_finite=False)
+    matrix = check_array(fill_masked(X), dtype=None, ensure_all_finite=False)
     return _from_columns([(f"x{j}", matrix[:, j]) for j in range(matrix.shape[1])])
 
 
@@ -47,9 +48,7 @@ def _names(X: Any) -> list[Any] | None:
         return list(X.names)
     if isinstance(X, Mapping) and not hasattr(X, "toarray"):  # one kind of sparse matrix is a dict
         return list(X)
-    names = getattr(X, "column_names", None)  # pyarrow, whose .columns are the data
-    names = getattr(X, "columns", None) if names is None else names
-    return None if names is None else list(names)
+    return column_names(X)
 
 
 def _from_columns(columns: list[tuple[Any, Any]]) -> Frame:
@@ -66,6 +65,7 @@ def _from_columns(columns: list[tuple[Any, Any]]) -> Frame:
 
 def as_column(name: str, values: Any) -> Array:
     """Return one column: numbers as float64 with NaN, anything else as strings with None."""
+    values = fill_masked(values)
     array = np.asarray(values) if hasattr(values, "__array__") else as_objects(list(values))
     if array.ndim != 1:
         raise ValueError(f"Column {name!r} must have one dimension, got {array.ndim}.")

@@ -179,7 +179,9 @@ def _assemble(
         make = sparse.csr_array if layout == "csr" else sparse.csc_array
         X = make((values, first.astype(np.int64), pointers), shape=shape)
     X = sparse.csr_array(X)
-    X.sum_duplicates()  # sorts, too
+    if not X.has_canonical_format:
+        X.data = np.array(X.data)  # what was read is read-only
+        X.sum_duplicates()  # sorts, too
     largest = max(X.shape[1], len(X.data))
     if largest < 2**31:
         X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)

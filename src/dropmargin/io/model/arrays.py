@@ -89,7 +89,9 @@ def spec_of(name: str, array: Array) -> Spec:
     try:
         n_bytes = _text_bytes(strings)
     except UnicodeEncodeError as error:
-        raise ValueError(f"{name} has a string that is no valid Unicode text: {error}.") from None
+        raise ValueError(
+            f"{name} has {shown(error.object)}, which is no valid Unicode text and cannot be stored."
+        ) from None
     _check_width(name, dtype, strings, n_bytes, ValueError)
     return Spec(name, dtype, array.shape, n_bytes)
 

@@ -130,7 +130,7 @@ def _to_document(model: Any, summary: Mapping[str, Any] | None, data_hash: str |
             "written_by": versions(),
             "model": facts,
             "preprocessing": preprocessing,
-            "steps": steps,
+            "steps": to_plain(steps, "steps"),
             "summary": to_plain(summary, "summary"),
             "data_hash": to_plain(data_hash, "data_hash"),
         },

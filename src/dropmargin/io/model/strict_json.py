@@ -16,20 +16,28 @@ _MAX_CONTAINERS = 100_000
 _MAX_DIGITS = 20
 # A string (also one that never ends, so that no character is looked at twice), or a bracket.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{]|[\]}]', re.DOTALL)
+# The escape of half of a surrogate pair; two of them may be a pair, which is a character.
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def parse(data: bytes) -> Any:
-    """Return the value of a JSON text in UTF-8; duplicate keys, NaN and Infinity are errors."""
+    """Return the value of a JSON text in UTF-8; duplicate keys, NaN, Infinity and lone surrogates are errors."""
     if len(data) > MAX_BYTES:
         raise ModelFormatError(f"its JSON text has {len(data)} bytes, more than the {MAX_BYTES} allowed")
     _check_nesting(data)
     try:
-        return json.loads(
+        value = json.loads(
             data.decode("utf-8"),
             object_pairs_hook=_without_duplicates,
             parse_constant=_refuse_constant,
             parse_int=_short_integer,
         )
+        if _SURROGATE.search(data):
+            dump(value).encode("utf-8")
+        return value
+    except UnicodeEncodeError as error:
+        wrong = ascii(error.object[error.start])[1:-1]
+        raise ModelFormatError(f"its JSON text has half of a surrogate pair, {wrong}, which is no character") from None
     except ModelFormatError:
         raise
     except (ValueError, RecursionError) as error:
