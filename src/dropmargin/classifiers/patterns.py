@@ -13,9 +13,8 @@ are drawn as a Latin hypercube (McKay et al. 1979): in ``n_draws`` patterns each
 times (rounded up or down at random), at random places. The variance of the estimate is at most ``n / (n - 1)`` times
 that of ``n`` independent draws (Owen 1997), so its standard error is at most ``sqrt(p (1 - p) / (n_draws - 1))``.
 
-All rows meet the same patterns: a feature is dropped by setting its coefficients to zero, and no row becomes dense. A
-feature's random numbers depend on the seed and on its column alone, so the result for a row does not depend on the
-other rows.
+A feature's random numbers depend on the seed and on its column alone: all rows meet the same patterns, and the result
+for a row does not depend on the other rows.
 
 References
 ----------
@@ -28,14 +27,16 @@ A. B. Owen (1997). Monte Carlo variance of scrambled net quadrature. SIAM Journa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from dropmargin.classifiers.missing import Rows
-from dropmargin.linalg import linear_scores, nonzero_entries
+from dropmargin.linalg import nonzero_entries
 from dropmargin.noise import Noise
+from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 
 #: Returns the index of the predicted class for every row of scores.
@@ -58,19 +59,13 @@ class Variables(NamedTuple):
     contribution : ndarray of shape (n_rows, n_variables, n_outputs)
     keep : ndarray of shape (n_rows, n_variables)
         Probabilities.
+    column : ndarray of shape (n_rows, n_variables)
     """
 
     base: Array
     contribution: Array
     keep: Array
-
-
-class Drawn(NamedTuple):
-    """Patterns of columns: ``kept`` has ``n_draws`` bits in a row of bytes for each column, 1 where it is kept."""
-
-    columns: Array
-    kept: Array
-    n_draws: int
+    column: Array
 
 
 def survives_dropout(rows: Rows, coef: Array, rate: Array, winner: Winner, n_draws: int, seed: int) -> Array:
@@ -78,28 +73,36 @@ def survives_dropout(rows: Rows, coef: Array, rate: Array, winner: Winner, n_dra
     before = winner(rows.scores(coef))
     coef, rate = coef.astype(np.float64), np.broadcast_to(rate, coef.shape[1])
     varies = (rate > 0.0) & coef.any(axis=0)
+    base = rows.scores(np.where(varies, 0.0, coef))
     row, column, value = nonzero_entries(rows.filled)
     row, column, value = (part[varies[column]] for part in (row, column, value))
-    count = np.bincount(row, minlength=len(before))
-    kept_value = value / (1.0 - rate[column])
-    fixed = np.where(varies, 0.0, coef)
     most = int(np.log2(max(1, min(_PATTERNS_PER_DRAW * n_draws, _MOST_SCORES // len(coef)))))
-    out = np.ones(len(before))  # without a variable nothing happens
-    for n_variables in np.unique(count[(count > 0) & (count <= most)]):
-        members = np.flatnonzero(count == n_variables)
-        shape = len(members), n_variables
-        own = count[row] == n_variables
-        where = column[own].reshape(shape)
-        amount = rows.factor[members, None, :] * kept_value[own].reshape(shape)[:, :, None]
-        variables = Variables(rows.take(members).scores(fixed), amount * coef.T[where], 1.0 - rate[where])
-        out[members] = _enumerated(variables, before[members], winner)
-    members = np.flatnonzero(count > most)
-    if len(members):
-        used = np.unique(column[count[row] > most])
-        drawn = _latin_patterns(used, rate[used], n_draws, seed)
-        scaled, rest = coef[:, used] / (1.0 - rate[used]), rows.take(members)
-        out[members] = _sampled(rest, rest.scores(fixed), drawn, scaled, before[members], winner)
+    draw = LatinPatterns(np.unique(column), rate, n_draws, seed)
+    out = np.ones(len(before))  # without a variable nothing changes
+    with one_blas_thread():  # products are small: several threads would wait for each other
+        for own, where in _rows_by_count(row, len(before), len(coef)):
+            keep = 1.0 - rate[column[where]]
+            contribution = rows.factor[own, None, :] * (value[where] / keep)[:, :, None] * coef.T[column[where]]
+            variables = Variables(base[own], contribution, keep, column[where])
+            if where.shape[1] <= most:
+                out[own] = _enumerated(variables, before[own], winner)
+            else:
+                out[own] = _sampled(variables, before[own], winner, draw)
     return out
+
+
+def _rows_by_count(row: Array, n_rows: int, n_outputs: int) -> Iterator[tuple[Array, Array]]:
+    """Yield rows with equally many entries, and the indices of their entries, shape (n_rows, n_entries).
+
+    ``row`` is the row of each entry, ascending. Rows without entries are left out.
+    """
+    count = np.bincount(row, minlength=n_rows)
+    for n_entries in np.unique(count[count > 0]):
+        members = np.flatnonzero(count == n_entries)
+        entries = np.flatnonzero(count[row] == n_entries).reshape(len(members), n_entries)
+        step = max(1, _BLOCK // (n_entries * n_outputs))
+        for begin in range(0, len(members), step):
+            yield members[begin : begin + step], entries[begin : begin + step]
 
 
 def _enumerated(variables: Variables, before: Array, winner: Winner) -> Array:
@@ -129,34 +132,48 @@ def _winners(scores: Array, winner: Winner) -> Array:
     return winner(scores.swapaxes(1, 2).reshape(-1, n_outputs)).reshape(n_rows, n_patterns)
 
 
-def _latin_patterns(columns: Array, rate: Array, n_draws: int, seed: int) -> Drawn:
-    """Return patterns of columns, each dropped with its rate."""
-    kept = np.empty((len(columns), (n_draws + 7) // 8), dtype=np.uint8)
-    for bits, column, own_rate in zip(kept, columns.tolist(), rate.tolist(), strict=True):
-        rng = np.random.Generator(np.random.Philox(key=[seed, column]))
-        bits[:] = np.packbits(rng.permutation(n_draws) + rng.random() >= own_rate * n_draws)
-    return Drawn(columns, kept, n_draws)
+def _sampled(variables: Variables, before: Array, winner: Winner, draw: LatinPatterns) -> Array:
+    """Return the share of drawn patterns that leave the winner as it is."""
+    n_kept = np.zeros(len(before))
+    _, n_variables, n_outputs = variables.contribution.shape
+    step = 8 * max(1, _BLOCK // (8 * max(n_variables, n_outputs)))
+    for i, (base, contribution, _, column) in enumerate(zip(*variables, strict=True)):
+        bits = draw(column)
+        for begin in range(0, draw.n_draws, step):
+            end = min(begin + step, draw.n_draws)
+            mask = np.unpackbits(bits[:, begin // 8 : (end + 7) // 8], axis=1, count=end - begin)
+            scores = base[:, None] + contribution.T @ mask.astype(np.float64)
+            n_kept[i] += (winner(scores.T) == before[i]).sum()
+    return n_kept / draw.n_draws
 
 
-def _sampled(rows: Rows, base: Array, drawn: Drawn, scaled: Array, before: Array, winner: Winner) -> Array:
-    """Return the share of the patterns that leave the winner as it is.
+class LatinPatterns:
+    """Which of ``n_draws`` draws keep each column: a Latin hypercube, see the module's docstring.
 
-    ``base`` are the scores without the columns that are drawn, ``scaled`` the coefficients of these over the
-    probability that they are kept.
+    Parameters
+    ----------
+    columns : ndarray
+        The columns that may be asked for, ascending.
+    rate : ndarray of shape (n_features,)
+        With what probability each column of all is dropped.
+    n_draws, seed : int
     """
-    entries = rows.filled[:, drawn.columns].astype(np.float64)
-    (n_rows, n_outputs), n_columns = base.shape, len(drawn.columns)
-    n_kept = np.zeros(n_rows)
-    n_bytes = max(1, _BLOCK // (8 * n_outputs * max(n_rows, n_columns)))
-    for begin in range(0, drawn.kept.shape[1], n_bytes):
-        n_block = min(8 * n_bytes, drawn.n_draws - 8 * begin)
-        mask = np.unpackbits(drawn.kept[:, begin : begin + n_bytes], axis=1, count=n_block)
-        coef = (scaled.T[:, :, None] * mask[:, None, :]).reshape(n_columns, -1)
-        scores = linear_scores(entries, coef.T, np.zeros(1)).reshape(n_rows, n_outputs, n_block)
-        scores *= rows.factor[:, :, None]
-        scores += base[:, :, None]
-        n_kept += (_winners(scores, winner) == before[:, None]).sum(axis=1)
-    return n_kept / drawn.n_draws
+
+    def __init__(self, columns: Array, rate: Array, n_draws: int, seed: int) -> None:
+        self.n_draws = n_draws
+        self._columns, self._rate, self._seed = columns, rate, seed
+
+    def __call__(self, columns: Array) -> Array:
+        """Return the draws as bits, a row of bytes for each column, 1 where it is kept."""
+        return self._bits[np.searchsorted(self._columns, columns)]
+
+    @cached_property
+    def _bits(self) -> Array:
+        kept = np.empty((len(self._columns), (self.n_draws + 7) // 8), dtype=np.uint8)
+        for bits, column in zip(kept, self._columns.tolist(), strict=True):
+            rng = np.random.Generator(np.random.Philox(key=[self._seed, column]))
+            bits[:] = np.packbits(rng.permutation(self.n_draws) + rng.random() >= self._rate[column] * self.n_draws)
+        return kept
 
 
 def survives_draws(rows: Rows, coef: Array, noise: Noise, winner: Winner, n_draws: int, seed: int) -> Array:
