@@ -1,4 +1,4 @@
-"""How sure a prediction is: closed forms against plain formulas, Monte-Carlo and integrals done by others."""
+"""How sure a prediction is: closed forms against plain formulas, draws and integrals done by others."""
 
 from __future__ import annotations
 
@@ -36,6 +36,17 @@ def with_nan(X, share=0.3):
     return X
 
 
+def realised(model, rows, noise, n_draws):
+    """Return the share of draws from the noise that leave each label as it is; what is missing stays missing."""
+    rng, missing, before = np.random.RandomState(0), np.isnan(rows), model.predict(rows)
+    kept = np.zeros(len(rows))
+    for _ in range(n_draws):
+        drawn = noise.sample(np.nan_to_num(rows), rng)
+        drawn[missing] = np.nan
+        kept += model.predict(drawn) == before
+    return kept / n_draws
+
+
 def wide(n_samples, n_classes, n_features=60, seed=0):
     """Return rows with so many features that their noisy scores are nearly normal."""
     return make_multiclass(n_samples, n_features, n_classes, seed)
@@ -50,7 +61,7 @@ def test_two_classes_by_the_formulas(noise, layout):
     X, y = make_binary()
     model = DropoutSVC().fit(X, y)
     mean, variance = model.decision_function(X), plain_variance(noise, X) @ model.coef_[0] ** 2
-    got = model.survival_probability(layout(X), noise)
+    got = model.survival_probability(layout(X), noise, "normal")
     np.testing.assert_allclose(got, norm.cdf(np.abs(mean) / np.sqrt(variance)), rtol=1e-9)
     bound = model.survival_probability(layout(X), noise, "guaranteed")
     np.testing.assert_allclose(bound, mean**2 / (mean**2 + variance), rtol=1e-9)
@@ -65,7 +76,7 @@ def test_a_number_is_a_dropout_rate_and_none_the_own_noise():
     assert np.abs(own - model.survival_probability(X, 0.2)).max() > 0.01
 
 
-@pytest.mark.parametrize("method", ["normal", "guaranteed", "monte-carlo"])
+@pytest.mark.parametrize("method", ["auto", "normal", "guaranteed"])
 @pytest.mark.parametrize("make", [make_binary, make_multiclass])
 def test_without_noise_every_label_survives(make, method):
     X, y = make()
@@ -146,60 +157,39 @@ def test_the_bound_for_several_classes_by_the_formula(n_classes):
 WIDE_NOISES = [Dropout(0.3), Dropout(np.linspace(0.0, 0.6, 60)), Gaussian(0.4), Laplace(0.3), Poisson()]
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3])
+@pytest.mark.parametrize("missing", [0.0, 0.3])
 @pytest.mark.parametrize("n_classes", [2, 5])
 @pytest.mark.parametrize("noise", WIDE_NOISES, ids=name)
-def test_closed_forms_agree_with_draws(noise, n_classes, share):
+def test_closed_forms_agree_with_draws(noise, n_classes, missing):
     X, y = wide(150, n_classes)
     model = DropoutSVC(missing="drop").fit(X, y)
-    rows = with_nan(X, share)
-    realised = model.survival_probability(rows, noise, "monte-carlo", n_draws=300, random_state=0)
-    predicted = model.survival_probability(rows, noise)
+    rows = with_nan(X, missing)
+    share = realised(model, rows, noise, 300)
+    predicted = model.survival_probability(rows, noise, "normal")
     sampling = np.sqrt(0.25 / 300)
-    assert np.abs(predicted - realised).mean() < 0.04  # of which sampling is half
-    assert abs((predicted - realised).mean()) < 0.025
-    assert (model.survival_probability(rows, noise, "guaranteed") <= realised + 4.0 * sampling).all()
-    assert np.mean(realised < 0.95) > 0.05  # there is something to predict
-
-
-def test_draws_of_sparse_rows_and_of_pair_votes():
-    X, y = wide(100, 4)
-    rates = {"noise": 0.3, "method": "monte-carlo", "n_draws": 400, "random_state": 0}
-    model = DropoutSVC().fit(X, y)
-    dense, thin = (model.survival_probability(rows, **rates) for rows in (X, sparse.csr_array(X)))
-    assert np.abs(dense - thin).max() < 0.15
-    assert abs((dense - thin).mean()) < 0.01
-    votes = DropoutSVC(multi_class="ovo").fit(X, y).survival_probability(X, **rates)
-    assert ((votes > 0.0) & (votes <= 1.0)).all()
+    assert np.abs(predicted - share).mean() < 0.04  # of which sampling is half
+    assert abs((predicted - share).mean()) < 0.025
+    assert (model.survival_probability(rows, noise, "guaranteed") <= share + 4.0 * sampling).all()
+    assert np.mean(share < 0.95) > 0.05  # there is something to predict
 
 
 def test_many_classes_go_by_the_winner(monkeypatch):
     X, y = wide(200, 6)
     model = DropoutSVC().fit(X, y)
-    few = model.survival_probability(X, 0.2)
+    few = model.survival_probability(X, 0.2, "normal")
     monkeypatch.setattr(survival, "_MOST_CLASSES", 5)
-    many = model.survival_probability(X, 0.2)
+    many = model.survival_probability(X, 0.2, "normal")
     assert 1e-4 < np.abs(few - many).max() < 0.08
-
-
-def test_draws_are_repeatable():
-    X, y = make_binary()
-    model = DropoutSVC().fit(X, y)
-    one, two, three = (
-        model.survival_probability(X, 0.5, "monte-carlo", n_draws=20, random_state=seed) for seed in (1, 1, 2)
-    )
-    np.testing.assert_array_equal(one, two)
-    assert (one != three).any()
 
 
 def test_calibrated_on_digits():
     X, y = load_digits(return_X_y=True)
     X_train, X_test, y_train, _ = train_test_split(X / 16.0, y, test_size=0.5, random_state=0)
     model = DropoutSVC(noise=0.1).fit(X_train, y_train)
-    predicted = model.survival_probability(X_test, 0.3)
-    realised = model.survival_probability(X_test, 0.3, "monte-carlo", n_draws=200, random_state=0)
+    predicted = model.survival_probability(X_test, 0.3, "normal")
+    share = realised(model, X_test, Dropout(0.3), 200)
     bins = np.minimum((10.0 * predicted).astype(int), 9)
-    errors = [abs(predicted[bins == b].mean() - realised[bins == b].mean()) for b in np.unique(bins)]
+    errors = [abs(predicted[bins == b].mean() - share[bins == b].mean()) for b in np.unique(bins)]
     assert np.mean(errors) < 0.03
 
 
@@ -217,10 +207,10 @@ def test_noise_strikes_what_is_observed_only(noise):
     variance = (seen * plain_variance(noise, np.nan_to_num(rows))) @ weights**2 / share**2
     with np.errstate(divide="ignore"):  # rows of which nothing but zeros is observed
         wanted = norm.cdf(np.abs(model.decision_function(rows)) / np.sqrt(variance))
-    np.testing.assert_allclose(model.survival_probability(rows, noise), wanted, rtol=1e-9)
+    np.testing.assert_allclose(model.survival_probability(rows, noise, "normal"), wanted, rtol=1e-9)
 
 
-@pytest.mark.parametrize("method", ["normal", "guaranteed", "monte-carlo"])
+@pytest.mark.parametrize("method", ["auto", "normal", "guaranteed"])
 @pytest.mark.parametrize("make", [make_binary, make_multiclass])
 def test_where_nothing_is_observed_nothing_changes(make, method):
     X, y = make()
@@ -236,7 +226,7 @@ def test_where_nothing_is_observed_nothing_changes(make, method):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"method": "exact"}, r"method must be one of \['normal', 'guaranteed', 'monte-carlo'\], got 'exact'"),
+        ({"method": "exact"}, r"method must be one of \['auto', 'normal', 'guaranteed'\], got 'exact'"),
         ({"noise": 1.0}, r"rate of Dropout must be in \[0, 1\), got 1.0"),
         ({"noise": -0.1}, "rate of Dropout"),
         ({"noise": "dropout"}, "noise must be None, a dropout rate"),
@@ -257,7 +247,7 @@ def test_bad_arguments(arguments, message):
 def test_pair_votes_have_no_closed_form(method):
     X, y = make_multiclass()
     model = DropoutSVC(multi_class="ovo").fit(X, y)
-    with pytest.raises(ValueError, match="Choose method='monte-carlo', or fit with multi_class='ovr'"):
+    with pytest.raises(ValueError, match="Choose method='auto', or fit with multi_class='ovr'"):
         model.survival_probability(X, method=method)
     X, y = make_binary()  # one pair is one score
     assert DropoutSVC(multi_class="ovo").fit(X, y).survival_probability(X, method=method).shape == (len(y),)
@@ -270,10 +260,16 @@ def test_bad_data():
         model.survival_probability(X[:, :3])
     with pytest.raises(ValueError, match="Poisson noise needs X >= 0"):
         model.survival_probability(-X, Poisson())
-    with pytest.raises(ValueError, match=r"Pass X.toarray\(\)"):
-        model.survival_probability(sparse.csr_array(X), Gaussian(0.1), "monte-carlo")
     with pytest.raises(ValueError, match="whose squares overflow"):
         model.survival_probability(X * 1e200)
+
+
+def test_pair_votes_are_drawn_and_never_make_sparse_rows_dense():
+    X, y = make_multiclass()
+    model = DropoutSVC(multi_class="ovo").fit(X, y)
+    assert model.survival_probability(X, Gaussian(0.1)).shape == (len(y),)
+    with pytest.raises(ValueError, match=r"Pass X.toarray\(\)"):
+        model.survival_probability(sparse.csr_array(X), Gaussian(0.1))
 
 
 def test_a_noise_of_variance_alone_has_closed_forms_but_no_draws():
@@ -286,8 +282,9 @@ def test_a_noise_of_variance_alone_has_closed_forms_but_no_draws():
     variance = (0.5 * X**2 + 0.1) @ model.coef_[0] ** 2
     wanted = norm.cdf(np.abs(model.decision_function(X)) / np.sqrt(variance))
     np.testing.assert_allclose(model.survival_probability(X, Vague()), wanted, rtol=1e-9)
+    X, y = make_multiclass()
     with pytest.raises(NotImplementedError, match="Vague has no draw"):
-        model.survival_probability(X, Vague(), "monte-carlo")
+        DropoutSVC(multi_class="ovo").fit(X, y).survival_probability(X, Vague())
 
 
 def test_single_precision_agrees_with_double():

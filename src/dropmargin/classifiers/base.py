@@ -282,51 +282,72 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[winners]
 
     def survival_probability(
-        self, X: Any, noise: Any = None, method: str = "normal", *, n_draws: int = 1000, random_state: Any = None
+        self, X: Any, noise: Any = None, method: str = "auto", *, n_draws: int = 2048, random_state: Any = 0
     ) -> Array:
-        """Return, for each row, the probability that its predicted label is still predicted after noise strikes.
+        """Return, for each row, the probability that its predicted label is still predicted under noise.
 
         The noise is unbiased, ``E[x~] = x``: dropout divides what it keeps by ``1 - rate``. Features that are missing
-        (``missing="drop"``) stay missing, and noise strikes what is observed.
+        (``missing="drop"``) stay missing, and the noise falls on the observed ones.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         noise : float, Noise or None, default=None
-            A number means ``Dropout(rate=noise)``, ``None`` the estimator's own noise; if it has none, nothing strikes
-            and every probability is 1.
-        method : {"normal", "guaranteed", "monte-carlo"}, default="normal"
-            ``"normal"``: as if scores were normal, ``Phi(|m| / sqrt(v))`` for two classes, with ``m`` and ``v`` the
-            score's mean and variance; for more, the probability that the winner stays ahead of all its rivals.
+            A number means ``Dropout(rate=noise)``, ``None`` the estimator's own noise; if it has none, every
+            probability is 1.
+        method : {"auto", "normal", "guaranteed"}, default="auto"
+            ``"auto"``: the probability itself, exact or with a known standard error. Exact for Gaussian noise, and for
+            dropout in rows with few features: those that are not zero and have a coefficient can be dropped in at most
+            ``4 * n_draws`` ways, which by default is 13 features. Otherwise the share of ``n_draws`` draws from the
+            noise that leave the label as it is, with a standard error of at most ``sqrt(p (1 - p) / (n_draws - 1))``,
+            by default .011. Noise that cannot be drawn (a class without ``draw``; Laplace noise on a sparse ``X``,
+            which it would make dense) is treated as by ``"normal"``.
+            ``"normal"``: a fast approximation, as if scores were normal: ``Phi(|m| / sqrt(v))`` for two classes, with
+            ``m`` and ``v`` the score's mean and variance; for more, the probability that the score of the predicted
+            class stays above all others. It is wrong where few features carry the score.
             ``"guaranteed"``: a lower bound for every noise with these variances, ``m^2 / (m^2 + v)`` (Cantelli) for two
-            classes; for more, one less the sum of ``v / (m^2 + v)`` over the rivals, or 0.
-            ``"monte-carlo"``: the share of ``n_draws`` samples, and the only one for ``multi_class="ovo"``.
-        n_draws : int, default=1000
-        random_state : int, RandomState instance or None, default=None
-            Both for ``method="monte-carlo"`` only.
+            classes; for more, one less the sum of ``v / (m^2 + v)`` over the other classes, or 0.
+            ``"normal"`` and ``"guaranteed"`` need ``multi_class="ovr"`` if there are more than two classes.
+        n_draws : int, default=2048
+            Number of draws of ``method="auto"``: four times as many halve the standard error.
+        random_state : int, RandomState instance or None, default=0
+            Seed of these draws. With an integer, the probability of a row is the same in every call, whatever other
+            rows ``X`` has.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dropmargin import DropoutSVC
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = DropoutSVC(noise=0.1).fit(X, y)
+        >>> model.survival_probability(X[[0, 50, 100]], 0.1).round(2)
+        array([1.  , 0.81, 0.9 ])
         """
         X = self._check_rows(X)
+        by_pairs = self.multi_class == "ovo" and len(self.classes_) > 2
         validation.check_choice("method", method, survival.METHODS)
-        survival.check_scores(self.multi_class, len(self.classes_), method)
+        survival.check_scores(by_pairs, method)
         n_draws = validation.check_integer("n_draws", n_draws, 1)
-        rng = check_random_state(random_state)
-        striking = as_noise(self.noise if noise is None else noise)
-        if striking is None:
+        seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        noise = as_noise(self.noise if noise is None else noise)
+        if noise is None:
             return np.ones(X.shape[0])
-        striking.check(X.shape[1])
+        noise.check(X.shape[1])
         names, out = getattr(self, "feature_names_in_", None), np.empty(X.shape[0])
         columns = self._columns() if self.missing == "drop" else None
-        room = survival.n_results(len(self.classes_))
+        room = survival.n_results(len(self.coef_))
         for where, rows in missing.anchored_rows(canonical(X), self.coef_, self.intercept_, columns, room):
-            rows = replace(rows, filled=validation.check_entries(rows.filled, striking, names))
-            if method == "monte-carlo":
-                out[where] = survival.monte_carlo(rows, self.coef_, striking, self._winners_of, n_draws, rng)
+            rows = replace(rows, filled=validation.check_entries(rows.filled, noise, names))
+            if method == "auto":
+                out[where] = survival.exact_or_drawn(
+                    rows, self.coef_, noise, self._winners_of, by_pairs=by_pairs, n_draws=n_draws, seed=seed
+                )
             else:
-                out[where] = survival.closed_form(rows, self.coef_, striking.variance(), method)
+                out[where] = survival.closed_form(rows, self.coef_, noise.variance(), method)
         return out
 
     def _winners_of(self, scores: Array) -> Array:

@@ -223,9 +223,14 @@ class Rows:
     factor: Array
     shift: Array
 
-    def scores(self, coef: Array, filled: Any = None) -> Array:
-        """Return the scores of the rows, or of others that miss the same entries."""
-        return self.factor * _times(self.filled if filled is None else filled, coef) + self.shift
+    def take(self, members: Array) -> Rows:
+        """Return some of the rows."""
+        absent = None if self.missing is None else self.missing[members]
+        return Rows(self.filled[members], absent, self.factor[members], self.shift[members])
+
+    def scores(self, coef: Array) -> Array:
+        """Return the scores of the rows."""
+        return self.factor * _times(self.filled, coef) + self.shift
 
     def covariances(self, members: Array, variance: Variance, products: Array) -> Array:
         """Return ``sum_d V_id p_d`` of some rows for every row ``p`` of ``products``; what is missing has no variance.

@@ -4,6 +4,11 @@ The noise is unbiased, so a score's mean is the plain score. The winner ``k`` st
 ``G_j = S_k - S_j`` to a rival ``j`` stays above zero; with two classes there is one gap, ``|S|``. Its mean ``g_j`` and
 variance ``v_j = sum_d (w_k - w_j)_d^2 V_d`` are closed forms (each ``w`` times its factor, if features are missing).
 
+``auto``
+    Dropout: exact for rows with few features, else by draws (see `patterns`). Gaussian noise: ``normal``, which is
+    exact but for the integration. Any other noise: independent draws; ``normal`` if it cannot be drawn, because it has
+    no `draw` or would make a sparse ``X`` dense. Votes of pairs of classes (``multi_class="ovo"``) are always drawn.
+
 ``normal``
     One rival: ``Phi(g / sqrt(v))``. More: the probability that normal variables with these means, and covariances
     ``sum_d (w_k - w_j)_d (w_k - w_l)_d V_d``, are all above zero (Genz 1992), on fixed points: nothing is random. The
@@ -15,24 +20,22 @@ variance ``v_j = sum_d (w_k - w_j)_d^2 V_d`` are closed forms (each ``w`` times 
 ``guaranteed``
     ``max(0, 1 - sum_j v_j / (g_j^2 + v_j))``: Cantelli's inequality for each rival, and a union bound. It holds for
     every distribution with these variances. With two classes it is ``g^2 / (g^2 + v)``.
-
-``monte-carlo``
-    The share of the draws from the noise that leave the label as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from dropmargin.classifiers.missing import Rows
-from dropmargin.noise import Noise, Variance
+from dropmargin.classifiers.patterns import Winner, survives_draws, survives_dropout
+from dropmargin.linalg import stores_zeros
+from dropmargin.noise import Dropout, Gaussian, Noise, Variance
 from dropmargin.typing import Array
 
-METHODS = ("normal", "guaranteed", "monte-carlo")
+METHODS = ("auto", "normal", "guaranteed")
 # Up to so many classes, the covariances of all their pairs are computed.
 _MOST_CLASSES = 50
 # Points of an integral: within .005 for ten classes, and a step, as from a rival without noise, costs at most 1/256.
@@ -50,6 +53,25 @@ class Gaps(NamedTuple):
     mean: Array
     variance: Array
     slope: Array
+
+
+def exact_or_drawn(
+    rows: Rows, coef: Array, noise: Noise, winner: Winner, *, by_pairs: bool, n_draws: int, seed: int
+) -> Array:
+    """Return the probability of survival of each row by ``method="auto"``."""
+    if isinstance(noise, Dropout):
+        return survives_dropout(rows, coef, np.asarray(noise.rate, dtype=np.float64), winner, n_draws, seed)
+    reaches_zeros = noise.variance().moves_zeros and not stores_zeros(rows.filled)
+    is_exact = isinstance(noise, Gaussian) and len(coef) <= _MOST_CLASSES
+    if not by_pairs and (is_exact or reaches_zeros or not noise.has_draw):
+        return closed_form(rows, coef, noise.variance(), "normal")
+    if reaches_zeros:
+        raise ValueError(
+            f"survival_probability with multi_class='ovo' draws from the noise, and a draw of {type(noise).__name__} "
+            "noise has no zeros left, so a sparse X would become dense. Pass X.toarray() if that fits into memory, or "
+            "fit with multi_class='ovr'."
+        )
+    return survives_draws(rows, coef, noise, winner, n_draws, seed)
 
 
 def closed_form(rows: Rows, coef: Array, variance: Variance, method: str) -> Array:
@@ -124,20 +146,6 @@ def guaranteed(gaps: Gaps) -> Array:
     return np.maximum(0.0, 1.0 - fails.sum(axis=1))
 
 
-def monte_carlo(
-    rows: Rows, coef: Array, noise: Noise, winner: Callable[[Array], Array], n_draws: int, rng: np.random.RandomState
-) -> Array:
-    """Return the share of draws in which the winner, an index per row of scores, is the one without noise."""
-    before = winner(rows.scores(coef))
-    # Noise that reaches zeros must not reach what is missing; it comes with dense rows only.
-    observed = 1.0 - rows.missing if noise.variance().has_floor and rows.missing is not None else None
-    kept = np.zeros(len(before))
-    for _ in range(n_draws):
-        drawn = noise.sample(rows.filled, rng)
-        kept += winner(rows.scores(coef, drawn if observed is None else drawn * observed)) == before
-    return kept / n_draws
-
-
 def _stays_positive(mean: Array, deviation: Array) -> Array:
     """Return ``Phi(mean / deviation)``; without deviation, whether the mean is at least zero (the winner wins ties)."""
     moves = deviation > 0.0
@@ -194,10 +202,10 @@ def _without_winner(values: Array, winners: Array) -> Array:
     return values[rivals].reshape(n_rows, n_classes - 1, *values.shape[2:])
 
 
-def check_scores(multi_class: str, n_classes: int, method: str) -> None:
+def check_scores(by_pairs: bool, method: str) -> None:
     """Raise a `ValueError` if a closed form does not exist for the votes of pairs."""
-    if method != "monte-carlo" and multi_class == "ovo" and n_classes > 2:
+    if by_pairs and method != "auto":
         raise ValueError(
             f"survival_probability(method={method!r}) needs multi_class='ovr', got multi_class='ovo', whose votes have "
-            "no closed form. Choose method='monte-carlo', or fit with multi_class='ovr'."
+            "no closed form. Choose method='auto', or fit with multi_class='ovr'."
         )

@@ -104,8 +104,6 @@ def _check_output(output: str, model: SavedModel, noise: Any) -> None:
     if output == "survival":
         if not hasattr(classifier, "survival_probability"):
             raise UsageError(f"{model.path} holds {type(classifier).__name__}, which has no probability of survival")
-        if _is_by_pairs(classifier):
-            raise UsageError(f"{model.path} has pairs of classes, whose votes have no probability of survival")
         if noise is None and classifier.noise is None:
             raise UsageError(f"{model.path} was trained without noise: say what should be survived by --survival-noise")
 

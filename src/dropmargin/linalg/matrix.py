@@ -177,6 +177,18 @@ def entry_range(X: Any) -> tuple[float, float]:
     return float(values.min()), float(values.max())
 
 
+def stores_zeros(X: Any) -> bool:
+    """Whether zeros are entries like others, on which noise can fall: a sparse ``X`` would become dense."""
+    return not sparse.issparse(X)
+
+
+def nonzero_entries(X: Any) -> tuple[Array, Array, Array]:
+    """Return the row, the column and the value of each entry that is not zero, row by row, columns ascending."""
+    entries = sparse.coo_array(X)
+    there = entries.data != 0.0
+    return entries.row[there], entries.col[there], entries.data[there]
+
+
 def worst_column(X: Any, smallest: bool) -> int:
     """Return the column of the smallest entry, or else of the largest in absolute value."""
     values = X.data if sparse.issparse(X) else X

@@ -87,6 +87,11 @@ class Noise(BaseEstimator):
         """Whether the class defines `log_mgf`."""
         return type(self).log_mgf is not Noise.log_mgf
 
+    @property
+    def has_draw(self) -> bool:
+        """Whether the class defines `draw`."""
+        return type(self).draw is not Noise.draw
+
     def take(self, columns: Any) -> Noise:
         """Return the noise of these columns: each per-feature parameter is indexed, each scalar kept."""
         taken = copy.copy(self)

@@ -243,7 +243,7 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
         return self._best().predict_log_proba(X)
 
     def survival_probability(
-        self, X: Any, noise: Any = None, method: str = "normal", *, n_draws: int = 1000, random_state: Any = None
+        self, X: Any, noise: Any = None, method: str = "auto", *, n_draws: int = 2048, random_state: Any = 0
     ) -> Array:
         """Return how probable it is that each label survives noise, see `DropoutSVC.survival_probability`."""
         return self._best().survival_probability(X, noise, method, n_draws=n_draws, random_state=random_state)
