@@ -143,11 +143,12 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def line_blocks(stream: IO[bytes], name: str, n_bytes: int) -> Iterator[tuple[bytearray, int]]:
+def line_blocks(stream: IO[bytes], name: str, n_bytes: int, min_lines: int = 1) -> Iterator[tuple[bytearray, int]]:
     """Yield a buffer and how many bytes at its beginning are whole lines, about ``n_bytes`` at a time.
 
-    The bytes end in a newline, or are the last of the file and have a newline behind them. The buffer is used again. A
-    byte order mark is left out.
+    Where lines are long, it is more bytes: every block but the last has at least ``min_lines`` lines. The bytes end in
+    a newline, or are the last of the file and have a newline behind them. The buffer is used again. A byte order mark
+    is left out.
     """
     start = stream.read(len(_BOM))
     if start.startswith(_UTF_16):
@@ -157,13 +158,15 @@ def line_blocks(stream: IO[bytes], name: str, n_bytes: int) -> Iterator[tuple[by
     buffer[: len(start)] = start
     filled = len(start)
     while True:
-        if filled >= len(buffer) - 1:  # a line longer than the buffer; someone may still look at the old one
+        if filled >= len(buffer) - 1:  # too few lines; the caller may still use the old buffer
             buffer = buffer + bytearray(len(buffer))
         with memoryview(buffer) as view:
             n_read = stream.readinto(view[filled:-1])  # type: ignore[attr-defined]
         filled += n_read
-        if n_read:  # the bytes from before have no newline, but those of the start may have
-            end = buffer.rfind(b"\n", max(0, filled - n_read - len(start)), filled) + 1
+        if n_read:
+            end = buffer.rfind(b"\n", 0, filled) + 1
+            if min_lines > 1 and buffer.count(b"\n", 0, end) < min_lines:
+                continue
         else:
             buffer[filled] = ord("\n")
             end = filled
@@ -175,10 +178,10 @@ def line_blocks(stream: IO[bytes], name: str, n_bytes: int) -> Iterator[tuple[by
             return
 
 
-def decoded_blocks(stream: IO[bytes], name: str, n_bytes: int) -> Iterator[tuple[int, list[str]]]:
+def decoded_blocks(stream: IO[bytes], name: str, n_bytes: int, min_lines: int = 1) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of a line and, from it on, lines of UTF-8 text, without their newlines."""
     n_lines = 0
-    for buffer, length in line_blocks(stream, name, n_bytes):
+    for buffer, length in line_blocks(stream, name, n_bytes, min_lines):
         try:
             lines = buffer[:length].decode("utf-8").split("\n")
         except UnicodeDecodeError as error:
