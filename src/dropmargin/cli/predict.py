@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dropmargin.cli import options as shared
-from dropmargin.cli.console import Console, UsageError
+from dropmargin.cli.console import Console, UsageError, printable
+from dropmargin.cli.streams import writing_output
 
 _STDOUT = "-"
 
@@ -24,6 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=_outputs, default=("label",), metavar="WHAT", help=outputs)
     parser.add_argument("--survival-noise", type=shared.noise_name, metavar="NOISE", help="default: that of training")
     parser.add_argument("--no-header", action="store_true", help="no first line with the names of the columns")
+    safe = "put a single quote before labels that a spreadsheet would run as a formula"
+    parser.add_argument("--safe-csv", action="store_true", help=safe)
     parser.add_argument("--ignore-extra", action="store_true", help="svmlight: leave out features unknown to the model")
     shared.add_data_options(parser)
 
@@ -52,7 +55,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     model = SavedModel.from_file(options.model)
     noise = None if options.survival_noise is None else options.survival_noise.make()
     separator = "\t" if options.out.lower().removesuffix(".gz").endswith((".tsv", ".tab")) else ","
-    table = Table(model, options.output, noise, separator)
+    table = Table(model, options.output, noise, separator, safe=options.safe_csv)
     parts = read_parts(options.data, model, options, console, labels=False)
     blocks = table.blocks(parts, options.data, header=not options.no_header)
     if not to_file:
@@ -86,15 +89,18 @@ def _is_device(path: str) -> bool:
 
 
 def _stream(blocks: Iterable[bytes], stream: Any) -> None:
-    binary = getattr(stream, "buffer", None)
+    """Write UTF-8, whatever the locale; to a terminal, text in its encoding and without control characters."""
+    binary = None if stream.isatty() else getattr(stream, "buffer", None)
     for block in blocks:
-        if binary is None:
-            stream.write(block.decode())
-            continue
-        rest = memoryview(block)
-        while rest:  # an unbuffered stream (PYTHONUNBUFFERED) may take a part only
-            rest = rest[binary.write(rest) :]
-    stream.flush()
+        with writing_output():
+            if binary is None:
+                stream.write(printable(block.decode()) if stream.isatty() else block.decode())
+                continue
+            rest = memoryview(block)
+            while rest:  # an unbuffered stream (PYTHONUNBUFFERED) may take a part only
+                rest = rest[binary.write(rest) :]
+    with writing_output():
+        stream.flush()
 
 
 def _packed(blocks: Iterable[bytes]) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from dropmargin.cli.console import Console, UsageError
+from dropmargin.cli.console import Console, UsageError, printable
 from dropmargin.cli.training import basic_read_options, find_format_or_complain, require_target
 from dropmargin.io.data import Frame, ReadOptions, TableEncoder, TextEncoder, read_chunks
 from dropmargin.io.data.readers import CHUNK_BYTES
@@ -136,7 +136,7 @@ def _parts(
 ) -> Iterator[Part]:
     part_bytes = max(CHUNK_BYTES, _BYTES_PER_COLUMN * len(read_options.columns or ()))
     n_parts, is_first, n_rows = _count_parts(path, form, part_bytes), True, 0
-    with Progress(n_parts, path, verbose=0 if console.quiet or not n_parts else 1) as progress:
+    with Progress(n_parts, printable(path), verbose=0 if console.quiet or not n_parts else 1) as progress:
         for data in read_chunks(path, read_options, chunk_bytes=part_bytes):
             if labels and data.y is None:
                 raise UsageError(f"{path} has no labels: it should have an array 'y', or name another one by --target")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
@@ -43,6 +44,8 @@ class Source:
 
     def open(self) -> IO[bytes]:
         """Return a stream of the file's bytes, unpacked."""
+        if self.is_stdin and sys.stdin is None:
+            raise OSError(errno.EBADF, "it is closed", "standard input")
         raw: Any = sys.stdin.buffer if self.is_stdin else Path(self.name).open("rb", 0)  # noqa: SIM115
         counted = _Counted(raw, is_ours=not self.is_stdin)
         stream = io.BufferedReader(counted, _COPY_BYTES)
@@ -53,7 +56,7 @@ class Source:
     def open_seekable(self) -> IO[bytes]:
         """Return the same as a stream that can be gone back in: the file itself, or a temporary copy."""
         stream = self.open()
-        if stream.seekable() and not self.is_stdin:
+        if stream.seekable() and self._is_file():
             return stream
         copy = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
         with stream:
@@ -63,7 +66,7 @@ class Source:
 
     def opener(self) -> Callable[[], IO[bytes]]:
         """Return a function that opens the file from its beginning, as often as it is called."""
-        if Path(self.name).is_file() and not self.is_stdin:
+        if self._is_file():
             return self.open
         copy = self.open_seekable()
 
@@ -73,6 +76,10 @@ class Source:
 
         weakref.finalize(open_copy, copy.close)
         return open_copy
+
+    def _is_file(self) -> bool:
+        """Return whether this is an ordinary file, which can be read again; a device or a pipe has to be copied."""
+        return not self.is_stdin and Path(self.name).is_file()
 
     def allowed_size(self, size: int) -> int:
         """Return how many bytes a compressed file of this size may hold."""
