@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, console: Console) -> int:
     """Read, search, say what was found, and save the model if it is wanted."""
     if options.out is not None:
-        shared.check_can_write(options.out)
+        shared.check_can_write("--out", options.out, (options.data, options.feature_names))
     if options.folds < 2:
         raise UsageError("--folds should be 2 or more")
     from dropmargin.cli import training

@@ -99,7 +99,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.noise is not None and options.noises is not None:
         raise UsageError("--noise is the noise to use and --noises are those to choose from: give one of the two")
     if options.html is not None:
-        shared.check_can_write(options.html)
+        shared.check_can_write("--html", options.html, (options.train, options.test, options.feature_names))
     from dropmargin.cli.main import SUCCESS
     from dropmargin.cli.training import read_training_data
     from dropmargin.evaluation.nightmare import run_nightmare

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import stat
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from dropmargin.cli.console import UsageError
 
 FORMATS = ("svmlight", "csv", "tsv", "parquet", "arrow", "npz", "text")
 LOSSES = ("hinge", "logistic", "quadratic", "exponential", "mcf-logistic")
+_STANDARD = "-"
 _NOISES = {"dropout": "Dropout", "gaussian": "Gaussian", "laplace": "Laplace", "poisson": "Poisson"}
 _NOISE_FORMS = "none, a dropout rate such as 0.5, dropout=0.5, gaussian=0.1, laplace=0.1 or poisson"
 
@@ -195,10 +198,14 @@ def check_streaming_options(options: argparse.Namespace) -> None:
             raise UsageError(f"--{name.replace('_', '-')} cannot be used with --memory-limit")
 
 
-def check_can_write(path: str) -> None:
-    """Refuse an output that cannot be written, before any work is done."""
+def check_can_write(option: str, path: str, inputs: Iterable[str | None]) -> None:
+    """Refuse an output that cannot be written or would replace an input, before any work is done.
+
+    ``option`` is the option or argument that names the output; ``inputs`` are the files and folders that are read.
+    """
+    check_keeps_inputs(option, path, inputs)
     folder = os.path.dirname(os.path.realpath(path))
-    if path == "-":
+    if path == _STANDARD:
         raise UsageError("a model cannot be written to standard output; give a file's name")
     if os.path.isdir(path):
         raise IsADirectoryError(21, "cannot write: it is a folder", path)
@@ -206,3 +213,26 @@ def check_can_write(path: str) -> None:
         raise FileNotFoundError(2, f"cannot write: there is no folder {folder}", path)
     if not os.access(folder, os.W_OK):
         raise PermissionError(13, "cannot write: no permission to write in its folder", path)
+
+
+def check_keeps_inputs(option: str, path: str, inputs: Iterable[str | None]) -> None:
+    """Refuse an output that is one of the inputs, under whatever name: by a link, or as a file of an input folder."""
+    found = _regular_file(path)
+    for name in inputs:
+        if found is None or name is None:
+            continue
+        files = [os.path.join(name, entry) for entry in os.listdir(name)] if os.path.isdir(name) else [name]
+        if any(other and os.path.samestat(found, other) for other in map(_regular_file, files)):
+            read = "standard input" if name == _STANDARD else name
+            raise UsageError(
+                f"{option} {path}: this command reads that file ({read}) and would replace it; name another output"
+            )
+
+
+def _regular_file(path: str) -> os.stat_result | None:
+    """Return what is known of an ordinary file; None if there is none of that name. ``-`` is standard input."""
+    try:
+        found = os.fstat(0) if path == _STANDARD else os.stat(path)
+    except OSError:
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None

@@ -44,8 +44,11 @@ def run(options: argparse.Namespace, console: Console) -> int:
     to_file = options.out != _STDOUT
     if console.as_json and not to_file:
         raise UsageError("--json needs -o FILE, since standard output has the predictions")
+    inputs = (options.data, options.model)
     if to_file and not _is_device(options.out):
-        shared.check_can_write(options.out)
+        shared.check_can_write("--out", options.out, inputs)
+    elif not to_file:  # a shell has emptied the file by "> FILE", but ">> FILE" would read what it writes
+        shared.check_keeps_inputs("standard output", "/dev/stdout", inputs)
     from dropmargin.cli.main import SUCCESS
     from dropmargin.cli.predictions import Table
     from dropmargin.cli.reading import SavedModel, read_parts

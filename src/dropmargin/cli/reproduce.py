@@ -45,7 +45,10 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.from_results and options.fresh:
         raise UsageError("--from-results runs nothing and --fresh runs all anew: give one of the two")
     if options.html is not None:
-        shared.check_can_write(options.html)
+        from dropmargin.reproduction import book_path
+
+        books = [book_path(options.results, name, quick) for name in NAMES for quick in (False, True)]
+        shared.check_can_write("--html", options.html, map(str, books))
     for folder in (options.figures, None if options.from_results else options.results):
         if folder is not None:
             _check_folder(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from dropmargin.cli import options as shared
@@ -29,8 +30,12 @@ def run(options: argparse.Namespace, console: Console) -> int:
     """Read, fit, save and say how it went."""
     if options.model is None:
         options.model = _default_model(options.data)
-    shared.check_can_write(options.model)
+    shared.check_can_write("MODEL", options.model, (options.data, options.feature_names))
     shared.check_streaming_options(options)
+    if options.checkpoint is not None:
+        shared.check_can_write("--checkpoint", options.checkpoint, (options.data, options.model))
+        if os.path.realpath(options.checkpoint) == os.path.realpath(options.model):
+            raise UsageError(f"--checkpoint {options.checkpoint} is the model file, too; name another file")
     from dropmargin.cli import training
     from dropmargin.cli.main import NOT_CONVERGED, SUCCESS
 
