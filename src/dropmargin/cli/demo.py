@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 
+from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, printable
 from dropmargin.cli.streams import writing_output
 
@@ -19,7 +20,9 @@ _GRID = ("--noises", "0.05,0.1,0.3", "--cs", "0.01,0.1,1,10", "--folds", "3")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("folder", nargs="?", default=FOLDER, help=f"where to write to (default: {FOLDER})")
-    parser.add_argument("--n-jobs", type=int, metavar="N", help="threads, -1 for all; the result is the same")
+    parser.add_argument(
+        "--n-jobs", type=shared.n_jobs_of, metavar="N", help="threads, -1 for all; the result is the same"
+    )
 
 
 def run(options: argparse.Namespace, console: Console) -> int:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, NoReturn
 from dropmargin import __version__
 from dropmargin.cli.console import Console, UsageError, print_output, printable
 from dropmargin.cli.streams import abandon, prepared_streams, writing_output
+from dropmargin.errors import ParameterError
 
 SUCCESS, FAILURE, WRONG_USE, NOT_CONVERGED = 0, 1, 2, 3
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
@@ -80,6 +81,9 @@ def _guarded(arguments: list[str]) -> int:
         return _INTERRUPTED
     except UsageError as error:
         console.error(str(error))
+        return WRONG_USE
+    except ParameterError as error:
+        console.error(f"--{error.parameter.replace('_', '-')}: {error.reason}")
         return WRONG_USE
     except (ValueError, OSError, ImportError, MemoryError) as error:
         if "--debug" in arguments:

@@ -25,7 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("experiment", choices=(*NAMES, _ALL), help="Figure 2, Figure 3, Table 2 and Figure 4 of the paper, or all")
     add("--quick", action="store_true", help="minutes instead of hours: fewer settings or less data")
     add("--seed", type=shared.seed_of, default=0, metavar="N", help="of all that is random (default: 0)")
-    add("--n-jobs", type=int, metavar="N", help="threads, -1 for all; the errors are the same, the times are not")
+    add(
+        "--n-jobs",
+        type=shared.n_jobs_of,
+        metavar="N",
+        help="threads, -1 for all; the errors are the same, the times are not",
+    )
     group = parser.add_argument_group("data")
     add = group.add_argument
     add("--data", metavar="DIR", help="where the data sets are (default: $DROPMARGIN_DATA, or the user's cache)")

@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dropmargin.errors import ParameterError
 from dropmargin.io.data.cells import numbers_from_cells
 from dropmargin.io.data.dataset import MISSING_VALUES, ColumnKind, Frame
 from dropmargin.io.data.frames import as_frame, is_named, names_of_numbers
@@ -80,10 +81,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 names = values if values.dtype == object else names_of_numbers(values)
                 categories = tuple(sorted({cell for cell in names if cell is not None}))
                 if len(categories) > limit:
-                    raise ValueError(
-                        f"Column {name!r} has {len(categories)} different names, max_categories={limit}: leave it out "
-                        "if it identifies rows, use TextEncoder if it is text, or raise max_categories."
-                    )
+                    raise _too_many(name, len(categories), limit)
             columns.append(_Column(name, categories))
         self._remember(columns)
         return self
@@ -195,6 +193,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+
+def _too_many(name: str, n_categories: int, limit: int) -> ParameterError:
+    """Return the error for a column of more categories than are allowed."""
+    found = f"{name!r} has {n_categories} different names"
+    return ParameterError(
+        f"Column {found}, max_categories={limit}: leave it out if it identifies rows, use TextEncoder if it is text, "
+        "or raise max_categories.",
+        "max_categories",
+        f"column {found}, more than {limit}: leave it out (--ignore) if it identifies rows, read it as text (--text) "
+        "if it is text, or raise the limit",
+    )
 
 
 def _flat_columns(names: Any, categories: Any, widths: Any) -> list[_Column]:
