@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sysconfig
@@ -25,7 +26,8 @@ class KernelBuildHook(BuildHookInterface):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build, and tell hatchling that the wheel is for this platform."""
-        compiler = os.environ.get("CC") or (sysconfig.get_config_var("CC") or "cc").split()[0]
+        # CC may have arguments, as in CC="ccache gcc -pipe".
+        compiler = shlex.split(os.environ.get("CC", "")) or (sysconfig.get_config_var("CC") or "cc").split()[:1]
         built = [path for path, instead in _SOURCES.items() if self._build(Path(self.root) / path, compiler, instead)]
         if not built:
             return
@@ -35,14 +37,14 @@ class KernelBuildHook(BuildHookInterface):
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["tag"] = f"py3-none-{platform}"
 
-    def _build(self, source: Path, compiler: str, instead: str) -> bool:
+    def _build(self, source: Path, compiler: list[str], instead: str) -> bool:
         """Return whether a file could be compiled; if not, say what takes over."""
         target = source.with_suffix(".so")
         target.unlink(missing_ok=True)
-        if shutil.which(compiler) is None:
-            self.app.display_warning(f"no C compiler ({compiler}): dropmargin will use {instead}")
+        if shutil.which(compiler[0]) is None:
+            self.app.display_warning(f"no C compiler ({compiler[0]}): dropmargin will use {instead}")
             return False
-        done = subprocess.run([compiler, *_FLAGS, str(source), "-o", str(target)], capture_output=True, text=True)
+        done = subprocess.run([*compiler, *_FLAGS, str(source), "-o", str(target)], capture_output=True, text=True)
         if done.returncode != 0:
-            self.app.display_warning(f"{compiler} failed, dropmargin will use {instead}:\n{done.stderr}")
+            self.app.display_warning(f"{shlex.join(compiler)} failed, dropmargin will use {instead}:\n{done.stderr}")
         return done.returncode == 0

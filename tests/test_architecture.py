@@ -9,6 +9,7 @@ import dropmargin
 
 _ORDER = [
     "typing",
+    "errors",
     "progress",
     "compiled",
     "threads",

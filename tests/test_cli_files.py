@@ -296,3 +296,17 @@ def test_output_by_its_name(run, tmp_path):
     first = (tmp_path / "out.tsv").read_text().splitlines()[0].split("\t")
     assert float(first[1]) == load("model.json").decision_function(X[:1])[0]
     run("predict", "data.svm", "model.json", "-o", "/dev/null")
+
+
+def test_safe_csv_keeps_spreadsheets_from_running_labels(run, tmp_path):
+    labels = ['=HYPERLINK("x")', "+1+cmd", "-2", "@sum", "plain", "\t=1", "'quoted", "\uff1d1"]
+    np.savez(tmp_path / "d.npz", X=np.eye(len(labels)), y=np.array(labels))
+    run("train", "d.npz", "m.json", "-c", "100")
+    assert [row[0] for row in table(run("predict", "d.npz", "m.json").out)[1:]] == labels
+    expected = ['\'=HYPERLINK("x")', "'+1+cmd", "-2", "'@sum", "plain", "'\t=1", "'quoted", "'\uff1d1"]
+    run("predict", "d.npz", "m.json", "--safe-csv", "--output", "label,decision", "-o", "out.csv")
+    assert [row[0] for row in table((tmp_path / "out.csv").read_text(encoding="utf-8"))[1:]] == expected
+    # Numbers are no formulas, whatever their sign.
+    np.savez(tmp_path / "n.npz", X=np.array([[1.0], [-1.0]]), y=np.array([1, -1]))
+    run("train", "n.npz", "n.json")
+    assert run("predict", "n.npz", "n.json", "--safe-csv").out == "label\n1\n-1\n"

@@ -208,7 +208,7 @@ def test_levels_that_cannot_be(text):
         (["--delete", "30"], "0.3 stands for 30 %"),
         (["--noise", "0.1", "--noises", "0.1,0.3"], "give one of the two"),
         (["--seed", "-1"], "expected a whole number from 0"),
-        (["--folds", "1"], "expected a whole number of at least 2"),
+        (["--folds", "1"], "expected a whole number from 2"),
         (["--strategy", "best"], "invalid choice"),
         (["--htlm", "a.html"], "did you mean --html"),
     ],

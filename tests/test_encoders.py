@@ -240,7 +240,15 @@ def test_state_of_a_table_encoder(encoder):
     assert again.get_params() == {**encoder.get_params(), "categorical": tuple(encoder.categorical)}
     assert again.get_feature_names_out().tolist() == encoder.get_feature_names_out().tolist()
     np.testing.assert_array_equal(again.transform(TABLE), encoder.transform(TABLE))
-    assert again.get_state() == (facts, arrays)
+    assert again.get_state()[0] == facts
+    np.testing.assert_array_equal(again.get_state()[1]["widths"], arrays["widths"])
+
+
+def test_a_state_with_an_object_per_column_is_still_read():
+    encoder = TableEncoder(("flag",), 5).fit(TABLE)
+    again = TableEncoder.from_state(NESTED, {})
+    assert again.get_params() == encoder.get_params()
+    np.testing.assert_array_equal(again.transform(TABLE), encoder.transform(TABLE))
 
 
 @pytest.mark.parametrize("encoder", [TextEncoder(), TextEncoder("counts", "review", False, (1, 3), 0.1, 30, True)])
@@ -253,6 +261,17 @@ def test_state_of_a_text_encoder(encoder):
     assert "token_pattern" not in facts
 
 
+NESTED = {
+    "categorical": ["flag"],
+    "max_categories": 5,
+    "columns": [
+        {"name": "age", "categories": None},
+        {"name": "größe", "categories": ["groß", "klein"]},
+        {"name": "flag", "categories": ["0", "1"]},
+    ],
+}
+
+
 def _changed(facts, path, value):
     out = copy.deepcopy(facts)
     inner = out
@@ -260,6 +279,53 @@ def _changed(facts, path, value):
         inner = inner[key]
     inner[path[-1]] = value
     return out
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("names",), []),
+        (("names",), {"a": 1}),
+        (("names",), ["age"]),
+        (("names", 0), 3),
+        (("names", 0), "flag"),
+        (("categories",), "ab"),
+        (("categories",), ["a"]),
+        (("categories", 0), "zz"),
+        (("categories", 0), 1),
+        (("max_categories",), 1),
+        (("max_categories",), True),
+        (("max_categories",), "5"),
+        (("categorical",), ["age"]),
+        (("categorical",), [["age"]]),
+        (("__class__",), "os.system"),
+    ],
+)
+def test_wrong_states_of_a_table_encoder(path, value):
+    facts, arrays = TableEncoder().fit(TABLE).get_state()
+    with pytest.raises(ValueError, match="must"):
+        TableEncoder.from_state(_changed(facts, path, value), arrays)
+
+
+def test_wrong_arrays_of_a_table_encoder():
+    facts, arrays = TableEncoder().fit(TABLE).get_state()
+    widths = arrays["widths"]
+    huge = np.full(len(widths), 2**62)  # their sum is beyond 64 bits
+    for wrong in (
+        {},
+        {"widths": widths[:-1]},
+        {"widths": widths - 1},
+        {"widths": widths + 1},
+        {"widths": huge},
+        {"widths": widths.astype("f8")},
+        {"widths": widths.tolist()},
+        {"widths": widths, "x": widths},
+    ):
+        with pytest.raises(ValueError, match="must"):
+            TableEncoder.from_state(facts, wrong)
+    for facts in (None, [], {"names": ["a"]}):
+        with pytest.raises(ValueError, match="must"):
+            TableEncoder.from_state(facts, arrays)
 
 
 @pytest.mark.parametrize(
@@ -283,10 +349,9 @@ def _changed(facts, path, value):
         (("__class__",), "os.system"),
     ],
 )
-def test_wrong_states_of_a_table_encoder(path, value):
-    facts, arrays = TableEncoder().fit(TABLE).get_state()
+def test_wrong_states_with_an_object_per_column(path, value):
     with pytest.raises(ValueError, match="must"):
-        TableEncoder.from_state(_changed(facts, path, value), arrays)
+        TableEncoder.from_state(_changed(NESTED, path, value), {})
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from dropmargin.cli.streams import writing_output
+
 _LONGEST_LINE = 2000
 
 
@@ -32,7 +34,7 @@ class Console:
 
     def result(self, facts: Mapping[str, Any], text: str) -> None:
         """Print the result of a run: ``text`` for people, or ``facts`` for programs."""
-        print(json.dumps(_plain(facts), allow_nan=False) if self.as_json else printable(text))
+        print_output(json.dumps(_plain(facts), allow_nan=False) if self.as_json else printable(text))
 
     def note(self, text: str) -> None:
         """Say something that is good to know."""
@@ -51,6 +53,12 @@ class Console:
         line = printable(" ".join(text.split()))
         line = line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
         print(f"dropmargin: {line}", file=sys.stderr, flush=True)
+
+
+def print_output(text: str) -> None:
+    """Print to standard output; an error of writing names it."""
+    with writing_output():
+        print(text)
 
 
 def printable(text: str) -> str:

@@ -17,8 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     noises = "such as 0,0.1,0.5 or none,gaussian=0.1, or a number of dropout rates (default: 10)"
     add("--noises", type=shared.noise_names, default=10, metavar="LIST", help=noises)
     add("--cs", type=shared.numbers, default=13, metavar="LIST", help="such as 0.1,1,10, or a number (default: 13)")
-    add("--folds", type=shared.at_least_one, default=5, metavar="N", help="default: 5, stratified")
-    add("--seed", type=int, metavar="N", help="shuffle the rows before they are shared out to folds")
+    add("--folds", type=shared.at_least_two, default=5, metavar="N", help="default: 5, stratified")
+    add("--seed", type=shared.seed_of, metavar="N", help="shuffle the rows before they are shared out to folds")
     add("--scoring", metavar="NAME", help="a score of scikit-learn (default: accuracy)")
     rule = "the highest score, or the smallest C within a standard error of it (default: best)"
     add("--rule", choices=("best", "one-se"), default="best", help=rule)
@@ -30,9 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, console: Console) -> int:
     """Read, search, say what was found, and save the model if it is wanted."""
     if options.out is not None:
-        shared.check_can_write(options.out)
-    if options.folds < 2:
-        raise UsageError("--folds should be 2 or more")
+        shared.check_can_write("--out", options.out, (options.data, options.feature_names))
     from dropmargin.cli import training
     from dropmargin.cli.main import NOT_CONVERGED, SUCCESS
 
@@ -41,6 +39,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     _check_scoring(options.scoring)
     watch = training.Stopwatch()
     data = training.read_training_data(options.data, options, console)
+    training.check_folds(options.folds, data.y)
     search = training.make_classifier(
         options,
         data.X,

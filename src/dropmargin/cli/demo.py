@@ -8,7 +8,9 @@ import os
 import shlex
 import sys
 
-from dropmargin.cli.console import Console
+from dropmargin.cli import options as shared
+from dropmargin.cli.console import Console, printable
+from dropmargin.cli.streams import writing_output
 
 FOLDER = "dropmargin-demo"
 _TARGET = "digit"
@@ -18,7 +20,9 @@ _GRID = ("--noises", "0.05,0.1,0.3", "--cs", "0.01,0.1,1,10", "--folds", "3")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("folder", nargs="?", default=FOLDER, help=f"where to write to (default: {FOLDER})")
-    parser.add_argument("--n-jobs", type=int, metavar="N", help="threads, -1 for all; the result is the same")
+    parser.add_argument(
+        "--n-jobs", type=shared.n_jobs_of, metavar="N", help="threads, -1 for all; the result is the same"
+    )
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
@@ -29,7 +33,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     # With --json standard output has one object, and nothing else.
     with contextlib.redirect_stdout(sys.stderr) if console.as_json else contextlib.nullcontext():
         train, test = _write_digits(options.folder)
-        print(f"8 x 8 pictures of digits, half of them to learn from: {train}\nand half to test: {test}", flush=True)
+        _show(f"8 x 8 pictures of digits, half of them to learn from: {train}\nand half to test: {test}")
         made = {
             "cross-validated": "chosen.json",
             "model": "model.json",
@@ -85,7 +89,7 @@ class _Steps:
         from dropmargin.cli.main import main
 
         if self.code == 0:
-            print(f"\n# {why}\n$ {shlex.join(['dropmargin', *arguments])}", flush=True)
+            _show(f"\n# {why}\n$ {shlex.join(['dropmargin', *arguments])}")
             self.code = main([*arguments, *self._flags])
 
     def settings(self, path: str) -> tuple[str, ...]:
@@ -96,6 +100,12 @@ class _Steps:
             return ()
         summary = describe(path)["summary"]
         return "--noise", summary["noise"], "-c", f"{summary['C']:g}"
+
+
+def _show(text: str) -> None:
+    """Print at once: the commands write to standard error, too."""
+    with writing_output():
+        print(printable(text), flush=True)
 
 
 def _write_digits(folder: str) -> tuple[str, str]:

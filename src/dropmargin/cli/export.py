@@ -25,7 +25,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     to = options.to or _ENDINGS.get(os.path.splitext(options.out)[1].lower())
     if to is None:
         raise UsageError(f"the format of {options.out} is not known: say --to liblinear or --to onnx")
-    shared.check_can_write(options.out)
+    shared.check_can_write("OUT", options.out, (options.model,))
     from dropmargin.cli.main import SUCCESS
     from dropmargin.cli.reading import SavedModel
     from dropmargin.io.model import export_liblinear, export_onnx

@@ -18,10 +18,12 @@ import traceback
 import warnings
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from dropmargin import __version__
-from dropmargin.cli.console import Console, UsageError
+from dropmargin.cli.console import Console, UsageError, print_output, printable
+from dropmargin.cli.streams import abandon, prepared_streams, writing_output
+from dropmargin.errors import ParameterError
 
 SUCCESS, FAILURE, WRONG_USE, NOT_CONVERGED = 0, 1, 2, 3
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
@@ -59,14 +61,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv : sequence of str or None, default=None
         The arguments, by default those of the process.
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    with prepared_streams():
+        return _guarded(list(sys.argv[1:] if argv is None else argv))
+
+
+def _guarded(arguments: list[str]) -> int:
+    """Run a command and turn errors into a line and an exit code."""
     console = Console()
     try:
         code = _run(arguments, console)
-        sys.stdout.flush()
+        with writing_output():
+            sys.stdout.flush()
         return code
     except BrokenPipeError:  # who read the output has seen enough
-        _give_up_output()
+        abandon(sys.stdout)
         return _BROKEN_PIPE
     except KeyboardInterrupt:
         console.error("interrupted")
@@ -74,20 +82,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         console.error(str(error))
         return WRONG_USE
+    except ParameterError as error:
+        console.error(f"--{error.parameter.replace('_', '-')}: {error.reason}")
+        return WRONG_USE
     except (ValueError, OSError, ImportError, MemoryError) as error:
         if "--debug" in arguments:
-            traceback.print_exc()
+            print(printable(traceback.format_exc()), file=sys.stderr)
         console.error(error_message(error))
-        _give_up_output()
+        abandon(sys.stdout)
         return FAILURE
-
-
-def _give_up_output() -> None:
-    """Drop what standard output cannot take, so that the end of the process does not try again."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def available_commands() -> dict[str, Command]:
@@ -125,10 +128,10 @@ def _run(arguments: list[str], console: Console) -> int:
         return WRONG_USE
     first = arguments[0]
     if first in ("-h", "--help", "help"):
-        print(_overview())
+        print_output(_overview())
         return SUCCESS
     if first == "--version":
-        print(f"dropmargin {__version__}")
+        print_output(f"dropmargin {__version__}")
         return SUCCESS
     commands = available_commands()
     if first not in commands:
@@ -217,6 +220,10 @@ class _Parser(argparse.ArgumentParser):
         """Return the arguments that have no name, in their order."""
         names = [str(action.metavar or action.dest) for action in self.actions() if not action.option_strings]
         return f"usage: {self.prog} {' '.join(names)} [options]"
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help; argparse's own method ignores errors of writing it."""
+        print_output(self.format_help().rstrip("\n"))
 
     def error(self, message: str) -> NoReturn:
         """Raise the error instead of ending the process."""

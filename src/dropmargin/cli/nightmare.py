@@ -51,14 +51,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--noises", type=shared.noise_names, metavar="A,B", help="noises to choose from (default: 0.05,0.1,0.3,0.5,0.7)"
     )
     add("--cs", type=shared.numbers, metavar="A,B", help="values of C to choose from, or how many (default: 5)")
-    add("--folds", type=folds_of, default=3, metavar="N", help="of the cross-validation (default: 3)")
+    add("--folds", type=shared.at_least_two, default=3, metavar="N", help="of the cross-validation (default: 3)")
     add(
         "--choose-at",
         type=levels_of,
         metavar="LEVELS",
         help="deletion to choose settings at (default: the middle of --delete)",
     )
-    add("--n-jobs", type=int, metavar="N", help="threads, -1 for all; the result is the same")
+    add("--n-jobs", type=shared.n_jobs_of, metavar="N", help="threads, -1 for all; the result is the same")
     add("--ignore-extra", action="store_true", help="svmlight: leave out features of the test file that training lacks")
     shared.add_data_options(parser)
     shared.add_training_data_options(parser)
@@ -87,25 +87,19 @@ def levels_of(text: str) -> list[float]:
     return sorted(values)
 
 
-def folds_of(text: str) -> int:
-    """Return a number of folds."""
-    if not re.fullmatch(r"[0-9]{1,4}", text.strip()) or int(text) < 2:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 2, got {text!r}")
-    return int(text)
-
-
 def run(options: argparse.Namespace, console: Console) -> int:
     """Train, delete, measure, and say what came out."""
     if options.noise is not None and options.noises is not None:
         raise UsageError("--noise is the noise to use and --noises are those to choose from: give one of the two")
     if options.html is not None:
-        shared.check_can_write(options.html)
+        shared.check_can_write("--html", options.html, (options.train, options.test, options.feature_names))
     from dropmargin.cli.main import SUCCESS
-    from dropmargin.cli.training import read_training_data
+    from dropmargin.cli.training import check_folds, read_training_data
     from dropmargin.evaluation.nightmare import run_nightmare
     from dropmargin.report.nightmare import gains
 
     data = read_training_data(options.train, options, console)
+    check_folds(options.folds, data.y)
     test = _read_test_data(data, options, console)
     plan = _make_plan(options, data, test[0], console)
     contestants = run_nightmare((data.X, data.y), test, plan, console.note)

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dropmargin.cli import options as shared
-from dropmargin.cli.console import Console, UsageError
+from dropmargin.cli.console import Console, UsageError, printable
+from dropmargin.cli.streams import writing_output
 
 _STDOUT = "-"
 
@@ -24,6 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=_outputs, default=("label",), metavar="WHAT", help=outputs)
     parser.add_argument("--survival-noise", type=shared.noise_name, metavar="NOISE", help="default: that of training")
     parser.add_argument("--no-header", action="store_true", help="no first line with the names of the columns")
+    safe = "put a single quote before labels that a spreadsheet would run as a formula"
+    parser.add_argument("--safe-csv", action="store_true", help=safe)
     parser.add_argument("--ignore-extra", action="store_true", help="svmlight: leave out features unknown to the model")
     shared.add_data_options(parser)
 
@@ -41,8 +44,11 @@ def run(options: argparse.Namespace, console: Console) -> int:
     to_file = options.out != _STDOUT
     if console.as_json and not to_file:
         raise UsageError("--json needs -o FILE, since standard output has the predictions")
+    inputs = (options.data, options.model)
     if to_file and not _is_device(options.out):
-        shared.check_can_write(options.out)
+        shared.check_can_write("--out", options.out, inputs)
+    elif not to_file:  # a shell has emptied the file by "> FILE", but ">> FILE" would read what it writes
+        shared.check_keeps_inputs("standard output", "/dev/stdout", inputs)
     from dropmargin.cli.main import SUCCESS
     from dropmargin.cli.predictions import Table
     from dropmargin.cli.reading import SavedModel, read_parts
@@ -52,7 +58,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     model = SavedModel.from_file(options.model)
     noise = None if options.survival_noise is None else options.survival_noise.make()
     separator = "\t" if options.out.lower().removesuffix(".gz").endswith((".tsv", ".tab")) else ","
-    table = Table(model, options.output, noise, separator)
+    table = Table(model, options.output, noise, separator, safe=options.safe_csv)
     parts = read_parts(options.data, model, options, console, labels=False)
     blocks = table.blocks(parts, options.data, header=not options.no_header)
     if not to_file:
@@ -86,15 +92,18 @@ def _is_device(path: str) -> bool:
 
 
 def _stream(blocks: Iterable[bytes], stream: Any) -> None:
-    binary = getattr(stream, "buffer", None)
+    """Write UTF-8, whatever the locale; to a terminal, text in its encoding and without control characters."""
+    binary = None if stream.isatty() else getattr(stream, "buffer", None)
     for block in blocks:
-        if binary is None:
-            stream.write(block.decode())
-            continue
-        rest = memoryview(block)
-        while rest:  # an unbuffered stream (PYTHONUNBUFFERED) may take a part only
-            rest = rest[binary.write(rest) :]
-    stream.flush()
+        with writing_output():
+            if binary is None:
+                stream.write(printable(block.decode()) if stream.isatty() else block.decode())
+                continue
+            rest = memoryview(block)
+            while rest:  # an unbuffered stream (PYTHONUNBUFFERED) may take a part only
+                rest = rest[binary.write(rest) :]
+    with writing_output():
+        stream.flush()
 
 
 def _packed(blocks: Iterable[bytes]) -> Iterator[bytes]:

@@ -14,7 +14,11 @@ import numpy as np
 
 from dropmargin.cli.console import UsageError
 from dropmargin.cli.reading import Part, SavedModel, explain_missing
+from dropmargin.io.data.cells import parse_number
 from dropmargin.typing import Array
+
+# What a formula begins with, or what spreadsheets skip in front of one; also as wide characters of East Asia.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 class Table:
@@ -27,16 +31,21 @@ class Table:
     noise : Noise or None
         For ``survival``; by default that of the model.
     separator : str
+    safe : bool, default=False
+        Whether labels that a spreadsheet would take for a formula get a single quote in front.
     """
 
-    def __init__(self, model: SavedModel, outputs: tuple[str, ...], noise: Any, separator: str) -> None:
+    def __init__(
+        self, model: SavedModel, outputs: tuple[str, ...], noise: Any, separator: str, *, safe: bool = False
+    ) -> None:
         self._model, self._outputs, self._noise, self._separator = model, outputs, noise, separator
         self.n_rows = 0
         for output in outputs:
             _check_output(output, model, noise)
         self._names = label_texts(model.classifier.classes_)
         self.columns = [column for output in outputs for column in self._columns_of(output)]
-        self._labels = np.array([self._cell(name).encode() for name in self._names], dtype=object)
+        labels = [_without_formula(name) for name in self._names] if safe else self._names
+        self._labels = np.array([self._cell(label).encode() for label in labels], dtype=object)
 
     def _columns_of(self, output: str) -> list[str]:
         several = output == "probability" or (output == "decision" and len(self._names) > 2)
@@ -93,6 +102,11 @@ class Table:
 def label_texts(classes: Array) -> list[str]:
     """Return labels as text: numbers as they are read back exactly."""
     return [label if isinstance(label, str) else repr(label) for label in classes.tolist()]
+
+
+def _without_formula(label: str) -> str:
+    """Return a label that a spreadsheet does not run; numbers, which may begin with a sign, stay."""
+    return f"'{label}" if label.startswith(_FORMULA_STARTS) and parse_number(label) is None else label
 
 
 def _check_output(output: str, model: SavedModel, noise: Any) -> None:

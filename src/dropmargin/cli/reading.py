@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from dropmargin.cli.console import Console, UsageError
+from dropmargin.cli.console import Console, UsageError, printable
 from dropmargin.cli.training import basic_read_options, find_format_or_complain, require_target
 from dropmargin.io.data import Frame, ReadOptions, TableEncoder, TextEncoder, read_chunks
 from dropmargin.io.data.readers import CHUNK_BYTES
@@ -21,6 +21,8 @@ from dropmargin.typing import Array
 
 _TABLES = ("csv", "tsv", "parquet", "arrow")
 _LINES = ("svmlight", "csv", "tsv", "text")
+# Each column of a part has a fixed cost; a part of so many bytes per column has some rows to share it.
+_BYTES_PER_COLUMN = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +134,10 @@ def _zero_based(given: bool | None, model: SavedModel, console: Console) -> bool
 def _parts(
     path: str, form: str, read_options: ReadOptions, model: SavedModel, console: Console, labels: bool
 ) -> Iterator[Part]:
-    n_parts, is_first, n_rows = _count_parts(path, form), True, 0
-    with Progress(n_parts, path, verbose=0 if console.quiet or not n_parts else 1) as progress:
-        for data in read_chunks(path, read_options):
+    part_bytes = max(CHUNK_BYTES, _BYTES_PER_COLUMN * len(read_options.columns or ()))
+    n_parts, is_first, n_rows = _count_parts(path, form, part_bytes), True, 0
+    with Progress(n_parts, printable(path), verbose=0 if console.quiet or not n_parts else 1) as progress:
+        for data in read_chunks(path, read_options, chunk_bytes=part_bytes):
             if labels and data.y is None:
                 raise UsageError(f"{path} has no labels: it should have an array 'y', or name another one by --target")
             if is_first and isinstance(data.X, Frame):
@@ -147,15 +150,15 @@ def _parts(
         raise ValueError(f"{path}: there are no rows")
 
 
-def _count_parts(path: str, form: str) -> int:
+def _count_parts(path: str, form: str, part_bytes: int) -> int:
     """Return about how many parts there will be, or 0 if the size of the file does not tell."""
     if form not in _LINES or path.endswith(".gz") or not os.path.isfile(path):
         return 0
-    return os.path.getsize(path) // CHUNK_BYTES + 1
+    return os.path.getsize(path) // part_bytes + 1
 
 
 def _tell_absent(path: str, frame: Frame, read_options: ReadOptions, model: SavedModel, console: Console) -> None:
-    absent = [name for name in read_options.columns or () if name not in frame.names]
+    absent = [name for name in read_options.columns or () if name not in frame]
     if not absent:
         return
     listed = ", ".join(map(repr, absent[:20])) + (" ..." if len(absent) > 20 else "")

@@ -25,7 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("experiment", choices=(*NAMES, _ALL), help="Figure 2, Figure 3, Table 2 and Figure 4 of the paper, or all")
     add("--quick", action="store_true", help="minutes instead of hours: fewer settings or less data")
     add("--seed", type=shared.seed_of, default=0, metavar="N", help="of all that is random (default: 0)")
-    add("--n-jobs", type=int, metavar="N", help="threads, -1 for all; the errors are the same, the times are not")
+    add(
+        "--n-jobs",
+        type=shared.n_jobs_of,
+        metavar="N",
+        help="threads, -1 for all; the errors are the same, the times are not",
+    )
     group = parser.add_argument_group("data")
     add = group.add_argument
     add("--data", metavar="DIR", help="where the data sets are (default: $DROPMARGIN_DATA, or the user's cache)")
@@ -45,7 +50,10 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.from_results and options.fresh:
         raise UsageError("--from-results runs nothing and --fresh runs all anew: give one of the two")
     if options.html is not None:
-        shared.check_can_write(options.html)
+        from dropmargin.reproduction import book_path
+
+        books = [book_path(options.results, name, quick) for name in NAMES for quick in (False, True)]
+        shared.check_can_write("--html", options.html, map(str, books))
     for folder in (options.figures, None if options.from_results else options.results):
         if folder is not None:
             _check_folder(folder)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 from dropmargin.cli import training
-from dropmargin.cli.console import Console
+from dropmargin.cli.console import Console, UsageError
 from dropmargin.io.data import ReadOptions
 from dropmargin.io.model import save
 from dropmargin.streaming import fit_files, prepare_files
+
+_FORMATS = ("svmlight", "parquet", "arrow", "npz")
 
 
 def train(options: argparse.Namespace, console: Console, noise: Any) -> bool:
     """Fit, save and say how it went; return whether a model was saved."""
     watch = training.Stopwatch()
+    _check_format(options)
     read_options = ReadOptions(
         format=options.format,
         target=options.target,
@@ -42,3 +46,19 @@ def train(options: argparse.Namespace, console: Console, noise: Any) -> bool:
         training.fit_text(n_rows, n_features, facts, saved=saved),
     )
     return saved is not None
+
+
+def _check_format(options: argparse.Namespace) -> None:
+    """Refuse files that are not read in parts, and options that are for other formats than that of the files."""
+    path = options.data
+    if os.path.isdir(path):  # all are of one format: those that are not are refused when they are read
+        files = (entry.path for entry in os.scandir(path) if entry.is_file() and entry.name[0] not in "._")
+        path = min(files, default=path)
+    if not os.path.isfile(path):
+        return
+    form = training.find_format_or_complain(path, options.format)
+    if form not in _FORMATS:
+        raise UsageError(f"--memory-limit is for {', '.join(_FORMATS)} files; {path} is read as {form} (see --format)")
+    training.basic_read_options(options, form)
+    if form in ("parquet", "arrow") and options.target is None:
+        raise UsageError(f"--target is missing, the column of the labels of {path}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from dropmargin.cli import options as shared
@@ -29,8 +30,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
     """Read, fit, save and say how it went."""
     if options.model is None:
         options.model = _default_model(options.data)
-    shared.check_can_write(options.model)
     shared.check_streaming_options(options)
+    _check_outputs(options)
     from dropmargin.cli import training
     from dropmargin.cli.main import NOT_CONVERGED, SUCCESS
 
@@ -57,6 +58,18 @@ def run(options: argparse.Namespace, console: Console) -> int:
         training.fit_text(data.summary["rows"], data.summary["features"], facts, right, saved=saved),
     )
     return SUCCESS if saved is not None else NOT_CONVERGED
+
+
+def _check_outputs(options: argparse.Namespace) -> None:
+    """Refuse outputs that cannot be written, would replace an input, or are the same file."""
+    inputs = [options.data, options.feature_names]
+    if options.memory_limit is not None and os.path.isdir(options.data):
+        inputs += [entry.path for entry in os.scandir(options.data)]
+    shared.check_can_write("MODEL", options.model, inputs)
+    if options.checkpoint is not None:
+        shared.check_can_write("--checkpoint", options.checkpoint, inputs)
+        if os.path.realpath(options.checkpoint) == os.path.realpath(options.model):
+            raise UsageError(f"--checkpoint {options.checkpoint} is the model file, too; name another file")
 
 
 def _default_model(data: str) -> str:

@@ -27,6 +27,7 @@ from dropmargin.io.data import (
     read_data,
 )
 from dropmargin.io.data.dataset import MISSING_VALUES
+from dropmargin.io.data.readers import FORMATS
 from dropmargin.io.model import save
 from dropmargin.linalg import canonical
 from dropmargin.losses import as_loss
@@ -65,7 +66,14 @@ class TrainingData:
 
 
 def basic_read_options(options: argparse.Namespace, form: str) -> ReadOptions:
-    """Return what the options of `add_data_options` say."""
+    """Return what the options of `add_data_options` say; refuse those that are for other formats."""
+    known = FORMATS[form].options
+    for name in ("target", "text", "categorical", "ignore", "separator", "zero_based"):
+        if name not in known and getattr(options, name, None) not in (None, []):
+            option = {"zero_based": "--zero-based or --one-based"}.get(name, f"--{name}")
+            fitting = [other for other, found in FORMATS.items() if name in found.options]
+            raise UsageError(f"{option} is for {', '.join(fitting)} files; the data are read as {form} (see --format)")
+    _refuse_conflicts(options)
     missing = MISSING_VALUES if options.missing_values is None else ("", *options.missing_values.split(","))
     return ReadOptions(
         format=form if options.format is None and form != "text" else options.format,
@@ -78,12 +86,24 @@ def basic_read_options(options: argparse.Namespace, form: str) -> ReadOptions:
     )
 
 
+def _refuse_conflicts(options: argparse.Namespace) -> None:
+    """Refuse a column that is given two roles."""
+    roles = [("--target", options.target), ("--text", options.text)]
+    roles += [(f"--{name}", column) for name in ("categorical", "ignore") for column in getattr(options, name, ())]
+    for i, (option, column) in enumerate(roles):
+        for other, same in roles[:i]:
+            if column is not None and column == same and option != other:
+                raise UsageError(f"{option} {column} is the column of {other}, too: give it to one of the two")
+
+
 def find_format_or_complain(path: str, given: str | None) -> str:
     """Return a file's format; that it cannot be told is wrong use."""
     try:
         return find_format(path, given)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    except ValueError:
+        known = ", ".join(end for form in FORMATS.values() for end in form.extensions)
+        hint = "" if path == _STDIN else f"its name should end in one of {known} (or with .gz behind it), or "
+        raise UsageError(f"the format of {path} is not known: {hint}--format should say it") from None
 
 
 def require_target(path: str, form: str, read_options: ReadOptions) -> ReadOptions:
@@ -162,12 +182,22 @@ def _hash(path: str) -> str | None:
 # Classifiers ----------------------------------------------------------------------------------------------------------
 
 
+def check_folds(n_folds: int, y: Array) -> None:
+    """Refuse more folds than the most frequent class has rows."""
+    most = int(np.unique(y, return_counts=True)[1].max())
+    if n_folds > most:
+        raise UsageError(f"--folds {n_folds} is too many: the most frequent class has {wording.plural(most, 'row')}")
+
+
 def check_loss(options: argparse.Namespace) -> None:
     """Refuse a loss with an approximation that it does not have."""
     try:
         as_loss(options.loss, options.approximation)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    except ValueError:
+        raise UsageError(
+            f"--approximation {options.approximation} is for --loss hinge and logistic, not for {options.loss}, "
+            "which needs no approximation"
+        ) from None
 
 
 def make_classifier(options: argparse.Namespace, X: Any, console: Console, **own: Any) -> Any:

@@ -23,6 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 from dropmargin.classifiers.base import MarginalisedClassifier, TrainingRows
 from dropmargin.classifiers.fitting import Problem, group_columns
 from dropmargin.classifiers.validation import encode_labels
+from dropmargin.errors import ParameterError
 from dropmargin.linalg import linear_scores
 from dropmargin.path.grid import Grid, Point
 from dropmargin.path.walk import Solution, Walker
@@ -222,10 +223,13 @@ def try_scorer(search: Search, fold: Fold) -> None:
         try:
             score_once(search.scorer, shell, fold)
         except AttributeError as error:
-            raise ValueError(
+            raise ParameterError(
                 f"scoring={search.scorer!r} cannot be computed for {type(shell).__name__}: {error} Choose a scoring "
                 "that needs no probabilities, such as 'accuracy' or 'roc_auc', or the logistic loss with "
-                "multi_class='ovr', which has them."
+                "multi_class='ovr', which has them.",
+                "scoring",
+                "it needs probabilities, which this loss does not give (or does not give for pairs of classes); choose "
+                "another score, such as accuracy, or the logistic loss",
             ) from error
 
 

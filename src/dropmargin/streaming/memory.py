@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from dropmargin.errors import ParameterError
+
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 # If the system does not say how much a process with NumPy, SciPy and scikit-learn takes.
 _USUAL = 250_000_000
@@ -76,7 +78,12 @@ def check_conversion(limit: int, path: str, whole_bytes: int, block_bytes: int) 
     if needed > limit:
         reason = f"{path}, which is read at once, needs" if whole_bytes else "Converting the files needs"
         remedy = "save it as several files, or raise the limit" if whole_bytes else "raise it, or lower block_bytes"
-        raise ValueError(f"memory_limit={show_size(limit)} is too small: {reason} about {show_size(needed)}; {remedy}.")
+        what = f"{show_size(limit)} is too small: {reason} about {show_size(needed)}"
+        raise ParameterError(
+            f"memory_limit={what}; {remedy}.",
+            "memory_limit",
+            f"{what}; {remedy.removesuffix(', or lower block_bytes')}",
+        )
 
 
 def plan_memory(
@@ -95,10 +102,11 @@ def plan_memory(
     give_back()
     needed = resident_bytes() + _RESERVE + state + vectors + work
     if needed > limit:
-        raise ValueError(
-            f"memory_limit={show_size(limit)} is too small: {show_size(needed)} are needed at the least, of which "
+        what = (
+            f"{show_size(limit)} is too small: {show_size(needed)} are needed at the least, of which "
             f"{show_size(state)} for what is known of each row, {show_size(vectors)} for the coefficients, "
             f"{show_size(work)} for blocks of rows at work, and the rest for the process as it is. "
             "Raise it, or take fewer rows or classes."
         )
+        raise ParameterError(f"memory_limit={what}", "memory_limit", what)
     return Plan(needed, int(_USED_SHARE * (limit - needed)))

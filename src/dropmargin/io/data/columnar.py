@@ -61,6 +61,7 @@ class _Table:
     def __init__(self, source: Source, options: ReadOptions) -> None:
         self._arrow = _import_pyarrow()
         self._source, self._options = source, options
+        self._categorical = frozenset(options.categorical)
         self.size = 0
 
     def chunks(self, n_rows: int) -> Iterator[Dataset]:
@@ -123,8 +124,10 @@ class _Table:
                 yield list(reader.schema.names), batch
 
     def _dataset(self, selection: Selection, batch: Any, n_before: int) -> Dataset:
+        positions = {name: i for i, name in enumerate(batch.schema.names)}
+
         def column(i: int) -> Any:
-            return batch.column(batch.schema.names.index(selection.names[i]))
+            return batch.column(positions[selection.names[i]])
 
         y = None if selection.target is None else self._labels(column(selection.target), n_before)
         if selection.text is not None:
@@ -149,7 +152,7 @@ class _Table:
         if np.isinf(numbers).any():
             what = f"column {quoted(name)} has an infinite value"
             raise DataFormatError(what, self._source.name)
-        as_names = kind == "category" or name in self._options.categorical
+        as_names = kind == "category" or name in self._categorical
         return as_objects([name_of_number(n) for n in numbers.tolist()]) if as_names else numbers
 
     def _numbers(self, name: str, cells: Any) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -48,12 +49,19 @@ class Frame:
     def __len__(self) -> int:
         return self.shape[0]
 
+    @cached_property
+    def _by_name(self) -> dict[str, Array]:
+        return dict(zip(self.names, self.columns, strict=True))
+
     def __getitem__(self, name: str) -> Array:
-        return self.columns[self.names.index(name)]
+        return self._by_name[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
 
     def get(self, name: str) -> Array | None:
-        """Return the column of this name, if there is one."""
-        return self[name] if name in self.names else None
+        """Return the column of this name, or None if there is none."""
+        return self._by_name.get(name)
 
 
 @dataclass(frozen=True, eq=False)

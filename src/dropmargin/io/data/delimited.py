@@ -19,6 +19,8 @@ from dropmargin.io.data.sources import Source
 
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 _BLOCK_BYTES = 2**20
+# Each column of a block has a fixed cost, which at least so many rows share.
+_BLOCK_LINES = 16
 
 
 def read_delimited(source: Source, options: ReadOptions) -> Dataset:
@@ -28,7 +30,7 @@ def read_delimited(source: Source, options: ReadOptions) -> Dataset:
     with opener() as stream:
         options = _infer(table, stream)
     with opener() as stream:
-        parts = list(_Table(source.name, options).chunks(stream, _BLOCK_BYTES))
+        parts = list(_Table(source.name, options).chunks(stream, _BLOCK_BYTES, _BLOCK_LINES))
     return concatenate(parts)
 
 
@@ -47,11 +49,12 @@ class _Table:
             raise ValueError(f"separator must be one character, not a quote or a line's end, got {separator!r}.")
         self.name, self.options, self.separator = name, options, separator
         self.missing = frozenset(options.missing_values)
+        self.categorical = frozenset(options.categorical)
 
-    def blocks(self, stream: IO[bytes], n_bytes: int) -> Iterator[tuple[Selection, Records]]:
+    def blocks(self, stream: IO[bytes], n_bytes: int, min_lines: int = 1) -> Iterator[tuple[Selection, Records]]:
         """Yield the columns to read and records, as many cells in each as the header has."""
         selection = None
-        for records in record_blocks(stream, self.name, self.separator, n_bytes):
+        for records in record_blocks(stream, self.name, self.separator, n_bytes, min_lines):
             rest = records
             if selection is None and records.widths:
                 names = [cell.strip() for cell in records.cells[: records.widths[0]]]
@@ -67,10 +70,10 @@ class _Table:
         if selection is None:
             raise DataFormatError("the file is empty: a header line with the names of the columns is needed", self.name)
 
-    def chunks(self, stream: IO[bytes], n_bytes: int) -> Iterator[Dataset]:
-        """Yield the rows of about ``n_bytes`` bytes at a time."""
+    def chunks(self, stream: IO[bytes], n_bytes: int, min_lines: int = 1) -> Iterator[Dataset]:
+        """Yield the rows of about ``n_bytes`` bytes at a time, and of at least ``min_lines`` lines."""
         kinds: Mapping[str, ColumnKind] = self.options.columns or {}
-        for selection, records in self.blocks(stream, n_bytes):
+        for selection, records in self.blocks(stream, n_bytes, min_lines):
             complain = self._complain_at(records.lines)
             y = None
             if selection.target is not None:
@@ -96,7 +99,7 @@ def _infer(table: _Table, stream: IO[bytes]) -> ReadOptions:
     """Return the options with what the whole file says of its columns and labels."""
     options, selection = table.options, None
     tallies: dict[int, Tally] = {}
-    for selection, records in table.blocks(stream, _BLOCK_BYTES):
+    for selection, records in table.blocks(stream, _BLOCK_BYTES, _BLOCK_LINES):
         wanted = selection.features if options.columns is None else ()
         for i in (*wanted, *(() if selection.target is None else (selection.target,))):
             tallies.setdefault(i, Tally()).add(records.column(i), records.lines, table.missing)
@@ -113,7 +116,7 @@ def _infer(table: _Table, stream: IO[bytes]) -> ReadOptions:
 
 def _kind(name: str, tally: Tally, table: _Table) -> ColumnKind:
     """Return what a column holds: names if it is said so, or if not even half of its cells are numbers."""
-    if name in table.options.categorical:
+    if name in table.categorical:
         return "category"
     if tally.first_other is None:
         return "number"

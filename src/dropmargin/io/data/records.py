@@ -31,10 +31,10 @@ class Records:
         return self.cells[position :: self.widths[0]]
 
 
-def record_blocks(stream: IO[bytes], name: str, separator: str, n_bytes: int) -> Iterator[Records]:
-    """Yield the records of about ``n_bytes`` bytes at a time."""
+def record_blocks(stream: IO[bytes], name: str, separator: str, n_bytes: int, min_lines: int = 1) -> Iterator[Records]:
+    """Yield the records of about ``n_bytes`` bytes at a time, and of at least ``min_lines`` lines."""
     reader = _QuoteReader(name, separator)
-    for first_line, lines in decoded_blocks(stream, name, n_bytes):
+    for first_line, lines in decoded_blocks(stream, name, n_bytes, min_lines):
         joined = separator.join(lines)
         if reader.is_open or '"' in joined:
             for number, line in enumerate(lines, first_line):
@@ -100,12 +100,13 @@ class _QuoteReader:
     def _read_cell(self, number: int, line: str, position: int) -> int:
         """Read a cell from its beginning, or go on behind a quote; return where the next one begins."""
         if self._pieces:  # behind the closing quote
-            rest = line[position:]
-            if rest.removesuffix("\r") and not rest.startswith(self.separator):
+            goes_on = line.startswith(self.separator, position)
+            is_end = position == len(line) or (position == len(line) - 1 and line.endswith("\r"))
+            if not goes_on and not is_end:
                 raise DataFormatError("there is text behind a closing quote", self.name, number, position + 1)
             self._cells.append("".join(self._pieces))
             self._pieces = []
-            return position + 1 if rest.startswith(self.separator) else len(line) + 1
+            return position + 1 if goes_on else len(line) + 1
         if line.startswith('"', position):
             self.is_open = True
             return self._read_quoted(line, position + 1)

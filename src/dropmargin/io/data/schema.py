@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dropmargin.io.data.dataset import ReadOptions
@@ -29,20 +29,20 @@ class Selection:
 
 def select_columns(names: Sequence[str], options: ReadOptions, file: str, line: int | None = None) -> Selection:
     """Return the columns that the options ask for; names that are twice there or not at all are an error."""
-    seen: set[str] = set()
-    for position, name in enumerate(names, 1):
+    positions: dict[str, int] = {}
+    for i, name in enumerate(names):
         if not name:
-            raise DataFormatError(f"column {position} has no name (give it one, or leave it out)", file, line)
-        if name in seen:
+            raise DataFormatError(f"column {i + 1} has no name (give it one, or leave it out)", file, line)
+        if name in positions:
             raise DataFormatError(f"there are two columns of the name {quoted(name)}", file, line)
-        seen.add(name)
-    target = None if options.target is None else _find(options.target, "--target", names, file, line)
-    text = None if options.text is None else _find(options.text, "--text", names, file, line)
+        positions[name] = i
+    target = None if options.target is None else _find(options.target, "--target", positions, file, line)
+    text = None if options.text is None else _find(options.text, "--text", positions, file, line)
     if target is not None and target == text:
         raise ValueError(f"target and text are the same column, {options.target!r}.")
     for option in ("categorical", "ignore"):
         for name in getattr(options, option):
-            _find(name, f"--{option}", names, file, line)
+            _find(name, f"--{option}", positions, file, line)
     left_out = {options.target, *options.ignore}
     features = [i for i, name in enumerate(names) if name not in left_out and text is None]
     if options.columns is not None:
@@ -55,9 +55,10 @@ def select_columns(names: Sequence[str], options: ReadOptions, file: str, line: 
     return Selection(tuple(names), tuple(features), target, text)
 
 
-def _find(name: str, option: str, names: Sequence[str], file: str, line: int | None) -> int:
-    if name in names:
-        return list(names).index(name)
+def _find(name: str, option: str, positions: Mapping[str, int], file: str, line: int | None) -> int:
+    if name in positions:
+        return positions[name]
+    names = list(positions)
     close = difflib.get_close_matches(name, names, n=1)
     meant = f"did you mean {quoted(close[0])}? " if close else ""
     raise DataFormatError(

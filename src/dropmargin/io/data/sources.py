@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
@@ -43,6 +44,8 @@ class Source:
 
     def open(self) -> IO[bytes]:
         """Return a stream of the file's bytes, unpacked."""
+        if self.is_stdin and sys.stdin is None:
+            raise OSError(errno.EBADF, "it is closed", "standard input")
         raw: Any = sys.stdin.buffer if self.is_stdin else Path(self.name).open("rb", 0)  # noqa: SIM115
         counted = _Counted(raw, is_ours=not self.is_stdin)
         stream = io.BufferedReader(counted, _COPY_BYTES)
@@ -53,7 +56,7 @@ class Source:
     def open_seekable(self) -> IO[bytes]:
         """Return the same as a stream that can be gone back in: the file itself, or a temporary copy."""
         stream = self.open()
-        if stream.seekable() and not self.is_stdin:
+        if stream.seekable() and self._is_file():
             return stream
         copy = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
         with stream:
@@ -63,7 +66,7 @@ class Source:
 
     def opener(self) -> Callable[[], IO[bytes]]:
         """Return a function that opens the file from its beginning, as often as it is called."""
-        if Path(self.name).is_file() and not self.is_stdin:
+        if self._is_file():
             return self.open
         copy = self.open_seekable()
 
@@ -73,6 +76,10 @@ class Source:
 
         weakref.finalize(open_copy, copy.close)
         return open_copy
+
+    def _is_file(self) -> bool:
+        """Return whether this is an ordinary file, which can be read again; a device or a pipe has to be copied."""
+        return not self.is_stdin and Path(self.name).is_file()
 
     def allowed_size(self, size: int) -> int:
         """Return how many bytes a compressed file of this size may hold."""
@@ -143,11 +150,12 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def line_blocks(stream: IO[bytes], name: str, n_bytes: int) -> Iterator[tuple[bytearray, int]]:
+def line_blocks(stream: IO[bytes], name: str, n_bytes: int, min_lines: int = 1) -> Iterator[tuple[bytearray, int]]:
     """Yield a buffer and how many bytes at its beginning are whole lines, about ``n_bytes`` at a time.
 
-    The bytes end in a newline, or are the last of the file and have a newline behind them. The buffer is used again. A
-    byte order mark is left out.
+    Where lines are long, it is more bytes: every block but the last has at least ``min_lines`` lines. The bytes end in
+    a newline, or are the last of the file and have a newline behind them. The buffer is used again. A byte order mark
+    is left out.
     """
     start = stream.read(len(_BOM))
     if start.startswith(_UTF_16):
@@ -157,13 +165,15 @@ def line_blocks(stream: IO[bytes], name: str, n_bytes: int) -> Iterator[tuple[by
     buffer[: len(start)] = start
     filled = len(start)
     while True:
-        if filled >= len(buffer) - 1:  # a line longer than the buffer; someone may still look at the old one
+        if filled >= len(buffer) - 1:  # too few lines; the caller may still use the old buffer
             buffer = buffer + bytearray(len(buffer))
         with memoryview(buffer) as view:
             n_read = stream.readinto(view[filled:-1])  # type: ignore[attr-defined]
         filled += n_read
-        if n_read:  # the bytes from before have no newline, but those of the start may have
-            end = buffer.rfind(b"\n", max(0, filled - n_read - len(start)), filled) + 1
+        if n_read:
+            end = buffer.rfind(b"\n", 0, filled) + 1
+            if min_lines > 1 and buffer.count(b"\n", 0, end) < min_lines:
+                continue
         else:
             buffer[filled] = ord("\n")
             end = filled
@@ -175,10 +185,10 @@ def line_blocks(stream: IO[bytes], name: str, n_bytes: int) -> Iterator[tuple[by
             return
 
 
-def decoded_blocks(stream: IO[bytes], name: str, n_bytes: int) -> Iterator[tuple[int, list[str]]]:
+def decoded_blocks(stream: IO[bytes], name: str, n_bytes: int, min_lines: int = 1) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of a line and, from it on, lines of UTF-8 text, without their newlines."""
     n_lines = 0
-    for buffer, length in line_blocks(stream, name, n_bytes):
+    for buffer, length in line_blocks(stream, name, n_bytes, min_lines):
         try:
             lines = buffer[:length].decode("utf-8").split("\n")
         except UnicodeDecodeError as error:

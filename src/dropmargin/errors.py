@@ -1,0 +1,24 @@
+"""An error that names a parameter, so that each interface can say it in its own words."""
+
+from __future__ import annotations
+
+
+class ParameterError(ValueError):
+    """A parameter has a value that does not go with the data or with other parameters.
+
+    Parameters
+    ----------
+    message : str
+        The error in the words of Python.
+    parameter : str
+        The name of the parameter.
+    reason : str
+        What is wrong and what to do, without names of Python; the command line puts its option before it.
+    """
+
+    def __init__(self, message: str, parameter: str, reason: str) -> None:
+        super().__init__(message)
+        self.parameter, self.reason = parameter, reason
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
+        return type(self), (str(self), self.parameter, self.reason)

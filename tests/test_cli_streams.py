@@ -1,0 +1,211 @@
+"""Commands whose standard streams are closed, full, gone, not UTF-8 or terminals; inputs that are no ordinary files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from command_line import environment
+from dropmargin.cli.main import main
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes, devices and terminals of POSIX")
+
+NOT_UTF_8 = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+TRAIN = "train data.csv new.json --target label"
+PREDICT = "predict data.csv model.json"
+EVALUATE = "evaluate data.csv model.json"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return a folder with data whose names and labels are not ASCII, others with control characters, and models."""
+    folder = tmp_path_factory.mktemp("streams")
+    rows = [f"{i % 2 + i / 100},{('grün', '赤')[i % 2]}" for i in range(20)]
+    (folder / "data.csv").write_text("\n".join(["größe,label", *rows]) + "\n", encoding="utf-8")
+    X = np.array([[1.0, 0.0], [0.0, 1.0]] * 8)
+    y = np.array(["\x1b[31mred", "\x1b]0;title\x07\x9b2J"] * 8)
+    np.savez(folder / "escapes.npz", X=X, y=y, feature_names=np.array(["a\x1b[1m", "\x07b"]))
+    for data, model, target in (("data.csv", "model.json", "label"), ("escapes.npz", "escapes.json", "y")):
+        assert main(["train", str(folder / data), str(folder / model), "--target", target, "--quiet"]) == 0
+    (folder / "empty").touch()
+    return folder
+
+
+@pytest.fixture
+def shell(folder):
+    """Return a function that runs a command line in bash, and returns the exit code, the output and the errors."""
+
+    def shell(line, **more):
+        for name in ("new.json", "new.csv"):
+            (folder / name).unlink(missing_ok=True)
+        code = f"set -o pipefail; {sys.executable} -m dropmargin.cli {line}"
+        done = subprocess.run(["bash", "-c", code], cwd=folder, env=environment() | more, capture_output=True)
+        assert b"Traceback" not in done.stderr
+        assert b"Exception ignored" not in done.stderr
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    return shell
+
+
+# Encodings ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (TRAIN, "saved new.json"),
+        (f"{TRAIN} --json", '"new.json"'),
+        ("cv data.csv --target label --noises 0.1 --cs 1 --folds 2", "accuracy"),
+        (EVALUATE, "gr\\xfcn"),
+        ("info model.json", "\\u8d64 (against gr\\xfcn)"),
+    ],
+)
+def test_output_that_is_not_utf_8(shell, line, shown):
+    code, out, err = shell(line, **NOT_UTF_8)
+    assert code == 0, err
+    assert (out + err).isascii()
+    assert shown in out
+
+
+def test_an_error_about_names_that_are_not_ascii(shell):
+    code, out, err = shell("train data.csv new.json --target label2", **NOT_UTF_8)
+    assert (code, out) == (1, "")
+    assert "'gr\\xf6\\xdfe'" in err
+
+
+def test_predictions_in_a_file_or_pipe_are_utf_8_whatever_the_locale(shell, folder):
+    code, out, _ = shell(PREDICT, **NOT_UTF_8)
+    assert (code, out.split()[:3]) == (0, ["label", "grün", "赤"])
+    assert shell(f"{PREDICT} -o new.csv", **NOT_UTF_8)[0] == 0
+    assert (folder / "new.csv").read_text(encoding="utf-8") == out
+
+
+# Closed, full and broken streams --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "file"),
+    [
+        ("--help >&-", None),
+        ("train --help >/dev/full", None),
+        (f"{PREDICT} >&-", None),
+        (f"{EVALUATE} >&-", None),
+        (f"{TRAIN} >&-", "new.json"),
+        (f"{PREDICT} -o new.csv >&-", "new.csv"),
+    ],
+)
+def test_a_result_that_cannot_be_printed_is_an_error_but_files_are_written(shell, folder, line, file):
+    code, _, err = shell(line)
+    assert code == 1
+    assert "error: standard output: " in err
+    assert file is None or (folder / file).stat().st_size > 0
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", "2>&- <&-", "-v 2>/dev/full", "-v 2> >(true)"])
+def test_notes_that_cannot_be_printed_are_dropped(shell, folder, redirection):
+    code, out, _ = shell(f"{TRAIN} {redirection}")
+    assert code == 0
+    assert "dropmargin: " not in out
+    assert (folder / "new.json").exists()
+
+
+def test_an_error_without_standard_error_is_not_printed_elsewhere(shell):
+    assert shell("train data.csv new.json --target nope 2>&-")[:2] == (1, "")
+    assert shell("2>&-")[:2] == (2, "")
+    assert shell(f"{TRAIN} >&- 2>&- <&-")[0] == 1
+
+
+@pytest.mark.parametrize("line", ["train - new.json --target label", "predict - model.json"])
+def test_closed_standard_input(shell, line):
+    code, out, err = shell(f"{line} --format csv <&-")
+    assert (code, out) == (1, "")
+    assert "standard input: it is closed" in err
+
+
+@pytest.mark.parametrize("line", ["train --help", TRAIN, PREDICT])
+def test_a_reader_that_reads_nothing(shell, folder, line):
+    code, out, err = shell(f"{line} | head -0")
+    assert (code, out) == (141, "")
+    assert "error" not in err
+    assert (folder / "new.json").exists() == (line == TRAIN)
+
+
+# Terminals ------------------------------------------------------------------------------------------------------------
+
+
+def on_terminal(line, folder, **more):
+    """Return what a command shows on a terminal."""
+    pty = pytest.importorskip("pty")
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "dropmargin.cli", *line.split()]
+    with subprocess.Popen(command, cwd=folder, env=environment() | more, stdout=slave, stderr=slave) as process:
+        os.close(slave)
+        shown = b""
+        try:
+            while block := os.read(master, 2**16):
+                shown += block
+        except OSError:  # the end of a terminal
+            pass
+    os.close(master)
+    assert process.returncode == 0, shown
+    return shown
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "predict escapes.npz escapes.json",
+        "predict escapes.npz escapes.json --output label,decision",
+        "evaluate escapes.npz escapes.json",
+        "info escapes.json",
+        "train escapes.npz new.json",
+    ],
+)
+def test_control_characters_do_not_reach_a_terminal(folder, line):
+    shown = on_terminal(line, folder, PYTHONIOENCODING="utf-8").decode()
+    assert not set(shown) & {"\x1b", "\x07", "\x9b"}
+    assert ("\\x1b[31mred" in shown) != line.startswith("train")
+
+
+def test_labels_on_a_terminal_that_is_not_utf_8(folder):
+    assert b"gr\\xfcn\r\n\\u8d64\r\n" in on_terminal(PREDICT, folder, **NOT_UTF_8)
+    assert "grün\r\n赤\r\n".encode() in on_terminal(PREDICT, folder, PYTHONIOENCODING="utf-8")
+
+
+def test_labels_in_a_pipe_are_as_they_are(shell):
+    assert shell("predict escapes.npz escapes.json")[1].splitlines()[1] == "\x1b[31mred"
+
+
+# Inputs that are no ordinary files ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "train /dev/null new.json --target label --format csv",
+        "train <(true) new.json --target label --format csv",
+        "train empty new.json --target label --format csv",
+        "train - new.json --target label --format csv </dev/null",
+        "predict /dev/null model.json --format csv",
+    ],
+)
+def test_input_without_rows(shell, line):
+    code, out, err = shell(line)
+    assert (code, out) == (1, "")
+    assert "the file is empty" in err
+
+
+def test_a_folder_is_no_data_file(shell):
+    code, _, err = shell("train . new.json --format csv --target label")
+    assert (code, "Is a directory" in err) == (1, True)
+
+
+def test_a_pipe_is_read_as_a_file_is(shell):
+    assert shell("train <(cat data.csv) new.json --format csv --target label")[0] == 0
+    expected = shell(PREDICT)[1]
+    assert shell("predict <(cat data.csv) model.json --format csv")[1] == expected
+    assert shell("predict - model.json --format csv < data.csv")[1] == expected
