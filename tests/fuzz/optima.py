@@ -322,14 +322,15 @@ def main(argv: list[str] | None = None) -> int:
     for outcome in Parallel(options.jobs, return_as="generator")(jobs):
         outcomes.append(outcome)
         if outcome.verdict in ("silent", "error"):
-            print(f"\r{_line(options.seed, outcome)}", flush=True)
+            print(f"\r{describe(options.seed, outcome)}", flush=True)
         elif sys.stderr.isatty():
             print(f"\r{len(outcomes)} of {options.number}", end="", file=sys.stderr, flush=True)
     _print_summary(options.seed, outcomes)
     return int(any(outcome.verdict in ("silent", "error") for outcome in outcomes))
 
 
-def _line(seed: int, outcome: Outcome) -> str:
+def describe(seed: int, outcome: Outcome) -> str:
+    """Return one line about an outcome, with the numbers that draw its problem again."""
     return (
         f"{outcome.verdict} {seed} {outcome.index}: gap {outcome.gap:.1e}, {outcome.seconds:.2f} s. "
         f"{outcome.described}. {outcome.message}"

@@ -12,7 +12,7 @@ barriers of weight ``mu``, which falls to nothing; each minimum is the start of 
 - The hinge bound ``(z + sqrt(z^2 + v)) / 2`` is the least ``xi >= 0`` with ``xi (xi - z) >= v / 4``; with the barrier
   ``-mu log(xi (xi - z) - v / 4)`` its derivatives are ``xi / T`` by ``z`` and ``1 / (4 T)`` by ``v``, with
   ``S = sqrt(z^2 + v + 4 mu^2)``, ``T = 2 mu + S`` and ``xi = (z + T) / 2`` (``mu`` in units of ``c_i``).
-- The hinge of a normal score takes additional variance ``mu^2``.
+- The hinge of a normal score takes additional variance; its root is proportional to ``mu``, at first twice the margin.
 
 Features are centred, which the free intercept makes exact, and the Newton systems are scaled to a unit diagonal: the
 result does not depend on the shift and the scale of the features, but for rounding.
@@ -90,7 +90,9 @@ def minimise(problem: BinaryProblem, start: np.ndarray | None = None) -> np.ndar
     has_barrier = problem.l1 > 0.0 or problem.loss in _HAS_KINK
     if not np.isfinite(best_value):
         return np.zeros_like(coef)
-    barrier = best_value / n_terms * (0.1 if start is None else 1e-6) if has_barrier else 0.0
+    first = 0.1 * centred.value(np.zeros_like(coef), 0.0) / n_terms if has_barrier else 0.0
+    centred.deviation_per_barrier = 2.0 / first if has_barrier else 0.0
+    barrier = first if start is None else min(first, 1e-5 * best_value / n_terms)
     while True:
         coef = _newton(centred, coef, barrier)
         value = centred.value(coef, 0.0)
@@ -149,6 +151,7 @@ class _Centred:
         self.X = problem.X - problem.means()
         self.rows = np.hstack([self.X, np.full((len(self.X), 1), float(problem.fit_intercept))])
         self.is_moment = problem.loss in MOMENT_LOSSES
+        self.deviation_per_barrier = 0.0
         if self.is_moment:
             self.V = _variance(problem.noise, problem.X)
 
@@ -187,7 +190,8 @@ class _Centred:
         m, v = self.rows @ coef, self.V @ coef[:-1] ** 2
         if p.loss == "hinge":
             return _hinge(p.y, m, v, p.weight, barrier)
-        return tuple(p.weight * part for part in _MOMENT[p.loss](p.y, m, v, barrier))
+        added = (self.deviation_per_barrier * barrier) ** 2 if p.loss == "gaussian-hinge" else 0.0
+        return tuple(p.weight * part for part in _MOMENT[p.loss](p.y, m, v + added))
 
     def _moment_derivatives(self, coef: np.ndarray, barrier: float) -> tuple[np.ndarray, np.ndarray]:
         _, m, v, mm, mv, vv = self._moment(coef, barrier)
@@ -236,7 +240,7 @@ def _hinge(y: np.ndarray, m: np.ndarray, v: np.ndarray, c: np.ndarray, barrier: 
     return value, -y * by_z, by_v, z_twice, y * by_v * z / S / T, -by_v / (2.0 * S * T)
 
 
-def _logistic(y: np.ndarray, m: np.ndarray, v: np.ndarray, barrier: float) -> tuple[np.ndarray, ...]:
+def _logistic(y: np.ndarray, m: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, ...]:
     r = np.sqrt(m * m + v)
     small = r < 1e-3
     safe = np.where(small, 1.0, r)
@@ -248,7 +252,7 @@ def _logistic(y: np.ndarray, m: np.ndarray, v: np.ndarray, barrier: float) -> tu
     return value, gamma * m - 0.5 * y, 0.5 * gamma, gamma + kappa * m * m, 0.5 * kappa * m, 0.25 * kappa
 
 
-def _quadratic(y: np.ndarray, m: np.ndarray, v: np.ndarray, barrier: float) -> tuple[np.ndarray, ...]:
+def _quadratic(y: np.ndarray, m: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, ...]:
     one = np.ones_like(m)
     return (y - m) ** 2 + v, 2.0 * (m - y), one, 2.0 * one, 0.0 * one, 0.0 * one
 
@@ -270,8 +274,8 @@ def _ramp(z: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, ...]:
     )
 
 
-def _gaussian_hinge(y: np.ndarray, m: np.ndarray, v: np.ndarray, barrier: float) -> tuple[np.ndarray, ...]:
-    value, z, by_v, zz, zv, vv = _ramp(1.0 - y * m, v + barrier**2)
+def _gaussian_hinge(y: np.ndarray, m: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, ...]:
+    value, z, by_v, zz, zv, vv = _ramp(1.0 - y * m, v)
     return value, -y * z, by_v, zz, -y * zv, vv
 
 
@@ -282,7 +286,7 @@ _LOGISTIC = np.linspace(-40.0, 40.0, 401)
 _LOGISTIC_WEIGHTS = expit(_LOGISTIC) * expit(-_LOGISTIC) * (_LOGISTIC[1] - _LOGISTIC[0])
 
 
-def _gaussian_logistic(y: np.ndarray, m: np.ndarray, v: np.ndarray, barrier: float) -> tuple[np.ndarray, ...]:
+def _gaussian_logistic(y: np.ndarray, m: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return ``E log(1 + exp(-y S))`` of ``S ~ N(m, v)``, and its derivatives.
 
     For ``v < 1`` the integral is over the normal score, and derivatives by ``v`` are half the second ones by ``m``.

@@ -17,11 +17,10 @@ _PARAMETERS = """
     l1_ratio : float, default=0.5
         Share of the l1 penalty, for ``penalty="elasticnet"`` only."""
 _SOLVING = """
-    solver : {"auto", "newton", "irls", "lbfgs", "closed-form", "orthant"}, default="auto"
+    solver : {"auto", "newton", "irls", "lbfgs", "closed-form"}, default="auto"
         ``"newton"``: re-weighted least squares at first, then Newton steps; ``"irls"``: the paper's two steps;
-        ``"lbfgs"``: the paper's numerical method; ``"closed-form"``: for the quadratic loss; ``"orthant"``: for an l1
-        penalty.
-        ``"auto"`` is ``"orthant"`` with an l1 penalty and ``"newton"`` otherwise.
+        ``"lbfgs"``: the paper's numerical method; ``"closed-form"``: for the quadratic loss.
+        ``"auto"`` is ``"newton"``, the only one for an l1 or elastic-net penalty.
     tol : float, default=1e-4
         The relative gap ``(J - J*) / J`` to stop at, as estimated (for the noise-free hinge: as proved).
     max_iter : int, default=1000

@@ -235,9 +235,9 @@ class MomentPoint(Point):
         return objective.data.map_sum(rows.loss_only, objective.loss, objective.columns, 0.0, self.scores)[0]
 
     def steady_share(self, smoothing: Array) -> Array:
-        """Return the share of the rows, by weight, whose score varies by less than a few widths of this smoothing."""
-        (steady,) = self.objective.data.map_sum(rows.steady_weight, smoothing, self.scores)
-        return steady / shape_of(self.objective.data).weight
+        """Return the share of the rows whose score varies by less than a few widths of this smoothing."""
+        (steady,) = self.objective.data.map_sum(rows.count_steady, smoothing, self.scores)
+        return steady / shape_of(self.objective.data).n_rows
 
     def hessian(self, direct: bool = False) -> MomentCurvature:
         of_penalty = self.objective.penalty.curvature(self.coef)

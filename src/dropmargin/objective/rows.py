@@ -72,11 +72,10 @@ def loss_only(
     return (np.einsum("i,ik->k", part.weights[:, 0], losses),)
 
 
-def steady_weight(part: Labelled, smoothing: Array, scores: Scores) -> tuple[Array]:
-    """Return the weight of the rows whose score varies by less than a few widths of the smoothing."""
-    weights = part.weights[:, 0]
-    is_steady = weights[:, None] * np.sqrt(scores.variance) < _STEADY * 2.0 * smoothing
-    return (np.einsum("i,ik->k", weights, is_steady),)
+def count_steady(part: Labelled, smoothing: Array, scores: Scores) -> tuple[Array]:
+    """Return the number of rows whose score varies by less than a few widths of the smoothing."""
+    is_steady = part.weights * np.sqrt(scores.variance) < _STEADY * 2.0 * smoothing
+    return (np.count_nonzero(is_steady & (part.weights > 0.0), axis=0),)
 
 
 def loss_moved(

@@ -40,7 +40,7 @@ _SHORTCUT_TOL = 0.8
 # The bound of the last stage, as a share of `tol`; below the other number it would be lost in rounding.
 _LAST_ERROR = 0.5
 _LEAST_ERROR = 1e-13
-# The noise rounds the kink off if fewer rows than this, by weight, have a score that is steadier than the smoothing.
+# The noise rounds the kink off if the share of rows with a score steadier than the smoothing is at most this.
 _STEADY_SHARE = 0.01
 # A shortcut that takes more iterations than this is given up.
 _SHORTCUT_ITERATIONS = 10

@@ -1,0 +1,118 @@
+"""No fit reports convergence far from the optimum: a sample of the problems of ``python -m tests.fuzz.optima``."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+from sklearn.linear_model import LogisticRegression
+
+from dropmargin import Dropout, DropoutLogisticRegression, DropoutSVC, Gaussian, NoisyLinearClassifier
+from fuzz import optima
+from fuzz.reference import MGF_LOSSES, MOMENT_LOSSES, BinaryProblem, minimise
+
+_NUMBER, _CHUNK = 200, 10
+
+
+@pytest.mark.parametrize("first", range(0, _NUMBER, _CHUNK))
+def test_no_problem_stops_silently(first):
+    outcomes = [optima.run(0, index, peer=False) for index in range(first, first + _CHUNK)]
+    wrong = [outcome for outcome in outcomes if outcome.verdict in ("silent", "error")]
+    assert not wrong, "\n".join(optima.describe(0, outcome) for outcome in wrong)
+
+
+def test_the_harness_sees_a_silent_stop(monkeypatch):
+    """A fit that is stopped early and says that it converged is found."""
+    whole = NoisyLinearClassifier.fit
+
+    def stopped(self, X, y, sample_weight=None):
+        self.set_params(tol=0.5)
+        try:
+            return whole(self, X, y, sample_weight)
+        finally:
+            self.set_params(tol=1e-6)
+
+    monkeypatch.setattr(NoisyLinearClassifier, "fit", stopped)
+    assert any(optima.run(0, index, peer=False).verdict == "silent" for index in range(20))
+
+
+# Features that are not centred ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DropoutLogisticRegression(penalty="l1", noise=None, C=10),
+        DropoutSVC(penalty="l1", noise=Gaussian(scale=0.01), C=10),
+        DropoutLogisticRegression(penalty="elasticnet", l1_ratio=0.3, noise=None, C=10),
+    ],
+    ids=["logistic", "hinge", "elastic net"],
+)
+def test_the_objective_does_not_depend_on_the_shift_of_the_features(estimator, layout):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 30))
+    y = X @ rng.normal(size=30) + 3.0 * rng.normal(size=150) > 0.0
+    shifts = (0.0, 50.0, 500.0) if layout == "sparse" else (0.0, 50.0, 500.0, 1e8)
+    found = []
+    for shift in shifts:
+        rows = optima.sparse.csr_array(X + shift) if layout == "sparse" else X + shift
+        found.append(estimator.fit(rows, y).objective_)
+        assert estimator.converged_
+    np.testing.assert_allclose(found, found[0], rtol=1e-3)
+
+
+# The hinge with very weak noise, and without any ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("C", [1e3, 1e4])
+@pytest.mark.parametrize("seed", range(6))
+def test_weak_noise_large_c_and_weights_over_two_decades(seed, C):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 20))
+    y = np.where(X @ rng.normal(size=20) + 0.3 * rng.normal(size=60) > 0.0, 1.0, -1.0)
+    weight = 10.0 ** rng.uniform(-1.0, 1.0, 60)
+    model = DropoutSVC(noise=1e-6, C=C, tol=1e-3).fit(X, y, sample_weight=weight)
+    problem = BinaryProblem("hinge", ("dropout", 1e-6), X, y, C * weight, 0.0, 1.0, True)
+    assert optima.relative_gap(problem, np.append(model.coef_, model.intercept_)) <= optima.ALLOWED * model.tol
+
+
+def test_columns_of_very_different_scales_without_noise():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 10)) * 10.0 ** np.linspace(0.0, 10.0, 10)
+    y = np.where(rng.normal(size=150) > 0.0, 1.0, -1.0)
+    model = DropoutSVC(noise=None).fit(X, y)
+    problem = BinaryProblem("hinge", ("none",), X, y, np.ones(150), 0.0, 1.0, True)
+    assert optima.relative_gap(problem, np.append(model.coef_, model.intercept_)) <= optima.ALLOWED * model.tol
+
+
+# The reference itself -------------------------------------------------------------------------------------------------
+
+
+def test_the_reference_is_scikit_learn_without_noise():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(80, 5)) + 3.0
+    y = np.where(rng.normal(size=80) + X[:, 0] > 3.0, 1.0, -1.0)
+    theirs = LogisticRegression(C=0.7, tol=1e-12, solver="newton-cholesky").fit(X, y)
+    ours = minimise(BinaryProblem("logistic", ("none",), X, y, np.full(80, 0.7), 0.0, 1.0, True))
+    np.testing.assert_allclose(ours, np.append(theirs.coef_, theirs.intercept_), rtol=1e-6)
+
+
+@pytest.mark.parametrize("noise", [("dropout", 0.4), ("gaussian", 0.3), ("laplace", 0.2), ("poisson",)], ids=str)
+@pytest.mark.parametrize("loss", MOMENT_LOSSES + MGF_LOSSES)
+def test_the_reference_is_a_stationary_point(loss, noise):
+    rng = np.random.default_rng(2)
+    X = rng.poisson(1.0, (40, 4)) + 0.1
+    y = np.where(rng.normal(size=40) + X[:, 0] > 1.0, 1.0, -1.0)
+    problem = BinaryProblem(loss, noise, X, y, np.full(40, 0.3), 0.0, 1.0, True)
+    slope = approx_fprime(minimise(problem), problem.value, 1e-6)
+    assert np.abs(slope).max() <= 1e-4 * problem.value(np.zeros(5))
+
+
+def test_the_reference_reads_the_noise_of_the_package():
+    """The objective that the package states is the reference's value at its solution."""
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(50, 3)), np.where(rng.normal(size=50) > 0.0, 1.0, -1.0)
+    model = DropoutSVC(noise=Dropout(0.3), C=2.0).fit(X, y)
+    problem = BinaryProblem("hinge", ("dropout", 0.3), X, y, np.full(50, 2.0), 0.0, 1.0, True)
+    assert problem.value(np.append(model.coef_, model.intercept_)) == pytest.approx(model.objective_, rel=1e-10)
