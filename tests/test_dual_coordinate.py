@@ -75,7 +75,7 @@ def _solve(objective, tol, **options):
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize(("l2", "margin"), [(1.0, 1.0), (0.3, 2.0)])
-@pytest.mark.parametrize("C", [1e-3, 0.1, 100.0])
+@pytest.mark.parametrize("C", [1e-3, 0.1, 1.0])
 @pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-6, 1e-10])
 def test_the_gap_is_at_most_the_tolerance_by_the_plain_formulas(tol, C, l2, margin, fit_intercept):
     X, y, weights = _text()

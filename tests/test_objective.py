@@ -255,19 +255,6 @@ def test_selected_columns_are_those_of_the_block(loss, noise, columns):
     assert_allclose(line.value(np.full(fresh.objective.n_columns, 0.4)), moved, rtol=1e-12)
 
 
-@each_moment_pair
-def test_base_scores_are_added_and_follow_their_columns(loss, noise):
-    objective, *_, coef = make_problem(loss, noise)
-    shift = np.array([0.2, -0.5, 1.0])
-    base = objective.data.map(lambda part: np.tile(shift, (part.block.n_rows, 1)))
-    moved = coef.copy()
-    moved[-1] += shift
-    based = replace(objective, base=base)
-    assert_allclose(based.at(coef).value, objective.at(moved).value, rtol=1e-12)
-    assert_allclose(based.at(coef).gradient, objective.at(moved).gradient, rtol=1e-10, atol=1e-12)
-    assert_allclose(based.select([2]).at(coef[:, [2]]).value, objective.at(moved).value[[2]], rtol=1e-12)
-
-
 # Lines --------------------------------------------------------------------------------------------------------------
 
 

@@ -153,7 +153,7 @@ def test_irls_never_rises(loss, noise, C, layout):
     values = np.array([entry.objective for entry in model.history_])
     assert len(values) >= (1 if loss == "quadratic" else 4)
     assert np.all(np.diff(values) <= 1e-12 * np.abs(values[:-1]))
-    assert model.objective_ == pytest.approx(values[-1], rel=1e-8)  # but for the barrier at the hinge's kink
+    assert model.objective_ <= values[-1] * (1.0 + 1e-12)
 
 
 @pytest.mark.parametrize("noise", ["dropout", "dropout per feature", "gaussian", "laplace", "poisson"])

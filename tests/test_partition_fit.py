@@ -196,8 +196,6 @@ def test_negative_entries_are_found_by_a_noise_that_cannot_have_them():
 
 def test_errors_that_are_of_no_partition():
     X, y, _ = _data()
-    with pytest.raises(ValueError, match="linear programme, which needs all rows in memory"):
-        _fit(DropoutSVC(noise=None, penalty="l1"), _parts(X, y))
     with pytest.raises(ValueError, match="at least 2 classes"):
         _fit(DropoutSVC(), _parts(X, np.full(120, "a")))
     with pytest.raises(ValueError, match="X has 8 features, rate has shape"):
@@ -206,6 +204,13 @@ def test_errors_that_are_of_no_partition():
         _fit(DropoutSVC(C=-1.0), _parts(X, y))
     with pytest.raises(ValueError, match="continuous"):
         _fit(DropoutSVC(), _parts(X, X[:, 0]))
+
+
+def test_the_hinge_without_noise_under_l1_is_the_fit_of_rows_in_memory():
+    X, y, _ = _data()
+    local = DropoutSVC(noise=None, penalty="l1").fit(X, y)
+    model = _fit(DropoutSVC(noise=None, penalty="l1"), _parts(X, y))
+    assert model.objective_ == pytest.approx(local.objective_, rel=1e-3)
 
 
 def test_a_light_class_beside_a_heavy_one_keeps_its_digits():

@@ -65,7 +65,7 @@ class MomentObjective(Objective):
     columns : ndarray of int
         The columns of the labels that are in the block.
     smoothing : ndarray of shape (n_columns,) or 0, default=0
-        Weight of the barrier that rounds off the loss's kink (`MomentLoss.smoothed`); 0 is the loss itself.
+        Width over which the loss's kink is rounded off (`MomentLoss.smoothed`); 0 is the loss itself.
     """
 
     data: Partitions[Labelled]
@@ -235,9 +235,9 @@ class MomentPoint(Point):
         return objective.data.map_sum(rows.loss_only, objective.loss, objective.columns, 0.0, self.scores)[0]
 
     def steady_share(self, smoothing: Array) -> Array:
-        """Return the share of the rows whose score varies by less than a few widths of this smoothing."""
-        (steady,) = self.objective.data.map_sum(rows.count_steady, smoothing, self.scores)
-        return steady / shape_of(self.objective.data).n_rows
+        """Return the share of the rows, by weight, whose score varies by less than a few widths of this smoothing."""
+        (steady,) = self.objective.data.map_sum(rows.steady_weight, smoothing, self.scores)
+        return steady / shape_of(self.objective.data).weight
 
     def hessian(self, direct: bool = False) -> MomentCurvature:
         of_penalty = self.objective.penalty.curvature(self.coef)

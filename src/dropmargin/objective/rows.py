@@ -35,14 +35,9 @@ def row_scores(part: Labelled, factors: Array, shift: Array, n_means: int) -> Sc
     return Scores(mean, out[:, n_means:] + shift[n_means:])
 
 
-def smoothed(part: Labelled, loss: MomentLoss, smoothing: Array | float) -> MomentLoss:
-    """Return the loss with its kink rounded off by a barrier of weight ``smoothing``, one number per column, if any.
-
-    The barrier is the same for all rows, so the width is inversely proportional to a row's weight.
-    """
-    if not np.any(smoothing):
-        return loss
-    return loss.smoothed(2.0 * smoothing / np.where(part.weights > 0.0, part.weights, 1.0))
+def smoothed(loss: MomentLoss, smoothing: Array | float) -> MomentLoss:
+    """Return the loss with its kink rounded off over a width, one number per column, if there is any."""
+    return loss.smoothed(smoothing) if np.any(smoothing) else loss
 
 
 def no_scores(part: Labelled, n: int) -> Scores:
@@ -68,14 +63,13 @@ def moved(part: Labelled, scores: Scores, moves: Scores, step: Array) -> Scores:
 def loss_only(
     part: Labelled, loss: MomentLoss, columns: Array, smoothing: Array | float, scores: Scores
 ) -> tuple[Array]:
-    losses = smoothed(part, loss, smoothing).value(part.labels[:, columns], scores.mean, scores.variance)
+    losses = smoothed(loss, smoothing).value(part.labels[:, columns], scores.mean, scores.variance)
     return (np.einsum("i,ik->k", part.weights[:, 0], losses),)
 
 
-def count_steady(part: Labelled, smoothing: Array, scores: Scores) -> tuple[Array]:
-    """Return the number of rows whose score varies by less than a few widths of the smoothing."""
-    is_steady = part.weights * np.sqrt(scores.variance) < _STEADY * 2.0 * smoothing
-    return (np.count_nonzero(is_steady & (part.weights > 0.0), axis=0),)
+def steady_weight(part: Labelled, smoothing: Array, scores: Scores) -> tuple[Array]:
+    """Return the weight of the rows whose score varies by less than a few widths of the smoothing."""
+    return (np.einsum("i,ik->k", part.weights[:, 0], scores.variance < np.square(_STEADY * smoothing)),)
 
 
 def loss_moved(
@@ -96,7 +90,7 @@ def loss_and_gradient(
     """Return the loss, ``X'(s phi_m)`` beside ``f(X)'(2 s phi_v)``, and the sums of what is in the brackets."""
     n = scores.mean.shape[1]
     slopes = np.empty((len(scores.mean), 2 * n))
-    slopes[:, :n], slopes[:, n:] = smoothed(part, loss, smoothing).gradient(
+    slopes[:, :n], slopes[:, n:] = smoothed(loss, smoothing).gradient(
         part.labels[:, columns], scores.mean, scores.variance
     )
     slopes[:, :n] *= part.weights
@@ -108,7 +102,7 @@ def loss_and_gradient(
 def hessian_weights(
     part: Labelled, loss: MomentLoss, variance: Variance, columns: Array, smoothing: Array | float, scores: Scores
 ) -> CurvatureWeights:
-    by_mean, mixed, by_variance = smoothed(part, loss, smoothing).curvature(
+    by_mean, mixed, by_variance = smoothed(loss, smoothing).curvature(
         part.labels[:, columns], scores.mean, scores.variance
     )
     if variance.is_zero:
@@ -173,5 +167,5 @@ def gradient_and_known_products(
 def majoriser_weights(
     part: Labelled, loss: MomentLoss, variance: Variance, columns: Array, smoothing: Array | float, scores: Scores
 ) -> CurvatureWeights:
-    weight = smoothed(part, loss, smoothing).weight(part.labels[:, columns], scores.mean, scores.variance)
+    weight = smoothed(loss, smoothing).weight(part.labels[:, columns], scores.mean, scores.variance)
     return CurvatureWeights(part.weights * weight, weight.shape[1])

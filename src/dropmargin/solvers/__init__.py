@@ -116,7 +116,7 @@ def _minimise_l1(
     left = options["max_iter"] - found.n_iter
     if found.converged or left <= 0:
         return found
-    whole = follow_central_path(newton, objective, start, **options | {"max_iter": left, "warm": False})
+    whole = follow_central_path(newton, objective, start, **options | {"max_iter": left})
     history = found.history + [entry._replace(iteration=entry.iteration + found.n_iter) for entry in whole.history]
     return replace(whole, n_iter=len(history), history=history)
 

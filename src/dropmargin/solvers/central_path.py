@@ -2,10 +2,11 @@
 
 The hinge has a kink where a score has no variance, an l1 penalty where a coefficient is zero. A barrier of weight
 ``mu`` rounds both off (`losses.SmoothedHinge`, `penalties`): the objective is smooth, and Newton's method takes about
-as many steps however small ``mu`` is. The minimum with the barrier is at most ``2 mu n_terms`` above the one without
-it, ``n_terms`` being the number of rows (if the loss has a kink) and of features (if the penalty has).
+as many steps however small ``mu`` is. The minimum with the barrier is above the one without it by at most twice the sum
+of the weights ``mu``: ``barrier s_i`` for a row of weight ``s_i`` (so that a row of weight 2 is the row twice), and
+``barrier sum_i s_i / n_features`` for a coefficient.
 
-``mu`` falls from stage to stage until that bound is half of ``tol``, relative to the objective, and each minimum is
+The barrier falls from stage to stage until that bound is half of ``tol``, relative to the objective. Each minimum is
 the start of the next stage. Where the noise itself rounds the kink off, the path is left after its first stage: the
 last one follows at once.
 """
@@ -21,6 +22,7 @@ import numpy as np
 from dropmargin.objective import MomentObjective, Objective, Point
 from dropmargin.objective.base import shape_of
 from dropmargin.objective.moment import MomentPoint
+from dropmargin.solvers.newton import irls, newton
 from dropmargin.solvers.orthant import orthant
 from dropmargin.solvers.result import Iteration, Monitor, Result
 from dropmargin.typing import Array
@@ -29,8 +31,9 @@ from dropmargin.typing import Array
 _FIRST_ERROR = 0.05
 _FIRST_ERROR_WARM = 1e-3
 _FACTOR = 0.2
-# The precision of a stage, as a multiple of the barrier's weight: Newton's decrement is a certificate only below it.
-_CENTRED = 0.5
+# The precision of a stage, as a share of its error, by number of features and some more: Newton's decrement is a
+# certificate only where it is small against the weight of the single barrier.
+_CENTRED, _AT_LEAST = 0.5, 100
 # A last stage counts if the objective was at its start at most so many times what it is at its end.
 _SIMILAR = 1.5
 # A shortcut to the last stage starts only from a stage whose error is at most the one and at least the other: noise
@@ -75,7 +78,9 @@ def follow_central_path(
     barrier = stage.barrier(max(last, _FIRST_ERROR_WARM if warm else _FIRST_ERROR))
     may_shortcut = has_kink and not has_barrier
     is_rounded = may_shortcut
-    is_shortcut = warm and may_shortcut and stage.is_rounded_by_noise(stage.barrier(max(last, _SHORTCUT_ERROR)))
+    # The majoriser needs no smoothing to descend.
+    is_rounded_here = solve is irls or stage.is_rounded_by_noise(stage.barrier(max(last, _SHORTCUT_ERROR)))
+    is_shortcut = warm and may_shortcut and is_rounded_here
     fallback = stage.barrier(_FIRST_ERROR)
     barrier = stage.barrier(last) if is_shortcut else barrier
     while True:
@@ -85,13 +90,13 @@ def follow_central_path(
         if is_shortcut:
             stage_tol = _SHORTCUT_TOL * tol
         else:
-            stage_tol = stage.error(barrier) * (1.0 if is_rounded else _CENTRED / stage.n_terms)
+            stage_tol = stage.error(barrier) * (1.0 if is_rounded else _CENTRED / (objective.n_features + _AT_LEAST))
         left = max(1, max_iter - len(history))
         found = solve(
             smooth,
             begin,
             tol=stage_tol,
-            max_iter=min(left, _SHORTCUT_ITERATIONS) if is_shortcut else left,
+            max_iter=min(left, _SHORTCUT_ITERATIONS) if is_shortcut and solve in (newton, orthant) else left,
             monitor=record,
             warm=warm or bool(history),
             scale=np.abs(stage.value),
@@ -115,7 +120,7 @@ def follow_central_path(
         fallback = _FACTOR * barrier
         barrier = smallest if is_shortcut else np.maximum(smallest, fallback)
         if has_barrier:
-            coef = smooth.penalty.predict(stage.point.coef, float(barrier[0]))
+            coef = smooth.penalty.predict(stage.point.coef, stage.of_penalty(barrier))
             predicted = _Stage(objective, objective.at(coef), has_kink, has_barrier)
             # Features far from zero move all scores, which only another intercept would make good.
             stage = predicted if np.all(predicted.value <= stage.value) else stage
@@ -127,9 +132,12 @@ def follow_central_path(
     converged = found.converged and is_last
     message = found.message
     if not converged and len(history) >= max_iter:
+        gap = stage.error(barrier) + history[-1].gap / float(np.abs(stage.value).sum())
         message = (
-            f"stopped after max_iter={max_iter} iterations, with a barrier of {stage.error(barrier):.0e} (tol={tol:g})"
+            f"stopped after max_iter={max_iter} iterations at an estimated relative gap of {gap:.1e} (tol={tol:g})"
         )
+    # With its barrier the last stage is a little below the objective itself.
+    history = [entry._replace(objective=max(entry.objective, float(value.sum()))) for entry in history]
     return Result(coef, value, len(history), converged, message, history)
 
 
@@ -141,28 +149,32 @@ class _Stage:
         self.has_kink = has_kink
         self.has_barrier = has_barrier
         if isinstance(point, MomentPoint):
-            self.point: Point = point.under(objective)
+            self.point: Any = point.under(objective)
             self.value = objective.penalty.value(point.coef) + point.risk()
         else:
             self.point, self.value = point, objective.value(point.coef)
-        n_rows, n_features = shape_of(objective.data).n_rows, objective.n_features
-        self.n_terms = (n_rows if has_kink else 0) + (n_features if has_barrier else 0)
+        self.weight = shape_of(objective.data).weight
 
     def barrier(self, error: float) -> Array:
-        """Return the weight of the barrier that causes at most this error, relative to the objective."""
-        return 0.5 * error / self.n_terms * np.maximum(np.abs(self.value), np.finfo(float).tiny)
+        """Return the barrier that causes at most this error, relative to the objective, one number per column."""
+        total = self.weight * (self.has_kink + self.has_barrier)
+        return 0.5 * error / total * np.maximum(np.abs(self.value), np.finfo(float).tiny)
+
+    def of_penalty(self, barrier: Array) -> float:
+        """Return the weight of the barrier of a coefficient."""
+        return float(barrier[0]) * self.weight / self.objective.n_features
 
     def error(self, barrier: Array) -> float:
-        """Return the largest error that a barrier of this weight causes, relative to the objective."""
+        """Return the largest error that a barrier causes, relative to the objective."""
         return float(np.max(barrier / self.barrier(1.0)))
 
     def smoothed(self, barrier: Array) -> tuple[Objective, Point]:
-        """Return the objective with a barrier of this weight, and the point of it."""
+        """Return the objective with a barrier, and the point of it."""
         changed: dict[str, Any] = {"is_stiff": not self.is_rounded_by_noise(barrier)}
         if self.has_kink:
-            changed["smoothing"] = barrier
+            changed["smoothing"] = 2.0 * barrier
         if self.has_barrier:
-            changed["penalty"] = replace(self.objective.penalty, barrier=float(barrier[0]))
+            changed["penalty"] = replace(self.objective.penalty, barrier=self.of_penalty(barrier))
         smooth = replace(self.objective, **changed)
         if isinstance(self.point, MomentPoint):
             return smooth, self.point.under(smooth)
@@ -172,7 +184,7 @@ class _Stage:
         """Return whether the noise rounds off more than the barrier: nearly all scores vary by more than its width."""
         if self.has_barrier or not isinstance(self.point, MomentPoint):
             return False
-        return bool(np.all(self.point.steady_share(barrier) <= _STEADY_SHARE))
+        return bool(np.all(self.point.steady_share(2.0 * barrier) <= _STEADY_SHARE))
 
 
 def _constant_if_better(objective: MomentObjective, coef: Array, value: Array) -> tuple[Array, Array]:

@@ -114,6 +114,7 @@ def descend(
     gaps = np.full(n_columns, np.inf)
     columns = np.arange(n_columns)
     progress = _Progress(tol, n_columns, linear)
+    may_grow = scale is not None and not linear
     history: list[Iteration] = []
     for iteration in range(1, max_iter + 1):
         # 1. The model: a parabola above the objective, or its second-order expansion. The value and the gradient of the
@@ -131,11 +132,11 @@ def descend(
         modelled = (promised >= 0.0) & (promised <= largest) & ~broken
         _majorise(objective, point, ~modelled, direction, left, enough)
         line = point.along(direction)
-        step, after = search_line(line, point, _promise(point, direction), size)
+        step, after = search_line(line, point, _promise(point, direction), size, may_grow)
         modelled &= step > 0.0
         if _majorise(objective, point, step == 0.0, direction, left, enough):
             line = point.along(direction)
-            step, after = search_line(line, point, _promise(point, direction), size)
+            step, after = search_line(line, point, _promise(point, direction), size, may_grow)
         promised = _promise(point, direction)
         lost = np.isinf(left) & ~direction.any(axis=0)
         step, after = np.where(lost, 0.0, step), np.where(lost, point.value, after)
@@ -144,8 +145,11 @@ def descend(
         # 4. How far it is still to go; columns that have arrived leave. The new gradient is asked only if it matters.
         rough = iteration <= n_rough
         ahead = np.full(len(columns), np.inf)
-        if not (linear or rough) and np.any(np.abs(promised - (before - after)) + left > tol * size):
+        # The diagonal that preconditions losses through the MGF says too little of the curvature for that.
+        may_look_ahead = objective.has_weights and not (linear or rough)
+        if may_look_ahead and np.any(np.abs(promised - (before - after)) + left > tol * size):
             ahead[modelled] = conjugate_gradient.promise(curvature, point.gradient, lowest)[modelled]
+        ahead = np.where(step > 1.0, np.inf, ahead)  # a step longer than the model's: the model was wrong
         gaps[columns] = progress.gap(before, promised, after, left, ahead, rough)
         history.append(Iteration(iteration, float(values.sum()), float(gaps.sum()), objective.n_passes, len(columns)))
         monitor(history[-1])
@@ -177,11 +181,12 @@ def _majorise(objective: Objective, point: Point, columns: Array, direction: Arr
     return True
 
 
-def search_line(line: Line, point: Point, promised: Array, size: Array) -> tuple[Array, Array]:
+def search_line(line: Line, point: Point, promised: Array, size: Array, may_grow: bool) -> tuple[Array, Array]:
     """Return step lengths that decrease the objective, 0 where none was found; and the values there.
 
     Steps are halved from 1 until they descend. Where a whole step decreases the objective by far more than the model
-    predicts, the objective is flatter than the model, and steps are doubled as long as that pays.
+    predicts, the objective is flatter than the model, and steps are doubled as long as that pays. That is for
+    objectives with a barrier (``may_grow``): others may have no curvature at all where a long step ends.
     """
     step = np.ones_like(point.value)
     ceiling = point.value + _ROUNDING * size
@@ -195,7 +200,7 @@ def search_line(line: Line, point: Point, promised: Array, size: Array) -> tuple
             value = line.value(step)
         else:
             step, value = np.where(failed, 0.0, step), np.where(failed, point.value, value)
-        grows = (step == 1.0) & (point.value - value > _FLATTER * promised)
+        grows = may_grow & (step == 1.0) & (point.value - value > _FLATTER * promised)
         for _ in range(_DOUBLINGS):
             if not grows.any():
                 break
