@@ -75,14 +75,12 @@ def follow_central_path(
         # Far from its kinks a hinge has little curvature: the first intercept is among them.
         start = objective.at(objective.starting_coef())
     stage, last = _Stage(objective, start, has_kink, has_barrier), max(_LAST_ERROR * tol, _LEAST_ERROR)
-    barrier = stage.barrier(max(last, _FIRST_ERROR_WARM if warm else _FIRST_ERROR))
-    may_shortcut = has_kink and not has_barrier
-    is_rounded = may_shortcut
-    # The majoriser needs no smoothing to descend.
-    is_rounded_here = solve is irls or stage.is_rounded_by_noise(stage.barrier(max(last, _SHORTCUT_ERROR)))
-    is_shortcut = warm and may_shortcut and is_rounded_here
+    may_shortcut = is_rounded = has_kink and not has_barrier
+    is_shortcut = warm and may_shortcut
+    if is_shortcut and solve is not irls:  # the majoriser needs no smoothing to descend
+        is_shortcut = stage.is_rounded_by_noise(stage.barrier(max(last, _SHORTCUT_ERROR)))
     fallback = stage.barrier(_FIRST_ERROR)
-    barrier = stage.barrier(last) if is_shortcut else barrier
+    barrier = stage.barrier(last if is_shortcut else max(last, _FIRST_ERROR_WARM if warm else _FIRST_ERROR))
     while True:
         # 1. Minimise with the barrier of this stage.
         smooth, begin = stage.smoothed(barrier)
@@ -102,7 +100,7 @@ def follow_central_path(
             scale=np.abs(stage.value),
         )
         if is_shortcut and not found.converged and len(history) < max_iter:
-            may_shortcut = is_shortcut = False
+            may_shortcut = is_shortcut = is_rounded = False
             barrier = np.maximum(stage.barrier(last), fallback)
             continue
         before, stage = stage, _Stage(objective, found.point or objective.at(found.coef), has_kink, has_barrier)
@@ -120,15 +118,8 @@ def follow_central_path(
         fallback = _FACTOR * barrier
         barrier = smallest if is_shortcut else np.maximum(smallest, fallback)
         if has_barrier:
-            coef = smooth.penalty.predict(stage.point.coef, stage.of_penalty(barrier))
-            predicted = _Stage(objective, objective.at(coef), has_kink, has_barrier)
-            # Features far from zero move all scores, which only another intercept would make good.
-            stage = predicted if np.all(predicted.value <= stage.value) else stage
-    coef, value = stage.point.coef, stage.value
-    if has_kink:
-        coef, value = _constant_if_better(objective, coef, value)
-    if has_barrier:
-        coef, value = _with_exact_zeros(objective, coef, value, smooth.penalty.barrier / objective.penalty.l1)
+            stage = stage.predicted(smooth, barrier)
+    coef, value = stage.cleaned(smooth)
     converged = found.converged and is_last
     message = found.message
     if not converged and len(history) >= max_iter:
@@ -137,8 +128,8 @@ def follow_central_path(
             f"stopped after max_iter={max_iter} iterations at an estimated relative gap of {gap:.1e} (tol={tol:g})"
         )
     # With its barrier the last stage is a little below the objective itself.
-    history = [entry._replace(objective=max(entry.objective, float(value.sum()))) for entry in history]
-    return Result(coef, value, len(history), converged, message, history)
+    shown = [entry._replace(objective=max(entry.objective, float(value.sum()))) for entry in history]
+    return Result(coef, value, len(history), converged, message, shown)
 
 
 class _Stage:
@@ -179,6 +170,23 @@ class _Stage:
         if isinstance(self.point, MomentPoint):
             return smooth, self.point.under(smooth)
         return smooth, smooth.at(self.point.coef)
+
+    def predicted(self, smooth: Objective, barrier: Array) -> _Stage:
+        """Return a point nearer to the minimum for a smaller barrier, if the prediction of the penalty is of use."""
+        coef = smooth.penalty.predict(self.point.coef, self.of_penalty(barrier))
+        predicted = _Stage(self.objective, self.objective.at(coef), self.has_kink, self.has_barrier)
+        # Features far from zero move all scores, which only another intercept would make good.
+        return predicted if np.all(predicted.value <= self.value) else self
+
+    def cleaned(self, smooth: Objective) -> tuple[Array, Array]:
+        """Return the coefficients and the objective there, with exact zeros where the barrier left small numbers."""
+        coef, value = self.point.coef, self.value
+        if self.has_kink:
+            coef, value = _constant_if_better(self.objective, coef, value)
+        if self.has_barrier:
+            size = smooth.penalty.barrier / self.objective.penalty.l1
+            coef, value = _with_exact_zeros(self.objective, coef, value, size)
+        return coef, value
 
     def is_rounded_by_noise(self, barrier: Array) -> bool:
         """Return whether the noise rounds off more than the barrier: nearly all scores vary by more than its width."""
