@@ -125,6 +125,7 @@ def descend(
         enough = _LEAVE * tol * size
         largest = size if scale is None else np.inf
         direction, left, lowest = conjugate_gradient.solve(curvature, -point.gradient, rtol, _INNER_ITERATIONS, enough)
+        left = np.where(left >= 0.0, left, np.inf)
         promised = _promise(point, direction)
         # 3. The step. Where a hinge has next to no curvature, its expansion knows nothing: it promises more than there
         # is (no loss is negative), or no step along it descends. There the majoriser, which always descends, steps in.
@@ -149,7 +150,8 @@ def descend(
         may_look_ahead = objective.has_weights and not (linear or rough)
         if may_look_ahead and np.any(np.abs(promised - (before - after)) + left > tol * size):
             ahead[modelled] = conjugate_gradient.promise(curvature, point.gradient, lowest)[modelled]
-        ahead = np.where(step > 1.0, np.inf, ahead)  # a step longer than the model's: the model was wrong
+        # A step longer than the model's, or a negative number, which is rounding, say that the model is wrong.
+        ahead = np.where((step > 1.0) | ~(ahead >= 0.0), np.inf, ahead)
         gaps[columns] = progress.gap(before, promised, after, left, ahead, rough)
         history.append(Iteration(iteration, float(values.sum()), float(gaps.sum()), objective.n_passes, len(columns)))
         monitor(history[-1])
