@@ -118,14 +118,14 @@ def test_value_at_zero_weights(loss, noise):
 
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("loss", ["hinge", "gaussian-hinge"])
-def test_a_barrier_smooths_each_row_in_inverse_proportion_to_its_weight(loss, noise):
+def test_smoothing_is_that_of_the_loss_one_width_per_column(loss, noise):
     objective, X, labels, weights, coef = make_problem(loss, noise)
     m, v = X @ coef[:-1] + coef[-1], plain_variance(NOISES[noise], X) @ coef[:-1] ** 2
-    barrier = np.array([0.1, 0.2, 0.3])
-    smooth = LOSSES[loss].smoothed(2.0 * barrier / (C * weights[:, None]))
+    width = np.array([0.1, 0.2, 0.3])
+    smooth = LOSSES[loss].smoothed(width)
     penalty = 0.5 * np.sum(coef[:-1] ** 2, axis=0)
     expected = penalty + C * weights @ smooth.value(labels, m, v)
-    assert_allclose(replace(objective, smoothing=barrier).at(coef).value, expected, rtol=1e-8)
+    assert_allclose(replace(objective, smoothing=width).at(coef).value, expected, rtol=1e-8)
     exact = penalty + C * weights @ plain_moment_loss(loss, labels, m, v)
     assert_allclose(objective.value(coef), exact, rtol=1e-8)
 

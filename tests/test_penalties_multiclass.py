@@ -294,8 +294,9 @@ def test_one_vs_rest_is_one_binary_fit_per_class(estimator, noise):
 def test_one_vs_rest_is_one_binary_fit_per_class_for_every_penalty(name, penalty):
     X, y = make_multiclass()
     weights = np.linspace(0.5, 1.5, len(y))
-    together = _fit(_ESTIMATORS[name], X, y, weights, noise=0.3, penalty=penalty)
-    alone = [_fit(_ESTIMATORS[name], X, y == k, weights, noise=0.3, penalty=penalty) for k in range(3)]
+    options = {"noise": 0.3, "penalty": penalty, "tol": 1e-8 if name == "svc" else TIGHT}  # one class is at the kink
+    together = _fit(_ESTIMATORS[name], X, y, weights, **options)
+    alone = [_fit(_ESTIMATORS[name], X, y == k, weights, **options) for k in range(3)]
     np.testing.assert_array_equal(together.coef_ == 0.0, np.vstack([a.coef_ == 0.0 for a in alone]))
     assert relative_difference(parameters(together), np.vstack([parameters(a) for a in alone])) <= 1e-10
 
@@ -304,7 +305,7 @@ def test_one_vs_rest_is_one_binary_fit_per_class_for_every_penalty(name, penalty
 @pytest.mark.parametrize("name", ["svc", "logistic"])
 def test_every_solver_fits_several_classes_as_it_fits_one(name, solver):
     X, y = make_multiclass()
-    tol = 1e-5 if solver == "irls" else 1e-10  # the tail of IRLS is linear
+    tol = {"irls": 1e-4 if name == "svc" else 1e-5}.get(solver, 1e-10)  # the tail of IRLS is linear
     together = _fit(_ESTIMATORS[name], X, y, noise=0.3, solver=solver, tol=tol)
     alone = [_fit(_ESTIMATORS[name], X, y == k, noise=0.3, solver=solver, tol=tol) for k in range(3)]
     bar = 10.0 * np.sqrt(tol)
