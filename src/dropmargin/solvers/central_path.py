@@ -88,7 +88,9 @@ def follow_central_path(
         if is_shortcut:
             stage_tol = _SHORTCUT_TOL * tol
         else:
-            stage_tol = stage.error(barrier) * (1.0 if is_rounded else _CENTRED / (objective.n_features + _AT_LEAST))
+            stage_tol = stage.error(barrier) * (
+                1.0 if is_rounded and not is_last else _CENTRED / (objective.n_features + _AT_LEAST)
+            )
         left = max(1, max_iter - len(history))
         found = solve(
             smooth,

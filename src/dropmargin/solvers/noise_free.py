@@ -43,7 +43,7 @@ def solve_noise_free(
         return follow_central_path(newton, objective, start, warm=warm, **options)
     if first.converged or first.n_iter >= max_iter:
         return first
-    return follow_central_path(newton, objective, objective.at(first.coef), warm=True, **options)
+    return follow_central_path(newton, objective, start, warm=False, **options)
 
 
 def carried(data: Partitions[Labelled], dual: PerPartition, ratio: float) -> PerPartition:
