@@ -22,6 +22,7 @@ from dropmargin.linalg import (
     large_offset,
     row_blocks,
     shares_products,
+    subtract,
 )
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import Dropout, Noise, Variance
@@ -33,7 +34,7 @@ from dropmargin.typing import Array
 
 # A column whose mean is this many standard deviations from zero is centred: where the Gram matrix preconditions, it
 # only costs digits, and where the diagonal does, it costs passes as well.
-_OFFSET_MOMENT = 1e3
+_OFFSET_MOMENT = 100.0
 _OFFSET_MGF = 3.0
 # With many rows for each feature, a first fit to one row in so many, and roughly, saves most of the early passes.
 SAMPLE_EVERY = 10
@@ -216,8 +217,9 @@ class WholeData(TrainingData):
     ) -> Partitions[Labelled]:
         key = entry, offset is not None
         if key not in self._blocks:
-            X = self.X if offset is None else self.X - offset.astype(self.X.dtype)
-            self._blocks = {key: row_blocks(X, entry)}  # one kind at a time: blocks may hold copies
+            self._blocks = {
+                key: row_blocks(subtract(self.X, offset), entry)
+            }  # one kind at a time: blocks may hold copies
         blocks = self._blocks[key]
         edges = np.cumsum([0] + [block.n_rows for block in blocks])
         scaled = C * self.weights[:, None]

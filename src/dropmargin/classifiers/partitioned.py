@@ -29,15 +29,17 @@ from dropmargin.linalg import (
     EntryFunction,
     Partitions,
     PerPartition,
+    column_counts,
     column_means,
-    column_presence,
     column_spreads,
     columns_worth_keeping,
+    full_columns,
     has_full_columns,
-    is_large_offset,
     keep_columns,
     no_rows,
+    offset_of,
     row_block,
+    subtract,
 )
 from dropmargin.losses import Loss, MomentLoss
 from dropmargin.objective import Labelled, Shape, remember_shape
@@ -184,11 +186,15 @@ class PartitionedData(TrainingData):
         return Sample(data, data.weight / self.weight)
 
     def find_offset(self, ratio: float) -> Array | None:
+        full = np.arange(self.n_features)
         if not self.is_dense:
-            return None
-        (mean,) = self.rows.map_sum(_column_means, self.weight)
-        (square,) = self.rows.map_sum(_column_spreads, self.weight, mean)
-        return mean if is_large_offset(mean, square, ratio) else None
+            (counts,) = self.rows.map_sum(_column_counts)
+            full = full_columns(counts, self.n_rows)
+            if not len(full):
+                return None
+        (mean,) = self.rows.map_sum(_column_means, self.weight, full)
+        (square,) = self.rows.map_sum(_column_spreads, self.weight, full, mean)
+        return offset_of(mean, square, full, self.n_features, ratio, not self.is_dense)
 
     def partitions(
         self, C: float, entry: EntryFunction | None, offset: Array | None, kept: dict[Any, Any]
@@ -270,7 +276,7 @@ def _label(rows: Rows, positive: Array, C: float, entry: EntryFunction | None, o
 
 
 def _as_block(X: Any, entry: EntryFunction | None, offset: Array | None) -> Block:
-    return row_block(X if offset is None else X - offset.astype(X.dtype), entry)
+    return row_block(subtract(X, offset), entry)
 
 
 def _take_pair(rows: Rows, first: int, second: int) -> Rows:
@@ -306,15 +312,15 @@ def _count_rows(rows: Rows) -> tuple[int]:
 
 
 def _column_counts(rows: Rows) -> tuple[Array]:
-    return (column_presence(rows.X).astype(np.int64),)
+    return (column_counts(rows.X),)
 
 
-def _column_means(rows: Rows, total: float) -> tuple[Array]:
-    return (column_means(rows.X, rows.weights / total),)
+def _column_means(rows: Rows, total: float, columns: Array) -> tuple[Array]:
+    return (column_means(rows.X, rows.weights / total, columns),)
 
 
-def _column_spreads(rows: Rows, total: float, mean: Array) -> tuple[Array]:
-    return (column_spreads(rows.X, rows.weights / total, mean),)
+def _column_spreads(rows: Rows, total: float, columns: Array, mean: Array) -> tuple[Array]:
+    return (column_spreads(rows.X, rows.weights / total, columns, mean),)
 
 
 def _column_sums(rows: Rows, blanked: bool) -> missing.Sums:

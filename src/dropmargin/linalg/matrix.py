@@ -24,9 +24,11 @@ _WORTH_DROPPING = 0.9
 _ENTRIES_PER_COLUMN = 32
 # A constant column of this size costs a solver its digits.
 _LARGE_CONSTANT = 1e3
+# A column whose mean is three times its spread or more has no more zeros than one entry in ten.
+_FULL = 0.8
 # Columns that vary by less than this share of their squares are constant but for rounding.
 _ROUNDING = 1e-12
-# Dense rows are worked on in chunks of about this many entries, where a copy is made of them.
+# Entries are worked on in chunks of about this many, where a copy is made of them.
 _CHUNK_ENTRIES = 2**20
 
 
@@ -83,20 +85,13 @@ def drop_empty_columns(X: Any) -> tuple[Any, Array | None]:
     """
     if shares_products(X) or has_full_columns(X.nnz, X.shape[1]):
         return X, None
-    used = columns_worth_keeping(column_presence(X))
+    used = columns_worth_keeping(column_counts(X) > 0)
     return (X, None) if used is None else (keep_columns(X, used), used)
 
 
 def has_full_columns(n_stored: int, n_features: int) -> bool:
     """Whether there are so many stored entries for each column that it is not worth looking for empty ones."""
     return n_stored > _ENTRIES_PER_COLUMN * n_features
-
-
-def column_presence(X: Any) -> Array:
-    """Return whether each column of a sparse ``X`` has a stored entry."""
-    present = np.zeros(X.shape[1], dtype=bool)
-    present[X.indices] = True
-    return present
 
 
 def columns_worth_keeping(present: Array) -> Array | None:
@@ -212,36 +207,80 @@ def mean_square(X: Any, weights: Array) -> float:
 
 
 def large_offset(X: Any, weights: Array, ratio: float) -> Array | None:
-    """Return the weighted column means of a dense ``X`` if one is ``ratio`` times its column's spread, else ``None``.
+    """Return what to subtract from the columns if the mean of one is ``ratio`` times its spread, else ``None``.
 
     An unpenalised offset makes the fit invariant to a shift of the columns, but finite precision does not.
     """
-    if sparse.issparse(X):
-        return None
     share = weights / weights.sum()
-    mean = column_means(X, share)
-    return mean if is_large_offset(mean, column_spreads(X, share, mean), ratio) else None
+    full = full_columns(column_counts(X), X.shape[0])
+    mean = column_means(X, share, full)
+    return offset_of(mean, column_spreads(X, share, full, mean), full, X.shape[1], ratio, sparse.issparse(X))
 
 
-def column_means(X: Any, share: Array) -> Array:
-    """Return the weighted sum of the rows of a dense ``X``; ``share`` are weights that add up to 1 over all rows."""
-    return np.asarray(X.T @ share.astype(X.dtype), dtype=np.float64)
+def column_counts(X: Any) -> Array:
+    """Return the number of stored entries of each column."""
+    if not sparse.issparse(X):
+        return np.full(X.shape[1], X.shape[0])
+    counts = np.zeros(X.shape[1], dtype=np.int64)
+    for begin in range(0, X.nnz, _CHUNK_ENTRIES):  # bincount copies 32-bit indices
+        counts += np.bincount(X.indices[begin : begin + _CHUNK_ENTRIES], minlength=X.shape[1])
+    return counts
 
 
-def column_spreads(X: Any, share: Array, mean: Array) -> Array:
-    """Return the weighted sum of the squared rows of a dense ``X``, less their mean."""
-    square = np.zeros(X.shape[1])
+def full_columns(counts: Array, n_rows: int) -> Array:
+    """Return the columns that may be far from zero: zeros are no outliers there, so nearly all entries are stored."""
+    return np.flatnonzero(counts >= _FULL * n_rows)
+
+
+def column_means(X: Any, share: Array, columns: Array) -> Array:
+    """Return the weighted sum of these columns; ``share`` are weights that add up to 1 over all rows."""
+    chosen = _densely(X, columns)
+    return np.asarray(chosen.T @ share.astype(chosen.dtype), dtype=np.float64)
+
+
+def column_spreads(X: Any, share: Array, columns: Array, mean: Array) -> Array:
+    """Return the weighted sum of the squares of these columns, less their mean."""
+    chosen = _densely(X, columns)
+    square = np.zeros(len(columns))
     for begin in range(0, X.shape[0], 1024):
-        square += share[begin : begin + 1024] @ np.square(X[begin : begin + 1024] - mean)
+        square += share[begin : begin + 1024] @ np.square(chosen[begin : begin + 1024] - mean)
     return square
 
 
-def is_large_offset(mean: Array, square: Array, ratio: float) -> bool:
-    """Return whether the mean of a column is ``ratio`` times its spread, and does harm."""
+def _densely(X: Any, columns: Array) -> Array:
+    if sparse.issparse(X):
+        return X[:, columns].toarray()
+    return X if len(columns) == X.shape[1] else X[:, columns]
+
+
+def offset_of(
+    mean: Array, square: Array, columns: Array, n_features: int, ratio: float, is_sparse: bool
+) -> Array | None:
+    """Return what to subtract from all columns, given mean and squared deviation of some; ``None`` if none is harmful.
+
+    A dense ``X`` is centred as a whole, a sparse one only where it must be: other columns would become dense.
+    """
     deviation, size = np.sqrt(square), np.abs(mean)
     # A constant column carries nothing; only if it is large does it do harm.
     harmful = (deviation > 1e-12 * size) | (size > _LARGE_CONSTANT)
-    return bool(np.any((size > ratio * deviation) & harmful))
+    harmful &= size > ratio * deviation
+    if not harmful.any():
+        return None
+    offset = np.zeros(n_features)
+    offset[columns] = np.where(harmful, mean, 0.0) if is_sparse else mean
+    return offset
+
+
+def subtract(X: Any, offset: Array | None) -> Any:
+    """Return ``X - offset``; a sparse ``X`` gets entries in the columns where ``offset`` is not zero."""
+    if offset is None:
+        return X
+    if not sparse.issparse(X):
+        return X - offset.astype(X.dtype)
+    columns = np.flatnonzero(offset).astype(X.indices.dtype)
+    data = np.tile(offset[columns].astype(X.dtype), X.shape[0])
+    begins = len(columns) * np.arange(X.shape[0] + 1, dtype=X.indptr.dtype)
+    return X - sparse.csr_array((data, np.tile(columns, X.shape[0]), begins), shape=X.shape)
 
 
 def linear_scores(X: Any, coef: Array, intercept: Array) -> Array:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # Up to this many features, or rows if there are fewer, a step that is to be exact is worth a factorisation per column.
 _DIRECT_SIZE = 1500
+# Up to this many features a Cholesky factor is preferred: features of very different units cost it no digits.
+_FEW_FEATURES = 100
 # Without noise, the products of so many rows with each other are worth keeping from step to step.
 _KEPT_ROWS = 2500
 # Up to this many rows, any step is.
@@ -92,17 +94,28 @@ class Cholesky(Preconditioner):
 
 
 class Eigenvectors(Preconditioner):
-    """The inverse of matrices that share their eigenvectors."""
+    """The inverse of matrices that share their eigenvectors, once the features are centred.
 
-    def __init__(self, values: Array, vectors: Array) -> None:
+    With feature means ``mu`` and an intercept ``c`` of the centred features, ``b = c - mu'w``: so the residual of ``w``
+    is less ``mu`` times that of the intercept, and the two parts are independent.
+    """
+
+    def __init__(self, values: Array, vectors: Array, feature_means: Array, of_intercept: Array) -> None:
         self.values = values
         self.vectors = vectors
+        self.feature_means = feature_means
+        self.of_intercept = of_intercept
 
     def solve(self, residual: Array) -> Array:
-        return self.vectors @ ((self.vectors.T @ residual) / self.values)
+        out = np.empty_like(residual)
+        centred = residual[:-1] - np.outer(self.feature_means, residual[-1])
+        out[:-1] = self.vectors @ ((self.vectors.T @ centred) / self.values)
+        out[-1] = residual[-1] / self.of_intercept - self.feature_means @ out[:-1]
+        return out
 
     def select(self, columns: Any) -> Eigenvectors:
-        return Eigenvectors(np.ascontiguousarray(self.values[:, columns]), self.vectors)
+        values = np.ascontiguousarray(self.values[:, columns])
+        return Eigenvectors(values, self.vectors, self.feature_means, self.of_intercept[columns])
 
 
 class Woodbury(Preconditioner):
@@ -133,7 +146,8 @@ def exact_preconditioner(
 ) -> Preconditioner | None:
     """Return the curvature's inverse, if there are few rows with curvature, or few features; else ``None``."""
     (n_active,) = point.objective.data.map_sum(_count, weights)
-    if suits_woodbury(point, n_active, direct):
+    few_features = direct and point.objective.n_features <= _FEW_FEATURES
+    if suits_woodbury(point, n_active, direct) and not few_features:
         found = woodbury(point, weights, of_penalty + point.noise_curvature)
         if found is not None:
             return found
@@ -195,15 +209,18 @@ def shared_eigenvectors(point: MomentPoint, totals: Array, is_coupled: bool) -> 
     strength = float(np.mean(variance.slope)), float(np.mean(variance.floor))
     key = "eigenvectors", is_coupled, variance.entry, strength
     if key not in kept:
-        matrix = _gram_of_rows(point).copy()
+        gram = _gram_of_rows(point)
+        feature_means = gram[-1, :-1] * objective.fit_intercept
+        matrix = gram[:-1, :-1] - np.outer(feature_means, feature_means)
         index = np.arange(objective.n_features)
         matrix[index, index] += np.mean(point.noise_curvature / np.maximum(totals, np.finfo(float).tiny), axis=1)
-        kept[key] = eigh(matrix, driver="evd", check_finite=False, overwrite_a=True)
-    values, vectors = kept[key]
+        kept[key] = *eigh(matrix, driver="evd", check_finite=False, overwrite_a=True), feature_means
+    values, vectors, feature_means = kept[key]
     values = objective.penalty.l2 + totals * np.maximum(values, 0.0)[:, None]
     if not (np.isfinite(values).all() and values.max() <= _EIGEN_RANGE * objective.penalty.l2):
         return None
-    return Eigenvectors(values, vectors)
+    of_intercept = np.maximum(totals, _offset_floor(objective)) if objective.fit_intercept else np.ones_like(totals)
+    return Eigenvectors(values, vectors, feature_means, of_intercept)
 
 
 def _gram_of_rows(point: MomentPoint) -> Array:

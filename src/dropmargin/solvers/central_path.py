@@ -40,6 +40,8 @@ _SIMILAR = 1.5
 # that is weaker than a smaller barrier leaves kinks that Newton's method cannot see beyond.
 _NEAR, _SHORTCUT_ERROR = 0.5, 0.01
 _SHORTCUT_TOL = 0.8
+# Nor is there one if the noise is weak next to a margin of 1: the barrier of such a shortcut is never below this.
+_SHORTCUT_BARRIER = 0.005
 # The bound of the last stage, as a share of `tol`; below the other number it would be lost in rounding.
 _LAST_ERROR = 0.5
 _LEAST_ERROR = 1e-13
@@ -78,7 +80,7 @@ def follow_central_path(
     may_shortcut = is_rounded = has_kink and not has_barrier
     is_shortcut = warm and may_shortcut
     if is_shortcut and solve is not irls:  # the majoriser needs no smoothing to descend
-        is_shortcut = stage.is_rounded_by_noise(stage.barrier(max(last, _SHORTCUT_ERROR)))
+        is_shortcut = stage.allows_shortcut(stage.barrier(max(last, _SHORTCUT_ERROR)))
     fallback = stage.barrier(_FIRST_ERROR)
     barrier = stage.barrier(last if is_shortcut else max(last, _FIRST_ERROR_WARM if warm else _FIRST_ERROR))
     while True:
@@ -113,7 +115,7 @@ def follow_central_path(
         # 3. A smaller barrier.
         smallest = stage.barrier(last)
         may_shortcut = may_shortcut and stage.error(barrier) >= _SHORTCUT_ERROR
-        is_rounded = may_shortcut and stage.is_rounded_by_noise(barrier)
+        is_rounded = may_shortcut and stage.allows_shortcut(barrier)
         is_shortcut = is_rounded and stage.error(barrier) <= _NEAR
         if solve is orthant and not is_rounded:
             break  # its steps are for smooth losses
@@ -195,6 +197,10 @@ class _Stage:
         if self.has_barrier or not isinstance(self.point, MomentPoint):
             return False
         return bool(np.all(self.point.steady_share(2.0 * barrier) <= _STEADY_SHARE))
+
+    def allows_shortcut(self, barrier: Array) -> bool:
+        """Return whether the noise rounds off more than the barrier, and is not weak next to the margin."""
+        return self.is_rounded_by_noise(np.maximum(barrier, _SHORTCUT_BARRIER * self.objective.loss.kink))
 
 
 def _constant_if_better(objective: MomentObjective, coef: Array, value: Array) -> tuple[Array, Array]:
