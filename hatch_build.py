@@ -14,7 +14,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 # Each becomes a library beside it; without it, what is named takes over.
 _SOURCES = {
-    Path("src/dropmargin/linalg/_kernels.c"): "SciPy's products",
+    Path("src/dropmargin/data/_kernels.c"): "SciPy's products",
     Path("src/dropmargin/io/data/_svmlight.c"): "a slower reader of svmlight files",
 }
 # gnu11 for always_inline and target_clones; no fused multiply-add, so that every machine gets the same digits

@@ -32,9 +32,9 @@ from scipy import sparse
 import dropmargin
 from benchmarks import report
 from benchmarks.cases import text
-from dropmargin.classifiers.partitioned import Rows
 from dropmargin.dask import DaskPartitions, DropoutSVC
 from dropmargin.dask.cluster import Cluster
+from dropmargin.estimators.partitioned import Rows
 
 _WIDTHS = (1_000, 100_000, 300_000)
 _PROBES = 7

@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks import report
 from benchmarks.cases import CASES
 from dropmargin import DropoutLogisticRegression, DropoutSVC
-from dropmargin.linalg import LocalPartitions, canonical, row_blocks
+from dropmargin.data import LocalPartitions, canonical, row_blocks
 from dropmargin.objective import Labelled, MomentObjective
 from dropmargin.penalties import Penalty
 

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.svm import LinearSVC
 
 from benchmarks.cases import Case
-from dropmargin import Dropout, DropoutLogisticRegression, DropoutSVC
+from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC
 
 OURS = ("DropoutSVC", "DropoutLogisticRegression")
 
@@ -21,7 +21,7 @@ class ExplicitCopies:
     """LinearSVC on ten corrupted copies of the data, each of weight 1/10."""
 
     def __init__(self, noise: float, C: float, copies: int = 10) -> None:
-        self.noise, self.copies = Dropout(noise), copies
+        self.noise, self.copies = DropoutNoise(noise), copies
         self.model = LinearSVC(loss="hinge", C=C / copies)
 
     def fit(self, X: Any, y: Any) -> ExplicitCopies:

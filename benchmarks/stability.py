@@ -1,4 +1,4 @@
-"""How far `survival_probability` is from what happens in draws from the noise, and what it costs.
+"""How far `predict_stability` is from what happens in draws from the noise, and what it costs.
 
 python -m benchmarks.stability [iris] [wine] [cancer] [digits] [text] [--draws 4000]
 
@@ -28,7 +28,7 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks import report
 from benchmarks.cases import FOLDER
-from dropmargin import Dropout, DropoutLogisticRegression, DropoutSVC, Gaussian, Laplace, Poisson
+from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, GaussianNoise, LaplaceNoise, PoissonNoise
 from dropmargin.datasets import DatasetError, load_amazon
 
 RATES = (0.1, 0.3, 0.5, 0.7, 0.9, 0.95)
@@ -71,15 +71,15 @@ def best_time(job: Callable[[], Any]) -> float:
 def measure(model: Any, X: Any, noise: Any, n_draws: int) -> dict[str, Any]:
     """Return the errors of both methods for each row, how often the bound is broken, and the time per row."""
     reference = by_draws(model, X, noise, n_draws)
-    bound = model.survival_probability(X, noise, "guaranteed")
+    bound = model.predict_stability(X, noise, "guaranteed")
     result: dict[str, Any] = {
         "reference": float(reference.mean()),
         "broken": int(np.sum(bound > reference + 4.0 * np.sqrt(bound * (1.0 - bound) / n_draws))),
     }
     for method in (BEFORE, AFTER):
-        found = model.survival_probability(X, noise, method)
+        found = model.predict_stability(X, noise, method)
         errors = np.abs(found - reference)
-        seconds = best_time(lambda method=method: model.survival_probability(X, noise, method))  # type: ignore[misc]
+        seconds = best_time(lambda method=method: model.predict_stability(X, noise, method))  # type: ignore[misc]
         result[method] = {
             "stated": float(found.mean()),
             "mean": float(errors.mean()),
@@ -100,7 +100,7 @@ def run(name: str, n_draws: int) -> list[dict[str, Any]]:
     for label, model, X in models:
         for rate in RATES:
             about = {"data": name, "model": label, "rows": X.shape[0], "noise": f"dropout {rate:g}"}
-            rows.append(about | measure(model, X, Dropout(rate), n_draws))
+            rows.append(about | measure(model, X, DropoutNoise(rate), n_draws))
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     return rows
 
@@ -113,10 +113,10 @@ def run_others(name: str, n_draws: int) -> list[dict[str, Any]]:
     X, y = X[:: len(X) // 150], y[:: len(X) // 150]
     model, rows = DropoutLogisticRegression(noise=0.1).fit(X, y), []
     noises = {
-        "Laplace, 0.7 sd": Laplace(0.7 * X.std(axis=0)),
-        "Laplace, 2 sd": Laplace(2.0 * X.std(axis=0)),
-        "Gaussian, 1 sd": Gaussian(X.std(axis=0)),
-        "Poisson": Poisson(),
+        "Laplace, 0.7 sd": LaplaceNoise(0.7 * X.std(axis=0)),
+        "Laplace, 2 sd": LaplaceNoise(2.0 * X.std(axis=0)),
+        "Gaussian, 1 sd": GaussianNoise(X.std(axis=0)),
+        "PoissonNoise": PoissonNoise(),
     }
     for label, noise in noises.items():
         rows.append({"data": name, "rows": len(X), "noise": label} | measure(model, X, noise, n_draws))

@@ -32,7 +32,7 @@ def run(code: str) -> list[float]:
 def main() -> None:
     """Print the best of several alternating runs."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 9
-    names = ("sklearn.linear_model", "dropmargin.classifiers")
+    names = ("sklearn.linear_model", "dropmargin.estimators")
     imports: dict[str, list[float]] = {name: [] for name in names}
     waits = []
     for _ in range(rounds):

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from dropmargin import Dropout, FDropSVC
+from dropmargin import DropoutNoise, FDropSVC
 
 SETTINGS = {
     "mnist": [(0, 0.001), (5, 0.001), (10, 0.001), (25, 0.001), (5, 0.01)],
@@ -50,7 +50,7 @@ def main(folder: Path, names: list[str]) -> None:
     print("|---|---|---|---|---|---|---|---|", flush=True)
     for name in names:
         X, y, X_test, y_test = {"mnist": mnist, "books": books}[name](folder)
-        halved = Dropout(rate=0.5).sample(X_test, random_state=0)  # what survives is doubled
+        halved = DropoutNoise(rate=0.5).sample(X_test, random_state=0)  # what survives is doubled
         for n_deleted, C in SETTINGS[name]:
             model = FDropSVC(n_deleted, C=C)
             begin = time.process_time()

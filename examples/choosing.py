@@ -5,7 +5,7 @@ Usage: python examples/choosing.py [--output DIR]            on the digits that 
 
 Cross-validates both losses over noise and C, prints what was chosen and its test error beside that of no noise, and
 writes noise_path.png, noise_grid.png and convergence.png. The pictures compare all points, so all are solved to the
-full tolerance; without pictures, leave early_stopping at its default, which is faster.
+full tolerance; without pictures, leave prune at its default, which is faster.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def main(folder: Path | None, output: Path) -> None:
     classes = {"Dropout-SVM": DropoutSVCCV, "Dropout-Logistic": DropoutLogisticRegressionCV}
     models = {}
     for name, cls in classes.items():
-        models[name] = cls(noises=noises, Cs=Cs, early_stopping=False, store_coefs=False).fit(X, y)
-        plain = cls(noises=[None], Cs=Cs, early_stopping=False, store_coefs=False).fit(X, y)
+        models[name] = cls(noises=noises, Cs=Cs, prune=False, store_coefs=False).fit(X, y)
+        plain = cls(noises=[None], Cs=Cs, prune=False, store_coefs=False).fit(X, y)
         report(name, models[name], X_test, y_test, 1.0 - plain.score(X_test, y_test))
     svm = models["Dropout-SVM"]
     noise = svm.noise_ if svm.noise_.rate else 0.1  # without noise a hinge has a kink, which not all solvers are for

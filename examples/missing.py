@@ -1,10 +1,10 @@
-"""Features that are gone at prediction: missing="drop" against mean imputation; and how sure is a prediction?
+"""Features that are gone at prediction: missing="rescale" against mean imputation; and how sure is a prediction?
 
 Usage: python examples/missing.py            on the digits that come with scikit-learn
        python examples/missing.py FOLDER     on MNIST, where FOLDER has its four files in mnist
 
 All models are trained on whole images, and tested on images of which 30 to 80 % of the pixels are NaN. Then the
-probabilities of `survival_probability` are compared with what happens in draws from the noise.
+probabilities of `predict_stability` are compared with what happens in draws from the noise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from dropmargin import Dropout, DropoutSVC
+from dropmargin import DropoutNoise, DropoutSVC
 
 SHARES = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9)
 STRUCK = 0.5  # the rate of dropout that predictions are to survive
@@ -47,7 +47,7 @@ def mnist(folder: Path) -> tuple:
 def models(noise: float, C: float, svc_C: float) -> dict:
     """Return the models to compare, by name."""
     return {
-        'DropoutSVC(missing="drop")': DropoutSVC(noise=noise, C=C, missing="drop"),
+        'DropoutSVC(missing="rescale")': DropoutSVC(noise=noise, C=C, missing="rescale"),
         "mean imputation, DropoutSVC": make_pipeline(SimpleImputer(), DropoutSVC(noise=noise, C=C)),
         "mean imputation, LinearSVC": make_pipeline(SimpleImputer(), LinearSVC(C=svc_C)),
     }
@@ -65,10 +65,10 @@ def errors(fitted: dict, X: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
 
 def show_calibration(model: DropoutSVC, X: np.ndarray, n_draws: int) -> None:
     """Print predicted against realised survival, in ten bins."""
-    predicted = model.survival_probability(X, STRUCK)
+    predicted = model.predict_stability(X, STRUCK)
     rng, labels = np.random.RandomState(0), model.predict(X)
-    realised = np.mean([model.predict(Dropout(STRUCK).sample(X, rng)) == labels for _ in range(n_draws)], axis=0)
-    promised = model.survival_probability(X, STRUCK, "guaranteed")
+    realised = np.mean([model.predict(DropoutNoise(STRUCK).sample(X, rng)) == labels for _ in range(n_draws)], axis=0)
+    promised = model.predict_stability(X, STRUCK, "guaranteed")
     print(f"\nlabels of {len(X)} test rows that survive the loss of {STRUCK:.0%} of the pixels, {n_draws} draws")
     print("predicted      rows   mean predicted   mean realised")
     bins, gaps = np.minimum((10.0 * predicted).astype(int), 9), []
@@ -95,7 +95,7 @@ def main(folder: Path | None) -> None:
     print("test error at a share of NaN of" + "".join(f"{share:8.0%}" for share in SHARES))
     for name, row in zip(fitted, total / len(data), strict=True):
         print(f"{name:31s}" + "".join(f"{error:8.3f}" for error in row))
-    show_calibration(fitted['DropoutSVC(missing="drop")'], X_test[:1000], n_draws)
+    show_calibration(fitted['DropoutSVC(missing="rescale")'], X_test[:1000], n_draws)
 
 
 if __name__ == "__main__":

@@ -61,10 +61,10 @@ def grids(n_features: int, small: bool) -> dict[str, list]:
             for noise, C in itertools.product(some_noises, some_c)
         ],
         "DropoutSVC": [
-            DropoutSVC(noise=noise, C=C, missing="drop") for noise, C in itertools.product(NOISES, C_VALUES)
+            DropoutSVC(noise=noise, C=C, missing="rescale") for noise, C in itertools.product(NOISES, C_VALUES)
         ],
         "DropoutLogisticRegression": [
-            DropoutLogisticRegression(noise=noise, C=C, missing="drop")
+            DropoutLogisticRegression(noise=noise, C=C, missing="rescale")
             for noise, C in itertools.product(NOISES, C_VALUES)
         ],
     }

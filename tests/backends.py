@@ -13,9 +13,9 @@ from functools import cache, partial
 import dask
 from distributed import Client
 
-from dropmargin.classifiers.partitioned import Rows
 from dropmargin.dask import DaskPartitions
-from dropmargin.linalg import LocalPartitions, canonical
+from dropmargin.data import LocalPartitions, canonical
+from dropmargin.estimators.partitioned import Rows
 from dropmargin.streaming.checkpoint import Log, LoggedPartitions
 from dropmargin.streaming.partitions import FilePartitions, fetched_rows
 from dropmargin.streaming.reader import BlockReader

@@ -13,9 +13,9 @@ from distributed import Client, LocalCluster
 from numpy.testing import assert_array_equal
 
 from backends import reference
-from dropmargin.classifiers.partition_fit import fit_partitions
-from dropmargin.classifiers.partitioned import Rows
 from dropmargin.dask import DaskPartitions
+from dropmargin.estimators.partition_fit import fit_partitions
+from dropmargin.estimators.partitioned import Rows
 
 # Long enough for a machine with much else to do; a hang is found by the tests' own time limits.
 PATIENCE = 100.0

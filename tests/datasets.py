@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from dropmargin import Dropout, DropoutLogisticRegression, DropoutSVC, Gaussian, Laplace, MCFClassifier, Poisson
+from dropmargin import (
+    DropoutLogisticRegression,
+    DropoutNoise,
+    DropoutSVC,
+    GaussianNoise,
+    LaplaceNoise,
+    MCFClassifier,
+    PoissonNoise,
+)
 
 #: At this relative gap of the objective, coefficients are exact to about ten digits.
 TIGHT = 1e-24
@@ -68,11 +76,11 @@ def noises(n_features: int = N_FEATURES) -> dict[str, Any]:
     return {
         "none": None,
         "dropout": 0.3,
-        "dropout-per-feature": Dropout(rate=np.linspace(0.0, 0.8, n_features)),
-        "gaussian": Gaussian(scale=0.3),
-        "gaussian-per-feature": Gaussian(scale=np.linspace(0.0, 0.6, n_features)),
-        "laplace": Laplace(scale=0.2),
-        "poisson": Poisson(),
+        "dropout-per-feature": DropoutNoise(rate=np.linspace(0.0, 0.8, n_features)),
+        "gaussian": GaussianNoise(scale=0.3),
+        "gaussian-per-feature": GaussianNoise(scale=np.linspace(0.0, 0.6, n_features)),
+        "laplace": LaplaceNoise(scale=0.2),
+        "poisson": PoissonNoise(),
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 from scipy.special import ndtr
 
-from dropmargin.linalg import LocalPartitions, canonical, row_blocks
+from dropmargin.data import LocalPartitions, canonical, row_blocks
 from dropmargin.losses import (
     Exponential,
     GaussianHinge,
@@ -21,7 +21,7 @@ from dropmargin.losses import (
     MGFLoss,
     Quadratic,
 )
-from dropmargin.noise import Dropout, Gaussian, Laplace, Poisson, Variance
+from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise, Variance
 from dropmargin.objective import Labelled, MGFObjective, MomentObjective
 from dropmargin.penalties import Penalty
 from dropmargin.solvers import SOLVERS, minimise
@@ -42,13 +42,13 @@ RADIAL = ("hinge", "logistic", "quadratic")
 
 NOISES = {
     "none": None,
-    "dropout": Dropout(0.4),
-    "dropout per feature": Dropout([0.0, 0.1, 0.3, 0.5, 0.7, 0.9]),
-    "gaussian": Gaussian(0.3),
-    "gaussian per feature": Gaussian([0.0, 0.1, 0.5, 1.0, 0.2, 0.3]),
-    "laplace": Laplace(0.2),
-    "laplace per feature": Laplace([0.2, 0.0, 0.1, 0.3, 0.25, 0.05]),
-    "poisson": Poisson(),
+    "dropout": DropoutNoise(0.4),
+    "dropout per feature": DropoutNoise([0.0, 0.1, 0.3, 0.5, 0.7, 0.9]),
+    "gaussian": GaussianNoise(0.3),
+    "gaussian per feature": GaussianNoise([0.0, 0.1, 0.5, 1.0, 0.2, 0.3]),
+    "laplace": LaplaceNoise(0.2),
+    "laplace per feature": LaplaceNoise([0.2, 0.0, 0.1, 0.3, 0.25, 0.05]),
+    "poisson": PoissonNoise(),
 }
 SOME_NOISES = [name for name in NOISES if name != "none"]
 
@@ -75,7 +75,7 @@ def make_objective(X, labels, weights, loss, noise, *, C=1.0, fit_intercept=True
         parts.append(Labelled(block, labels[rows], C * weights[rows, None]))
     data = LocalPartitions(parts)
     if through_mgf:
-        noise = Dropout(0.0) if noise is None else noise
+        noise = DropoutNoise(0.0) if noise is None else noise
         return MGFObjective(data, loss, noise, Penalty(l2=l2), fit_intercept, X.shape[1], column)
     columns = np.arange(labels.shape[1])
     return MomentObjective(data, loss, variance, Penalty(l2=l2), fit_intercept, X.shape[1], columns)
@@ -97,14 +97,14 @@ def plain_variance(noise, X):
     """Return ``V_id``, the variance of each corrupted entry."""
     if noise is None:
         return np.zeros_like(X)
-    if isinstance(noise, Dropout):
+    if isinstance(noise, DropoutNoise):
         q = np.asarray(noise.rate, dtype=float)
         return q / (1.0 - q) * X**2
-    if isinstance(noise, Gaussian):
+    if isinstance(noise, GaussianNoise):
         return np.asarray(noise.scale, dtype=float) ** 2 + np.zeros_like(X)
-    if isinstance(noise, Laplace):
+    if isinstance(noise, LaplaceNoise):
         return 2.0 * np.asarray(noise.scale, dtype=float) ** 2 + np.zeros_like(X)
-    assert isinstance(noise, Poisson)
+    assert isinstance(noise, PoissonNoise)
     return X.copy()
 
 
@@ -112,15 +112,15 @@ def plain_log_mgf(noise, t, X):
     """Return ``K_d(t) = log E exp(t x~_d)`` of each entry."""
     if noise is None:
         return t * X
-    if isinstance(noise, Dropout):
+    if isinstance(noise, DropoutNoise):
         q = np.asarray(noise.rate, dtype=float)
         return np.log(q + (1.0 - q) * np.exp(t * X / (1.0 - q)))
-    if isinstance(noise, Gaussian):
+    if isinstance(noise, GaussianNoise):
         return t * X + np.asarray(noise.scale, dtype=float) ** 2 * t**2 / 2.0
-    if isinstance(noise, Laplace):
+    if isinstance(noise, LaplaceNoise):
         rest = 1.0 - np.asarray(noise.scale, dtype=float) ** 2 * t**2
         return np.where(rest > 0.0, t * X - np.log(np.where(rest > 0.0, rest, 1.0)), np.inf)
-    assert isinstance(noise, Poisson)
+    assert isinstance(noise, PoissonNoise)
     return X * (np.exp(t) - 1.0)
 
 

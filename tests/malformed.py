@@ -162,7 +162,7 @@ def call(method: str, X: Any) -> Any:
     if method == "estimate_dropout_rates":
         return estimate_dropout_rates(make(), X)
     if method == "predict with missing":
-        return DropoutLogisticRegression(noise=0.2, missing="drop").fit(make(), y).decision_function(X)
+        return DropoutLogisticRegression(noise=0.2, missing="rescale").fit(make(), y).decision_function(X)
     model.fit(make(), y)
     if method == "deletion_curve":
         return deletion_curve(model, X, y, levels=[0.0, 1.0], n_repeats=1, random_state=0, verbose=0).mean

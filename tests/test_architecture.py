@@ -13,15 +13,15 @@ _ORDER = [
     "progress",
     "compiled",
     "threads",
-    "linalg",
+    "data",
     "noise",
     "losses",
     "penalties",
     "objective",
     "solvers",
     "online",
-    "classifiers",
-    "path",
+    "estimators",
+    "model_selection",
     "baselines",
     "evaluation",
     "plotting",
@@ -63,4 +63,4 @@ def test_imports_go_one_way():
 
 def test_only_linalg_asks_whether_x_is_sparse():
     asking = {p.relative_to(_ROOT).parts[0] for p in _ROOT.rglob("*.py") if "issparse" in p.read_text()}
-    assert asking == {"linalg"}
+    assert asking == {"data"}

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("hatchling")
 
 ROOT = Path(__file__).parent.parent
-LIBRARIES = {"dropmargin/linalg/_kernels.so", "dropmargin/io/data/_svmlight.so"}
+LIBRARIES = {"dropmargin/data/_kernels.so", "dropmargin/io/data/_svmlight.so"}
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 
 

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.pipeline import make_pipeline
 
 from datasets import make_binary, make_multiclass
-from dropmargin import Dropout, DropoutLogisticRegression, DropoutSVC, load
+from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, load
 from dropmargin.io.data import ReadOptions, TableEncoder, TextEncoder, read_data
 
 LABELS = {"binary": ["nein", "ja"], "multi-class": ["rot", "grün, hell", 'bl"au']}
@@ -223,7 +223,7 @@ def test_missing_cells_are_missing_features(run, tmp_path):
     done = run("train", "data.csv", "model.json", "--target", "y", "--noise", "0.2")
     assert "there are missing values" in done.err
     frame = read_data("data.csv", ReadOptions(target="y")).X
-    model = make_pipeline(TableEncoder(), DropoutSVC(noise=Dropout(0.2), missing="drop")).fit(frame, y)
+    model = make_pipeline(TableEncoder(), DropoutSVC(noise=DropoutNoise(0.2), missing="rescale")).fit(frame, y)
     decisions = numbers(run("predict", "data.csv", "model.json", "--output", "decision").out)[1]
     np.testing.assert_array_equal(decisions[:, 0], model.decision_function(frame))
     # a column that is not there is missing as a whole
@@ -242,7 +242,7 @@ def test_a_model_of_complete_rows_says_how_to_take_missing_ones(run, tmp_path):
     (tmp_path / "holes.csv").write_text("a,b\n1,\n")
     (tmp_path / "less.csv").write_text("a\n1\n")
     for name in ("holes.csv", "less.csv"):
-        assert "train it with --missing drop" in run("predict", name, "model.json", code=1).error
+        assert "train it with --missing rescale" in run("predict", name, "model.json", code=1).error
 
 
 # Streams and large files ----------------------------------------------------------------------------------------------
@@ -271,13 +271,13 @@ def test_a_file_of_several_parts_and_outputs_of_every_kind(run, tmp_path):
     run("train", "data.svm", "model.json", "--noise", "0.5", "--loss", "logistic")
     rows = read_data("big.svm", ReadOptions(zero_based=False, n_features=50)).X
     model = load("model.json")
-    done = run("predict", "big.svm", "model.json", "-o", "out.csv", "--output", "label,decision,survival", "--json")
+    done = run("predict", "big.svm", "model.json", "-o", "out.csv", "--output", "label,decision,stability", "--json")
     assert done.json["rows"] == 45_000
     header, values = numbers((tmp_path / "out.csv").read_text())
-    assert header == done.json["columns"] == ["label", "decision_0", "decision_1", "decision_2", "survival"]
+    assert header == done.json["columns"] == ["label", "decision_0", "decision_1", "decision_2", "stability"]
     np.testing.assert_array_equal(values[:, 0], model.predict(rows))
     np.testing.assert_array_equal(values[:, 1:4], model.decision_function(rows))
-    np.testing.assert_allclose(values[:100, 4], model.survival_probability(rows[:100]), rtol=1e-12)
+    np.testing.assert_allclose(values[:100, 4], model.predict_stability(rows[:100]), rtol=1e-12)
     result = run("evaluate", "big.svm", "model.json", "--json").json
     assert result["accuracy"] == pytest.approx(model.score(rows, y), abs=1e-12)
     logs = model.predict_log_proba(rows)[np.arange(len(y)), y]

@@ -167,7 +167,7 @@ def test_interrupt_is_130(run, data, monkeypatch):
     def interrupt(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dropmargin.classifiers.DropoutSVC.fit", interrupt)
+    monkeypatch.setattr("dropmargin.estimators.DropoutSVC.fit", interrupt)
     assert run("train", "data.svm", "m.json", code=130).error == "interrupted"
 
 
@@ -291,7 +291,7 @@ def test_names_of_the_package_come_when_they_are_asked_for():
     )
     script = "from dropmargin import *; import pickle; print(pickle.loads(pickle.dumps(DropoutSVC(C=2))).C)"
     assert run_script(script) == "2\n"
-    assert run_script("import dropmargin; print(dropmargin.noise.Dropout is dropmargin.Dropout)") == "True\n"
+    assert run_script("import dropmargin; print(dropmargin.noise.DropoutNoise is dropmargin.DropoutNoise)") == "True\n"
     with pytest.raises(AttributeError, match="no attribute 'DropoutSVM'"):
         dropmargin.DropoutSVM  # noqa: B018
     with pytest.raises(ImportError):

@@ -15,10 +15,10 @@ from sklearn.preprocessing import scale
 from command_line import run_script
 from datasets import make_binary, make_multiclass
 from dropmargin import (
-    Dropout,
+    DropoutNoise,
     DropoutSVC,
     DropoutSVCCV,
-    Gaussian,
+    GaussianNoise,
     NoisyLinearClassifier,
     load,
     save,
@@ -44,7 +44,7 @@ def data(tmp_path):
 
 def test_every_option_of_learning_reaches_the_classifier(run, data):
     options = "--loss exponential --noise laplace=0.05 -c 0.3 --penalty elasticnet --l1-ratio 0.2 --no-intercept"
-    more = "--class-weight balanced --missing drop --tol 1e-6 --max-iter 500 --n-jobs 1 --multi-class ovo"
+    more = "--class-weight balanced --missing rescale --tol 1e-6 --max-iter 500 --n-jobs 1 --multi-class ovo"
     run("train", "data.npz", "m.json", *options.split(), *more.split())
     model = load("m.json")
     assert isinstance(model, NoisyLinearClassifier)
@@ -55,7 +55,7 @@ def test_every_option_of_learning_reaches_the_classifier(run, data):
         "l1_ratio": 0.2,
         "fit_intercept": False,
         "class_weight": "balanced",
-        "missing": "drop",
+        "missing": "rescale",
         "tol": 1e-6,
         "max_iter": 500,
         "n_jobs": 1,
@@ -67,7 +67,12 @@ def test_every_option_of_learning_reaches_the_classifier(run, data):
 
 @pytest.mark.parametrize(
     ("text", "noise"),
-    [("none", None), ("0.5", Dropout(0.5)), ("dropout=0.25", Dropout(0.25)), ("gaussian=0.1", Gaussian(0.1))],
+    [
+        ("none", None),
+        ("0.5", DropoutNoise(0.5)),
+        ("dropout=0.25", DropoutNoise(0.25)),
+        ("gaussian=0.1", GaussianNoise(0.1)),
+    ],
 )
 def test_noises(run, data, text, noise):
     run("train", "data.npz", "m.json", "--noise", text)
@@ -112,7 +117,7 @@ def test_a_model_of_python_counts_from_one_and_says_so(run, data, tmp_path):
     [
         (["data.npz"], "probability", "train with --loss logistic"),
         (["three.npz", "--loss", "logistic", "--multi-class", "ovo"], "probability", "pairs of classes"),
-        (["data.npz", "--noise", "none"], "survival", "--survival-noise"),
+        (["data.npz", "--noise", "none"], "stability", "--stability-noise"),
     ],
 )
 def test_what_a_model_cannot_give_is_refused_before_data_are_read(run, data, training, output, message):
@@ -124,17 +129,17 @@ def test_what_a_model_cannot_give_is_refused_before_data_are_read(run, data, tra
 def test_survival_with_a_noise_of_its_own(run, data):
     run("train", "data.npz", "m.json", "--noise", "none")
     done = run(
-        "predict", "data.npz", "m.json", "--output", "survival", "--survival-noise", "dropout=0.5", "--no-header"
+        "predict", "data.npz", "m.json", "--output", "stability", "--stability-noise", "dropout=0.5", "--no-header"
     )
-    expected = load("m.json").survival_probability(data[0], 0.5)
+    expected = load("m.json").predict_stability(data[0], 0.5)
     assert [float(line) for line in done.out.splitlines()] == expected.tolist()
 
 
 def test_survival_of_the_votes_of_pairs(run, data):
     run("train", "three.npz", "m.json", "--multi-class", "ovo")
-    done = run("predict", "three.npz", "m.json", "--output", "survival", "--survival-noise", "0.5", "--no-header")
+    done = run("predict", "three.npz", "m.json", "--output", "stability", "--stability-noise", "0.5", "--no-header")
     with np.load("three.npz") as stored:
-        expected = load("m.json").survival_probability(stored["X"], 0.5)
+        expected = load("m.json").predict_stability(stored["X"], 0.5)
     assert [float(line) for line in done.out.splitlines()] == expected.tolist()
 
 
@@ -159,7 +164,7 @@ def test_cv_chooses_as_python_does_and_saves_the_refitted_model(run, tmp_path):
     write_npz(tmp_path / "d.npz", X, y[:200])
     arguments = ("--noises", "0,0.3,gaussian=0.1", "--cs", "0.01,0.1,1", "--folds", "3", "-o", "m.json")
     done = run("cv", "d.npz", *arguments, "--json").json
-    noises = [Dropout(0.0), Dropout(0.3), Gaussian(0.1)]
+    noises = [DropoutNoise(0.0), DropoutNoise(0.3), GaussianNoise(0.1)]
     search = DropoutSVCCV(noises=noises, Cs=[0.01, 0.1, 1.0], cv=3).fit(X, y[:200])
     assert (done["C"], done["score"]) == (search.C_, search.best_score_)
     mean = search.scores_.mean(axis=0)

@@ -13,7 +13,7 @@ from sklearn.datasets import dump_svmlight_file, make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from dropmargin import Dropout, DropoutSVC, deletion_curve
+from dropmargin import DropoutNoise, DropoutSVC, deletion_curve
 from dropmargin.cli.main import main
 from dropmargin.cli.nightmare import levels_of
 from dropmargin.evaluation.nightmare import AnchoredPeer, Plan, run_nightmare
@@ -70,7 +70,7 @@ def test_curves_are_those_of_deletion_curve(svm_files, capsys):
         if one["method"] == "Dropout-SVM":
             rate = float(one["noise"].removeprefix("dropout="))
             # As exactly as the search solves what it chooses.
-            model = DropoutSVC(noise=rate, C=one["C"], missing="drop" if missing else "error", tol=1e-6)
+            model = DropoutSVC(noise=rate, C=one["C"], missing="rescale" if missing else "error", tol=1e-6)
         else:
             model = {
                 "LinearSVC": LinearSVC(loss="hinge", max_iter=5000, C=one["C"], random_state=3),
@@ -97,7 +97,7 @@ def test_given_noise_and_c_are_not_searched_for(svm_files, capsys):
     ours = found["results"][0]
     assert (ours["noise"], ours["C"]) == ("dropout=0.3", 0.5)
     (X, y), (X_test, y_test) = ((sparse.csr_array(X), y) for X, y in data())
-    model = DropoutSVC(noise=Dropout(rate=0.3), C=0.5, missing="drop").fit(X, y)
+    model = DropoutSVC(noise=DropoutNoise(rate=0.3), C=0.5, missing="rescale").fit(X, y)
     curve = deletion_curve(model, X_test, y_test, levels=[0.0, 0.6], fill=np.nan, random_state=0)
     assert ours["accuracy"] == curve.mean.tolist()
     assert ours["accuracy_std"] == curve.std.tolist()

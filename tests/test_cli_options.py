@@ -47,7 +47,7 @@ WRONG = {
     "--seed": ("-1", "1.5", "x", "", "4294967296"),
     "--separator": ("", "ab", '"', "\n"),
     "--strategy": ("x",),
-    "--survival-noise": NOISES,
+    "--stability-noise": NOISES,
     "--target": ("",),
     "--text": ("",),
     "--to": ("pmml",),

@@ -18,8 +18,8 @@ from datasets import (
     make_sparse,
     parameters,
 )
-from dropmargin import DropoutLogisticRegression, DropoutSVC, Gaussian, MCFClassifier, Poisson
-from dropmargin.linalg import matrix, row_blocks
+from dropmargin import DropoutLogisticRegression, DropoutSVC, GaussianNoise, MCFClassifier, PoissonNoise
+from dropmargin.data import matrix, row_blocks
 from invariance import (
     ESTIMATORS,
     assert_close,
@@ -92,7 +92,7 @@ def _non_canonical(X, index_type):
 
 @pytest.mark.parametrize("index_type", [np.int32, np.int64])
 @pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix])
-@pytest.mark.parametrize("noise", [None, 0.3, Poisson(), Gaussian(scale=0.2)], ids=str)
+@pytest.mark.parametrize("noise", [None, 0.3, PoissonNoise(), GaussianNoise(scale=0.2)], ids=str)
 @each_core_loss
 def test_non_canonical_csr_gives_the_dense_model_and_is_left_untouched(estimator, noise, kind, index_type):
     X, y = make_binary()
@@ -100,7 +100,7 @@ def test_non_canonical_csr_gives_the_dense_model_and_is_left_untouched(estimator
     X[:, 5] = 0.0  # an empty column
     X[7] = 0.0  # an empty row
     messy = _non_canonical(X, index_type)
-    if isinstance(noise, Poisson):
+    if isinstance(noise, PoissonNoise):
         # Poisson noise may meet no negative entry, even one that a duplicate makes up for
         messy.data = np.where(messy.data == -3.0, 1.0, np.where(messy.data == 0.0, 0.0, messy.data - 4.0))
     arrays = messy.data, messy.indices, messy.indptr
@@ -157,14 +157,14 @@ def test_single_precision_agrees_with_double_and_is_kept(estimator, noise, make)
 
 
 @each_core_loss
-@pytest.mark.parametrize("noise", [None, 0.3, Gaussian(scale=1.0)], ids=["none", "dropout", "gaussian"])
+@pytest.mark.parametrize("noise", [None, 0.3, GaussianNoise(scale=1.0)], ids=["none", "dropout", "gaussian"])
 @pytest.mark.parametrize("size", [1e-30, 1e-19, 1e19, 1e25, 1e30])
 def test_single_precision_never_overflows_where_double_does_not(estimator, noise, size):
     # squares of these are beyond single precision
     X, y = make_binary()
     X = (X * size).astype(np.float32)
-    if isinstance(noise, Gaussian):
-        noise = Gaussian(scale=0.3 * size)
+    if isinstance(noise, GaussianNoise):
+        noise = GaussianNoise(scale=0.3 * size)
     options = {"noise": noise, "C": 0.5 / size**2, "tol": 1e-10}
     single = fit(estimator, X, y, **options)
     double = fit(estimator, X.astype(np.float64), y, **options)
@@ -261,12 +261,12 @@ _THREADED = [
     DropoutSVC(noise=None),
     DropoutSVC(noise=0.3, penalty="l1"),
     DropoutSVC(noise=0.3, multi_class="ovo"),
-    DropoutLogisticRegression(noise=Gaussian(scale=0.2)),
+    DropoutLogisticRegression(noise=GaussianNoise(scale=0.2)),
     DropoutLogisticRegression(noise=0.3, solver="irls"),
     DropoutLogisticRegression(noise=0.3, solver="lbfgs"),
     MCFClassifier("quadratic", noise=0.3, solver="closed-form"),
     MCFClassifier("exponential", noise=0.3),
-    MCFClassifier("logistic", noise=Poisson(), penalty="elasticnet"),
+    MCFClassifier("logistic", noise=PoissonNoise(), penalty="elasticnet"),
 ]
 
 
@@ -284,7 +284,7 @@ def test_the_number_of_threads_does_not_change_a_bit(estimator, make, monkeypatc
         assert other.n_iter_ == one.n_iter_
 
 
-@pytest.mark.parametrize("noise", [0.3, Gaussian(scale=0.2)], ids=str)
+@pytest.mark.parametrize("noise", [0.3, GaussianNoise(scale=0.2)], ids=str)
 @pytest.mark.parametrize("name", ["svc", "logistic", "mcf-quadratic", "mcf-logistic"])
 def test_the_partition_of_the_rows_changes_rounding_only(name, noise, monkeypatch):
     X, y = make_multiclass()

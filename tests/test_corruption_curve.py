@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 from sklearn.svm import LinearSVC
 
 from datasets import make_multiclass, make_sparse
-from dropmargin import Dropout, Gaussian, Laplace, Poisson, corruption_curve
+from dropmargin import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise, corruption_curve
 from dropmargin.evaluation import trial
 from recorder import Recorder
 
@@ -19,10 +19,16 @@ from recorder import Recorder
 def test_corrupted_rows_are_those_of_the_noise():
     X, y = make_multiclass()
     recorder = Recorder().fit(X, y)
-    noises = [None, 0.3, Gaussian(scale=0.2), Laplace(scale=0.1), Poisson()]
+    noises = [None, 0.3, GaussianNoise(scale=0.2), LaplaceNoise(scale=0.1), PoissonNoise()]
     curve = corruption_curve(recorder, X, y, noises, n_repeats=2, random_state=5)
     assert curve.scores.shape == (5, 2)
-    assert [type(noise) for noise in curve.noises] == [type(None), Dropout, Gaussian, Laplace, Poisson]
+    assert [type(noise) for noise in curve.noises] == [
+        type(None),
+        DropoutNoise,
+        GaussianNoise,
+        LaplaceNoise,
+        PoissonNoise,
+    ]
     seeds = trial.repeat_seeds(2, 5)
     expected = [X] + [noise.sample(X, seed) for noise in curve.noises[1:] for seed in seeds]
     for one, other in zip(recorder.seen_, expected, strict=True):
@@ -32,7 +38,7 @@ def test_corrupted_rows_are_those_of_the_noise():
 def test_more_noise_hurts_more():
     X, y = make_multiclass(300)
     model = LinearSVC().fit(X, y)
-    curve = corruption_curve(model, X, y, [None, *(Gaussian(scale=s) for s in (0.3, 1.0, 3.0))], random_state=0)
+    curve = corruption_curve(model, X, y, [None, *(GaussianNoise(scale=s) for s in (0.3, 1.0, 3.0))], random_state=0)
     assert curve.mean[0] == model.score(X, y)
     assert (np.diff(curve.mean) < 0.0).all()
     again = corruption_curve(model, X, y, curve.noises, random_state=0, n_jobs=2)
@@ -50,14 +56,14 @@ def test_frames_are_corrupted_as_frames():
 @pytest.mark.parametrize(
     ("noises", "message"),
     [
-        (Gaussian(), "noises must be a list"),
+        (GaussianNoise(), "noises must be a list"),
         (0.5, "noises must be a list"),
         ("dropout", "noises must be a list"),
         ([], "noises is empty"),
         (["dropout"], "noise must be None"),
         ([0.5, 1.0], r"rate of Dropout must be in \[0, 1\)"),
-        ([Gaussian(scale=[1.0, 2.0])], "one number per feature"),
-        ([Poisson()], "needs X >= 0"),
+        ([GaussianNoise(scale=[1.0, 2.0])], "one number per feature"),
+        ([PoissonNoise()], "needs X >= 0"),
     ],
 )
 def test_bad_noises_are_refused_by_name(noises, message):
@@ -72,4 +78,4 @@ def test_bad_noises_are_refused_by_name(noises, message):
 def test_noise_that_leaves_no_zeros_is_refused_for_sparse_rows():
     X, y = make_sparse(50, 20, 0.2)
     with pytest.raises(ValueError, match=r"sparse X would become dense.*toarray"):
-        corruption_curve(LinearSVC().fit(X, y), X, y, [Gaussian()])
+        corruption_curve(LinearSVC().fit(X, y), X, y, [GaussianNoise()])

@@ -26,21 +26,21 @@ from datasets import (
     relative_difference,
 )
 from dropmargin import (
-    Dropout,
     DropoutLogisticRegression,
     DropoutLogisticRegressionCV,
+    DropoutNoise,
     DropoutSVC,
     DropoutSVCCV,
-    Gaussian,
+    GaussianNoise,
     NoisyLinearClassifier,
     NoisyLinearClassifierCV,
-    Poisson,
+    PoissonNoise,
 )
 
 _DATA = Path(os.environ.get("DROPMARGIN_DATA", Path(__file__).parents[2] / "shared" / "data"))
 _TOL = 1e-10
-_NOISES = [0.5, None, Gaussian(scale=0.4), 0.2]
-_NOISY = [0.5, Gaussian(scale=0.4)]
+_NOISES = [0.5, None, GaussianNoise(scale=0.4), 0.2]
+_NOISY = [0.5, GaussianNoise(scale=0.4)]
 _CS = [0.3, 1.0, 10.0]
 _SMALL = {"noises": [0.1, 0.5], "Cs": [0.1, 1.0], "cv": 3}
 _PAIRS = [(DropoutSVC, DropoutSVCCV), (DropoutLogisticRegression, DropoutLogisticRegressionCV)]
@@ -76,7 +76,7 @@ _OPTIONS = {
 def test_scores_are_those_of_plain_fits(plain, search, options):
     X, y = make_multiclass()
     noises = _NOISES[1:] if plain is DropoutLogisticRegression else _NOISY
-    model = search(noises=noises, Cs=_CS[1:], cv=2, early_stopping=False, tol=_TOL, **options).fit(X, y)
+    model = search(noises=noises, Cs=_CS[1:], cv=2, prune=False, tol=_TOL, **options).fit(X, y)
     for row, noise in enumerate(noises):
         for column, C in enumerate(_CS[1:]):
             wanted = cross_val_score(plain(noise=noise, C=C, tol=_TOL, **options), X, y, cv=2)
@@ -98,7 +98,7 @@ def test_any_score_of_scikit_learn(scoring):
 )
 def test_scorers_may_be_callables(scoring):
     X, y = make_binary()
-    model = DropoutSVCCV(**_SMALL, scoring=scoring, tol=_TOL, early_stopping=False).fit(X, y)
+    model = DropoutSVCCV(**_SMALL, scoring=scoring, tol=_TOL, prune=False).fit(X, y)
     wanted = _scores_of_fits(DropoutSVC(tol=_TOL), model, X, y, StratifiedKFold(3).split(X, y), scoring)
     np.testing.assert_allclose(model.scores_, wanted, rtol=1e-9)
 
@@ -107,7 +107,7 @@ def test_scorers_may_be_callables(scoring):
 def test_weights_count_in_fits_and_scores(plain, search):
     X, y = make_binary()
     weights = np.random.RandomState(0).randint(0, 4, len(y)).astype(float)
-    model = search(**_SMALL, tol=_TOL, early_stopping=False).fit(X, y, sample_weight=weights)
+    model = search(**_SMALL, tol=_TOL, prune=False).fit(X, y, sample_weight=weights)
     wanted = _scores_of_fits(plain(tol=_TOL), model, X, y, StratifiedKFold(3).split(X, y), weights=weights)
     np.testing.assert_allclose(model.scores_, wanted, rtol=1e-12)
     final = plain(noise=model.noise_, C=model.C_, tol=_TOL).fit(X, y, weights)
@@ -147,7 +147,7 @@ def test_metadata_routing():
     X, y = make_binary()
     weights, groups = np.random.RandomState(1).uniform(0.0, 2.0, 60), np.arange(60) // 5
     folds = list(GroupKFold(3).split(X, y, groups))
-    options = {**_SMALL, "tol": _TOL, "early_stopping": False}
+    options = {**_SMALL, "tol": _TOL, "prune": False}
     requests = [{"sample_weight": False}, {"sample_weight": True}]
     with sklearn.config_context(enable_metadata_routing=True):
         for n_jobs, request in zip((1, 2), requests, strict=True):
@@ -205,11 +205,11 @@ def _choice_of_grid_search(estimator, X, y, noises, Cs, cv, scoring=None):
 def _assert_choice_of_grid_search(plain, search, X, y, noises, Cs, cv=3, tol=1e-8):
     """Check that a search takes what scikit-learn's takes, with and without the early stop."""
     wanted = _choice_of_grid_search(plain(tol=tol), X, y, noises, Cs, cv)
-    for early_stopping in (True, False):
-        model = search(noises=noises, Cs=Cs, cv=cv, early_stopping=early_stopping, tol=tol).fit(X, y)
+    for prune in (True, False):
+        model = search(noises=noises, Cs=Cs, cv=cv, prune=prune, tol=tol).fit(X, y)
         assert (model.noise_.rate, model.C_, model.best_score_) == wanted
         assert model.refined_[model.best_index_]
-        assert model.refined_.all() or early_stopping
+        assert model.refined_.all() or prune
 
 
 @both
@@ -262,17 +262,17 @@ def _rigged(table, **options):
     return model.fit(X, y)
 
 
-@pytest.mark.parametrize("early_stopping", [True, False])
-def test_of_equal_scores_the_smallest_c_and_then_the_first_noise(early_stopping):
+@pytest.mark.parametrize("prune", [True, False])
+def test_of_equal_scores_the_smallest_c_and_then_the_first_noise(prune):
     flat = {(rate, C): [0.5, 0.7, 0.6] for rate in (0.3, 0.6, 0.1) for C in (0.1, 1.0, 10.0)}
-    model = _rigged(flat, early_stopping=early_stopping)
+    model = _rigged(flat, prune=prune)
     assert (model.noise_.rate, model.C_, model.best_index_) == (0.3, 0.1, (0, 0))
     high = flat | {key: [0.9, 0.8, 0.7] for key in [(0.6, 1.0), (0.1, 1.0), (0.3, 10.0)]}
-    assert _rigged(high, early_stopping=early_stopping).best_index_ == (1, 1)
+    assert _rigged(high, prune=prune).best_index_ == (1, 1)
 
 
-@pytest.mark.parametrize("early_stopping", [True, False])
-def test_the_one_standard_error_rule(early_stopping):
+@pytest.mark.parametrize("prune", [True, False])
+def test_the_one_standard_error_rule(prune):
     # the best has mean 0.8 and standard error 0.1 / sqrt(3) = 0.0577: 0.7423 is enough
     table = {
         (0.1, 0.1): [0.74] * 3,
@@ -282,8 +282,8 @@ def test_the_one_standard_error_rule(early_stopping):
         (0.1, 10.0): [0.7, 0.8, 0.9],
         (0.5, 10.0): [0.78] * 3,
     }
-    assert _rigged(table, early_stopping=early_stopping).best_index_ == (0, 2)
-    model = _rigged(table, early_stopping=early_stopping, rule="one-se")
+    assert _rigged(table, prune=prune).best_index_ == (0, 2)
+    model = _rigged(table, prune=prune, rule="one-se")
     assert (model.noise_.rate, model.C_) == (0.5, 1.0)
     assert model.best_score_ == pytest.approx(0.75)
     assert model.refined_[model.best_index_]
@@ -292,7 +292,7 @@ def test_the_one_standard_error_rule(early_stopping):
 def test_the_one_standard_error_rule_with_and_without_the_early_stop():
     X, y = load_breast_cancer(return_X_y=True)
     options = {"noises": [0.1, 0.3, 0.5, 0.8], "Cs": 10.0 ** np.arange(-3, 2), "rule": "one-se"}
-    early, full = (DropoutSVCCV(**options, early_stopping=stop).fit(scale(X), y) for stop in (True, False))
+    early, full = (DropoutSVCCV(**options, prune=stop).fit(scale(X), y) for stop in (True, False))
     assert early.best_index_ == full.best_index_
     best = np.unravel_index(full.scores_.mean(axis=0).argmax(), (4, 5))
     own = full.scores_[:, best[0], best[1]]
@@ -307,11 +307,11 @@ def test_the_one_standard_error_rule_with_and_without_the_early_stop():
 @pytest.mark.parametrize("make", [make_binary, make_multiclass])
 def test_the_final_model_is_a_plain_fit_to_all_rows(plain, search, make):
     X, y = make()
-    model = search(noises=[0.5, Poisson(), 0.2], Cs=_CS, cv=3, tol=1e-16).fit(X, y)
+    model = search(noises=[0.5, PoissonNoise(), 0.2], Cs=_CS, cv=3, tol=1e-16).fit(X, y)
     final = plain(noise=model.noise_, C=model.C_, tol=1e-16).fit(X, y)
     assert relative_difference(model, final) < 1e-6
     assert isinstance(model.best_estimator_, plain)
-    for method in ("predict", "decision_function", "score", "survival_probability"):
+    for method in ("predict", "decision_function", "score", "predict_stability"):
         given = (X, y) if method == "score" else (X,)
         np.testing.assert_allclose(getattr(model, method)(*given), getattr(final, method)(*given), atol=1e-5)
 
@@ -325,7 +325,12 @@ def test_the_attributes_of_a_fit(make, multi_class, n_columns):
     assert model.refined_.shape == (4, 3)
     assert model.refined_.dtype == bool
     np.testing.assert_array_equal(model.Cs_, _CS)
-    assert [repr(noise) for noise in model.noises_] == ["Dropout()", "None", "Gaussian(scale=0.4)", "Dropout(rate=0.2)"]
+    assert [repr(noise) for noise in model.noises_] == [
+        "DropoutNoise()",
+        "None",
+        "GaussianNoise(scale=0.4)",
+        "DropoutNoise(rate=0.2)",
+    ]
     row, column = model.best_index_
     assert repr(model.noise_) == repr(model.noises_[row])
     assert isinstance(model.C_, float)
@@ -343,7 +348,9 @@ def test_the_attributes_of_a_fit(make, multi_class, n_columns):
 @both
 def test_threads_change_nothing(plain, search):
     X, y = make_multiclass()
-    one, two = (search(noises=[0.5, Gaussian(0.4), 0.2], Cs=_CS, cv=3, n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 2))
+    one, two = (
+        search(noises=[0.5, GaussianNoise(0.4), 0.2], Cs=_CS, cv=3, n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 2)
+    )
     for other in (two, clone(two).fit(X, y)):
         assert_bitwise_equal(one, other)
         for name in ("scores_", "coefs_paths_", "n_iter_", "refined_"):
@@ -353,7 +360,7 @@ def test_threads_change_nothing(plain, search):
 @both
 def test_without_stored_coefficients_the_result_is_the_same(plain, search):
     X, y = make_binary()
-    options = {"noises": [0.5, 0.2, Gaussian(0.4)], "Cs": _CS, "cv": 3, "tol": _TOL}
+    options = {"noises": [0.5, 0.2, GaussianNoise(0.4)], "Cs": _CS, "cv": 3, "tol": _TOL}
     stored, not_stored = (search(**options, store_coefs=store).fit(X, y) for store in (True, False))
     assert hasattr(stored, "coefs_paths_")
     assert not hasattr(not_stored, "coefs_paths_")
@@ -395,10 +402,10 @@ def test_missing_entries_in_training_and_test_rows(plain, search, layout):
     X, y = make_binary(90)
     X[np.random.RandomState(0).rand(*X.shape) < 0.15] = np.nan
     X = layout(X)
-    model = search(noises=[0.1, Poisson(), 0.5], Cs=[1.0, 3.0], cv=3, missing="drop", tol=_TOL, early_stopping=False)
-    wanted = _scores_of_fits(plain(missing="drop", tol=_TOL), model.fit(X, y), X, y, StratifiedKFold(3).split(X, y))
+    model = search(noises=[0.1, PoissonNoise(), 0.5], Cs=[1.0, 3.0], cv=3, missing="rescale", tol=_TOL, prune=False)
+    wanted = _scores_of_fits(plain(missing="rescale", tol=_TOL), model.fit(X, y), X, y, StratifiedKFold(3).split(X, y))
     np.testing.assert_allclose(model.scores_, wanted, rtol=1e-12)
-    final = plain(noise=model.noise_, C=model.C_, missing="drop", tol=_TOL).fit(X, y)
+    final = plain(noise=model.noise_, C=model.C_, missing="rescale", tol=_TOL).fit(X, y)
     np.testing.assert_array_equal(model.predict(X), final.predict(X))
 
 
@@ -428,7 +435,7 @@ def test_any_loss(loss):
 
 def test_a_fit_changes_neither_parameters_nor_data():
     X, y = make_binary()
-    noises, before = [Dropout(rate=[0.3] * N_FEATURES), 0.1], X.copy()
+    noises, before = [DropoutNoise(rate=[0.3] * N_FEATURES), 0.1], X.copy()
     model = DropoutSVCCV(noises=noises, Cs=[1.0, 0.1], cv=3)
     state = fitted_state(model)
     model.fit(X, y)

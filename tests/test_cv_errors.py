@@ -10,17 +10,17 @@ from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, PredefinedSp
 
 from datasets import N_FEATURES, assert_same_state, fitted_state, make_binary, make_multiclass
 from dropmargin import (
-    Dropout,
     DropoutLogisticRegression,
     DropoutLogisticRegressionCV,
+    DropoutNoise,
     DropoutSVC,
     DropoutSVCCV,
-    Gaussian,
+    GaussianNoise,
     NoisyLinearClassifierCV,
-    Poisson,
+    PoissonNoise,
     noise_path,
 )
-from dropmargin.path.walk import Walker
+from dropmargin.model_selection.walk import Walker
 
 _SMALL = {"noises": [0.1, 0.5], "Cs": [0.1, 1.0], "cv": 3}
 
@@ -45,7 +45,7 @@ _BAD_NOISES = [
     (None, "noises must be a number of values or a list.*got None"),
     (True, "noises must be a number of values or a list.*got True"),
     ("0.5", "noises must be a number of values or a list.*got '0.5'"),
-    (Dropout(rate=0.5), r"noises must be a number of values or a list"),
+    (DropoutNoise(rate=0.5), r"noises must be a number of values or a list"),
     (np.array(0.5), "noises must be a number of values or a list"),
     ([0.1, "a"], r"noises\[1\]: noise must be None, a dropout rate.*got 'a'"),
     ([True], r"noises\[0\].*got True"),
@@ -53,15 +53,15 @@ _BAD_NOISES = [
     ([0.1, 1.0], r"noises\[1\]: rate of Dropout must be in \[0, 1\), got 1.0"),
     ([-0.1], r"noises\[0\].*got -0.1"),
     ([0.5, np.nan], r"noises\[1\].*got nan"),
-    ([0.5, Gaussian(scale=-1.0)], r"noises\[1\]: scale of Gaussian.*got -1.0"),
-    ([Dropout(rate=[0.1, 0.2])], r"noises\[0\].*X has 8 features, rate has shape \(2,\)"),
+    ([0.5, GaussianNoise(scale=-1.0)], r"noises\[1\]: scale of Gaussian.*got -1.0"),
+    ([DropoutNoise(rate=[0.1, 0.2])], r"noises\[0\].*X has 8 features, rate has shape \(2,\)"),
     ([0, None], r"Dropout\(rate=0.0\) and None, which are the same"),
-    ([None, Gaussian(scale=0.0)], r"None and Gaussian\(scale=0.0\), which are the same"),
+    ([None, GaussianNoise(scale=0.0)], r"None and Gaussian\(scale=0.0\), which are the same"),
     ([0.25, 0.5, 0.25], "noises has .*rate=0.25.* which are the same"),
-    ([0.25, Dropout(rate=0.25)], "which are the same"),
-    ([0.25, Dropout(rate=[0.25] * N_FEATURES)], "which are the same"),
-    ([Poisson(), Poisson()], "which are the same"),
-    ([Dropout(np.linspace(0, 0.7, 8)), Dropout(list(np.linspace(0, 0.7, 8)))], "which are the same"),
+    ([0.25, DropoutNoise(rate=0.25)], "which are the same"),
+    ([0.25, DropoutNoise(rate=[0.25] * N_FEATURES)], "which are the same"),
+    ([PoissonNoise(), PoissonNoise()], "which are the same"),
+    ([DropoutNoise(np.linspace(0, 0.7, 8)), DropoutNoise(list(np.linspace(0, 0.7, 8)))], "which are the same"),
 ]
 _BAD_CS = [
     ([], "Cs is empty"),
@@ -183,14 +183,14 @@ def _with(X, value):
 @pytest.mark.parametrize(
     ("change", "params", "message"),
     [
-        (lambda X, y: (_with(X, -1.0), y), {"noises": [0.5, Poisson()]}, "Poisson noise needs X >= 0.*column 2"),
+        (lambda X, y: (_with(X, -1.0), y), {"noises": [0.5, PoissonNoise()]}, "Poisson noise needs X >= 0.*column 2"),
         (lambda X, y: (_with(X, np.nan), y), {}, "NaN"),
-        (lambda X, y: (_with(X, np.inf), y), {"missing": "drop"}, "infinity"),
+        (lambda X, y: (_with(X, np.inf), y), {"missing": "rescale"}, "infinity"),
         (lambda X, y: (_with(X, 1e200), y), {}, "column 2"),
         (
             lambda X, y: (sparse.csr_array(_with(X, np.nan)), y),
-            {"noises": [0.5, Gaussian(scale=0.1)], "missing": "drop"},
-            "Gaussian",
+            {"noises": [0.5, GaussianNoise(scale=0.1)], "missing": "rescale"},
+            "GaussianNoise",
         ),
         (lambda X, y: (X, np.zeros(60)), {}, "at least 2 classes|one class"),
         (lambda X, y: (X, X[:, 1]), {}, "[Uu]nknown label type|continuous"),
@@ -270,23 +270,23 @@ def test_a_search_that_fails_leaves_the_estimator_as_it_was(n_calls, error, n_jo
     assert fitted.predict(X).shape == y.shape
 
 
-@pytest.mark.parametrize("early_stopping", [True, False])
+@pytest.mark.parametrize("prune", [True, False])
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
-def test_scores_that_are_no_numbers_at_any_point(early_stopping, value):
+def test_scores_that_are_no_numbers_at_any_point(prune, value):
     X, y = make_binary()
     with pytest.raises(ValueError, match="scoring gave NaN at every point"):
-        DropoutSVCCV(**_SMALL, early_stopping=early_stopping, scoring=lambda *_: value).fit(X, y)
+        DropoutSVCCV(**_SMALL, prune=prune, scoring=lambda *_: value).fit(X, y)
 
 
 @pytest.mark.parametrize("rule", ["best", "one-se"])
-@pytest.mark.parametrize("early_stopping", [True, False])
-def test_a_point_whose_score_is_no_number_is_not_chosen(early_stopping, rule):
+@pytest.mark.parametrize("prune", [True, False])
+def test_a_point_whose_score_is_no_number_is_not_chosen(prune, rule):
     X, y = make_binary()
 
     def only_weak_noise(model, X, y):
         return np.nan if model.noise.rate > 0.3 else model.score(X, y)
 
-    options = {"noises": [0.8, 0.5, 0.2], "scoring": only_weak_noise, "early_stopping": early_stopping, "rule": rule}
+    options = {"noises": [0.8, 0.5, 0.2], "scoring": only_weak_noise, "prune": prune, "rule": rule}
     model = DropoutSVCCV(**{**_SMALL, **options}).fit(X, y)
     assert model.noise_.rate == 0.2
     assert np.isfinite(model.best_score_)

@@ -19,14 +19,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from datasets import N_FEATURES, assert_bitwise_equal, make_binary, make_multiclass, make_sparse
 from dropmargin import (
-    Dropout,
     DropoutLogisticRegression,
     DropoutLogisticRegressionCV,
+    DropoutNoise,
     DropoutSVC,
     DropoutSVCCV,
-    Gaussian,
+    GaussianNoise,
     NoisyLinearClassifierCV,
-    Poisson,
+    PoissonNoise,
 )
 
 _SMALL = {"noises": [0.1, 0.5], "Cs": [0.1, 1.0], "cv": 3}
@@ -49,7 +49,7 @@ def test_in_a_pipeline(search):
 
 def test_searches_over_the_parameters_of_a_search():
     X, y = make_binary()
-    grid = {"noises": [[0.1, 0.5], [Gaussian(0.2), Poisson()]], "rule": ["best", "one-se"]}
+    grid = {"noises": [[0.1, 0.5], [GaussianNoise(0.2), PoissonNoise()]], "rule": ["best", "one-se"]}
     outer = GridSearchCV(DropoutSVCCV(Cs=[0.1, 1.0], cv=3), grid, cv=2).fit(X, y)
     assert np.isfinite(outer.cv_results_["mean_test_score"]).all()
     assert outer.best_estimator_.noise_ is not None
@@ -61,8 +61,8 @@ def test_searches_over_the_parameters_of_a_search():
 def test_a_search_over_the_rate_finds_what_the_search_over_noises_finds():
     X, y = make_binary()
     rates, Cs = [0.1, 0.4, 0.7], [0.1, 1.0]
-    inner = DropoutSVCCV(noises=rates, Cs=Cs, cv=3, tol=1e-10, early_stopping=False).fit(X, y)
-    plain = GridSearchCV(DropoutSVC(noise=Dropout(), tol=1e-10), {"noise__rate": rates, "C": Cs}, cv=3).fit(X, y)
+    inner = DropoutSVCCV(noises=rates, Cs=Cs, cv=3, tol=1e-10, prune=False).fit(X, y)
+    plain = GridSearchCV(DropoutSVC(noise=DropoutNoise(), tol=1e-10), {"noise__rate": rates, "C": Cs}, cv=3).fit(X, y)
     means = plain.cv_results_["mean_test_score"].reshape(len(Cs), len(rates)).T
     np.testing.assert_allclose(inner.scores_.mean(axis=0), means, rtol=1e-12)
 
@@ -88,7 +88,7 @@ def test_wrappers_of_scikit_learn(model):
 @every_search
 def test_clones(search):
     X, y = make_binary()
-    model = clone(search).set_params(noises=[0.3, Gaussian(scale=np.linspace(0.0, 1.0, N_FEATURES))]).fit(X, y)
+    model = clone(search).set_params(noises=[0.3, GaussianNoise(scale=np.linspace(0.0, 1.0, N_FEATURES))]).fit(X, y)
     copy = clone(model)
     assert not hasattr(copy, "coef_")
     assert copy.noises is not model.noises
@@ -131,13 +131,13 @@ def test_parameters_and_their_names():
     assert model.fit(*make_binary()).scores_.shape == (2, 3, 4)
     with pytest.raises(ValueError, match="Invalid parameter 'noise'"):
         model.set_params(noise=0.5)
-    own = {"noises", "Cs", "cv", "scoring", "rule", "early_stopping", "store_coefs"}
+    own = {"noises", "Cs", "cv", "scoring", "rule", "prune", "store_coefs"}
     for plain, search in [(DropoutSVC, DropoutSVCCV), (DropoutLogisticRegression, DropoutLogisticRegressionCV)]:
         assert set(search().get_params()) - own == set(plain().get_params()) - {"noise", "C", "warm_start"}
 
 
 @every_search
-@pytest.mark.parametrize("method", ["predict", "decision_function", "survival_probability"])
+@pytest.mark.parametrize("method", ["predict", "decision_function", "predict_stability"])
 def test_an_estimator_that_is_not_fitted_says_so(search, method):
     with pytest.raises(NotFittedError, match=type(search).__name__):
         getattr(clone(search), method)(make_binary()[0])

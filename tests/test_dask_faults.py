@@ -26,13 +26,13 @@ from clusters import (
     serial_fit,
 )
 from dropmargin import DropoutLogisticRegression
-from dropmargin.classifiers.partition_fit import fit_partitions
 from dropmargin.dask import ClusterError, DaskPartitions, allocator, messages, tasks
 from dropmargin.dask import partitions as dask_partitions
 from dropmargin.dask.cluster import Cluster
 from dropmargin.dask.placement import share_out
 from dropmargin.dask.tasks import join_nodes
-from dropmargin.linalg import PerPartition
+from dropmargin.data import PerPartition
+from dropmargin.estimators.partition_fit import fit_partitions
 from marks import says
 
 pytestmark = pytest.mark.timeout(240)

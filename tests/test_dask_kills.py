@@ -27,8 +27,8 @@ from clusters import (
 )
 from dropmargin import DropoutLogisticRegression
 from dropmargin import dask as on_cluster
-from dropmargin.classifiers.partition_fit import fit_partitions
 from dropmargin.dask import ClusterError
+from dropmargin.estimators.partition_fit import fit_partitions
 from marks import says
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -31,7 +31,7 @@ def test_the_main_job_from_end_to_end(tmp_path, capsys, monkeypatch):
     ]
     # The model is the one that was chosen, and there is a prediction for each row.
     model = dropmargin.load(folder / "model.json")
-    assert (model[-1].missing, model[-1].noise.rate, model[-1].C) == ("drop", 0.1, 1.0)
+    assert (model[-1].missing, model[-1].noise.rate, model[-1].C) == ("rescale", 0.1, 1.0)
     assert len((folder / "predictions.csv").read_text().splitlines()) == 900
     # The page says what was gained, in the words of the terminal, which ends with the table and the paths.
     page = (folder / "report.html").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, LinearSVC
 
 from dropmargin import DropoutSVC
-from dropmargin.linalg import LocalPartitions, PerPartition, canonical, kernels, matrix, row_blocks
+from dropmargin.data import LocalPartitions, PerPartition, canonical, kernels, matrix, row_blocks
 from dropmargin.losses import Hinge
 from dropmargin.noise import Variance
 from dropmargin.objective import Labelled, MomentObjective

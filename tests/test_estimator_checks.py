@@ -10,11 +10,11 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dropmargin import (
-    Dropout,
     DropoutLogisticRegression,
+    DropoutNoise,
     DropoutSVC,
-    Gaussian,
-    Laplace,
+    GaussianNoise,
+    LaplaceNoise,
     MCFClassifier,
     NoisyLinearClassifier,
 )
@@ -27,8 +27,8 @@ _ESTIMATORS = [
     MCFClassifier("logistic"),
     NoisyLinearClassifier(),
     DropoutSVC(noise=None),
-    DropoutSVC(noise=Dropout(rate=0.5)),
-    DropoutSVC(noise=Gaussian(scale=0.5)),
+    DropoutSVC(noise=DropoutNoise(rate=0.5)),
+    DropoutSVC(noise=GaussianNoise(scale=0.5)),
     DropoutSVC(approximation="gaussian"),
     DropoutSVC(penalty="l1"),
     DropoutSVC(multi_class="ovo"),
@@ -36,11 +36,11 @@ _ESTIMATORS = [
     DropoutLogisticRegression(penalty="elasticnet"),
     DropoutLogisticRegression(approximation="gaussian", multi_class="ovo"),
     MCFClassifier("quadratic", solver="closed-form"),
-    MCFClassifier("logistic", noise=Laplace(scale=0.1), penalty="l1"),
-    DropoutSVC(missing="drop"),
-    DropoutLogisticRegression(noise=Gaussian(scale=0.5), missing="drop"),
-    DropoutSVC(multi_class="ovo", missing="drop"),
-    MCFClassifier("exponential", missing="drop"),
+    MCFClassifier("logistic", noise=LaplaceNoise(scale=0.1), penalty="l1"),
+    DropoutSVC(missing="rescale"),
+    DropoutLogisticRegression(noise=GaussianNoise(scale=0.5), missing="rescale"),
+    DropoutSVC(multi_class="ovo", missing="rescale"),
+    MCFClassifier("exponential", missing="rescale"),
 ]
 
 

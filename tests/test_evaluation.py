@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from datasets import make_binary, make_multiclass, make_sparse
-from dropmargin import DropoutSVC, Poisson, corruption_curve, deletion_curve
+from dropmargin import DropoutSVC, PoissonNoise, corruption_curve, deletion_curve
 from recorder import Recorder
 
 LEVELS = [0.0, 0.3, 0.6, 1.0]
@@ -161,7 +161,7 @@ def test_nan_marks_the_same_entries_as_zero(rows, strategy):
 @pytest.mark.parametrize("strategy", ["entries", "columns"])
 @pytest.mark.parametrize("container", [sparse.csr_array, sparse.csr_matrix])
 def test_nan_in_sparse_rows_is_stored_for_deleted_zeros_too(strategy, container, monkeypatch):
-    monkeypatch.setattr("dropmargin.linalg.deletion._MASK_ENTRIES", 700)  # several chunks
+    monkeypatch.setattr("dropmargin.data.deletion._MASK_ENTRIES", 700)  # several chunks
     X = make_sparse(200, 30, 0.2)[0].astype(np.float32)
     missing = seen(container(X), levels=[0.4], strategy=strategy, fill=np.nan)
     zeros = seen(container(X), levels=[0.4], strategy=strategy)
@@ -246,7 +246,7 @@ def test_inputs_are_never_changed(layout):
     for strategy in ("entries", "columns", "worst"):
         deletion_curve(model, given, y, strategy=strategy, rescale=True, random_state=0)
     deletion_curve(Recorder().fit(given, y), given, y, fill=np.nan, random_state=0)
-    corruption_curve(model, given, y, [0.5, Poisson()], random_state=0)
+    corruption_curve(model, given, y, [0.5, PoissonNoise()], random_state=0)
     assert_array_equal(given.toarray() if sparse.issparse(given) else np.asarray(given), X)
 
 

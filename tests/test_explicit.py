@@ -15,7 +15,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from datasets import make_binary, make_multiclass, make_sparse
-from dropmargin import Dropout, DropoutSVC, ExplicitCorruption, Gaussian, MCFClassifier, Poisson
+from dropmargin import DropoutNoise, DropoutSVC, ExplicitCorruption, GaussianNoise, MCFClassifier, PoissonNoise
 from dropmargin.baselines import explicit
 
 _RANDOM = "a row twice is corrupted twice, a row of weight 2 once: equal on average only"
@@ -63,7 +63,7 @@ def test_our_own_estimators_may_be_inside():
     assert_allclose(noisy.estimator_.coef_, limit.coef_, atol=0.05 * np.abs(limit.coef_).max())
 
 
-@pytest.mark.parametrize("noise", [0.0, None, Gaussian(scale=0.0)])
+@pytest.mark.parametrize("noise", [0.0, None, GaussianNoise(scale=0.0)])
 @pytest.mark.parametrize("inner", [LogisticRegression(tol=1e-10, max_iter=1000), DropoutSVC(noise=0.2, tol=1e-10)])
 def test_copies_without_noise_are_the_plain_fit(noise, inner):
     X, y = make_multiclass()
@@ -109,7 +109,7 @@ def test_blocks_are_bounded_and_cover_every_row_of_every_copy(monkeypatch):
     monkeypatch.setattr(explicit, "_BLOCK_ENTRIES", 100)
     X, y = make_binary()
     X[:, 0] = 1.0 + np.arange(len(y))  # the row's number; never dropped
-    noise = Dropout(rate=[0.0] + [0.5] * 7)
+    noise = DropoutNoise(rate=[0.0] + [0.5] * 7)
     model = ExplicitCorruption(BlockRecorder(), noise=noise, n_copies=3, n_epochs=2, random_state=0)
     given = model.fit(X, y).estimator_
     assert not hasattr(given, "X_")
@@ -161,7 +161,7 @@ def test_methods_are_those_of_the_classifier():
 
 def test_nested_parameters_can_be_searched():
     X, y = make_binary()
-    model = ExplicitCorruption(LogisticRegression(), noise=Dropout(0.1), n_copies=2, random_state=0)
+    model = ExplicitCorruption(LogisticRegression(), noise=DropoutNoise(0.1), n_copies=2, random_state=0)
     grid = {"estimator__C": [0.1, 1.0], "noise__rate": [0.1, 0.5]}
     best = GridSearchCV(model, grid, cv=2).fit(X, y).best_estimator_
     assert best.estimator_.C == best.estimator.C
@@ -188,7 +188,7 @@ def test_column_names_are_kept():
         ({"n_epochs": 0}, "n_epochs must be an integer of at least 1, got 0"),
         ({"noise": 1.0}, r"rate of Dropout must be in \[0, 1\), got 1.0"),
         ({"noise": "dropout"}, "noise must be None, a dropout rate"),
-        ({"noise": Dropout(rate=[0.1, 0.2])}, "one number per feature"),
+        ({"noise": DropoutNoise(rate=[0.1, 0.2])}, "one number per feature"),
     ],
 )
 def test_bad_parameters_are_named(params, message):
@@ -202,6 +202,6 @@ def test_bad_parameters_are_named(params, message):
 def test_noise_that_does_not_suit_the_data_is_refused():
     X, y = make_binary()
     with pytest.raises(ValueError, match="Poisson noise needs X >= 0"):
-        ExplicitCorruption(LogisticRegression(), noise=Poisson()).fit(X - 1.0, y)
+        ExplicitCorruption(LogisticRegression(), noise=PoissonNoise()).fit(X - 1.0, y)
     with pytest.raises(ValueError, match="a sparse X would become dense"):
-        ExplicitCorruption(LogisticRegression(), noise=Gaussian(0.1)).fit(sparse.csr_array(X), y)
+        ExplicitCorruption(LogisticRegression(), noise=GaussianNoise(0.1)).fit(sparse.csr_array(X), y)

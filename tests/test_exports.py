@@ -250,8 +250,8 @@ def test_what_cannot_be_exported_is_refused_with_the_remedy(export, tmp_path):
     pytest.importorskip("onnx")
     X, y = make_binary()
     path = tmp_path / "model"
-    with pytest.raises(ValueError, match=r"missing='drop'.*set_params\(missing='error'\)"):
-        export(DropoutSVC(missing="drop").fit(X, y), path)
+    with pytest.raises(ValueError, match=r"missing='rescale'.*set_params\(missing='error'\)"):
+        export(DropoutSVC(missing="rescale").fit(X, y), path)
     with pytest.raises(ValueError, match=r"export pipeline\[-1\]"):
         export(make_pipeline(StandardScaler(), DropoutSVC()).fit(X, y), path)
     with pytest.raises(ValueError, match="got LinearSVC"):
@@ -260,4 +260,4 @@ def test_what_cannot_be_exported_is_refused_with_the_remedy(export, tmp_path):
         export(DropoutSVC(), path)
     assert list(tmp_path.iterdir()) == []
     export(GridSearchCV(DropoutSVC(), {"C": [0.1, 1.0]}, cv=2).fit(X, y), path)
-    export(DropoutSVC(missing="drop").fit(X, y).set_params(missing="error"), path)
+    export(DropoutSVC(missing="rescale").fit(X, y).set_params(missing="error"), path)

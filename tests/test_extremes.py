@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from datasets import estimators, make_binary, make_centred, make_multiclass, make_separable, parameters
-from dropmargin import Dropout, DropoutLogisticRegression, DropoutSVC, Gaussian, Laplace, MCFClassifier
+from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, GaussianNoise, LaplaceNoise, MCFClassifier
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -53,7 +53,7 @@ def _fit_or_refusal(estimator, X, y, **params):
 
 
 @every_loss
-@pytest.mark.parametrize("noise", [None, 0.5, Gaussian(scale=0.1)], ids=["none", "dropout", "gaussian"])
+@pytest.mark.parametrize("noise", [None, 0.5, GaussianNoise(scale=0.1)], ids=["none", "dropout", "gaussian"])
 @pytest.mark.parametrize("size", [1e-300, 1e-208, 1e100, 1e200, 1e300])
 @_DENSE_OR_SPARSE
 def test_one_column_of_extreme_size_is_solved_or_named(estimator, noise, size, make):
@@ -117,7 +117,9 @@ def test_the_error_about_a_huge_entry_names_the_frame_column(make):
 
 
 @every_loss
-@pytest.mark.parametrize("noise", [Gaussian(scale=1e99), Laplace(scale=1e99), Gaussian(scale=1e-200)], ids=str)
+@pytest.mark.parametrize(
+    "noise", [GaussianNoise(scale=1e99), LaplaceNoise(scale=1e99), GaussianNoise(scale=1e-200)], ids=str
+)
 def test_noise_of_extreme_size_gives_finite_weights(estimator, noise):
     X, y = make_binary()
     model, _ = _fit(estimator, X, y, noise=noise)
@@ -130,7 +132,9 @@ def test_noise_of_extreme_size_gives_finite_weights(estimator, noise):
 
 
 @every_loss
-@pytest.mark.parametrize("noise", [None, Gaussian(scale=0.1), Laplace(scale=0.1)], ids=["none", "gaussian", "laplace"])
+@pytest.mark.parametrize(
+    "noise", [None, GaussianNoise(scale=0.1), LaplaceNoise(scale=0.1)], ids=["none", "gaussian", "laplace"]
+)
 @pytest.mark.parametrize("shift", [1e3, 1e5, 1e8, -1e8])
 def test_a_large_offset_of_the_columns_is_solved_or_warned_about(estimator, noise, shift):
     # peers stop after three iterations at chance level, without a word
@@ -142,7 +146,7 @@ def test_a_large_offset_of_the_columns_is_solved_or_warned_about(estimator, nois
 
 
 @every_loss
-@pytest.mark.parametrize("noise", [None, Gaussian(scale=0.1)], ids=["none", "gaussian"])
+@pytest.mark.parametrize("noise", [None, GaussianNoise(scale=0.1)], ids=["none", "gaussian"])
 @pytest.mark.parametrize("shift", [10.0, 100.0])
 def test_an_offset_of_the_columns_does_not_fool_the_stop_rule(estimator, noise, shift):
     # the minimum is the same, so two fits to a relative gap of 1e-4 may not be further apart than that
@@ -153,7 +157,7 @@ def test_an_offset_of_the_columns_does_not_fool_the_stop_rule(estimator, noise, 
     assert model.objective_ <= wanted.objective_ * (1.0 + 5e-4)
 
 
-@pytest.mark.parametrize("noise", [None, Gaussian(scale=0.1)], ids=["none", "gaussian"])
+@pytest.mark.parametrize("noise", [None, GaussianNoise(scale=0.1)], ids=["none", "gaussian"])
 @pytest.mark.parametrize("name", ["svc", "logistic", "mcf-quadratic"])
 def test_moment_losses_undo_an_offset_of_a_million_to_six_digits(name, noise):
     # additive noise does not see the offset, so the unpenalised offset makes the problem the same
@@ -165,7 +169,7 @@ def test_moment_losses_undo_an_offset_of_a_million_to_six_digits(name, noise):
 
 
 @every_loss
-@pytest.mark.parametrize("noise", [0.1, Dropout(rate=0.5)], ids=["0.1", "0.5"])
+@pytest.mark.parametrize("noise", [0.1, DropoutNoise(rate=0.5)], ids=["0.1", "0.5"])
 def test_a_large_offset_under_dropout_does_not_break_the_fit(estimator, noise):
     # here the offset is signal to be dropped, so the answer is another one; but it must be an answer
     X, y = make_centred()
@@ -296,7 +300,7 @@ def test_a_rare_class_is_solved(name, rare):
     assert model.objective_ <= _best_offset_alone(name, np.ones(len(y)), y) * (1.0 + 1e-3)
 
 
-@pytest.mark.parametrize("noise", [None, 0.3, Gaussian(scale=0.3), Laplace(scale=0.2)], ids=str)
+@pytest.mark.parametrize("noise", [None, 0.3, GaussianNoise(scale=0.3), LaplaceNoise(scale=0.2)], ids=str)
 @pytest.mark.parametrize("name", ["svc", "svc-gaussian"])
 @pytest.mark.parametrize("tol", [1e-4, 1e-8, 1e-16, 1e-24])
 def test_an_optimum_at_no_weights_at_all_is_found_at_every_tolerance(name, noise, tol):

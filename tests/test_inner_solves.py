@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from dropmargin import DropoutLogisticRegression, DropoutSVC
-from dropmargin.classifiers import fitting
+from dropmargin.estimators import fitting
 from dropmargin.objective import preconditioner
 from dropmargin.solvers import conjugate_gradient
 from dropmargin.solvers.deflation import Deflation

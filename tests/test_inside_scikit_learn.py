@@ -25,13 +25,13 @@ from datasets import (
     noises,
 )
 from dropmargin import (
-    Dropout,
     DropoutLogisticRegression,
+    DropoutNoise,
     DropoutSVC,
-    Gaussian,
+    GaussianNoise,
     MCFClassifier,
     NoisyLinearClassifier,
-    Poisson,
+    PoissonNoise,
 )
 
 _ESTIMATORS = estimators()
@@ -44,7 +44,7 @@ every_loss = pytest.mark.parametrize("estimator", _ESTIMATORS.values(), ids=_EST
 @pytest.mark.timeout(120)
 def test_grid_search_over_noise_and_c_in_two_processes():
     X, y = make_multiclass()
-    grid = {"noise": [None, 0.5, Gaussian(scale=0.3)], "C": [0.1, 1.0]}
+    grid = {"noise": [None, 0.5, GaussianNoise(scale=0.3)], "C": [0.1, 1.0]}
     in_two, in_one = (GridSearchCV(DropoutSVC(), grid, cv=3, n_jobs=n_jobs).fit(X, y) for n_jobs in (2, None))
     assert np.isfinite(in_two.cv_results_["mean_test_score"]).all()
     np.testing.assert_array_equal(in_two.cv_results_["mean_test_score"], in_one.cv_results_["mean_test_score"])
@@ -54,7 +54,7 @@ def test_grid_search_over_noise_and_c_in_two_processes():
 @pytest.mark.timeout(120)
 def test_grid_search_over_the_rate_of_a_noise_object():
     X, y = make_binary()
-    search = GridSearchCV(DropoutSVC(noise=Dropout()), {"noise__rate": [0.1, 0.5, 0.9]}, cv=3, n_jobs=2).fit(X, y)
+    search = GridSearchCV(DropoutSVC(noise=DropoutNoise()), {"noise__rate": [0.1, 0.5, 0.9]}, cv=3, n_jobs=2).fit(X, y)
     by_number = GridSearchCV(DropoutSVC(), {"noise": [0.1, 0.5, 0.9]}, cv=3).fit(X, y)
     np.testing.assert_array_equal(search.cv_results_["mean_test_score"], by_number.cv_results_["mean_test_score"])
     assert search.best_estimator_.noise.rate == by_number.best_params_["noise"]
@@ -62,7 +62,7 @@ def test_grid_search_over_the_rate_of_a_noise_object():
 
 def test_parameters_of_the_noise_can_be_set_through_the_estimator():
     X, y = make_binary()
-    model = DropoutSVC(noise=Dropout(rate=0.1)).set_params(noise__rate=0.7, C=0.5)
+    model = DropoutSVC(noise=DropoutNoise(rate=0.1)).set_params(noise__rate=0.7, C=0.5)
     assert model.get_params()["noise__rate"] == 0.7
     assert_bitwise_equal(model.fit(X, y), DropoutSVC(noise=0.7, C=0.5).fit(X, y))
     with pytest.raises(ValueError, match="Invalid parameter 'scale'"):
@@ -83,7 +83,7 @@ def test_clone_copies_the_parameters_and_not_the_fit(estimator, noise):
 
 def test_a_fit_does_not_change_the_parameters():
     X, y = make_binary()
-    noise = Dropout(rate=[0.3] * N_FEATURES)
+    noise = DropoutNoise(rate=[0.3] * N_FEATURES)
     model = DropoutSVC(noise=noise, class_weight={0: 2.0})
     before = repr(model.get_params())
     model.fit(X, y)
@@ -106,7 +106,7 @@ def _by_joblib(model, path):
 @pytest.mark.parametrize("labels", [[0, 1, 2], ["a", "b", "c"]], ids=["int", "str"])
 def test_pickle_and_joblib_keep_the_model(estimator, copy, labels, tmp_path):
     X, y = make_multiclass()
-    model = clone(estimator).set_params(noise=Gaussian(scale=np.linspace(0.0, 1.0, N_FEATURES)), n_jobs=2)
+    model = clone(estimator).set_params(noise=GaussianNoise(scale=np.linspace(0.0, 1.0, N_FEATURES)), n_jobs=2)
     model.fit(X, np.array(labels)[y])
     again = copy(model, tmp_path)
     assert_bitwise_equal(again, model)
@@ -118,7 +118,7 @@ def test_pickle_and_joblib_keep_the_model(estimator, copy, labels, tmp_path):
 def test_a_pipeline_from_text_to_labels():
     texts = ["good great fine", "bad poor awful", "great good", "awful bad bad", "fine great", "poor awful"] * 3
     labels = ["up", "down"] * 9
-    for noise in (0.5, Poisson()):
+    for noise in (0.5, PoissonNoise()):
         pipeline = make_pipeline(CountVectorizer(), DropoutLogisticRegression(noise=noise)).fit(texts, labels)
         assert pipeline.score(texts, labels) == 1.0
         assert pipeline.predict(["great"])[0] == "up"

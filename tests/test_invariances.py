@@ -18,7 +18,7 @@ from datasets import (
     make_multiclass,
     parameters,
 )
-from dropmargin import Dropout, DropoutLogisticRegression, Gaussian
+from dropmargin import DropoutLogisticRegression, DropoutNoise, GaussianNoise
 from invariance import (
     BAR,
     ESTIMATORS,
@@ -148,9 +148,9 @@ def test_scaled_features_with_c_over_a_squared_scale_the_weights_back(estimator,
 def test_scaled_features_and_gaussian_noise_scale_the_weights_back(estimator):
     X, y = make_binary()
     a = 1e3
-    scaled = parameters(fit(estimator, X * a, y, noise=Gaussian(scale=0.3 * a), C=0.5 / a**2))
+    scaled = parameters(fit(estimator, X * a, y, noise=GaussianNoise(scale=0.3 * a), C=0.5 / a**2))
     scaled[:, :-1] *= a
-    assert_close(scaled, fit(estimator, X, y, noise=Gaussian(scale=0.3)))
+    assert_close(scaled, fit(estimator, X, y, noise=GaussianNoise(scale=0.3)))
 
 
 @each_core_loss
@@ -158,7 +158,7 @@ def test_scaled_features_and_gaussian_noise_scale_the_weights_back(estimator):
 @pytest.mark.parametrize("as_sparse", [False, True], ids=["dense", "sparse"])
 def test_an_all_zero_column_gets_no_weight_and_changes_nothing(estimator, noise, as_sparse):
     X, y = make_binary()
-    per_feature = {"dropout-per-feature": Dropout, "gaussian-per-feature": Gaussian}
+    per_feature = {"dropout-per-feature": DropoutNoise, "gaussian-per-feature": GaussianNoise}
     wider = noise
     for name, kind in per_feature.items():
         if noise is NOISES[name]:
@@ -176,7 +176,9 @@ def test_a_constant_column_without_noise_gets_no_weight(estimator, level):
     # the unpenalised offset does its work for nothing
     X, y = make_binary()
     rates = np.append(np.full(N_FEATURES, 0.3), 0.0)
-    with_column = parameters(fit(estimator, np.hstack([X, np.full((len(y), 1), level)]), y, noise=Dropout(rate=rates)))
+    with_column = parameters(
+        fit(estimator, np.hstack([X, np.full((len(y), 1), level)]), y, noise=DropoutNoise(rate=rates))
+    )
     plain = parameters(fit(estimator, X, y, noise=0.3))
     assert_close(with_column[:, :N_FEATURES], plain[:, :-1])
     assert abs(with_column[0, N_FEATURES] * level) <= 1e-8 * np.abs(plain).max()
@@ -196,7 +198,7 @@ def test_a_constant_column_under_dropout_gets_no_weight_and_changes_nothing(name
 @a_few_noises
 def test_a_duplicated_column_gets_the_same_weight_as_its_twin(estimator, noise):
     X, y = make_binary()
-    noise = None if noise is None else (0.3 if isinstance(noise, float) else Gaussian(scale=0.3))
+    noise = None if noise is None else (0.3 if isinstance(noise, float) else GaussianNoise(scale=0.3))
     twins = parameters(fit(estimator, np.hstack([X, X[:, [2]]]), y, noise=noise))
     assert np.abs(twins[:, 2] - twins[:, N_FEATURES]).max() <= BAR * np.abs(twins).max()
 

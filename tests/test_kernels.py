@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 from dropmargin import DropoutSVC
-from dropmargin.linalg import DenseBlock, SparseBlock, kernels
+from dropmargin.data import DenseBlock, SparseBlock, kernels
 
 _ENTRIES = [None, np.square, np.abs]
 _WIDTHS = [(1, 0), (1, 1), (1, 2), (0, 1), (3, 0), (3, 3), (2, 4), (3, 4)]
@@ -93,7 +93,7 @@ def test_a_fit_without_the_kernels_gives_the_same_coefficients():
         "import numpy as np, sys\n"
         "from scipy import sparse\n"
         "from dropmargin import DropoutSVC\n"
-        "from dropmargin.linalg import kernels\n"
+        "from dropmargin.data import kernels\n"
         "rng = np.random.default_rng(0)\n"
         "X = sparse.random(200, 40, density=0.2, random_state=rng, format='csr')\n"
         "y = (X @ rng.standard_normal(40) > 0).astype(int)\n"

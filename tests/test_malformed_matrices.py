@@ -18,7 +18,7 @@ _METHODS = [
     "predict",
     "predict with missing",
     "predict_proba",
-    "survival_probability",
+    "predict_stability",
     "deletion_curve",
     "estimate_dropout_rates",
     "NoiseTransformer",

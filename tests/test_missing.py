@@ -27,16 +27,16 @@ from datasets import (
     relative_difference,
 )
 from dropmargin import (
-    Dropout,
     DropoutLogisticRegression,
+    DropoutNoise,
     DropoutSVC,
-    Gaussian,
-    Laplace,
+    GaussianNoise,
+    LaplaceNoise,
     MCFClassifier,
     NoisyLinearClassifier,
-    Poisson,
+    PoissonNoise,
 )
-from dropmargin.classifiers import missing as missing_module
+from dropmargin.estimators import missing as missing_module
 from dropmargin.noise import Noise, Variance
 from helpers import plain_log_mgf, plain_moment_loss, plain_variance
 
@@ -74,7 +74,7 @@ def anchored(model, X):
 @pytest.mark.parametrize("make", [make_binary, make_multiclass])
 def test_scores_are_anchored_at_the_training_mean(make, layout):
     X, y = make()
-    model = DropoutSVC(missing="drop").fit(X, y)
+    model = DropoutSVC(missing="rescale").fit(X, y)
     np.testing.assert_allclose(model.feature_means_, X.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(model.feature_deviations_, X.std(axis=0), rtol=1e-12)
     bad = with_nan(X)
@@ -85,7 +85,7 @@ def test_scores_are_anchored_at_the_training_mean(make, layout):
 
 def test_complete_rows_have_their_plain_scores_to_the_last_bit():
     X, y = make_multiclass()
-    model = DropoutSVC(missing="drop").fit(X, y)
+    model = DropoutSVC(missing="rescale").fit(X, y)
     plain = DropoutSVC().fit(X, y)
     assert_bitwise_equal(model, plain)
     np.testing.assert_array_equal(model.decision_function(X), plain.decision_function(X))
@@ -95,7 +95,7 @@ def test_complete_rows_have_their_plain_scores_to_the_last_bit():
 
 def test_a_row_with_nothing_observed_has_the_score_of_the_mean_row():
     X, y = make_multiclass()
-    model = DropoutSVC(missing="drop").fit(X, y)
+    model = DropoutSVC(missing="rescale").fit(X, y)
     nothing = np.full((2, N_FEATURES), np.nan)
     wanted = model.intercept_ + model.coef_ @ model.feature_means_
     for rows in (nothing, explicit(nothing)):
@@ -105,7 +105,7 @@ def test_a_row_with_nothing_observed_has_the_score_of_the_mean_row():
 def test_results_do_not_depend_on_the_chunks(monkeypatch):
     X, y = make_multiclass(n_samples=200)
     bad = with_nan(X)
-    model = DropoutSVC(missing="drop").fit(bad, y)
+    model = DropoutSVC(missing="rescale").fit(bad, y)
     scores = model.decision_function(bad)
     monkeypatch.setattr(missing_module, "_CHUNK_ENTRIES", 1)
     np.testing.assert_allclose(model.decision_function(bad), scores, rtol=1e-12)
@@ -119,10 +119,10 @@ def clone_fit(model, X, y):
 def test_single_precision_stays_single_precision():
     X, y = make_multiclass()
     bad = with_nan(X)
-    single = DropoutSVC(missing="drop").fit(bad.astype(np.float32), y)
+    single = DropoutSVC(missing="rescale").fit(bad.astype(np.float32), y)
     scores = single.decision_function(bad.astype(np.float32))
     assert scores.dtype == np.float32
-    double = DropoutSVC(missing="drop").fit(bad, y)
+    double = DropoutSVC(missing="rescale").fit(bad, y)
     np.testing.assert_allclose(scores, double.decision_function(bad), atol=1e-2)
 
 
@@ -132,31 +132,31 @@ def test_a_sparse_matrix_is_never_made_dense():
     X = sparse.csr_array((rng.uniform(size=4000), columns.ravel(), np.arange(0, 4001, 20)), shape=(200, 2_000_000))
     X.data[::7] = np.nan
     y = rng.randint(0, 2, 200)
-    model = DropoutSVC(missing="drop", C=0.1, tol=0.1).fit(X, y)  # 3 GB if it were dense
+    model = DropoutSVC(missing="rescale", C=0.1, tol=0.1).fit(X, y)  # 3 GB if it were dense
     assert model.feature_means_.shape == (2_000_000,)
     assert np.isfinite(model.decision_function(X)).all()
-    assert np.isfinite(model.survival_probability(X)).all()
+    assert np.isfinite(model.predict_stability(X)).all()
 
 
 def test_pair_votes_and_probabilities_take_nan():
     X, y = make_multiclass()
     bad = with_nan(X)
-    assert DropoutSVC(missing="drop", multi_class="ovo").fit(bad, y).predict(bad).shape == y.shape
-    proba = DropoutLogisticRegression(missing="drop").fit(bad, y).predict_proba(bad)
+    assert DropoutSVC(missing="rescale", multi_class="ovo").fit(bad, y).predict(bad).shape == y.shape
+    proba = DropoutLogisticRegression(missing="rescale").fit(bad, y).predict_proba(bad)
     np.testing.assert_allclose(proba.sum(axis=1), 1.0)
 
 
 # Training -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("noise", [None, 0.3, Dropout(np.linspace(0.0, 0.8, N_FEATURES)), Poisson()])
+@pytest.mark.parametrize("noise", [None, 0.3, DropoutNoise(np.linspace(0.0, 0.8, N_FEATURES)), PoissonNoise()])
 @pytest.mark.parametrize("loss", ["hinge", "logistic", "exponential"])
 def test_a_missing_entry_is_a_zero_where_zeros_have_no_variance(loss, noise):
     X, y = make_binary()
     bad = with_nan(X)
     # Sparse rows of a hinge without noise have a solver of their own, which comes from elsewhere.
     options = {"noise": noise, "tol": 1e-12 if loss == "hinge" and noise is None else 1e-4}
-    model = NoisyLinearClassifier(loss, missing="drop", **options)
+    model = NoisyLinearClassifier(loss, missing="rescale", **options)
     plain = NoisyLinearClassifier(loss, **options).fit(np.nan_to_num(bad), y)
     assert relative_difference(model.fit(bad, y), plain) < 1e-12
     assert relative_difference(model.fit(explicit(bad), y), plain) < 1e-6
@@ -172,14 +172,16 @@ def plain_objective(loss, noise, X, y, coef):
     return 0.5 * w @ w + risk.sum()
 
 
-@pytest.mark.parametrize("noise", [Gaussian(0.5), Gaussian(np.linspace(0.0, 0.9, N_FEATURES)), Laplace(0.3)])
+@pytest.mark.parametrize(
+    "noise", [GaussianNoise(0.5), GaussianNoise(np.linspace(0.0, 0.9, N_FEATURES)), LaplaceNoise(0.3)]
+)
 @pytest.mark.parametrize("loss", ["hinge", "logistic", "quadratic", "exponential"])
 def test_a_missing_entry_has_no_variance_under_additive_noise(loss, noise):
     X, y = make_binary()
     bad, signs = with_nan(X, 0.5), 2.0 * y - 1.0
     bad[0] = np.nan  # neither mean nor variance: a score of b and nothing else
     bad[1, 0] = -0.0
-    model = NoisyLinearClassifier(loss, noise=noise, missing="drop", tol=1e-12).fit(bad, y)
+    model = NoisyLinearClassifier(loss, noise=noise, missing="rescale", tol=1e-12).fit(bad, y)
     coef = parameters(model)[0]
     value = plain_objective(loss, noise, bad, signs, coef)
     assert model.objective_ == pytest.approx(value, rel=1e-9)
@@ -193,7 +195,7 @@ def test_gaussian_hinge_takes_rows_without_any_variance():
     X, y = make_binary()
     bad = with_nan(X, 0.5)
     bad[:5] = np.nan
-    DropoutSVC(noise=Gaussian(0.5), approximation="gaussian", penalty="l1", missing="drop").fit(bad, y)
+    DropoutSVC(noise=GaussianNoise(0.5), approximation="gaussian", penalty="l1", missing="rescale").fit(bad, y)
 
 
 @pytest.mark.parametrize("layout", [np.array, explicit])
@@ -202,9 +204,9 @@ def test_fit_and_predict_never_change_x(layout):
     bad = layout(with_nan(X))
     values = bad.data if hasattr(bad, "indptr") else bad
     before = values.copy()
-    model = DropoutSVC(missing="drop").fit(bad, y)
+    model = DropoutSVC(missing="rescale").fit(bad, y)
     model.decision_function(bad)
-    model.survival_probability(bad)
+    model.predict_stability(bad)
     assert before.tobytes() == values.tobytes()
 
 
@@ -215,7 +217,7 @@ def test_means_and_deviations_are_of_observed_entries_by_weight(layout):
     bad[:, 3] = np.nan
     weights = np.random.RandomState(0).randint(0, 3, len(y))
     observed = np.repeat(bad[:, :3], weights, axis=0)
-    model = DropoutSVC(missing="drop").fit(layout(bad), y, weights)
+    model = DropoutSVC(missing="rescale").fit(layout(bad), y, weights)
     np.testing.assert_allclose(model.feature_means_[:3], np.nanmean(observed, axis=0), rtol=1e-12)
     np.testing.assert_allclose(model.feature_deviations_[:3], np.nanstd(observed, axis=0), rtol=1e-12)
     assert model.feature_means_[3] == model.feature_deviations_[3] == 0.0
@@ -231,7 +233,7 @@ def test_deviations_of_columns_far_from_zero_keep_their_digits():
 def test_the_factor_counts_features_by_how_far_they_move_the_score():
     X, y = make_binary(n_samples=200)
     X[:, 7] = np.random.RandomState(0).uniform(size=200) / 1e3  # next to no weight
-    model = DropoutSVC(missing="drop").fit(X, y)
+    model = DropoutSVC(missing="rescale").fit(X, y)
     rows = X[:5].copy()
     rows[:, 7] = np.nan
     np.testing.assert_allclose(model.decision_function(rows), model.decision_function(X[:5]), atol=1e-2)
@@ -244,7 +246,7 @@ def test_the_factor_counts_features_by_how_far_they_move_the_score():
 
 def test_a_model_without_weights_has_the_same_score_for_all():
     X, y = make_binary()
-    model = DropoutSVC(missing="drop", penalty="l1", C=1e-6).fit(X, y)
+    model = DropoutSVC(missing="rescale", penalty="l1", C=1e-6).fit(X, y)
     assert not model.coef_.any()
     np.testing.assert_array_equal(model.decision_function(with_nan(X)), np.repeat(model.intercept_, len(X)))
 
@@ -253,8 +255,8 @@ def test_weight_two_is_the_row_twice():
     X, y = make_binary()
     bad = with_nan(X)
     weights = np.random.RandomState(0).randint(0, 3, len(y))
-    weighted = DropoutSVC(missing="drop", tol=TIGHT).fit(bad, y, weights)
-    repeated = DropoutSVC(missing="drop", tol=TIGHT).fit(np.repeat(bad, weights, axis=0), np.repeat(y, weights))
+    weighted = DropoutSVC(missing="rescale", tol=TIGHT).fit(bad, y, weights)
+    repeated = DropoutSVC(missing="rescale", tol=TIGHT).fit(np.repeat(bad, weights, axis=0), np.repeat(y, weights))
     np.testing.assert_allclose(weighted.decision_function(bad), repeated.decision_function(bad), atol=1e-8)
 
 
@@ -266,21 +268,19 @@ NAMES = [f"sensor {d}" for d in range(N_FEATURES)]
 @pytest.mark.parametrize("frame", [pd.DataFrame, lambda X, columns: pl.DataFrame(X, schema=list(columns))])
 def test_an_absent_column_is_missing_in_every_row(frame):
     X, y = make_multiclass()
-    model = DropoutSVC(missing="drop").fit(frame(X, columns=NAMES), y)
+    model = DropoutSVC(missing="rescale").fit(frame(X, columns=NAMES), y)
     dead = X.copy()
     dead[:, [1, 4]] = np.nan
     alive = [d for d in range(N_FEATURES) if d not in (1, 4)]
     part = frame(X[:, alive], columns=[NAMES[d] for d in alive])
     np.testing.assert_array_equal(model.predict(part), model.predict(frame(dead, columns=NAMES)))
     np.testing.assert_allclose(model.decision_function(part), anchored(model, dead), rtol=1e-12, atol=1e-13)
-    np.testing.assert_array_equal(
-        model.survival_probability(part), model.survival_probability(frame(dead, columns=NAMES))
-    )
+    np.testing.assert_array_equal(model.predict_stability(part), model.predict_stability(frame(dead, columns=NAMES)))
 
 
 def test_nulls_of_frames_are_missing():
     X, y = make_binary()
-    model = DropoutSVC(missing="drop").fit(pd.DataFrame(X, columns=NAMES), y)
+    model = DropoutSVC(missing="rescale").fit(pd.DataFrame(X, columns=NAMES), y)
     bad = with_nan(X)
     wanted = model.decision_function(pd.DataFrame(bad, columns=NAMES))
     nullable = pd.DataFrame(bad, columns=NAMES).astype("Float64")
@@ -302,7 +302,7 @@ def test_nulls_of_frames_are_missing():
 )
 def test_other_columns_remain_an_error(columns, message):
     X, y = make_binary()
-    model = DropoutSVC(missing="drop").fit(pd.DataFrame(X, columns=NAMES), y)
+    model = DropoutSVC(missing="rescale").fit(pd.DataFrame(X, columns=NAMES), y)
     bad = pd.DataFrame(X[:, : len(columns)], columns=columns)
     with pytest.raises(ValueError, match=message):
         model.predict(bad)
@@ -314,7 +314,7 @@ def test_absent_columns_are_an_error_by_default_and_without_names():
     with pytest.raises(ValueError, match="now missing"):
         DropoutSVC().fit(frame, y).predict(frame[NAMES[:3]])
     with pytest.raises(ValueError, match="3 features, but DropoutSVC is expecting 8"):
-        DropoutSVC(missing="drop").fit(X, y).predict(X[:, :3])
+        DropoutSVC(missing="rescale").fit(X, y).predict(X[:, :3])
 
 
 # Errors and tags ----------------------------------------------------------------------------------------------------
@@ -328,7 +328,7 @@ def test_nan_is_an_error_by_default(layout):
         DropoutSVC().fit(bad, y)
     model = DropoutSVC().fit(X, y)
     assert not hasattr(model, "feature_means_")
-    for method in (model.predict, model.survival_probability):
+    for method in (model.predict, model.predict_stability):
         with pytest.raises(ValueError, match="NaN"):
             method(bad)
 
@@ -338,21 +338,21 @@ def test_infinity_is_an_error_even_so():
     bad = with_nan(X)
     bad[0, 0] = np.inf
     with pytest.raises(ValueError, match="infinity"):
-        DropoutSVC(missing="drop").fit(bad, y)
+        DropoutSVC(missing="rescale").fit(bad, y)
     with pytest.raises(ValueError, match="infinity"):
-        DropoutSVC(missing="drop").fit(X, y).predict(bad)
+        DropoutSVC(missing="rescale").fit(X, y).predict(bad)
 
 
 @pytest.mark.parametrize("value", ["ignore", None, True, np.nan])
 def test_another_word_for_missing_is_an_error(value):
     X, y = make_binary()
-    with pytest.raises(ValueError, match=r"missing must be one of \['error', 'drop'\], got"):
+    with pytest.raises(ValueError, match=r"missing must be one of \['error', 'rescale'\], got"):
         DropoutSVC(missing=value).fit(X, y)
 
 
 def test_drop_after_a_fit_without_it_asks_for_another_fit():
     X, y = make_binary()
-    model = DropoutSVC().fit(X, y).set_params(missing="drop")
+    model = DropoutSVC().fit(X, y).set_params(missing="rescale")
     with pytest.raises(ValueError, match="fit again"):
         model.predict(X)
     model.fit(X, y).set_params(missing="error").fit(X, y)
@@ -367,13 +367,13 @@ class _Both(Noise):
 @pytest.mark.parametrize(
     ("noise", "layout", "message"),
     [
-        (Gaussian(0.1), explicit, r"X is sparse with NaN, and Gaussian noise .* Pass X.toarray\(\)"),
+        (GaussianNoise(0.1), explicit, r"X is sparse with NaN, and Gaussian noise .* Pass X.toarray\(\)"),
         (_Both(), np.array, "variance of _Both noise .*SimpleImputer"),
     ],
 )
 def test_noise_that_cannot_spare_missing_entries_says_so(noise, layout, message):
     X, y = make_binary()
-    model = DropoutSVC(noise=noise, missing="drop").fit(X, y)
+    model = DropoutSVC(noise=noise, missing="rescale").fit(X, y)
     state = fitted_state(model)
     with pytest.raises(ValueError, match=message):
         model.fit(layout(with_nan(X)), y)
@@ -385,12 +385,12 @@ def test_negative_values_among_nan_are_seen_by_poisson_noise():
     bad = with_nan(X)
     bad[0, 2] = -1.0
     with pytest.raises(ValueError, match="Poisson noise needs X >= 0"):
-        DropoutSVC(noise=Poisson(), missing="drop").fit(bad, y)
+        DropoutSVC(noise=PoissonNoise(), missing="rescale").fit(bad, y)
 
 
 @pytest.mark.parametrize("model", [DropoutSVC, DropoutLogisticRegression, MCFClassifier, NoisyLinearClassifier])
 def test_tags_tell_whether_nan_is_allowed(model):
-    assert get_tags(model(missing="drop")).input_tags.allow_nan
+    assert get_tags(model(missing="rescale")).input_tags.allow_nan
     assert not get_tags(model()).input_tags.allow_nan
 
 
@@ -403,7 +403,7 @@ def test_dropping_beats_mean_imputation_on_digits():
     for split in range(4):  # one deletion of one split is too rough a measure
         X_train, X_test, y_train, y_test = train_test_split(X / 16.0, y, test_size=0.5, random_state=split)
         models = [
-            DropoutSVC(noise=0.1, missing="drop"),
+            DropoutSVC(noise=0.1, missing="rescale"),
             make_pipeline(SimpleImputer(), DropoutSVC(noise=0.1)),
             make_pipeline(SimpleImputer(), LinearSVC(C=0.01)),
         ]
@@ -419,5 +419,5 @@ def test_a_frame_without_any_column_is_all_missing():
     pandas = pytest.importorskip("pandas")
     X, y = make_binary()
     frame = pandas.DataFrame(X, columns=[f"c{d}" for d in range(X.shape[1])])
-    model = DropoutSVC(missing="drop").fit(frame, y)
+    model = DropoutSVC(missing="rescale").fit(frame, y)
     np.testing.assert_array_equal(model.decision_function(frame[[]]), model.decision_function(frame * np.nan))

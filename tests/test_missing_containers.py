@@ -54,8 +54,8 @@ def _select(table, names):
 @pytest.mark.parametrize("make", _TABLES.values(), ids=_TABLES)
 def test_nulls_of_a_table_are_missing_features(make, data):
     X, blank, y = data
-    expected = DropoutSVC(missing="drop").fit(blank, y)
-    model = DropoutSVC(missing="drop").fit(make(blank), y)
+    expected = DropoutSVC(missing="rescale").fit(blank, y)
+    model = DropoutSVC(missing="rescale").fit(make(blank), y)
     np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-8)
     assert model.feature_names_in_.tolist() == _NAMES
     for rows in (X, blank):
@@ -67,7 +67,7 @@ def test_nulls_of_a_table_are_missing_features(make, data):
 @pytest.mark.parametrize("make", _TABLES.values(), ids=_TABLES)
 def test_a_column_that_a_table_lacks_is_missing(make, data):
     X, blank, y = data
-    model = DropoutSVC(missing="drop").fit(make(blank), y)
+    model = DropoutSVC(missing="rescale").fit(make(blank), y)
     without = X.copy()
     without[:, 1] = np.nan
     lacking = _select(make(X), ["a", "c", "d"])
@@ -110,14 +110,14 @@ def _masked(data):
 
 def test_masked_entries_are_missing_features(data):
     X, blank, y = data
-    expected = DropoutSVC(missing="drop").fit(blank, y)
+    expected = DropoutSVC(missing="rescale").fit(blank, y)
     masked = _masked(data)
     for rows in (masked, list(masked)):
-        model = DropoutSVC(missing="drop").fit(rows, y)
+        model = DropoutSVC(missing="rescale").fit(rows, y)
         np.testing.assert_array_equal(model.coef_, expected.coef_)
         np.testing.assert_array_equal(model.decision_function(rows), expected.decision_function(blank))
     np.testing.assert_array_equal(masked.data, X)  # the caller's array is as it was
-    single = DropoutSVC(missing="drop").fit(masked.astype(np.float32), y)
+    single = DropoutSVC(missing="rescale").fit(masked.astype(np.float32), y)
     assert single.coef_.dtype == np.float32
     np.testing.assert_array_equal(estimate_dropout_rates(X, masked), estimate_dropout_rates(X, blank))
 
@@ -126,8 +126,8 @@ def test_masked_integers_are_missing_features(data):
     y = data[2]
     whole = np.arange(320).reshape(80, 4) % 7
     mask = whole == 3
-    model = DropoutSVC(missing="drop").fit(np.ma.array(whole, mask=mask), y)
-    expected = DropoutSVC(missing="drop").fit(np.where(mask, np.nan, whole), y)
+    model = DropoutSVC(missing="rescale").fit(np.ma.array(whole, mask=mask), y)
+    expected = DropoutSVC(missing="rescale").fit(np.where(mask, np.nan, whole), y)
     np.testing.assert_array_equal(model.coef_, expected.coef_)
 
 
@@ -137,7 +137,7 @@ _REFUSING = {
     "partial_fit": lambda X, y, masked: DropoutSVC().partial_fit(masked, y, classes=[0, 1]),
     "predict": lambda X, y, masked: DropoutSVC().fit(X, y).predict(masked),
     "predict_proba": lambda X, y, masked: DropoutLogisticRegression().fit(X, y).predict_proba(masked),
-    "survival": lambda X, y, masked: DropoutSVC().fit(X, y).survival_probability(masked),
+    "stability": lambda X, y, masked: DropoutSVC().fit(X, y).predict_stability(masked),
     "transformer": lambda X, y, masked: NoiseTransformer().fit_transform(masked),
     "fdrop": lambda X, y, masked: FDropSVC(n_deleted=1).fit(masked, y),
     "curve": lambda X, y, masked: deletion_curve(DropoutSVC().fit(X, y), masked, y, verbose=0),
@@ -147,17 +147,17 @@ _REFUSING = {
 @pytest.mark.parametrize("call", _REFUSING.values(), ids=_REFUSING)
 def test_masked_entries_are_an_error_without_missing(call, data):
     X, _, y = data
-    with pytest.raises(ValueError, match=r"X is a masked array with \d+ masked entries.*missing='drop'"):
+    with pytest.raises(ValueError, match=r"X is a masked array with \d+ masked entries.*missing='rescale'"):
         call(X, y, _masked(data))
 
 
 def test_masked_entries_of_arrays_that_are_streamed(data, tmp_path):
     X, blank, y = data
     options = {"scratch": tmp_path, "progress": False, "block_bytes": 1000}
-    streamed = fit_arrays(DropoutSVC(missing="drop"), _masked(data), y, **options)
-    expected = fit_arrays(DropoutSVC(missing="drop"), blank, y, **options)
+    streamed = fit_arrays(DropoutSVC(missing="rescale"), _masked(data), y, **options)
+    expected = fit_arrays(DropoutSVC(missing="rescale"), blank, y, **options)
     np.testing.assert_array_equal(streamed.coef_, expected.coef_)
-    with pytest.raises(ValueError, match="missing='drop'"):
+    with pytest.raises(ValueError, match="missing='rescale'"):
         fit_arrays(DropoutSVC(), _masked(data), y, **options)
     with pytest.raises(ValueError, match="y is a masked array"):
         fit_arrays(DropoutSVC(), X, np.ma.array(y, mask=y == 1), **options)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from dropmargin import Dropout, DropoutLogisticRegression, DropoutSVC, MCFClassifier, load, save
+from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, MCFClassifier, load, save
 from dropmargin.io.data import Frame, TableEncoder, TextEncoder
 from dropmargin.io.model import ModelFormatError, describe
 
@@ -39,7 +39,7 @@ def assert_same(model, again, X):
 @pytest.mark.parametrize("missing", [False, True])
 def test_tables(ending, missing, tmp_path):
     X, y = frame(missing=missing)
-    classifier = DropoutLogisticRegression(noise=Dropout(0.3), missing="drop" if missing else "error")
+    classifier = DropoutLogisticRegression(noise=DropoutNoise(0.3), missing="rescale" if missing else "error")
     model = make_pipeline(TableEncoder(), classifier).fit(X, y)
     path = tmp_path / f"model.{ending}"
     save(model, path)
@@ -106,7 +106,7 @@ def test_text_of_a_column_with_a_large_vocabulary(tmp_path):
 
 def test_an_encoder_of_another_width_is_refused(tmp_path):
     X, y = frame()
-    model = make_pipeline(TableEncoder(), DropoutSVC(missing="drop")).fit(X, y)
+    model = make_pipeline(TableEncoder(), DropoutSVC(missing="rescale")).fit(X, y)
     model.steps[0] = (model.steps[0][0], TableEncoder().fit({"größe": [1.0]}))
     with pytest.raises(ValueError, match="its preprocessing makes 1 features, its model takes 4"):
         save(model, tmp_path / "model.json")
@@ -117,7 +117,7 @@ def test_an_encoder_of_another_width_is_refused(tmp_path):
 def test_every_cut_of_a_file_is_noticed(kind, tmp_path):
     if kind == "tables":
         X, y = frame()
-        model = make_pipeline(TableEncoder(), DropoutSVC(missing="drop")).fit(X, y)
+        model = make_pipeline(TableEncoder(), DropoutSVC(missing="rescale")).fit(X, y)
     else:
         model = make_pipeline(TextEncoder(), DropoutSVC()).fit(DOCUMENTS, STARS)
     path = tmp_path / "model.json"

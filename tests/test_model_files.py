@@ -18,7 +18,14 @@ from sklearn.preprocessing import StandardScaler
 
 import dropmargin
 from datasets import N_FEATURES, estimators, make_binary, make_multiclass, noises
-from dropmargin import Dropout, DropoutLogisticRegression, DropoutSVC, FDropSVC, Gaussian, NoisyLinearClassifier
+from dropmargin import (
+    DropoutLogisticRegression,
+    DropoutNoise,
+    DropoutSVC,
+    FDropSVC,
+    GaussianNoise,
+    NoisyLinearClassifier,
+)
 from dropmargin.io.model import describe, load, save
 from dropmargin.io.model.estimators import CLASSES
 from dropmargin.losses import Exponential, GaussianHinge, GaussianLogistic, Hinge, Logistic, MCFLogistic, Quadratic
@@ -83,7 +90,7 @@ def test_every_noise_comes_back(name, ending, tmp_path):
     model = DropoutSVC(noise=noises()[name]).fit(X, y)
     loaded = round_trip(model, tmp_path, ending)
     _assert_same(loaded, model, X)
-    np.testing.assert_array_equal(loaded.survival_probability(X), model.survival_probability(X))
+    np.testing.assert_array_equal(loaded.predict_stability(X), model.predict_stability(X))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +109,7 @@ def test_every_noise_comes_back(name, ending, tmp_path):
 )
 def test_parameters_of_a_noise_keep_their_kind(rates, tmp_path):
     X, y = make_binary()
-    model = DropoutSVC(noise=Dropout(rates)).fit(X, y)
+    model = DropoutSVC(noise=DropoutNoise(rates)).fit(X, y)
     _assert_same(round_trip(model, tmp_path), model, X)
 
 
@@ -158,7 +165,7 @@ def test_missing_features_and_feature_names(ending, tmp_path):
     X, y = make_binary()
     X[np.random.default_rng(0).uniform(size=X.shape) < 0.2] = np.nan
     frame = pd.DataFrame(X, columns=[f"Größe №{d} \U0001f600\x00" for d in range(N_FEATURES)])
-    model = DropoutSVC(missing="drop", noise=0.2).fit(frame, y)
+    model = DropoutSVC(missing="rescale", noise=0.2).fit(frame, y)
     loaded = round_trip(model, tmp_path, ending)
     _assert_same(loaded, model, frame)
     some = frame.iloc[:, ::2]
@@ -198,7 +205,7 @@ def test_unusual_parameters_come_back(tmp_path):
 
 def test_loaded_model_can_be_fitted_again(tmp_path):
     X, y = make_binary()
-    model = DropoutSVC(noise=Dropout(np.full(N_FEATURES, 0.3)), warm_start=True).fit(X, y)
+    model = DropoutSVC(noise=DropoutNoise(np.full(N_FEATURES, 0.3)), warm_start=True).fit(X, y)
     loaded = round_trip(model, tmp_path, "zip")
     loaded.coef_ += 0.0  # own, writeable memory
     assert loaded.fit(X, y).coef_.tobytes() == model.fit(X, y).coef_.tobytes()
@@ -264,7 +271,7 @@ def test_describe_tells_what_is_in_the_file(ending, tmp_path):
     frame = pd.DataFrame(X, columns=[f"x{d}" for d in range(N_FEATURES)])
     path = tmp_path / f"model.{ending}"
     summary = {"rows": np.int64(60), "accuracy": np.float32(0.5), "gap": math.inf, "notes": ("a", None, True)}
-    save(DropoutSVC(noise=Gaussian(0.5)).fit(frame, y), path, summary=summary, data_hash="sha256:00ff")
+    save(DropoutSVC(noise=GaussianNoise(0.5)).fit(frame, y), path, summary=summary, data_hash="sha256:00ff")
     told = describe(path)
     json.dumps(told)
     assert told["summary"] == {"rows": 60, "accuracy": 0.5, "gap": math.inf, "notes": ["a", None, True]}
@@ -272,7 +279,7 @@ def test_describe_tells_what_is_in_the_file(ending, tmp_path):
     assert (told["format"], told["container"], told["bytes"]) == (1, ending, path.stat().st_size)
     assert (told["model"], told["classes"], told["n_features"]) == ("DropoutSVC", [0, 1], N_FEATURES)
     assert told["feature_names"] == list(frame.columns)
-    assert told["parameters"]["noise"] == {"noise": "Gaussian", "parameters": {"scale": 0.5}}
+    assert told["parameters"]["noise"] == {"noise": "GaussianNoise", "parameters": {"scale": 0.5}}
     assert told["written_by"]["dropmargin"] == dropmargin.__version__
     assert told["fitted"]["converged_"] is True
 
@@ -317,7 +324,7 @@ def test_what_a_file_cannot_hold_is_refused_before_writing(model, complaint, tmp
         ("coef_", np.zeros((1, N_FEATURES), dtype=np.float16), "float16"),
         ("intercept_", np.zeros(2), "intercept_ must hold 1 numbers"),
         ("classes_", np.array([object(), object()]), "classes_ must hold numbers, booleans or strings"),
-        ("missing", "drop", "feature_means_"),
+        ("missing", "rescale", "feature_means_"),
         ("C", "a lot", "'C' has a value of the wrong type"),
         ("C", 10**30, "C must be below 2"),
         ("noise", 7, "rate of Dropout must be in"),

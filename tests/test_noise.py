@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 
-from dropmargin.noise import Dropout, Gaussian, Laplace, Noise, Poisson, as_noise
+from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, Noise, PoissonNoise, as_noise
 from helpers import N_FEATURES, NOISES, SOME_NOISES, as_format, plain_log_mgf, plain_variance
 
 ROW = np.array([0.0, 0.5, 1.0, 2.5, 0.7, 3.0])
@@ -78,15 +78,22 @@ def test_features_are_corrupted_independently(draws):
 @pytest.mark.parametrize("t", [-30.0, -3.0, -0.5, 0.0, 0.5, 3.0, 30.0])
 @pytest.mark.parametrize(
     "noise",
-    [*(NOISES[name] for name in SOME_NOISES), Dropout(0.0), Dropout(0.999), Gaussian(0.0), Laplace(0.0), Laplace(0.03)],
+    [
+        *(NOISES[name] for name in SOME_NOISES),
+        DropoutNoise(0.0),
+        DropoutNoise(0.999),
+        GaussianNoise(0.0),
+        LaplaceNoise(0.0),
+        LaplaceNoise(0.03),
+    ],
     ids=repr,
 )
 def test_derivatives_of_the_log_mgf_match_finite_differences(noise, t):
-    if isinstance(noise, Laplace):
+    if isinstance(noise, LaplaceNoise):
         t *= 0.1  # the domain is |t| < 1 / scale, and 1 / 0.3 is the narrowest here
     t = np.full(N_FEATURES, t)
     # the scale on which K bends is (1 - rate) / x
-    step = 1e-5 * (1.0 - np.max(noise.rate) if isinstance(noise, Dropout) else 1.0)
+    step = 1e-5 * (1.0 - np.max(noise.rate) if isinstance(noise, DropoutNoise) else 1.0)
     low, middle, high = (noise.log_mgf(t + shift, ROW) for shift in (-step, 0.0, step))
     for order in (0, 1):
         slope = (high[order] - low[order]) / (2.0 * step)
@@ -94,7 +101,7 @@ def test_derivatives_of_the_log_mgf_match_finite_differences(noise, t):
         assert np.all(np.abs(slope - middle[order + 1]) <= 1e-6 * np.abs(middle[order + 1]) + 10.0 * size + 1e-8)
 
 
-@pytest.mark.parametrize("noise", [*(NOISES[name] for name in SOME_NOISES), Dropout(0.0)], ids=repr)
+@pytest.mark.parametrize("noise", [*(NOISES[name] for name in SOME_NOISES), DropoutNoise(0.0)], ids=repr)
 def test_log_mgf_at_zero_has_the_mean_and_the_variance_as_derivatives(noise):
     value, slope, second = noise.log_mgf(np.zeros(N_FEATURES), ROW)
     assert_allclose(value, 0.0, atol=1e-15)
@@ -106,7 +113,7 @@ def test_log_mgf_at_zero_has_the_mean_and_the_variance_as_derivatives(noise):
 @pytest.mark.parametrize("t", [-1e8, -1e3, 1e3, 1e8])
 def test_dropout_log_mgf_reaches_its_limits_without_overflow(rate, t):
     x = np.array([0.0, 2.0, -2.0])
-    value, slope, second = Dropout(rate).log_mgf(np.full(3, t), x)
+    value, slope, second = DropoutNoise(rate).log_mgf(np.full(3, t), x)
     kept = x / (1.0 - rate)
     assert np.all(np.isfinite([value, slope, second]))
     tends_to_kept = t * x > 0.0 if rate else np.ones(3, dtype=bool)
@@ -118,7 +125,7 @@ def test_dropout_log_mgf_reaches_its_limits_without_overflow(rate, t):
 
 
 def test_poisson_log_mgf_at_extreme_t():
-    noise, x = Poisson(), np.array([0.0, 2.0])
+    noise, x = PoissonNoise(), np.array([0.0, 2.0])
     low, high = noise.log_mgf(np.full(2, -1e4), x), noise.log_mgf(np.full(2, 1e4), x)
     assert_array_equal(low, [[0.0, -2.0], [0.0, 0.0], [0.0, 0.0]])
     assert_array_equal(high, [[0.0, np.inf]] * 3)
@@ -126,7 +133,7 @@ def test_poisson_log_mgf_at_extreme_t():
 
 @pytest.mark.parametrize("t", [2.0, -2.0, 2.0000001, -50.0])
 def test_laplace_log_mgf_is_infinite_outside_its_domain(t):
-    noise = Laplace(0.5)
+    noise = LaplaceNoise(0.5)
     assert_array_equal(noise.log_mgf(np.array([t]), np.array([1.0]))[0], np.inf)
     assert np.isfinite(noise.log_mgf(np.array([0.999 * np.sign(t) * 2.0]), np.array([1.0]))[0]).all()
 
@@ -155,7 +162,7 @@ def test_take_gives_the_noise_of_those_columns(name, columns):
 
 
 def test_take_leaves_the_noise_alone():
-    noise = Dropout([0.1, 0.2, 0.3])
+    noise = DropoutNoise([0.1, 0.2, 0.3])
     noise.take([0])
     assert noise.rate == [0.1, 0.2, 0.3]
 
@@ -169,7 +176,7 @@ def _sparse_rows(kind=sparse.csr_array, dtype=np.float64, n_samples=50):
     return kind(dense)
 
 
-@pytest.mark.parametrize("noise", [Dropout(0.4), NOISES["dropout per feature"], Poisson()], ids=repr)
+@pytest.mark.parametrize("noise", [DropoutNoise(0.4), NOISES["dropout per feature"], PoissonNoise()], ids=repr)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix, sparse.csc_array])
 def test_sparse_samples_stay_sparse(noise, dtype, kind):
@@ -189,7 +196,7 @@ def test_sparse_samples_stay_sparse(noise, dtype, kind):
 def test_a_sparse_sample_shares_nothing_with_x(kind):
     X = _sparse_rows(kind)
     before = X.copy()
-    sample = Dropout(0.7).sample(X, random_state=0)
+    sample = DropoutNoise(0.7).sample(X, random_state=0)
     n_stored = sample.nnz
     sample.eliminate_zeros()
     assert 0 < sample.nnz < n_stored == X.nnz
@@ -213,7 +220,7 @@ def test_dense_samples_keep_type_and_leave_x_alone(name, dtype):
 def test_dropout_deletes_or_rescales():
     rate = np.array([0.0, 0.1, 0.3, 0.5, 0.7, 0.9])
     X = np.tile(ROW, (500, 1))
-    sample = Dropout(rate).sample(X, random_state=0)
+    sample = DropoutNoise(rate).sample(X, random_state=0)
     deleted = sample == 0.0
     assert_allclose(np.where(deleted, 0.0, sample), np.where(deleted, 0.0, X / (1.0 - rate)), rtol=1e-15)
     assert_allclose(deleted[:, 1:].mean(axis=0), rate[1:], atol=0.1)
@@ -222,18 +229,18 @@ def test_dropout_deletes_or_rescales():
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
 def test_samples_of_integer_counts_are_not_truncated(layout):
     counts = as_format(np.ones((4000, 3), dtype=np.int64), layout)
-    sample = Dropout(0.3).sample(counts, random_state=0)
+    sample = DropoutNoise(0.3).sample(counts, random_state=0)
     sample = sample.toarray() if sparse.issparse(sample) else sample
     assert_allclose(np.unique(sample), [0.0, 1.0 / 0.7], rtol=1e-12)
 
 
 def test_duplicate_entries_of_a_sparse_x_are_one_entry():
     twice = sparse.csr_array((np.ones(2000), np.zeros(2000, dtype=int), np.arange(0, 2001, 2)), shape=(1000, 1))
-    sample = Dropout(0.5).sample(twice, random_state=0).toarray()
+    sample = DropoutNoise(0.5).sample(twice, random_state=0).toarray()
     assert_array_equal(np.unique(sample), [0.0, 4.0])
 
 
-@pytest.mark.parametrize("noise", [Gaussian(0.1), Laplace(0.1), Gaussian([0.0] * 5 + [0.1])], ids=repr)
+@pytest.mark.parametrize("noise", [GaussianNoise(0.1), LaplaceNoise(0.1), GaussianNoise([0.0] * 5 + [0.1])], ids=repr)
 def test_additive_noise_refuses_to_fill_a_sparse_x(noise):
     with pytest.raises(ValueError, match=f"{type(noise).__name__}.*dense"):
         noise.sample(_sparse_rows(), random_state=0)
@@ -249,7 +256,7 @@ def test_samples_are_reproducible(name):
     assert_array_equal(noise.sample(X, random_state=np.random.RandomState(7)), first)
 
 
-@pytest.mark.parametrize("noise", [Dropout(0.0), Gaussian(0.0), Laplace(0.0)], ids=repr)
+@pytest.mark.parametrize("noise", [DropoutNoise(0.0), GaussianNoise(0.0), LaplaceNoise(0.0)], ids=repr)
 def test_noise_of_size_zero_changes_nothing(noise):
     X = np.tile(ROW, (3, 1))
     assert noise.variance().is_zero
@@ -257,25 +264,25 @@ def test_noise_of_size_zero_changes_nothing(noise):
 
 
 def test_sampling_a_negative_rate_of_poisson_is_an_error():
-    assert not Poisson.allows_negative
+    assert not PoissonNoise.allows_negative
     with pytest.raises(ValueError, match=r"< 0|>= 0|negative"):
-        Poisson().sample(np.array([[1.0, -1.0]]), random_state=0)
+        PoissonNoise().sample(np.array([[1.0, -1.0]]), random_state=0)
 
 
 # Parameters ---------------------------------------------------------------------------------------------------------
 
 BAD_NUMBERS = [
-    (Dropout, "rate", 1.0),
-    (Dropout, "rate", -0.1),
-    (Dropout, "rate", 1.5),
-    (Dropout, "rate", np.nan),
-    (Dropout, "rate", np.inf),
-    (Gaussian, "scale", -0.5),
-    (Gaussian, "scale", np.nan),
-    (Gaussian, "scale", np.inf),
-    (Laplace, "scale", -2.0),
-    (Laplace, "scale", np.nan),
-    (Laplace, "scale", np.inf),
+    (DropoutNoise, "rate", 1.0),
+    (DropoutNoise, "rate", -0.1),
+    (DropoutNoise, "rate", 1.5),
+    (DropoutNoise, "rate", np.nan),
+    (DropoutNoise, "rate", np.inf),
+    (GaussianNoise, "scale", -0.5),
+    (GaussianNoise, "scale", np.nan),
+    (GaussianNoise, "scale", np.inf),
+    (LaplaceNoise, "scale", -2.0),
+    (LaplaceNoise, "scale", np.nan),
+    (LaplaceNoise, "scale", np.inf),
 ]
 
 
@@ -292,28 +299,40 @@ def test_one_feature_out_of_range_is_an_error_that_names_the_feature(cls, parame
 
 
 @pytest.mark.parametrize("value", [[0.1, 0.2], [0.1] * 4, [], [[0.1, 0.2, 0.3]]], ids=repr)
-@pytest.mark.parametrize(("cls", "parameter"), [(Dropout, "rate"), (Gaussian, "scale"), (Laplace, "scale")])
+@pytest.mark.parametrize(
+    ("cls", "parameter"), [(DropoutNoise, "rate"), (GaussianNoise, "scale"), (LaplaceNoise, "scale")]
+)
 def test_a_wrong_length_is_an_error_that_names_both_lengths(cls, parameter, value):
     with pytest.raises(ValueError, match=rf"{parameter} of {cls.__name__}.*3 features.*shape \({np.shape(value)[0]}"):
         cls(value).check(3)
 
 
 @pytest.mark.parametrize("value", ["much", "0.5", ["a", "b", "c"], {"rate": 0.5}, 0.5j, [[0.1], [0.2, 0.3]]], ids=repr)
-@pytest.mark.parametrize(("cls", "parameter"), [(Dropout, "rate"), (Gaussian, "scale"), (Laplace, "scale")])
+@pytest.mark.parametrize(
+    ("cls", "parameter"), [(DropoutNoise, "rate"), (GaussianNoise, "scale"), (LaplaceNoise, "scale")]
+)
 def test_what_is_no_number_is_an_error_that_shows_it(cls, parameter, value):
     with pytest.raises(ValueError, match=rf"{parameter} of {cls.__name__} must be a number") as error:
         cls(value).check(3)
     assert repr(value) in str(error.value)
 
 
-@pytest.mark.parametrize("noise", [Dropout(1.0), Gaussian(-1.0), Laplace([0.1, 0.2])], ids=repr)
+@pytest.mark.parametrize("noise", [DropoutNoise(1.0), GaussianNoise(-1.0), LaplaceNoise([0.1, 0.2])], ids=repr)
 def test_sampling_checks_the_parameters(noise):
     with pytest.raises(ValueError, match=r"rate|scale"):
         noise.sample(np.ones((2, 3)), random_state=0)
 
 
 @pytest.mark.parametrize(
-    "noise", [Dropout(0.0), Dropout(1.0 - 2.0**-53), Dropout([0.0, 0.5, 0.99]), Gaussian(0.0), Laplace(3), Poisson()]
+    "noise",
+    [
+        DropoutNoise(0.0),
+        DropoutNoise(1.0 - 2.0**-53),
+        DropoutNoise([0.0, 0.5, 0.99]),
+        GaussianNoise(0.0),
+        LaplaceNoise(3),
+        PoissonNoise(),
+    ],
 )
 def test_good_parameters_pass(noise):
     noise.check(3)
@@ -333,22 +352,22 @@ def test_noises_are_scikit_learn_parameter_objects(name):
 
 
 def test_set_params_changes_the_distribution():
-    noise = Gaussian(1.0).set_params(scale=3.0)
+    noise = GaussianNoise(1.0).set_params(scale=3.0)
     assert noise.get_params() == {"scale": 3.0}
     assert noise.variance().floor == 9.0
 
 
 def test_as_noise_understands_numbers_noises_and_none():
-    noise = Laplace(0.2)
+    noise = LaplaceNoise(0.2)
     assert as_noise(noise) is noise
     assert as_noise(None) is None
     for number in (0.25, np.float32(0.25), 0):
         dropout = as_noise(number)
-        assert isinstance(dropout, Dropout)
+        assert isinstance(dropout, DropoutNoise)
         assert dropout.rate == float(number)
 
 
-@pytest.mark.parametrize("value", ["dropout", True, [0.1, 0.2], Dropout], ids=repr)
+@pytest.mark.parametrize("value", ["dropout", True, [0.1, 0.2], DropoutNoise], ids=repr)
 def test_as_noise_refuses_anything_else(value):
     with pytest.raises(ValueError, match=r"noise must be None, a dropout rate"):
         as_noise(value)

@@ -18,14 +18,14 @@ from datasets import (
     relative_difference,
 )
 from dropmargin import (
-    Dropout,
     DropoutLogisticRegression,
+    DropoutNoise,
     DropoutSVC,
-    Gaussian,
-    Laplace,
+    GaussianNoise,
+    LaplaceNoise,
     MCFClassifier,
     NoisyLinearClassifier,
-    Poisson,
+    PoissonNoise,
 )
 from dropmargin.noise import Noise
 from invariance import fit
@@ -47,24 +47,24 @@ _BAD_NOISE = {
     "rate below 0": (-1e-9, ["rate", "[0, 1)", "-1e-09"]),
     "rate NaN": (np.nan, ["rate", "[0, 1)", "nan"]),
     "rate infinite": (np.inf, ["rate", "[0, 1)", "inf"]),
-    "a rate of 1": (Dropout(rate=_rates(f3=1.0)), ["rate", "[0, 1)", "1.0", "feature 3"]),
-    "a rate of NaN": (Dropout(rate=_rates(f5=np.nan)), ["rate", "[0, 1)", "nan", "feature 5"]),
-    "too few rates": (Dropout(rate=[0.1, 0.2]), ["rate", "(2,)", "8 features"]),
-    "too many rates": (Dropout(rate=np.full(9, 0.1)), ["rate", "(9,)", "8 features"]),
-    "no rates": (Dropout(rate=[]), ["rate", "(0,)", "8 features"]),
-    "a matrix of rates": (Dropout(rate=np.full((8, 1), 0.1)), ["rate", "(8, 1)", "8 features"]),
-    "a string rate": (Dropout(rate="much"), ["rate", "'much'"]),
-    "no rate": (Dropout(rate=None), ["rate"]),
-    "scale below 0": (Gaussian(scale=-0.1), ["scale", "Gaussian", "-0.1"]),
-    "scale NaN": (Gaussian(scale=np.nan), ["scale", "Gaussian", "nan"]),
-    "scale infinite": (Laplace(scale=np.inf), ["scale", "Laplace", "inf"]),
-    "a scale below 0": (Laplace(scale=_rates(f2=-1.0)), ["scale", "Laplace", "-1.0", "feature 2"]),
-    "scale too large": (Gaussian(scale=1e200), ["scale", "Gaussian", "1e+200"]),
-    "too few scales": (Gaussian(scale=[0.1]), ["scale", "(1,)", "8 features"]),
-    "a name": ("dropout", ["noise", "'dropout'", "Dropout(rate="]),
-    "a class": (Dropout, ["noise", "Dropout(rate="]),
-    "a bare list": ([0.1] * 8, ["noise", "Dropout(rate=rates)"]),
-    "a bare array": (np.full(8, 0.1), ["noise", "Dropout(rate=rates)"]),
+    "a rate of 1": (DropoutNoise(rate=_rates(f3=1.0)), ["rate", "[0, 1)", "1.0", "feature 3"]),
+    "a rate of NaN": (DropoutNoise(rate=_rates(f5=np.nan)), ["rate", "[0, 1)", "nan", "feature 5"]),
+    "too few rates": (DropoutNoise(rate=[0.1, 0.2]), ["rate", "(2,)", "8 features"]),
+    "too many rates": (DropoutNoise(rate=np.full(9, 0.1)), ["rate", "(9,)", "8 features"]),
+    "no rates": (DropoutNoise(rate=[]), ["rate", "(0,)", "8 features"]),
+    "a matrix of rates": (DropoutNoise(rate=np.full((8, 1), 0.1)), ["rate", "(8, 1)", "8 features"]),
+    "a string rate": (DropoutNoise(rate="much"), ["rate", "'much'"]),
+    "no rate": (DropoutNoise(rate=None), ["rate"]),
+    "scale below 0": (GaussianNoise(scale=-0.1), ["scale", "GaussianNoise", "-0.1"]),
+    "scale NaN": (GaussianNoise(scale=np.nan), ["scale", "GaussianNoise", "nan"]),
+    "scale infinite": (LaplaceNoise(scale=np.inf), ["scale", "LaplaceNoise", "inf"]),
+    "a scale below 0": (LaplaceNoise(scale=_rates(f2=-1.0)), ["scale", "LaplaceNoise", "-1.0", "feature 2"]),
+    "scale too large": (GaussianNoise(scale=1e200), ["scale", "GaussianNoise", "1e+200"]),
+    "too few scales": (GaussianNoise(scale=[0.1]), ["scale", "(1,)", "8 features"]),
+    "a name": ("dropout", ["noise", "'dropout'", "DropoutNoise(rate="]),
+    "a class": (DropoutNoise, ["noise", "DropoutNoise(rate="]),
+    "a bare list": ([0.1] * 8, ["noise", "DropoutNoise(rate=rates)"]),
+    "a bare array": (np.full(8, 0.1), ["noise", "DropoutNoise(rate=rates)"]),
     "a boolean": (True, ["noise", "True"]),
     "a numpy boolean": (np.True_, ["noise", "True"]),
     "a dictionary": ({"rate": 0.1}, ["noise", "{'rate': 0.1}"]),
@@ -86,18 +86,25 @@ def test_rates_from_zero_to_almost_one_live_side_by_side(estimator, make):
     X, y = make_binary()
     rates = _rates(f0=0.0, f4=1.0 - 1e-16)
     assert rates[4] < 1.0
-    model = fit(estimator, make(X), y, noise=Dropout(rate=rates), tol=1e-12)
+    model = fit(estimator, make(X), y, noise=DropoutNoise(rate=rates), tol=1e-12)
     assert np.isfinite(parameters(model)).all()
     # a feature that is almost always lost is worth next to nothing
     assert abs(model.coef_[0, 4]) < 1e-6 < np.abs(model.coef_).max()
-    without = fit(estimator, make(np.delete(X, 4, axis=1)), y, noise=Dropout(rate=np.delete(rates, 4)), tol=1e-12)
+    without = fit(estimator, make(np.delete(X, 4, axis=1)), y, noise=DropoutNoise(rate=np.delete(rates, 4)), tol=1e-12)
     assert relative_difference(np.delete(parameters(model), 4, axis=1), without) <= 1e-4
 
 
 @every_loss
 @pytest.mark.parametrize(
     "zero",
-    [0.0, 0, np.float32(0.0), Dropout(rate=0.0), Dropout(rate=np.zeros(N_FEATURES)), Gaussian(scale=0.0)],
+    [
+        0.0,
+        0,
+        np.float32(0.0),
+        DropoutNoise(rate=0.0),
+        DropoutNoise(rate=np.zeros(N_FEATURES)),
+        GaussianNoise(scale=0.0),
+    ],
     ids=str,
 )
 def test_noise_of_size_zero_is_no_noise(estimator, zero):
@@ -114,7 +121,7 @@ def test_a_rate_may_be_given_in_any_form(estimator, rate):
     X, y = make_binary()
     assert (
         relative_difference(
-            fit(estimator, X, y, noise=Dropout(rate=rate), tol=TIGHT), fit(estimator, X, y, noise=0.5, tol=TIGHT)
+            fit(estimator, X, y, noise=DropoutNoise(rate=rate), tol=TIGHT), fit(estimator, X, y, noise=0.5, tol=TIGHT)
         )
         <= 1e-10
     )
@@ -122,7 +129,7 @@ def test_a_rate_may_be_given_in_any_form(estimator, rate):
 
 @every_loss
 @dense_or_sparse
-@pytest.mark.parametrize("noise", [0.5, Dropout(rate=0.5), Poisson()], ids=str)
+@pytest.mark.parametrize("noise", [0.5, DropoutNoise(rate=0.5), PoissonNoise()], ids=str)
 def test_a_variance_that_overflows_is_noticed(estimator, make, noise):
     X, y = make_binary()
     X[3, 6] = 1e200
@@ -135,8 +142,8 @@ def test_a_variance_that_overflows_is_noticed(estimator, make, noise):
 def test_poisson_noise_names_the_column_of_a_negative_entry(estimator, make):
     X, y = make_binary()
     X[4, 5] = -0.25
-    with pytest.raises(ValueError, match=says("Poisson", "X >= 0", "-0.25", "column 5", "Dropout")):
-        fit(estimator, make(X), y, noise=Poisson())
+    with pytest.raises(ValueError, match=says("PoissonNoise", "X >= 0", "-0.25", "column 5", "DropoutNoise")):
+        fit(estimator, make(X), y, noise=PoissonNoise())
 
 
 def test_poisson_noise_names_the_frame_column_of_a_negative_entry():
@@ -144,7 +151,7 @@ def test_poisson_noise_names_the_frame_column_of_a_negative_entry():
     X, y = make_binary()
     X[4, 5] = -0.25
     with pytest.raises(ValueError, match=says("column 'f'")):
-        DropoutSVC(noise=Poisson()).fit(pd.DataFrame(X, columns=list("abcdefgh")), y)
+        DropoutSVC(noise=PoissonNoise()).fit(pd.DataFrame(X, columns=list("abcdefgh")), y)
 
 
 def test_duplicate_entries_that_add_up_to_no_negative_number_are_fine_for_poisson_noise():
@@ -154,14 +161,14 @@ def test_duplicate_entries_that_add_up_to_no_negative_number_are_fine_for_poisso
     messy = sparse.csr_array(X.shape)
     messy.data = np.column_stack([rows.data + 3.0, np.full(rows.nnz, -3.0)]).ravel()
     messy.indices, messy.indptr = np.repeat(rows.indices, 2), 2 * rows.indptr
-    estimator = DropoutSVC(noise=Poisson(), tol=TIGHT)
+    estimator = DropoutSVC(noise=PoissonNoise(), tol=TIGHT)
     assert relative_difference(fit(estimator, messy, y), fit(estimator, X, y)) <= 1e-10
 
 
 def test_a_noise_without_log_mgf_is_refused_by_the_losses_that_need_it():
     class Plain(Noise):
         def variance(self):
-            return Gaussian(scale=0.1).variance()
+            return GaussianNoise(scale=0.1).variance()
 
     X, y = make_binary()
     for loss in ("exponential", "logistic"):
@@ -256,7 +263,7 @@ def test_numpy_numbers_are_numbers(value):
 
 def test_constructors_check_nothing_and_store_what_they_get():
     rates = [2.0, "x"]
-    model = DropoutSVC(noise=Dropout(rate=rates), C="C", tol=None)
+    model = DropoutSVC(noise=DropoutNoise(rate=rates), C="C", tol=None)
     assert model.noise.rate is rates
     assert model.get_params()["C"] == "C"
 
@@ -266,7 +273,7 @@ def test_constructors_check_nothing_and_store_what_they_get():
 _FAILING = {
     "bad C": ({"C": -1.0}, {}),
     "bad noise": ({"noise": 1.5}, {}),
-    "bad rate length": ({"noise": Dropout(rate=[0.1, 0.2])}, {}),
+    "bad rate length": ({"noise": DropoutNoise(rate=[0.1, 0.2])}, {}),
     "bad solver": ({"solver": "sgd"}, {}),
     "NaN in X": ({}, {"X": np.full((60, 3), np.nan)}),
     "huge X of other width": ({}, {"X": np.full((60, 3), 1e250)}),

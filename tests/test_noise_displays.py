@@ -15,22 +15,22 @@ from sklearn.svm import LinearSVC
 
 from datasets import N_FEATURES, make_binary
 from dropmargin import (
-    Dropout,
     DropoutLogisticRegression,
     DropoutLogisticRegressionCV,
+    DropoutNoise,
     DropoutSVC,
     DropoutSVCCV,
-    Gaussian,
+    GaussianNoise,
     NoiseGridDisplay,
     NoisePathDisplay,
-    Poisson,
+    PoissonNoise,
     noise_path,
 )
 from dropmargin.plotting.score_grid import ScoreGrid
 
 RATES, CS = [0.6, 0.0, 0.3], [0.01, 0.1, 1.0, 10.0]
 ORDER = [1, 2, 0]  # of the rates
-MIXED = [0.5, Gaussian(0.4), None, Poisson(), 0.2, Gaussian(0.1)]
+MIXED = [0.5, GaussianNoise(0.4), None, PoissonNoise(), 0.2, GaussianNoise(0.1)]
 
 
 pytestmark = pytest.mark.usefixtures("draw_in_memory")
@@ -46,7 +46,7 @@ def models(data):
     settings = {"noises": RATES, "Cs": CS, "cv": 3}
     return {
         "svm": DropoutSVCCV(**settings).fit(*data),
-        "logistic": DropoutLogisticRegressionCV(early_stopping=False, **settings).fit(*data),
+        "logistic": DropoutLogisticRegressionCV(prune=False, **settings).fit(*data),
     }
 
 
@@ -101,7 +101,7 @@ def test_the_spread_may_be_bars_or_nothing(models):
     bars = NoisePathDisplay.from_estimators(models, spread="bars")
     assert {type(artist).__name__ for artist in bars.spreads_} == {"ErrorbarContainer"}
     assert NoisePathDisplay.from_estimators(models, spread="none").spreads_ == [None, None]
-    one_fold = NoisePathDisplay({"a": choice([None, Dropout(0.5)], None, n_folds=1)}).plot()
+    one_fold = NoisePathDisplay({"a": choice([None, DropoutNoise(0.5)], None, n_folds=1)}).plot()
     assert one_fold.spreads_ == [None]
 
 
@@ -115,17 +115,17 @@ def test_a_ring_marks_what_was_chosen(models):
 
 
 def test_the_ring_is_at_the_chosen_c_even_if_that_is_not_the_best_of_its_level():
-    grid = choice([None, Dropout(0.5)], (1, 0))
+    grid = choice([None, DropoutNoise(0.5)], (1, 0))
     worse = int(grid.mean[1].argmin())
-    grid = choice([None, Dropout(0.5)], (1, worse))
+    grid = choice([None, DropoutNoise(0.5)], (1, worse))
     (ring,) = NoisePathDisplay({"a": grid}).plot().chosen_
     assert_allclose(ring.get_ydata(), [1.0 - grid.mean[1, worse]])
 
 
 def test_points_that_were_stopped_early_are_hollow():
     refined = np.array([[True, True], [False, False], [True, True]])
-    grid = choice([None, Dropout(0.5), Dropout(0.2)], (0, 0), refined=refined)
-    display = NoisePathDisplay({"a": grid, "b": choice([None, Dropout(0.5)], None)}).plot()
+    grid = choice([None, DropoutNoise(0.5), DropoutNoise(0.2)], (0, 0), refined=refined)
+    display = NoisePathDisplay({"a": grid, "b": choice([None, DropoutNoise(0.5)], None)}).plot()
     hollow, none = display.rough_
     assert none is None
     assert_array_equal(hollow.get_xdata(), [0.5])
@@ -158,7 +158,7 @@ def test_every_kind_of_noise_has_a_panel_that_begins_without_noise(mixed):
 
 @pytest.mark.parametrize(("chosen", "n_rings"), [(0, 2), (1, 1), (2, 1), (3, 2)])
 def test_a_choice_is_marked_in_every_panel_that_shows_it(chosen, n_rings):
-    grid = choice([None, Dropout(0.5), Gaussian(0.1), Poisson()], (chosen, 0))
+    grid = choice([None, DropoutNoise(0.5), GaussianNoise(0.1), PoissonNoise()], (chosen, 0))
     rings = NoisePathDisplay({"a": grid}).plot().chosen_
     assert len(rings) == n_rings
     for ring in rings:
@@ -166,13 +166,13 @@ def test_a_choice_is_marked_in_every_panel_that_shows_it(chosen, n_rings):
 
 
 def test_per_feature_noise_stands_at_its_mean():
-    noises = [Dropout(0.1), Dropout(np.linspace(0.0, 0.8, N_FEATURES))]
+    noises = [DropoutNoise(0.1), DropoutNoise(np.linspace(0.0, 0.8, N_FEATURES))]
     display = NoisePathDisplay({"a": choice(noises, None)}).plot()
     assert_allclose(display.lines_[0].get_xdata(), [0.1, 0.4])
     assert display.ax_.get_xlabel() == "mean dropout rate"
 
 
-@pytest.mark.parametrize(("noises", "n_lines"), [([None], 1), ([Poisson()], 1), ([None, Poisson()], 2)])
+@pytest.mark.parametrize(("noises", "n_lines"), [([None], 1), ([PoissonNoise()], 1), ([None, PoissonNoise()], 2)])
 def test_noises_without_levels_can_be_drawn_alone(noises, n_lines):
     display = NoisePathDisplay({"a": choice(noises, (0, 0))}).plot()
     assert len(display.lines_) == n_lines
@@ -181,7 +181,7 @@ def test_noises_without_levels_can_be_drawn_alone(noises, n_lines):
 
 
 def test_an_estimator_without_noise_is_a_point_beside_the_others():
-    display = NoisePathDisplay({"a": choice([None, Dropout(0.5)], None), "plain": choice([None], None)}).plot()
+    display = NoisePathDisplay({"a": choice([None, DropoutNoise(0.5)], None), "plain": choice([None], None)}).plot()
     assert_array_equal(display.lines_[1].get_xdata(), [0.0])
 
 
@@ -196,7 +196,7 @@ def test_an_estimator_without_noise_is_a_point_beside_the_others():
     ],
 )
 def test_error_for_accuracy_and_the_score_for_the_rest(metric, show, label):
-    grid = choice([None, Dropout(0.5)], None, metric=metric)
+    grid = choice([None, DropoutNoise(0.5)], None, metric=metric)
     display = NoisePathDisplay({"a": grid}).plot(show=show)
     best = grid.mean.max(axis=1)
     assert display.ax_.get_ylabel() == label
@@ -288,17 +288,17 @@ def test_a_frame_and_the_title_say_what_was_chosen(models):
 
 def test_numbers_of_solved_points_are_bold_and_the_label_says_so():
     refined = np.array([[True, False], [False, False]])
-    display = NoiseGridDisplay(choice([None, Dropout(0.5)], (0, 0), refined=refined)).plot()
+    display = NoiseGridDisplay(choice([None, DropoutNoise(0.5)], (0, 0), refined=refined)).plot()
     assert [text.get_fontweight() == "bold" for text in display.texts_] == [True, False, False, False]
     assert "bold: solved to the full tolerance" in display.ax_.get_xlabel()
     for refined in (np.full((2, 2), True), None):
-        display = NoiseGridDisplay(choice([None, Dropout(0.5)], (0, 0), refined=refined)).plot()
+        display = NoiseGridDisplay(choice([None, DropoutNoise(0.5)], (0, 0), refined=refined)).plot()
         assert {text.get_fontweight() for text in display.texts_} == {"normal"}
         assert display.ax_.get_xlabel() == "C"
 
 
 def test_numbers_are_written_where_they_can_be_read_or_by_wish():
-    small, large = choice([None, Dropout(0.5)], None), choice([None, Dropout(0.5)], None, n_cs=40)
+    small, large = choice([None, DropoutNoise(0.5)], None), choice([None, DropoutNoise(0.5)], None, n_cs=40)
     assert len(NoiseGridDisplay(small).plot().texts_) == 4
     assert NoiseGridDisplay(small).plot(values=False).texts_ == []
     assert NoiseGridDisplay(large).plot().texts_ == []
@@ -306,7 +306,7 @@ def test_numbers_are_written_where_they_can_be_read_or_by_wish():
 
 
 def test_numbers_contrast_with_their_cells():
-    display = NoiseGridDisplay(choice([None, Dropout(0.5)], None, n_cs=8)).plot(cmap="gray")
+    display = NoiseGridDisplay(choice([None, DropoutNoise(0.5)], None, n_cs=8)).plot(cmap="gray")
     brightness = display.meshes_[0].norm(display.meshes_[0].get_array().ravel())
     colours = np.array([text.get_color() for text in display.texts_])
     assert set(colours[brightness > 0.6]) == {"black"}
@@ -316,7 +316,7 @@ def test_numbers_contrast_with_their_cells():
 def test_every_kind_of_noise_has_rows_of_its_own(mixed):
     display = NoiseGridDisplay.from_estimator(mixed)
     assert [panel.get_ylabel() for panel in display.axes_] == ["dropout rate", "Gaussian scale", ""]
-    assert [text.get_text() for text in display.axes_[2].get_yticklabels()] == ["Poisson"]
+    assert [text.get_text() for text in display.axes_[2].get_yticklabels()] == ["PoissonNoise"]
     mean = 100.0 * mixed.scores_.mean(axis=0)
     for mesh, rows in zip(display.meshes_, ([2, 4, 0], [2, 5, 1], [3]), strict=True):
         assert_allclose(mesh.get_array(), mean[rows])
@@ -324,7 +324,7 @@ def test_every_kind_of_noise_has_rows_of_its_own(mixed):
 
 
 def test_a_few_hopeless_points_do_not_take_the_whole_colour_scale():
-    grid = choice([None, Dropout(0.5)], None, n_cs=10)
+    grid = choice([None, DropoutNoise(0.5)], None, n_cs=10)
     grid.scores[:, 0, :4] = 0.01
     display = NoiseGridDisplay(grid).plot()
     assert display.meshes_[0].norm.vmin > 1.0
@@ -343,7 +343,7 @@ def test_a_few_hopeless_points_do_not_take_the_whole_colour_scale():
 )
 def test_values_of_c_have_readable_labels(Cs, labels):
     scores = np.linspace(0.5, 0.6, 2 * len(Cs)).reshape(1, 2, -1)
-    display = NoiseGridDisplay(ScoreGrid((None, Dropout(0.5)), np.asarray(Cs), scores)).plot()
+    display = NoiseGridDisplay(ScoreGrid((None, DropoutNoise(0.5)), np.asarray(Cs), scores)).plot()
     display.figure_.canvas.draw()
     assert [text.get_text() for text in display.ax_.get_xticklabels()] == labels
 

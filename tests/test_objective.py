@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from dropmargin.linalg import LocalPartitions, row_blocks
+from dropmargin.data import LocalPartitions, row_blocks
 from dropmargin.losses import Exponential, Hinge, Quadratic
-from dropmargin.noise import Dropout, Gaussian, Laplace, Poisson, Variance
+from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise, Variance
 from dropmargin.objective import Labelled, MomentObjective
 from dropmargin.penalties import Penalty
 from helpers import (
@@ -61,19 +61,19 @@ def _loss_of_row(loss, noise, x, y, w, b):
     for d in range(N_FEATURES):
         m += w[d] * x[d]
         t = -y * w[d]
-        if isinstance(noise, Dropout):
+        if isinstance(noise, DropoutNoise):
             q = parameter(noise.rate, d)
             v += w[d] ** 2 * q / (1 - q) * x[d] ** 2
             K += math.log(q + (1 - q) * math.exp(t * x[d] / (1 - q)))
-        elif isinstance(noise, Gaussian):
+        elif isinstance(noise, GaussianNoise):
             s = parameter(noise.scale, d)
             v += w[d] ** 2 * s**2
             K += t * x[d] + s**2 * t**2 / 2
-        elif isinstance(noise, Laplace):
+        elif isinstance(noise, LaplaceNoise):
             s = parameter(noise.scale, d)
             v += w[d] ** 2 * 2 * s**2
             K += t * x[d] - math.log(1 - s**2 * t**2)
-        elif isinstance(noise, Poisson):
+        elif isinstance(noise, PoissonNoise):
             v += w[d] ** 2 * x[d]
             K += x[d] * (math.exp(t) - 1)
         else:
@@ -385,7 +385,7 @@ def test_threads_change_nothing_where_trial_steps_overflow(solver, layout):
     rng = np.random.default_rng(1)
     X = np.where(rng.uniform(size=(40, N_FEATURES)) < 0.5, 200.0 * rng.uniform(size=(40, N_FEATURES)), 0.0)
     labels = rng.choice([-1.0, 1.0], (40, 1))
-    objective = make_objective(as_format(X, layout), labels, np.ones(40), Exponential(), Dropout(0.9), C=10.0)
+    objective = make_objective(as_format(X, layout), labels, np.ones(40), Exponential(), DropoutNoise(0.9), C=10.0)
     found = []
     for n_threads in (1, 2):
         with LocalPartitions(objective.data.parts, n_threads) as data:
@@ -408,7 +408,7 @@ def test_partitions_add_up_to_the_whole():
         N_FEATURES,
         np.arange(3),
     )
-    halves = make_objective(X, labels, weights, Hinge(), Dropout(1.0 / 3.0), C=C)
+    halves = make_objective(X, labels, weights, Hinge(), DropoutNoise(1.0 / 3.0), C=C)
     assert_allclose(whole.at(coef).value, halves.at(coef).value, rtol=1e-13)
     assert_allclose(whole.at(coef).gradient, halves.at(coef).gradient, rtol=1e-11, atol=1e-12)
 
@@ -417,8 +417,8 @@ def test_partitions_add_up_to_the_whole():
 def test_solvers_start_from_any_block_of_coefficients(solver):
     """The quadratic problem has one answer, whatever the start and the route."""
     X, labels, weights = make_data(n_columns=3)
-    objective = make_objective(X, labels, weights, Quadratic(), Dropout(0.3), C=C)
-    V = plain_variance(Dropout(0.3), X)
+    objective = make_objective(X, labels, weights, Quadratic(), DropoutNoise(0.3), C=C)
+    V = plain_variance(DropoutNoise(0.3), X)
     rows = np.hstack([X, np.ones((len(X), 1))])
     matrix = 2 * C * (rows * weights[:, None]).T @ rows + np.diag(np.append(1.0 + 2 * C * weights @ V, 0.0))
     expected = np.linalg.solve(matrix, 2 * C * (rows * weights[:, None]).T @ labels)

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC
 
-from dropmargin import Dropout, NoisyLinearClassifier
+from dropmargin import DropoutNoise, NoisyLinearClassifier
 from dropmargin.losses import GaussianHinge, Hinge, Quadratic
 from helpers import (
     LOSSES,
@@ -60,7 +60,7 @@ def _support_vector_machine(C, seed=0):
 
 
 @each_layout
-@pytest.mark.parametrize("noise", [None, Dropout(0.0)], ids=repr)
+@pytest.mark.parametrize("noise", [None, DropoutNoise(0.0)], ids=repr)
 @pytest.mark.parametrize("C", [0.05, 1.0, 20.0])
 def test_hinge_without_noise_is_the_support_vector_machine(C, noise, layout):
     X, labels, weights = make_data(n_samples=60)

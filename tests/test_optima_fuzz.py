@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import approx_fprime
 from sklearn.linear_model import LogisticRegression
 
-from dropmargin import Dropout, DropoutLogisticRegression, DropoutSVC, Gaussian, NoisyLinearClassifier
+from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, GaussianNoise, NoisyLinearClassifier
 from fuzz import optima
 from fuzz.reference import MGF_LOSSES, MOMENT_LOSSES, BinaryProblem, minimise
 
@@ -44,7 +44,7 @@ def test_the_harness_sees_a_silent_stop(monkeypatch):
     "estimator",
     [
         DropoutLogisticRegression(penalty="l1", noise=None, C=10),
-        DropoutSVC(penalty="l1", noise=Gaussian(scale=0.01), C=10),
+        DropoutSVC(penalty="l1", noise=GaussianNoise(scale=0.01), C=10),
         DropoutLogisticRegression(penalty="elasticnet", l1_ratio=0.3, noise=None, C=10),
     ],
     ids=["logistic", "hinge", "elastic net"],
@@ -113,6 +113,6 @@ def test_the_reference_reads_the_noise_of_the_package():
     """The objective that the package states is the reference's value at its solution."""
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(50, 3)), np.where(rng.normal(size=50) > 0.0, 1.0, -1.0)
-    model = DropoutSVC(noise=Dropout(0.3), C=2.0).fit(X, y)
+    model = DropoutSVC(noise=DropoutNoise(0.3), C=2.0).fit(X, y)
     problem = BinaryProblem("hinge", ("dropout", 0.3), X, y, np.full(50, 2.0), 0.0, 1.0, True)
     assert problem.value(np.append(model.coef_, model.intercept_)) == pytest.approx(model.objective_, rel=1e-10)

@@ -17,13 +17,13 @@ from datasets import assert_bitwise_equal, make_binary, make_multiclass, noises,
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutSVC,
-    Gaussian,
+    GaussianNoise,
     MCFClassifier,
     NoisyLinearClassifier,
 )
-from dropmargin.linalg import canonical, row_block
+from dropmargin.data import canonical, row_block
 from dropmargin.losses import GaussianLogistic, Hinge, Logistic, MomentLoss, Quadratic
-from dropmargin.noise import Dropout, Variance
+from dropmargin.noise import DropoutNoise, Variance
 from dropmargin.online.descent import _Space, descend, follow
 from dropmargin.online.past import Column
 from dropmargin.online.rows import Rows, Setting
@@ -116,7 +116,7 @@ def test_one_pass_comes_near_the_optimum(name, size):
     assert online._stream.waiting is None or len(online._stream.waiting) < 512
 
 
-@pytest.mark.parametrize("noise", [None, 0.5, Gaussian(0.2)], ids=str)
+@pytest.mark.parametrize("noise", [None, 0.5, GaussianNoise(0.2)], ids=str)
 @pytest.mark.parametrize("loss", [Logistic(), Quadratic(), GaussianLogistic(), Hinge()], ids=lambda x: type(x).__name__)
 def test_every_loss_under_every_kind_of_variance(loss, noise):
     X, y = make_stream(3000)
@@ -179,7 +179,7 @@ def test_dense_and_sparse_rows_agree():
 @pytest.mark.parametrize(
     ("noise", "rel"),
     # A step on all features moves those that the block lacks, too; and noise with a floor strikes them.
-    [(Dropout(np.linspace(0.1, 0.6, 400)), 1e-2), (Gaussian(0.05), 1e-12)],
+    [(DropoutNoise(np.linspace(0.1, 0.6, 400)), 1e-2), (GaussianNoise(0.05), 1e-12)],
     ids=["dropout", "gaussian"],
 )
 def test_features_that_a_block_lacks_change_little(noise, rel, monkeypatch):
@@ -241,7 +241,7 @@ class _Noisier(MomentLoss):
         return self.loss.weight(y, m, v + self.variance)
 
 
-@pytest.mark.parametrize("noise", [None, Dropout(0.4), Gaussian(0.3)], ids=str)
+@pytest.mark.parametrize("noise", [None, DropoutNoise(0.4), GaussianNoise(0.3)], ids=str)
 @pytest.mark.parametrize("loss", [Logistic(), Quadratic(), Hinge()], ids=lambda x: type(x).__name__)
 def test_the_parabola_is_right_in_value_slope_and_the_two_directions(loss, noise, monkeypatch):
     monkeypatch.setattr("dropmargin.online.descent._WORTH_A_ROUND", 0.0)  # to the end, where curvatures no longer move

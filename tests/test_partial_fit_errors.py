@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 from datasets import assert_bitwise_equal, assert_same_state, fitted_state, make_binary
-from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier, Poisson
+from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier, PoissonNoise
 from dropmargin.io.model import load, save
 
 X, Y = make_binary(n_samples=700)
@@ -116,7 +116,7 @@ def test_class_weights_in_a_dict_are_sample_weights():
         (MCFClassifier("exponential"), "MCFClassifier has no partial_fit for Exponential"),
         (NoisyLinearClassifier("mcf-logistic"), "NoisyLinearClassifier has no partial_fit for MCFLogistic"),
         (DropoutSVC(penalty="l1"), "partial_fit with penalty='l2' only, got 'l1'"),
-        (DropoutSVC(missing="drop"), "partial_fit with missing='error' only, got 'drop'"),
+        (DropoutSVC(missing="rescale"), "partial_fit with missing='error' only, got 'rescale'"),
     ],
     ids=str,
 )
@@ -128,7 +128,7 @@ def test_what_cannot_be_streamed_says_so(estimator, match):
 
 
 def test_noise_is_checked_in_every_batch():
-    model = DropoutSVC(noise=Poisson()).partial_fit(X, Y, classes=[0, 1])
+    model = DropoutSVC(noise=PoissonNoise()).partial_fit(X, Y, classes=[0, 1])
     with pytest.raises(ValueError, match="Poisson noise needs X >= 0"):
         model.partial_fit(-X, Y)
 

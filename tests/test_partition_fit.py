@@ -12,11 +12,11 @@ from scipy import sparse
 from sklearn.base import clone
 
 from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier
-from dropmargin.classifiers import fitting, partitioned
-from dropmargin.classifiers.partition_fit import fit_partitions
-from dropmargin.classifiers.partitioned import Rows
-from dropmargin.linalg import LocalPartitions
-from dropmargin.noise import Dropout, Gaussian, Poisson
+from dropmargin.data import LocalPartitions
+from dropmargin.estimators import fitting, partitioned
+from dropmargin.estimators.partition_fit import fit_partitions
+from dropmargin.estimators.partitioned import Rows
+from dropmargin.noise import DropoutNoise, GaussianNoise, PoissonNoise
 
 pytestmark = pytest.mark.timeout(120)
 _EDGES = (0, 30, 70, 71, 120)
@@ -52,9 +52,9 @@ def _assert_close(model, expected, tol=1e-5):
     [
         DropoutSVC(tol=1e-12),
         DropoutSVC(tol=1e-10, noise=None),
-        DropoutLogisticRegression(tol=1e-12, noise=Gaussian(0.3), class_weight="balanced"),
+        DropoutLogisticRegression(tol=1e-12, noise=GaussianNoise(0.3), class_weight="balanced"),
         DropoutLogisticRegression(tol=1e-12, multi_class="ovo", class_weight={"a": 2.0}),
-        MCFClassifier("exponential", tol=1e-12, noise=Poisson(), C=0.1),
+        MCFClassifier("exponential", tol=1e-12, noise=PoissonNoise(), C=0.1),
         DropoutSVC(tol=1e-10, penalty="elasticnet", C=0.3),
         DropoutLogisticRegression(tol=1e-12, fit_intercept=False),
     ],
@@ -71,15 +71,15 @@ def test_the_same_optimum_as_of_one_matrix(estimator, layout):
 def test_missing_features_are_described_and_left_alone():
     X, y, weights = _data()
     X[np.random.default_rng(1).uniform(size=X.shape) < 0.1] = np.nan
-    for noise in (0.4, Gaussian(0.2)):
-        expected = DropoutSVC(noise=noise, missing="drop", tol=1e-12).fit(X, y, weights)
-        model = _fit(DropoutSVC(noise=noise, missing="drop", tol=1e-12), _parts(X, y, weights))
+    for noise in (0.4, GaussianNoise(0.2)):
+        expected = DropoutSVC(noise=noise, missing="rescale", tol=1e-12).fit(X, y, weights)
+        model = _fit(DropoutSVC(noise=noise, missing="rescale", tol=1e-12), _parts(X, y, weights))
         _assert_close(model, expected)
         assert_allclose(model.feature_means_, expected.feature_means_, rtol=1e-12)
         assert_allclose(model.feature_deviations_, expected.feature_deviations_, rtol=1e-12)
         assert_allclose(model.decision_function(X[:5]), expected.decision_function(X[:5]), atol=1e-5)
     with pytest.raises(ValueError, match="cannot tell zeros and NaN apart"):
-        _fit(DropoutSVC(noise=Gaussian(0.2), missing="drop"), _parts(sparse.csr_array(X), y))
+        _fit(DropoutSVC(noise=GaussianNoise(0.2), missing="rescale"), _parts(sparse.csr_array(X), y))
 
 
 def test_empty_columns_are_left_out_and_come_back_as_zeros():
@@ -92,7 +92,7 @@ def test_empty_columns_are_left_out_and_come_back_as_zeros():
 
 def test_columns_far_from_zero_keep_their_digits():
     X, y, _ = _data()
-    near, far = (_fit(DropoutSVC(noise=Gaussian(0.3), tol=1e-9), _parts(rows, y)) for rows in (X, X + 1e6))
+    near, far = (_fit(DropoutSVC(noise=GaussianNoise(0.3), tol=1e-9), _parts(rows, y)) for rows in (X, X + 1e6))
     assert_allclose(far.coef_, near.coef_, atol=1e-3)
 
 
@@ -167,7 +167,7 @@ def _with(value):
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        (_spoilt(1, X=_with(np.nan)), r"part B: X has NaN; .*missing='drop'"),
+        (_spoilt(1, X=_with(np.nan)), r"part B: X has NaN; .*missing='rescale'"),
         (_spoilt(3, X=_with(np.inf)), r"part D: X has infinity, in column 2"),
         (_spoilt(1, X=_with(1e200)), r"1.0e\+200 in column 2 of part B, whose squares overflow"),
         (_spoilt(1, X=lambda X: X[:, :5]), r"part B has 5 features, but part A has 8"),
@@ -191,7 +191,7 @@ def test_what_is_wrong_with_a_partition_is_said_by_its_name(parts, message):
 def test_negative_entries_are_found_by_a_noise_that_cannot_have_them():
     parts = _spoilt(3, X=_with(-2.0))
     with pytest.raises(ValueError, match=r"Poisson noise needs X >= 0, but X has -2 in column 'f2' of partition 3"):
-        _fit(DropoutSVC(noise=Poisson()), parts, feature_names=[f"f{i}" for i in range(8)])
+        _fit(DropoutSVC(noise=PoissonNoise()), parts, feature_names=[f"f{i}" for i in range(8)])
 
 
 def test_errors_that_are_of_no_partition():
@@ -199,7 +199,7 @@ def test_errors_that_are_of_no_partition():
     with pytest.raises(ValueError, match="at least 2 classes"):
         _fit(DropoutSVC(), _parts(X, np.full(120, "a")))
     with pytest.raises(ValueError, match="X has 8 features, rate has shape"):
-        _fit(DropoutSVC(noise=Dropout([0.1, 0.2])), _parts(X, y))
+        _fit(DropoutSVC(noise=DropoutNoise([0.1, 0.2])), _parts(X, y))
     with pytest.raises(ValueError, match="C must be"):
         _fit(DropoutSVC(C=-1.0), _parts(X, y))
     with pytest.raises(ValueError, match="continuous"):

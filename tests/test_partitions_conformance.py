@@ -12,10 +12,10 @@ from scipy import sparse
 
 from backends import BACKENDS, SLOW_BACKENDS, reference
 from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
-from dropmargin.classifiers.partition_fit import fit_partitions
-from dropmargin.classifiers.partitioned import Rows
-from dropmargin.linalg import PerPartition, partitions
-from dropmargin.noise import Dropout, Gaussian, Laplace, Poisson
+from dropmargin.data import PerPartition, partitions
+from dropmargin.estimators.partition_fit import fit_partitions
+from dropmargin.estimators.partitioned import Rows
+from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -30,10 +30,10 @@ LOSSES = {
 }
 NOISES = {
     "none": None,
-    "dropout": Dropout(0.4),
-    "gaussian": Gaussian(0.2),
-    "laplace": Laplace(0.1),
-    "poisson": Poisson(),
+    "dropout": DropoutNoise(0.4),
+    "gaussian": GaussianNoise(0.2),
+    "laplace": LaplaceNoise(0.1),
+    "poisson": PoissonNoise(),
 }
 PENALTIES = ("l2", "l1", "elasticnet")
 # A linear programme, which needs all rows in memory.

@@ -15,28 +15,28 @@ from sklearn.preprocessing import scale
 
 from datasets import N_FEATURES, TIGHT, estimators, make_binary, make_multiclass, make_sparse, relative_difference
 from dropmargin import (
-    Dropout,
     DropoutLogisticRegression,
+    DropoutNoise,
     DropoutSVC,
-    Gaussian,
-    Laplace,
+    GaussianNoise,
+    LaplaceNoise,
     MCFClassifier,
     NoisyLinearClassifier,
-    Poisson,
+    PoissonNoise,
     noise_path,
 )
-from dropmargin.path.grid import Grid, check_grid
+from dropmargin.model_selection.grid import Grid, check_grid
 
 # The hinge without noise has a kink and does not get further than this; it is worth six digits of the coefficients.
 _TOL, _DIGITS = 1e-12, 1e-5
 _NOISES = [
-    Gaussian(scale=0.3),
+    GaussianNoise(scale=0.3),
     0.3,
     None,
-    Poisson(),
-    Dropout(rate=np.linspace(0.0, 0.8, N_FEATURES)),
+    PoissonNoise(),
+    DropoutNoise(rate=np.linspace(0.0, 0.8, N_FEATURES)),
     0.7,
-    Gaussian(scale=np.linspace(0.0, 0.6, N_FEATURES)),
+    GaussianNoise(scale=np.linspace(0.0, 0.6, N_FEATURES)),
 ]
 _CS = [0.1, 1.0]
 _ESTIMATORS = estimators(tol=_TOL)
@@ -59,7 +59,7 @@ def _assert_cold_fits(path, estimator, X, y, weights=None, digits=_DIGITS):
 
 
 @every_loss
-@pytest.mark.parametrize(("make", "noises"), [(make_binary, _NOISES), (make_multiclass, [0.7, Poisson(), 0.3])])
+@pytest.mark.parametrize(("make", "noises"), [(make_binary, _NOISES), (make_multiclass, [0.7, PoissonNoise(), 0.3])])
 def test_every_point_is_the_fit_with_that_noise_and_c(estimator, make, noises):
     X, y = make()
     path = noise_path(X, y, noises, _CS, estimator=estimator)
@@ -90,7 +90,7 @@ def test_every_option_of_the_estimator_holds_along_the_path(plain, options):
 def test_weights_of_rows_are_those_of_the_fits(plain):
     X, y = make_multiclass()
     weights = np.random.RandomState(0).uniform(0.0, 3.0, len(y)) * (np.arange(len(y)) % 5 > 0)
-    path = noise_path(X, y, [0.5, Poisson(), 0.2], _CS, estimator=plain(tol=_TOL), sample_weight=weights)
+    path = noise_path(X, y, [0.5, PoissonNoise(), 0.2], _CS, estimator=plain(tol=_TOL), sample_weight=weights)
     _assert_cold_fits(path, plain(tol=_TOL), X, y, weights)
 
 
@@ -107,7 +107,7 @@ def test_sparse_rows_give_what_dense_ones_give(plain, layout):
 def test_wide_sparse_rows():
     X, y = make_sparse(60, 300, 0.05)
     estimator = DropoutSVC(tol=_TOL)
-    noises = [0.9, Gaussian(0.2), 0.1, Poisson(), 0.5]
+    noises = [0.9, GaussianNoise(0.2), 0.1, PoissonNoise(), 0.5]
     path = noise_path(X, y, noises, [0.01, 1.0, 100.0], estimator=estimator)
     _assert_cold_fits(path, estimator, X, y, digits=2e-5)
 
@@ -129,8 +129,8 @@ def test_missing_entries(plain, layout):
     X_test, y_test = make_multiclass(seed=5)
     X_test[::3, 2] = np.nan
     # Gaussian noise on missing entries of sparse rows is refused
-    noises = [0.5, 0.2, Poisson()] + ([Gaussian(scale=0.3)] if layout is np.asarray else [])
-    estimator = plain(missing="drop", tol=1e-9)
+    noises = [0.5, 0.2, PoissonNoise()] + ([GaussianNoise(scale=0.3)] if layout is np.asarray else [])
+    estimator = plain(missing="rescale", tol=1e-9)
     path = noise_path(layout(X), y, noises, [1.0, 3.0], estimator=estimator, X_test=layout(X_test), y_test=y_test)
     _assert_cold_fits(path, estimator, layout(X), y, digits=1e-3)
     last = clone(estimator).set_params(noise=0.2, C=1.0).fit(layout(X), y)
@@ -142,7 +142,9 @@ def test_laplace_noise_keeps_within_the_bounds_of_its_mgf(loss):
     # each scale bounds the weights, |w| < 1 / scale: a neighbour's solution may be out of them
     X, y = make_binary()
     estimator = MCFClassifier(loss, tol=_TOL)
-    path = noise_path(X, y, [Laplace(0.1), Laplace(1.0), Laplace(0.4)], [0.1, 100.0, 1e4], estimator=estimator)
+    path = noise_path(
+        X, y, [LaplaceNoise(0.1), LaplaceNoise(1.0), LaplaceNoise(0.4)], [0.1, 100.0, 1e4], estimator=estimator
+    )
     _assert_cold_fits(path, estimator, X, y)
 
 
@@ -186,7 +188,7 @@ def test_scores_are_those_of_the_fits_on_the_test_rows(scoring):
     train, test = slice(0, 80), slice(80, None)
     estimator = DropoutLogisticRegression(tol=TIGHT)
     given = {"X_test": X[test], "y_test": y[test], "scoring": scoring}
-    path = noise_path(X[train], y[train], [0.0, 0.5, Gaussian(0.4)], [0.1, 1.0], estimator=estimator, **given)
+    path = noise_path(X[train], y[train], [0.0, 0.5, GaussianNoise(0.4)], [0.1, 1.0], estimator=estimator, **given)
     score = get_scorer(scoring or "accuracy") if not callable(scoring) else scoring
     for row, noise in enumerate(path.noises):
         for column, C in enumerate(path.Cs):
@@ -219,7 +221,7 @@ def test_labels_may_be_strings_and_rows_a_frame():
 def test_the_order_of_the_grid_does_not_matter(plain):
     X, y = make_multiclass()
     Cs = [0.1, 1.0, 10.0]
-    noises, order = [0.3, Gaussian(0.3), 0.7, Poisson(), 0.1], [4, 1, 0, 2, 3]
+    noises, order = [0.3, GaussianNoise(0.3), 0.7, PoissonNoise(), 0.1], [4, 1, 0, 2, 3]
     there = noise_path(X, y, noises, Cs, estimator=plain(tol=_TOL))
     back = noise_path(X, y, [noises[k] for k in order], Cs[::-1], estimator=plain(tol=_TOL))
     np.testing.assert_array_equal(back.Cs, Cs)
@@ -274,12 +276,20 @@ def test_the_default_grid_of_rows_that_say_nothing():
 
 
 def test_noises_are_walked_kind_by_kind_from_the_strongest_to_the_weakest():
-    noises = (Dropout(0.5), None, Gaussian(0.1), Dropout(0.9), Gaussian(0.3), Dropout(0.1), Poisson())
+    noises = (
+        DropoutNoise(0.5),
+        None,
+        GaussianNoise(0.1),
+        DropoutNoise(0.9),
+        GaussianNoise(0.3),
+        DropoutNoise(0.1),
+        PoissonNoise(),
+    )
     assert Grid(noises, np.array([1.0])).chains == [[3, 0, 5], [1], [4, 2], [6]]
 
 
 def test_noises_that_differ_in_more_than_their_strength_are_not_interpolated():
-    some = tuple(Dropout(rate=np.roll([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], k)) for k in range(8))
+    some = tuple(DropoutNoise(rate=np.roll([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], k)) for k in range(8))
     grid = Grid(some, np.array([1.0]))
     assert grid.knots(grid.chains[0]) == grid.chains[0]
 
@@ -287,7 +297,7 @@ def test_noises_that_differ_in_more_than_their_strength_are_not_interpolated():
 @pytest.mark.parametrize("count", [6, 9, 10, 25])
 def test_a_rough_walk_interpolates_exactly_what_is_a_cubic_in_the_logarithm_of_the_strength(count):
     rates = np.linspace(0.9, 0.05, count)
-    grid = Grid(tuple(Dropout(rate) for rate in rates), np.array([1.0]))
+    grid = Grid(tuple(DropoutNoise(rate) for rate in rates), np.array([1.0]))
     knots = grid.knots(grid.chains[0])
     assert 4 <= len(knots) < count
     assert {knots[0], knots[-1]} == {0, count - 1}
@@ -315,13 +325,13 @@ def test_a_path_takes_far_fewer_iterations_than_as_many_fits(plain):
 
 def test_a_path_changes_nothing_that_it_was_given():
     X, y = make_binary()
-    estimator = DropoutSVC(noise=Dropout(rate=0.25), C=3.0)
-    given, before = [None, Gaussian(0.5)], X.copy()
+    estimator = DropoutSVC(noise=DropoutNoise(rate=0.25), C=3.0)
+    given, before = [None, GaussianNoise(0.5)], X.copy()
     path = noise_path(X, y, given, [2.0, 1.0], estimator=estimator)
     np.testing.assert_array_equal(X, before)
-    assert repr(estimator) == repr(DropoutSVC(noise=Dropout(rate=0.25), C=3.0))
+    assert repr(estimator) == repr(DropoutSVC(noise=DropoutNoise(rate=0.25), C=3.0))
     assert not hasattr(estimator, "coef_")
-    assert repr(given) == repr([None, Gaussian(0.5)])
+    assert repr(given) == repr([None, GaussianNoise(0.5)])
     with pytest.raises(dataclasses.FrozenInstanceError):
         path.Cs = None
 

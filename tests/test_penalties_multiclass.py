@@ -27,7 +27,7 @@ from datasets import (
     parameters,
     relative_difference,
 )
-from dropmargin import Dropout, DropoutLogisticRegression, DropoutSVC, Gaussian, MCFClassifier
+from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, GaussianNoise, MCFClassifier
 
 _ESTIMATORS = estimators(tol=TIGHT, C=0.5)
 every_loss = pytest.mark.parametrize("estimator", _ESTIMATORS.values(), ids=_ESTIMATORS.keys())
@@ -257,7 +257,7 @@ def test_an_elastic_net_without_l1_is_the_l2_penalty(estimator, noise):
     assert relative_difference(nothing, l2) <= 1e-10
 
 
-@pytest.mark.parametrize("noise", [0.3, Gaussian(scale=0.3)], ids=str)
+@pytest.mark.parametrize("noise", [0.3, GaussianNoise(scale=0.3)], ids=str)
 @every_loss
 def test_an_elastic_net_with_hardly_any_l1_is_hardly_another_model(estimator, noise):
     # another solver than for l2, the same optimum
@@ -325,7 +325,9 @@ def test_one_vs_rest_probabilities_are_the_binary_ones_normalised(name):
 # One-vs-one -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("noise", [None, 0.3, Dropout(rate=np.linspace(0.0, 0.8, N_FEATURES))], ids=["0", "q", "q_d"])
+@pytest.mark.parametrize(
+    "noise", [None, 0.3, DropoutNoise(rate=np.linspace(0.0, 0.8, N_FEATURES))], ids=["0", "q", "q_d"]
+)
 @every_loss
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
 def test_one_vs_one_is_one_binary_fit_per_pair(estimator, noise, make):

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dropmargin.losses import Logistic
-from dropmargin.noise import Dropout
+from dropmargin.noise import DropoutNoise
 from dropmargin.objective.preconditioner import (
     Cholesky,
     Diagonal,
@@ -157,7 +157,7 @@ def test_every_preconditioner_is_positive_definite_and_the_direct_ones_exact(
     rng = np.random.default_rng(0)
     X = rng.poisson(0.3, (n_samples, n_features)).astype(float)
     labels = rng.choice([-1.0, 1.0], (n_samples, 2))
-    objective = make_objective(as_format(X, layout), labels, np.ones(n_samples), Logistic(), Dropout(0.3))
+    objective = make_objective(as_format(X, layout), labels, np.ones(n_samples), Logistic(), DropoutNoise(0.3))
     majoriser = objective.at(0.1 * rng.normal(size=(n_features + 1, 2))).majoriser(direct=direct)
     assert isinstance(majoriser.preconditioner, expected)
     direction = rng.normal(size=(n_features + 1, 2))

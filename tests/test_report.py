@@ -9,17 +9,17 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from dropmargin import Dropout
+from dropmargin import DropoutNoise
 from dropmargin.evaluation import DeletionCurve
-from dropmargin.evaluation.nightmare import Contestant, Search
+from dropmargin.evaluation.nightmare import MethodResult, Search
 from dropmargin.report import (
     Code,
-    Facts,
     Figure,
     Figures,
     Heading,
     Line,
     Paragraphs,
+    PartitionSummary,
     Table,
     heat_map,
     line_chart,
@@ -37,12 +37,12 @@ _SVG = "{http://www.w3.org/2000/svg}"
 def contestant(method, treatment, errors, levels=(0.0, 0.5, 0.9), search=None):
     scores = 1.0 - np.array(errors)[:, None] + np.array([[-0.01, 0.01]])
     curve = DeletionCurve(scores, "accuracy", np.array(levels), "entries", 0.0, False)
-    noise = Dropout(rate=0.3) if method == "Dropout-SVM" else None
-    return Contestant(method, treatment, noise, 0.1, SimpleNamespace(), curve, search, True)
+    noise = DropoutNoise(rate=0.3) if method == "Dropout-SVM" else None
+    return MethodResult(method, treatment, noise, 0.1, SimpleNamespace(), curve, search, True)
 
 
 def a_search():
-    return Search((None, Dropout(rate=0.3)), np.array([0.1, 1.0]), np.array([[0.5, 0.625], [0.75, 0.7]]), (1, 0))
+    return Search((None, DropoutNoise(rate=0.3)), np.array([0.1, 1.0]), np.array([[0.5, 0.625], [0.75, 0.7]]), (1, 0))
 
 
 def contestants(ours=(0.1, 0.2, 0.4), peer=(0.1, 0.5, 0.7), levels=(0.0, 0.5, 0.9)):
@@ -127,7 +127,7 @@ def test_hostile_names_are_text():
         Paragraphs([_HOSTILE]),
         Paragraphs([_HOSTILE], lead=True),
         Table(_HOSTILE, [_HOSTILE, _HOSTILE], [[_HOSTILE, _HOSTILE]], frozenset({(0, 1)})),
-        Facts({_HOSTILE: _HOSTILE}),
+        PartitionSummary({_HOSTILE: _HOSTILE}),
         Code(_HOSTILE),
         Figures(
             [

@@ -32,13 +32,13 @@ from datasets import (
     relative_difference,
 )
 from dropmargin import (
-    Dropout,
     DropoutLogisticRegression,
+    DropoutNoise,
     DropoutSVC,
-    Gaussian,
+    GaussianNoise,
     MCFClassifier,
 )
-from dropmargin.linalg import matrix
+from dropmargin.data import matrix
 
 _ESTIMATORS = estimators()
 every_loss = pytest.mark.parametrize("estimator", _ESTIMATORS.values(), ids=_ESTIMATORS.keys())
@@ -105,7 +105,7 @@ def test_an_interrupt_stops_a_fit_and_leaves_the_last_one_with_no_thread_behind(
 
 @pytest.mark.parametrize("after", [1, 3])
 def test_an_interrupt_inside_an_iteration_leaves_the_last_fit(after):
-    class Interrupting(Gaussian):
+    class Interrupting(GaussianNoise):
         """Raises what the interpreter raises on Ctrl-C, at a given evaluation."""
 
         calls = 0
@@ -117,7 +117,7 @@ def test_an_interrupt_inside_an_iteration_leaves_the_last_fit(after):
             return super().log_mgf(t, x)
 
     X, y = make_binary()
-    model = MCFClassifier("logistic", noise=Gaussian(scale=0.1)).fit(X, y)
+    model = MCFClassifier("logistic", noise=GaussianNoise(scale=0.1)).fit(X, y)
     model.noise = Interrupting(scale=0.1)
     state = fitted_state(model)
     with pytest.raises(KeyboardInterrupt):
@@ -148,7 +148,7 @@ def _fit_by_seed(name, noise, seed, n_jobs=1):
 @pytest.mark.parametrize("name", ["svc", "logistic", "mcf-quadratic", "mcf-logistic"])
 def test_fits_in_concurrent_threads_do_not_disturb_each_other(name, n_jobs, monkeypatch):
     monkeypatch.setattr(matrix, "_PARTITION_ENTRIES", 50)
-    noise = Dropout(rate=np.linspace(0.0, 0.8, N_FEATURES))  # one object, shared by all
+    noise = DropoutNoise(rate=np.linspace(0.0, 0.8, N_FEATURES))  # one object, shared by all
     seeds = range(1, 7)
     alone = [_fit_by_seed(name, noise, seed) for seed in seeds]
     with ThreadPoolExecutor(4) as pool:
@@ -189,7 +189,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from threadpoolctl import threadpool_info
-from dropmargin import Gaussian, MCFClassifier
+from dropmargin import GaussianNoise, MCFClassifier
 
 first_is_inside, second_is_inside, first_is_done = (threading.Event() for _ in range(3))
 

@@ -17,8 +17,8 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier
-from dropmargin.linalg import LocalPartitions, row_block
-from dropmargin.noise import Dropout, Gaussian
+from dropmargin.data import LocalPartitions, row_block
+from dropmargin.noise import DropoutNoise, GaussianNoise
 from dropmargin.streaming import cache as caches
 from dropmargin.streaming import fit_arrays, fit_files
 from dropmargin.streaming.checkpoint import Log, LoggedPartitions
@@ -37,7 +37,7 @@ ESTIMATORS = {
     "lbfgs": DropoutLogisticRegression(C=0.3, solver="lbfgs"),
     "l1": DropoutSVC(C=0.3, penalty="l1"),
     "mgf": MCFClassifier("exponential", C=0.1),
-    "pairs": DropoutLogisticRegression(C=0.3, multi_class="ovo", noise=Gaussian(0.3)),
+    "pairs": DropoutLogisticRegression(C=0.3, multi_class="ovo", noise=GaussianNoise(0.3)),
     "quadratic": MCFClassifier("quadratic", C=0.3),
 }
 
@@ -199,7 +199,7 @@ def test_a_fit_that_is_done_is_read_from_its_checkpoint(folder, tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    "other", [DropoutSVC(C=0.2), DropoutSVC(noise=Dropout(0.2)), DropoutLogisticRegression(), DropoutSVC(tol=1e-3)]
+    "other", [DropoutSVC(C=0.2), DropoutSVC(noise=DropoutNoise(0.2)), DropoutLogisticRegression(), DropoutSVC(tol=1e-3)]
 )
 def test_a_checkpoint_of_other_parameters_is_refused(other, folder, tmp_path):
     _fit(DropoutSVC(), folder, tmp_path / "fit.log")

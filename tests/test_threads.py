@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from dropmargin.linalg.partitions import LocalPartitions
+from dropmargin.data.partitions import LocalPartitions
 from dropmargin.threads import Threads, in_threads
 
 pytestmark = pytest.mark.timeout(120)
@@ -146,7 +146,7 @@ def test_no_more_threads_than_jobs_are_started(monkeypatch):
             super().__init__(n_threads)
 
     monkeypatch.setattr("dropmargin.threads.Threads", Counted)
-    monkeypatch.setattr("dropmargin.linalg.partitions.Threads", Counted)
+    monkeypatch.setattr("dropmargin.data.partitions.Threads", Counted)
     assert in_threads([partial(pow, k, 2) for k in range(3)], 64, threading.Event()) == [0, 1, 4]
     with LocalPartitions(range(2), 64) as data:
         assert list(data.map(pow, 2)) == [0, 1]
@@ -233,8 +233,8 @@ import faulthandler, random, signal, sys, threading
 import numpy as np
 from threadpoolctl import threadpool_info
 from dropmargin import DropoutSVC
-from dropmargin.linalg import matrix
-from dropmargin.linalg.partitions import LocalPartitions
+from dropmargin.data import matrix
+from dropmargin.data.partitions import LocalPartitions
 from dropmargin.threads import one_blas_thread
 
 def interrupt(*_):

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from datasets import make_binary, make_sparse
-from dropmargin import Dropout, Gaussian, Laplace, NoiseTransformer, Poisson
+from dropmargin import DropoutNoise, GaussianNoise, LaplaceNoise, NoiseTransformer, PoissonNoise
 
 
 @parametrize_with_checks(
@@ -24,19 +24,21 @@ from dropmargin import Dropout, Gaussian, Laplace, NoiseTransformer, Poisson
         NoiseTransformer(),
         NoiseTransformer(None),
         NoiseTransformer(0.5, when="always", random_state=0),
-        NoiseTransformer(Laplace(scale=0.5)),
-        NoiseTransformer(Gaussian(scale=0.5), when="always"),
+        NoiseTransformer(LaplaceNoise(scale=0.5)),
+        NoiseTransformer(GaussianNoise(scale=0.5), when="always"),
     ]
 )
 def test_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("noise", [0.4, Dropout(rate=np.linspace(0, 0.9, 8)), Gaussian(0.3), Laplace(0.2), Poisson()])
+@pytest.mark.parametrize(
+    "noise", [0.4, DropoutNoise(rate=np.linspace(0, 0.9, 8)), GaussianNoise(0.3), LaplaceNoise(0.2), PoissonNoise()]
+)
 def test_training_rows_are_a_sample_of_the_noise(noise):
     X, _ = make_binary()
     step = NoiseTransformer(noise, random_state=3)
-    expected = (Dropout(rate=noise) if isinstance(noise, float) else noise).sample(X, 3)
+    expected = (DropoutNoise(rate=noise) if isinstance(noise, float) else noise).sample(X, 3)
     assert_array_equal(step.fit_transform(X), expected)
     assert (expected != X).any()
 
@@ -51,13 +53,13 @@ def test_rows_to_predict_are_left_alone_by_default():
 def test_rows_to_predict_are_corrupted_if_asked_for():
     X, _ = make_binary()
     step = NoiseTransformer(0.5, when="always", random_state=0).fit(X)
-    assert_array_equal(step.transform(X), Dropout(0.5).sample(X, 0))
+    assert_array_equal(step.transform(X), DropoutNoise(0.5).sample(X, 0))
 
 
 def test_a_pipeline_trains_on_corrupted_rows_and_predicts_from_intact_ones():
     X, y = make_binary()
     model = make_pipeline(NoiseTransformer(0.5, random_state=1), LogisticRegression()).fit(X, y)
-    direct = LogisticRegression().fit(Dropout(0.5).sample(X, 1), y)
+    direct = LogisticRegression().fit(DropoutNoise(0.5).sample(X, 1), y)
     assert_array_equal(model[-1].coef_, direct.coef_)
     assert_array_equal(model.predict_proba(X), direct.predict_proba(X))
 
@@ -79,13 +81,13 @@ def test_sparse_in_sparse_out(container):
     assert set(np.unique(out.data / given.data)) == {0.0, 2.0}
     assert_array_equal(given.toarray(), X.toarray())
     with pytest.raises(ValueError, match="sparse X would become dense"):
-        NoiseTransformer(Gaussian()).fit_transform(given)
+        NoiseTransformer(GaussianNoise()).fit_transform(given)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_precision_is_kept(dtype):
     X = make_binary()[0].astype(dtype)
-    step = NoiseTransformer(Gaussian(0.1), when="always")
+    step = NoiseTransformer(GaussianNoise(0.1), when="always")
     assert step.fit_transform(X).dtype == step.transform(X).dtype == dtype
 
 
@@ -100,7 +102,7 @@ def test_names_of_columns_go_through(method):
 
 def test_the_noise_can_be_searched_for_and_cloned():
     X, y = make_binary(200)
-    model = make_pipeline(NoiseTransformer(Dropout(rate=0.1), random_state=0), KNeighborsClassifier())
+    model = make_pipeline(NoiseTransformer(DropoutNoise(rate=0.1), random_state=0), KNeighborsClassifier())
     search = GridSearchCV(model, {"noisetransformer__noise__rate": [0.1, 0.5]}, cv=2).fit(X, y)
     assert search.best_params_["noisetransformer__noise__rate"] in (0.1, 0.5)
     assert clone(model)[0].noise is not model[0].noise
@@ -111,8 +113,8 @@ def test_the_noise_can_be_searched_for_and_cloned():
     [
         ({"noise": 1.0}, r"rate of Dropout must be in \[0, 1\)"),
         ({"noise": "dropout"}, "noise must be None, a dropout rate"),
-        ({"noise": Dropout(rate=[0.1, 0.2])}, "one number per feature"),
-        ({"noise": Poisson()}, "Poisson noise needs X >= 0"),
+        ({"noise": DropoutNoise(rate=[0.1, 0.2])}, "one number per feature"),
+        ({"noise": PoissonNoise()}, "Poisson noise needs X >= 0"),
         ({"when": "predict"}, r"when must be one of \['fit', 'always'\], got 'predict'"),
         ({"when": None}, "when must be one of"),
         ({"random_state": "seed"}, "seed"),

@@ -5,11 +5,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dropmargin.baselines import ExplicitCorruption, FDropSVC
-    from dropmargin.classifiers import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
+    from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
     from dropmargin.evaluation import corruption_curve, deletion_curve
     from dropmargin.io.model import load, save
-    from dropmargin.noise import Dropout, Gaussian, Laplace, NoiseTransformer, Poisson, estimate_dropout_rates
-    from dropmargin.path import DropoutLogisticRegressionCV, DropoutSVCCV, NoisyLinearClassifierCV, noise_path
+    from dropmargin.model_selection import (
+        DropoutLogisticRegressionCV,
+        DropoutSVCCV,
+        NoisyLinearClassifierCV,
+        noise_path,
+    )
+    from dropmargin.noise import (
+        DropoutNoise,
+        GaussianNoise,
+        LaplaceNoise,
+        NoiseTransformer,
+        PoissonNoise,
+        estimate_dropout_rates,
+    )
     from dropmargin.plotting import ConvergenceDisplay, DeletionCurveDisplay, NoiseGridDisplay, NoisePathDisplay
 
 __version__ = "0.1.0"
@@ -17,22 +29,22 @@ __version__ = "0.1.0"
 __all__ = [
     "ConvergenceDisplay",
     "DeletionCurveDisplay",
-    "Dropout",
     "DropoutLogisticRegression",
     "DropoutLogisticRegressionCV",
+    "DropoutNoise",
     "DropoutSVC",
     "DropoutSVCCV",
     "ExplicitCorruption",
     "FDropSVC",
-    "Gaussian",
-    "Laplace",
+    "GaussianNoise",
+    "LaplaceNoise",
     "MCFClassifier",
     "NoiseGridDisplay",
     "NoisePathDisplay",
     "NoiseTransformer",
     "NoisyLinearClassifier",
     "NoisyLinearClassifierCV",
-    "Poisson",
+    "PoissonNoise",
     "corruption_curve",
     "deletion_curve",
     "estimate_dropout_rates",
@@ -44,11 +56,18 @@ __all__ = [
 # Names come from these packages when first asked for: `dropmargin --help` needs none of them, nor scikit-learn.
 _PACKAGES = {
     "baselines": ("ExplicitCorruption", "FDropSVC"),
-    "classifiers": ("DropoutLogisticRegression", "DropoutSVC", "MCFClassifier", "NoisyLinearClassifier"),
+    "estimators": ("DropoutLogisticRegression", "DropoutSVC", "MCFClassifier", "NoisyLinearClassifier"),
     "evaluation": ("corruption_curve", "deletion_curve"),
     "io.model": ("load", "save"),
-    "noise": ("Dropout", "Gaussian", "Laplace", "NoiseTransformer", "Poisson", "estimate_dropout_rates"),
-    "path": ("DropoutLogisticRegressionCV", "DropoutSVCCV", "NoisyLinearClassifierCV", "noise_path"),
+    "noise": (
+        "DropoutNoise",
+        "GaussianNoise",
+        "LaplaceNoise",
+        "NoiseTransformer",
+        "PoissonNoise",
+        "estimate_dropout_rates",
+    ),
+    "model_selection": ("DropoutLogisticRegressionCV", "DropoutSVCCV", "NoisyLinearClassifierCV", "noise_path"),
     "plotting": ("ConvergenceDisplay", "DeletionCurveDisplay", "NoiseGridDisplay", "NoisePathDisplay"),
 }
 _HOMES = {name: package for package, names in _PACKAGES.items() for name in names}

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dropmargin.linalg import column_dots
+from dropmargin.data import column_dots
 from dropmargin.typing import Array
 
 # How sharply `Penalty.predict` tells coefficients that are zero at the optimum from the others.

@@ -63,7 +63,11 @@ _VALUES += [
     "balanced",
     "hinge",
 ]
-_VALUES += [{"noise": "Poisson", "parameters": {}}, {"noise": "Dropout", "parameters": {"rate": 0.5}}, "FDropSVC"]
+_VALUES += [
+    {"noise": "PoissonNoise", "parameters": {}},
+    {"noise": "DropoutNoise", "parameters": {"rate": 0.5}},
+    "FDropSVC",
+]
 _VALUES += [{"loss": "Hinge", "parameters": {"margin": -1.0}}, "float32", "float64", "int8", "str", "object", "coef_"]
 
 
@@ -74,13 +78,13 @@ def sample_models() -> dict[str, Any]:
     codes = np.argsort(np.argsort(X @ rng.randn(5, 4), axis=1), axis=1).argmax(axis=1)
     pairs, words = codes > 1, np.array(["grün", "rot", "日", "z"])[codes]
     gapped = np.where(rng.uniform(size=X.shape) < 0.2, np.nan, X)
-    rates = dropmargin.Dropout([0.1, 0.2, 0.3, 0.4, 0.5])
+    rates = dropmargin.DropoutNoise([0.1, 0.2, 0.3, 0.4, 0.5])
     weights = {"grün": 1.0, "rot": 2.0, "日": 0.5, "z": 1.0}
     models = {
         "binary": dropmargin.DropoutSVC(noise=rates).fit(X, pairs),
         "votes": dropmargin.DropoutSVC(multi_class="ovo", class_weight=weights).fit(X, words),
         "missing": dropmargin.DropoutLogisticRegression(missing="drop").fit(gapped, codes),
-        "loss": dropmargin.NoisyLinearClassifier(Hinge(2.0), noise=dropmargin.Poisson()).fit(
+        "loss": dropmargin.NoisyLinearClassifier(Hinge(2.0), noise=dropmargin.PoissonNoise()).fit(
             X.astype(np.float32), words
         ),
         "worst": dropmargin.FDropSVC(C=0.1).fit(X, codes.astype(float)),

@@ -26,13 +26,13 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
-from dropmargin import Dropout, Gaussian, Laplace, NoisyLinearClassifier, Poisson
+from dropmargin import DropoutNoise, GaussianNoise, LaplaceNoise, NoisyLinearClassifier, PoissonNoise
 
 from .reference import MGF_LOSSES, MOMENT_LOSSES, BinaryProblem, minimise
 
 # A fit may miss its tolerance by this factor.
 ALLOWED = 10.0
-_NOISES = {"dropout": Dropout, "gaussian": Gaussian, "laplace": Laplace, "poisson": Poisson}
+_NOISES = {"dropout": DropoutNoise, "gaussian": GaussianNoise, "laplace": LaplaceNoise, "poisson": PoissonNoise}
 #: Names and shares of the shapes that are drawn: rows and features, from and to.
 _SHAPES = {
     "small": (0.62, (8, 100), (1, 20)),
@@ -286,7 +286,7 @@ def _prepare_warm_start(case: Case, model: NoisyLinearClassifier, X: Any) -> Non
         return
     changed: dict[str, Any] = {"tol": 1e-2} if case.warm == "same" else {"C": 0.1 * case.C}
     if case.warm == "noise" and case.noise[0] == "dropout":
-        changed = {"noise": Dropout(0.5 * np.asarray(case.noise[1]) + 0.2)}
+        changed = {"noise": DropoutNoise(0.5 * np.asarray(case.noise[1]) + 0.2)}
     own = model.get_params(deep=False)
     model.set_params(**changed).fit(X, case.y, sample_weight=case.sample_weight)
     model.set_params(**{name: own[name] for name in changed})

@@ -31,10 +31,10 @@ def main() -> None:
     X = np.abs(rng.randn(40, 4))
     scores = X @ rng.randn(4, 3)
     codes = (scores - scores.mean(axis=0)).argmax(axis=1)
-    svc = dropmargin.DropoutSVC(noise=dropmargin.Dropout([0.1, 0.2, 0.3, 0.4]), class_weight={0: 1.0, 1: 2.0})
+    svc = dropmargin.DropoutSVC(noise=dropmargin.DropoutNoise([0.1, 0.2, 0.3, 0.4]), class_weight={0: 1.0, 1: 2.0})
     svc.fit(X, (codes > 0).astype(int))
     names = ["länge", "Breite", "高さ", "d"]
-    logistic = dropmargin.DropoutLogisticRegression(noise=dropmargin.Gaussian(0.3), missing="drop")
+    logistic = dropmargin.DropoutLogisticRegression(noise=dropmargin.GaussianNoise(0.3), missing="rescale")
     logistic.fit(pd.DataFrame(X, columns=names), np.array(["eins", "zwei", "三"])[codes])
     holes = X[:5].copy()
     holes[1, 2] = holes[3, :2] = np.nan

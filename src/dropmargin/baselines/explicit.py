@@ -13,11 +13,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.classifiers import validation
-from dropmargin.classifiers.base import MarginalisedClassifier
-from dropmargin.linalg import canonical, row_blocks, stack_blocks
-from dropmargin.linalg.inputs import validate_rows
-from dropmargin.noise import Dropout, Noise, as_noise
+from dropmargin.data import canonical, row_blocks, stack_blocks
+from dropmargin.data.inputs import validate_rows
+from dropmargin.estimators import validation
+from dropmargin.estimators.base import MarginalisedClassifier
+from dropmargin.noise import DropoutNoise, Noise, as_noise
 from dropmargin.typing import Array
 
 # A block for `partial_fit` has about this many entries, unless a row alone has more.
@@ -53,7 +53,7 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         copies count fully: a parameter such as ``C`` that multiplies a sum over the rows then acts ``n_copies`` times
         as strong.
     noise : float, Noise or None, default=0.1
-        A number q in [0, 1) means ``Dropout(rate=q)``; ``None`` means exact copies.
+        A number q in [0, 1) means ``DropoutNoise(rate=q)``; ``None`` means exact copies.
     n_copies : int, default=10
         The number ``M`` of copies.
     n_epochs : int, default=1
@@ -116,7 +116,7 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         n_epochs = validation.check_integer("n_epochs", self.n_epochs, 1)
         if not is_classifier(self.estimator):
             raise ValueError(f"estimator must be a scikit-learn classifier, got {self.estimator!r}.")
-        noise = as_noise(self.noise) or Dropout(rate=0.0)
+        noise = as_noise(self.noise) or DropoutNoise(rate=0.0)
         estimator = clone(self.estimator)
         X, y = validate_rows(self, X, y)
         check_classification_targets(y)

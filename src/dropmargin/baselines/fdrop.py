@@ -17,9 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 from dropmargin.baselines.cutting_planes import minimise_by_planes
 from dropmargin.baselines.stored_rows import group_rows
 from dropmargin.baselines.worst_case import WorstCaseRisk
-from dropmargin.classifiers import validation
-from dropmargin.linalg import canonical, linear_scores
-from dropmargin.linalg.inputs import validate_rows
+from dropmargin.data import canonical, linear_scores
+from dropmargin.data.inputs import validate_rows
+from dropmargin.estimators import validation
 from dropmargin.solvers import Iteration, Result, combine
 from dropmargin.threads import in_threads, one_blas_thread
 from dropmargin.typing import Array

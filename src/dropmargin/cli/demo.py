@@ -62,12 +62,12 @@ def _run_commands(steps: _Steps, train: str, test: str, written: dict[str, str],
     )
     steps.run(
         "A model with these, which knows what to do about missing pixels.",
-        *("train", train, model, *labelled, *steps.settings(chosen), "--missing", "drop"),
+        *("train", train, model, *labelled, *steps.settings(chosen), "--missing", "rescale"),
     )
-    survival = ("--output", "label,survival", "--survival-noise", "dropout=0.5")
+    stability = ("--output", "label,stability", "--stability-noise", "dropout=0.5")
     steps.run(
         "Labels, and how probable each is to survive the loss of half of the pixels.",
-        *("predict", test, model, "-o", predictions, *survival),
+        *("predict", test, model, "-o", predictions, *stability),
     )
     steps.run("The labels against the truth, with nothing deleted.", "evaluate", test, model)
     steps.run(

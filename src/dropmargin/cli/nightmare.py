@@ -13,7 +13,7 @@ from dropmargin.cli.console import Console, UsageError
 
 if TYPE_CHECKING:
     from dropmargin.cli.training import TrainingData
-    from dropmargin.evaluation.nightmare import Contestant, Plan
+    from dropmargin.evaluation.nightmare import MethodResult, Plan
 
 _MOST_LEVELS = 1000
 # Deleted zeros of a sparse matrix have to be stored if they are to be missing: about 12 bytes each.
@@ -130,7 +130,7 @@ def _read_test_data(data: TrainingData, options: argparse.Namespace, console: Co
     from dropmargin.io.data.dataset import concatenate
 
     # What the readers for saved models need to know of one.
-    kind = SimpleNamespace(classes_=np.unique(data.y), n_features_in_=data.X.shape[1], missing="drop")
+    kind = SimpleNamespace(classes_=np.unique(data.y), n_features_in_=data.X.shape[1], missing="rescale")
     if data.feature_names is not None:
         kind.feature_names_in_ = data.feature_names
     model = SavedModel(options.train, data.encoder, kind, data.summary)
@@ -171,7 +171,7 @@ def _make_plan(options: argparse.Namespace, data: TrainingData, X_test: Any, con
 # What came out ------------------------------------------------------------------------------------------------------
 
 
-def _tables(contestants: list[Contestant]) -> list[str]:
+def _tables(contestants: list[MethodResult]) -> list[str]:
     """Return a table of errors in percent per treatment."""
     from dropmargin.cli.wording import table_text
     from dropmargin.report.chart import percent
@@ -195,7 +195,7 @@ def _facts(
     data: TrainingData,
     n_test: int,
     plan: Plan,
-    contestants: list[Contestant],
+    contestants: list[MethodResult],
     sentences: list[str],
 ) -> dict[str, Any]:
     from dropmargin.cli.wording import noise_text
@@ -230,7 +230,7 @@ def _facts(
 
 
 def _write_html(
-    options: argparse.Namespace, data: TrainingData, n_test: int, plan: Plan, contestants: list[Contestant]
+    options: argparse.Namespace, data: TrainingData, n_test: int, plan: Plan, contestants: list[MethodResult]
 ) -> None:
     from dropmargin.cli.wording import plural
     from dropmargin.io.model.files import versions

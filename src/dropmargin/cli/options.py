@@ -17,7 +17,7 @@ _STANDARD = "-"
 _LARGEST_SCALE = 1e100
 # Of noises or values of C, and of words in a term.
 _MOST_VALUES, _MOST_WORDS = 1000, 20
-_NOISES = {"dropout": "Dropout", "gaussian": "Gaussian", "laplace": "Laplace", "poisson": "Poisson"}
+_NOISES = {"dropout": "DropoutNoise", "gaussian": "GaussianNoise", "laplace": "LaplaceNoise", "poisson": "PoissonNoise"}
 _NOISE_FORMS = "none, a dropout rate such as 0.5, dropout=0.5, gaussian=0.1, laplace=0.1 or poisson"
 
 
@@ -46,7 +46,7 @@ def noise_name(text: str) -> NoiseName:
     if not equals and name == "none":
         return NoiseName(None, None)
     if not equals and name == "poisson":
-        return NoiseName("Poisson", None)
+        return NoiseName("PoissonNoise", None)
     if not equals and name not in _NOISES:
         name, value = "dropout", name
     number = _number(value)
@@ -253,7 +253,7 @@ def add_learning_options(parser: argparse.ArgumentParser) -> None:
     add("--l1-ratio", type=share, default=0.5, metavar="R", help="for --penalty elasticnet (default: 0.5)")
     add("--multi-class", choices=("ovr", "ovo"), default="ovr", help="a problem per class, or per pair of classes")
     add("--class-weight", choices=("balanced",), help="weigh classes as if they were equally frequent")
-    add("--missing", choices=("error", "drop"), help="what a missing value is (default: drop if there are any)")
+    add("--missing", choices=("error", "rescale"), help="what a missing value is (default: drop if there are any)")
     add("--no-intercept", action="store_true", help="no offset")
     add("--tol", type=positive, default=1e-4, help="relative gap of the objective to stop at (default: 1e-4)")
     add("--max-iter", type=at_least_one, default=1000, metavar="N", help="most iterations (default: 1000)")

@@ -21,9 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", help="the data file; - is standard input (with --format)")
     parser.add_argument("model", help="the model file")
     parser.add_argument("-o", "--out", default=_STDOUT, metavar="FILE", help="by default standard output")
-    outputs = "label, decision, probability or survival, or several with commas (default: label)"
+    outputs = "label, decision, probability or stability, or several with commas (default: label)"
     parser.add_argument("--output", type=_outputs, default=("label",), metavar="WHAT", help=outputs)
-    parser.add_argument("--survival-noise", type=shared.noise_name, metavar="NOISE", help="default: that of training")
+    parser.add_argument("--stability-noise", type=shared.noise_name, metavar="NOISE", help="default: that of training")
     parser.add_argument("--no-header", action="store_true", help="no first line with the names of the columns")
     safe = "put a single quote before labels that a spreadsheet would run as a formula"
     parser.add_argument("--safe-csv", action="store_true", help=safe)
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _outputs(text: str) -> tuple[str, ...]:
-    known, found = ("label", "decision", "probability", "survival"), tuple(text.split(","))
+    known, found = ("label", "decision", "probability", "stability"), tuple(text.split(","))
     for name in found:
         if name not in known:
             raise argparse.ArgumentTypeError(f"expected some of {', '.join(known)}, got {name!r}")
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
     watch = Stopwatch()
     model = SavedModel.from_file(options.model)
-    noise = None if options.survival_noise is None else options.survival_noise.make()
+    noise = None if options.stability_noise is None else options.stability_noise.make()
     separator = "\t" if options.out.lower().removesuffix(".gz").endswith((".tsv", ".tab")) else ","
     table = Table(model, options.output, noise, separator, safe=options.safe_csv)
     parts = read_parts(options.data, model, options, console, labels=False)

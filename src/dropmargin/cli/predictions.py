@@ -1,8 +1,8 @@
 """Predictions as lines of text: exact, and without a step of Python per cell where it can be helped.
 
 Columns are, in the order in which they are asked for: ``label``; ``decision``, one for two classes (positive for the
-second) or one per class; ``probability``, one per class; ``survival``. Classes come in the order of ``classes_``, which
-is ascending.
+second) or one per class; ``probability``, one per class; ``stability``. Classes come in the order of ``classes_``,
+which is ascending.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Table:
     Parameters
     ----------
     model : SavedModel
-    outputs : tuple of {"label", "decision", "probability", "survival"}
+    outputs : tuple of {"label", "decision", "probability", "stability"}
     noise : Noise or None
-        For ``survival``; by default that of the model.
+        For ``stability``; by default that of the model.
     separator : str
     safe : bool, default=False
         Whether labels that a spreadsheet would take for a formula get a single quote in front.
@@ -82,7 +82,7 @@ class Table:
         elif output == "probability":
             values = classifier.predict_proba(X)
         else:
-            values = classifier.survival_probability(X, self._noise)
+            values = classifier.predict_stability(X, self._noise)
         return [
             [repr(value).encode() for value in column]
             for column in values.reshape(len(values), -1).astype(np.float64).T.tolist()
@@ -115,11 +115,11 @@ def _check_output(output: str, model: SavedModel, noise: Any) -> None:
     if output == "probability" and not hasattr(classifier, "predict_proba"):
         why = "pairs of classes have none" if _is_by_pairs(classifier) else "train with --loss logistic"
         raise UsageError(f"{model.path} gives no probabilities, only labels and decisions: {why}")
-    if output == "survival":
-        if not hasattr(classifier, "survival_probability"):
-            raise UsageError(f"{model.path} holds {type(classifier).__name__}, which has no probability of survival")
+    if output == "stability":
+        if not hasattr(classifier, "predict_stability"):
+            raise UsageError(f"{model.path} holds {type(classifier).__name__}, which has no predict_stability")
         if noise is None and classifier.noise is None:
-            raise UsageError(f"{model.path} was trained without noise: say what should be survived by --survival-noise")
+            raise UsageError(f"{model.path} was trained without noise: choose a noise by --stability-noise")
 
 
 def _is_by_pairs(classifier: Any) -> bool:

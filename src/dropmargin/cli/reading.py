@@ -58,7 +58,7 @@ class SavedModel:
     @property
     def drops_missing(self) -> bool:
         """Whether the classifier takes missing values."""
-        return getattr(self.classifier, "missing", "error") == "drop"
+        return getattr(self.classifier, "missing", "error") == "rescale"
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +165,7 @@ def _tell_absent(path: str, frame: Frame, read_options: ReadOptions, model: Save
     if not model.drops_missing:
         raise ValueError(
             f"{path} lacks columns of the training data, {listed}, and {model.path} cannot do without: "
-            "train it with --missing drop"
+            "train it with --missing rescale"
         )
     console.note(f"{path} lacks columns of the training data, which are taken as missing: {listed}")
 
@@ -188,5 +188,7 @@ def _encode(X: Any, model: SavedModel, path: str) -> Any:
 def explain_missing(error: ValueError, path: str, model: SavedModel) -> ValueError:
     """Return the error to raise instead of scikit-learn's for missing values."""
     if "contains NaN" in str(error) and not model.drops_missing:
-        return ValueError(f"{path} has missing values, which {model.path} does not take: train it with --missing drop")
+        return ValueError(
+            f"{path} has missing values, which {model.path} does not take: train it with --missing rescale"
+        )
     return error

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from dropmargin.classifiers import DropoutLogisticRegression, DropoutSVC, NoisyLinearClassifier
-from dropmargin.classifiers.missing import has_missing
 from dropmargin.cli import wording
 from dropmargin.cli.console import Console, UsageError
+from dropmargin.data import canonical
+from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, NoisyLinearClassifier
+from dropmargin.estimators.missing import has_missing
 from dropmargin.io.data import (
     Dataset,
     Frame,
@@ -29,9 +30,8 @@ from dropmargin.io.data import (
 from dropmargin.io.data.dataset import MISSING_VALUES
 from dropmargin.io.data.readers import FORMATS
 from dropmargin.io.model import save
-from dropmargin.linalg import canonical
 from dropmargin.losses import as_loss
-from dropmargin.path import DropoutLogisticRegressionCV, DropoutSVCCV, NoisyLinearClassifierCV
+from dropmargin.model_selection import DropoutLogisticRegressionCV, DropoutSVCCV, NoisyLinearClassifierCV
 from dropmargin.typing import Array
 
 _STDIN = "-"
@@ -207,9 +207,9 @@ def make_classifier(options: argparse.Namespace, X: Any, console: Console, **own
     """
     missing = options.missing
     if missing is None:
-        missing = "drop" if has_missing(canonical(X)) else "error"
-        if missing == "drop":
-            console.note("there are missing values: each is taken as a missing feature (--missing drop)")
+        missing = "rescale" if has_missing(canonical(X)) else "error"
+        if missing == "rescale":
+            console.note("there are missing values: each is taken as a missing feature (--missing rescale)")
     parameters = {
         "approximation": options.approximation,
         "penalty": options.penalty,

@@ -13,16 +13,16 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.classifiers import validation
-from dropmargin.classifiers.base import MarginalisedClassifier, _gives_probabilities
-from dropmargin.classifiers.inspection import check_rows
-from dropmargin.classifiers.partition_fit import fit_partitions
-from dropmargin.classifiers.partitioned import Rows
 from dropmargin.dask.cluster import find_client
 from dropmargin.dask.inputs import is_distributed, partition
 from dropmargin.dask.lazily import predict_lazily
 from dropmargin.dask.partitions import DaskPartitions
-from dropmargin.linalg import Partitions, to_arrays
+from dropmargin.data import Partitions, to_arrays
+from dropmargin.estimators import validation
+from dropmargin.estimators.base import MarginalisedClassifier, _gives_probabilities
+from dropmargin.estimators.inspection import check_rows
+from dropmargin.estimators.partition_fit import fit_partitions
+from dropmargin.estimators.partitioned import Rows
 from dropmargin.streaming.checkpoint import Log, LoggedPartitions, hash_of
 from dropmargin.streaming.files import PathLike
 from dropmargin.streaming.watching import fit_progress, parameter_hash

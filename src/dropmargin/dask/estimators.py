@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dropmargin import classifiers
+from dropmargin import estimators
 from dropmargin.dask.base import ClusterClassifier
 
 _CLUSTER = """
@@ -28,8 +28,8 @@ def _document(cls: type) -> type:
 
 
 @_document
-class NoisyLinearClassifier(ClusterClassifier, classifiers.NoisyLinearClassifier):
-    _local_class = classifiers.NoisyLinearClassifier
+class NoisyLinearClassifier(ClusterClassifier, estimators.NoisyLinearClassifier):
+    _local_class = estimators.NoisyLinearClassifier
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class NoisyLinearClassifier(ClusterClassifier, classifiers.NoisyLinearClassifier
 
 
 @_document
-class DropoutSVC(ClusterClassifier, classifiers.DropoutSVC):
-    _local_class = classifiers.DropoutSVC
+class DropoutSVC(ClusterClassifier, estimators.DropoutSVC):
+    _local_class = estimators.DropoutSVC
 
     def __init__(
         self,
@@ -122,8 +122,8 @@ class DropoutSVC(ClusterClassifier, classifiers.DropoutSVC):
 
 
 @_document
-class DropoutLogisticRegression(ClusterClassifier, classifiers.DropoutLogisticRegression):
-    _local_class = classifiers.DropoutLogisticRegression
+class DropoutLogisticRegression(ClusterClassifier, estimators.DropoutLogisticRegression):
+    _local_class = estimators.DropoutLogisticRegression
 
     def __init__(
         self,
@@ -168,8 +168,8 @@ class DropoutLogisticRegression(ClusterClassifier, classifiers.DropoutLogisticRe
 
 
 @_document
-class MCFClassifier(ClusterClassifier, classifiers.MCFClassifier):
-    _local_class = classifiers.MCFClassifier
+class MCFClassifier(ClusterClassifier, estimators.MCFClassifier):
+    _local_class = estimators.MCFClassifier
 
     def __init__(
         self,

@@ -10,8 +10,8 @@ import dask
 import dask.array as da
 import numpy as np
 
-from dropmargin.classifiers.base import MarginalisedClassifier
 from dropmargin.dask.inputs import Blocks, blocks_of
+from dropmargin.estimators.base import MarginalisedClassifier
 from dropmargin.typing import Array
 
 

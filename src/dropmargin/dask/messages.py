@@ -17,7 +17,7 @@ from distributed import Future
 from dropmargin.dask import tasks
 from dropmargin.dask.cluster import Cluster
 from dropmargin.dask.placement import Group
-from dropmargin.linalg import PerPartition
+from dropmargin.data import PerPartition
 
 # Arguments up to this size are sent with each task, if all tasks together have no more than so many.
 _INLINE_BYTES = 2**20
@@ -39,7 +39,7 @@ class Question:
         self.own = [arg for arg in args if isinstance(arg, PerPartition)]
         numbers = iter(range(len(self.own)))
         common = [tasks.Own(next(numbers)) if isinstance(arg, PerPartition) else arg for arg in args]
-        self.parcel = tasks.Parcel(tasks.Request(function, common, dict(np.geterr())))
+        self.parcel = tasks.Payload(tasks.Request(function, common, dict(np.geterr())))
 
     @property
     def needs(self) -> list[Mapped]:

@@ -23,8 +23,8 @@ from dropmargin.dask import tasks
 from dropmargin.dask.cluster import Cluster
 from dropmargin.dask.messages import Mapped, Message, Question
 from dropmargin.dask.placement import Group, Placement
-from dropmargin.linalg import Partitions, PerPartition
-from dropmargin.linalg.partitions import Totals, itself
+from dropmargin.data import Partitions, PerPartition
+from dropmargin.data.partitions import Totals, identity
 
 P = TypeVar("P")
 
@@ -71,7 +71,7 @@ class DaskPartitions(Partitions[P]):
     def gather(self, values: PerPartition) -> list[Any]:
         if not any(isinstance(value, Mapped) for value in values):
             return list(values)
-        groups, answers = self._ask(tasks.map_group, Question(itself, [values]))
+        groups, answers = self._ask(tasks.map_group, Question(identity, [values]))
         found = {
             i: value
             for (numbers, _, _), own in zip(groups, answers, strict=True)
@@ -102,7 +102,7 @@ class DaskPartitions(Partitions[P]):
         )
 
     def settle(self, values: PerPartition) -> PerPartition:
-        return self._mapped(Question(itself, [PerPartition(self.gather(values))]))
+        return self._mapped(Question(identity, [PerPartition(self.gather(values))]))
 
     def close(self) -> None:
         """Let go of the partitions."""
@@ -138,7 +138,7 @@ class DaskPartitions(Partitions[P]):
             if joined:
                 keys = message.join(keys, self.n_partitions)
             answers = self._cluster.fetch(message.send(self._cluster, keys))
-            if not any(isinstance(answer, tasks.Forgotten) for answer in answers):
+            if not any(isinstance(answer, tasks.CacheMiss) for answer in answers):
                 for mapped in told:
                     mapped.note_told()
                 return groups, answers

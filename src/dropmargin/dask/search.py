@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from dropmargin.classifiers import validation
-from dropmargin.classifiers.base import MarginalisedClassifier
-from dropmargin.classifiers.inspection import check_rows, inspect
-from dropmargin.classifiers.partition_fit import fit_partitions
-from dropmargin.classifiers.partitioned import Rows
 from dropmargin.dask.base import ClusterClassifier
-from dropmargin.linalg import Partitions, PerPartition
+from dropmargin.data import Partitions, PerPartition
+from dropmargin.estimators import validation
+from dropmargin.estimators.base import MarginalisedClassifier
+from dropmargin.estimators.inspection import check_rows, inspect
+from dropmargin.estimators.partition_fit import fit_partitions
+from dropmargin.estimators.partitioned import Rows
 from dropmargin.noise import as_noise
 from dropmargin.progress import Progress
 from dropmargin.typing import Array
@@ -95,7 +95,7 @@ def grid_search(
         raise ValueError("noises and Cs need at least one value each.")
     model = clone(estimator)
     with model.open(X, y, sample_weight) as (data, names, feature_names):
-        inspect(data, names, model.missing == "drop")
+        inspect(data, names, model.missing == "rescale")
         scores = np.empty((n_folds, len(grid[0]), len(grid[1])))
         with data.derive(check_rows) as rows, Progress(scores.size, "grid search", verbose=int(progress)) as bar:
             for fold in range(n_folds):

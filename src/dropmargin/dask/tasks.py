@@ -1,7 +1,7 @@
 """What runs on the workers: one function of a group of partitions, and the nodes of a tree of sums.
 
 Everything here is pure and at module level: a task that is lost with its worker is run again elsewhere, and gives the
-same bits, or says that it needs to be told more (`Forgotten`).
+same bits, or says that it needs to be told more (`CacheMiss`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 from dask.sizeof import sizeof
 from distributed.protocol import pickle
 
-from dropmargin.classifiers.partitioned import Rows
 from dropmargin.dask.allocator import kept_memory
-from dropmargin.linalg import Block
-from dropmargin.linalg.partitions import Totals, add_pair
+from dropmargin.data import Block
+from dropmargin.data.partitions import Totals, add_pair
+from dropmargin.estimators.partitioned import Rows
 from dropmargin.objective import Labelled
 from dropmargin.threads import in_threads, one_blas_thread
 from dropmargin.typing import Array
@@ -39,7 +39,7 @@ class Opaque:
         return uuid.uuid4().hex
 
 
-class Parcel(Opaque):
+class Payload(Opaque):
     """A value, pickled once, however many tasks it goes to.
 
     Parameters
@@ -127,7 +127,7 @@ class Request(NamedTuple):
     error_state: dict[str, Any]
 
 
-def deliver(parcel: Parcel) -> Parcel:
+def deliver(parcel: Payload) -> Payload:
     """Return what is sent: a task that only carries it, so that it can be had again if the worker that has it is lost.
 
     (What is sent by ``Client.scatter`` cannot.)
@@ -135,7 +135,7 @@ def deliver(parcel: Parcel) -> Parcel:
     return parcel
 
 
-class Forgotten:
+class CacheMiss:
     """The answer of a worker that has not got what was mapped, and was not told how it is computed."""
 
 
@@ -144,7 +144,7 @@ class Forgotten:
 _KEPT: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
 
-def map_group(parcel: Parcel, plan: Plan, parts: Sequence[Any], recipes: Sequence[Parcel]) -> list[Any] | Forgotten:
+def map_group(parcel: Payload, plan: Plan, parts: Sequence[Any], recipes: Sequence[Payload]) -> list[Any] | CacheMiss:
     """Return ``function(part, *args)`` of each partition of a group, after what has to be mapped before."""
     request: Request = parcel.unpack()
     before: list[Request] = [recipe.unpack() for recipe in recipes]
@@ -153,7 +153,7 @@ def map_group(parcel: Parcel, plan: Plan, parts: Sequence[Any], recipes: Sequenc
         with one_blas_thread(), kept_memory:
             return in_threads(jobs, plan.n_threads, threading.Event())
     except _NotThereError:
-        return Forgotten()
+        return CacheMiss()
 
 
 def _map_one(part: Any, k: int, request: Request, plan: Plan, before: Sequence[Request]) -> Any:
@@ -182,7 +182,7 @@ def _call(part: Any, request: Request, own: Sequence[Any], kept: dict[str, Any])
         return request.function(part, *args)
 
 
-def make_part(part: Any, parcels: Sequence[Parcel], plans: Sequence[Plan]) -> Any:
+def make_part(part: Any, parcels: Sequence[Payload], plans: Sequence[Plan]) -> Any:
     """Return what some functions, one after the other, make of a partition."""
     with one_blas_thread(), kept_memory:
         for parcel, plan in zip(parcels, plans, strict=True):
@@ -194,19 +194,19 @@ def make_part(part: Any, parcels: Sequence[Parcel], plans: Sequence[Plan]) -> An
 
 
 def sum_group(
-    parcel: Parcel, plan: Plan, parts: Sequence[Any], recipes: Sequence[Parcel], n_partitions: int
-) -> Nodes | Forgotten:
+    parcel: Payload, plan: Plan, parts: Sequence[Any], recipes: Sequence[Payload], n_partitions: int
+) -> Nodes | CacheMiss:
     """Return the results of a group of partitions; those of neighbours are added."""
     results = map_group(parcel, plan, parts, recipes)
-    if isinstance(results, Forgotten):
+    if isinstance(results, CacheMiss):
         return results
     return join_nodes({(0, number): own for number, own in zip(plan.numbers, results, strict=True)}, n_partitions)
 
 
-def add_nodes(first: Nodes | Forgotten, second: Nodes | Forgotten, n_partitions: int) -> Nodes | Forgotten:
+def add_nodes(first: Nodes | CacheMiss, second: Nodes | CacheMiss, n_partitions: int) -> Nodes | CacheMiss:
     """Return all sums of both, joined as far as they go."""
-    if isinstance(first, Forgotten) or isinstance(second, Forgotten):
-        return Forgotten()
+    if isinstance(first, CacheMiss) or isinstance(second, CacheMiss):
+        return CacheMiss()
     return join_nodes(first | second, n_partitions)
 
 
@@ -214,7 +214,7 @@ def join_nodes(sums: Nodes, n_partitions: int) -> Nodes:
     """Return the nodes that are left when all neighbours that are there have been added.
 
     Node ``(0, i)`` is partition ``i``, and ``(l + 1, i)`` the sum of ``(l, 2 i)`` and ``(l, 2 i + 1)``, or the former
-    alone, if it is the last of its level. This is the order of `linalg.partitions.Summation`.
+    alone, if it is the last of its level. This is the order of `data.partitions.Summation`.
     """
     left: Nodes = {}
     level, width = 0, n_partitions
@@ -246,5 +246,5 @@ def _size_of_parts(holder: Any) -> int:
 
 
 # Dask decides by sizes where tasks go and what goes to the disk; of classes that it does not know it sees a shell.
-for _kind in (Rows, Labelled, Block, Parcel):
+for _kind in (Rows, Labelled, Block, Payload):
     sizeof.register(_kind, _size_of_parts)

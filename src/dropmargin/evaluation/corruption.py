@@ -55,8 +55,8 @@ def corruption_curve(
     y : array-like of shape (n_samples,)
         Their labels.
     noises : sequence of Noise, float or None
-        For example ``[None, Gaussian(scale=0.1), Gaussian(scale=0.2)]``. A number is the rate of dropout; ``None``
-        leaves the rows as they are. Gaussian and Laplace noise leave no zeros and are refused for a sparse ``X``.
+        For example ``[None, GaussianNoise(scale=0.1), GaussianNoise(scale=0.2)]``. A number is the rate of dropout;
+        ``None`` leaves the rows as they are. Gaussian and Laplace noise leave no zeros: a sparse ``X`` is refused.
     n_repeats : int, default=5
         Number of corrupted copies per noise.
     scoring : str, callable or None, default="accuracy"
@@ -96,9 +96,9 @@ def corruption_curve(
 def _check_noises(noises: Any) -> tuple[Noise | None, ...]:
     if isinstance(noises, Noise) or not isinstance(noises, Iterable) or isinstance(noises, str):
         raise ValueError(
-            f"noises must be a list of noises such as [Gaussian(scale=0.1), Gaussian(scale=0.2)], got {noises!r}."
+            f"noises must be a list of noises such as [GaussianNoise(0.1), GaussianNoise(0.2)], got {noises!r}."
         )
     checked = tuple(as_noise(noise) for noise in noises)
     if not checked:
-        raise ValueError("noises is empty: name at least one noise, such as [Gaussian(scale=0.1)].")
+        raise ValueError("noises is empty: name at least one noise, such as [GaussianNoise(scale=0.1)].")
     return checked

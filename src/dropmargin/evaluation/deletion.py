@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.classifiers.validation import check_choice
+from dropmargin.data.deletion import delete_columns, delete_entries
+from dropmargin.estimators.validation import check_choice
 from dropmargin.evaluation.curve import ScoreCurve
 from dropmargin.evaluation.trial import make_trial, repeat_seeds, score_levels
 from dropmargin.evaluation.usefulness import margin_losses
-from dropmargin.linalg.deletion import delete_columns, delete_entries
 from dropmargin.typing import Array
 
 _STRATEGIES = ("entries", "columns", "worst")

@@ -3,8 +3,8 @@
 A deleted feature is treated in two ways, each with settings of its own:
 
 - ``"zero"``: it reads as zero, and nobody knows that it is gone. That is the paper's test.
-- ``"missing"``: it is known to be missing, and every method, the peers too, predicts by the rule of ``missing="drop"``
-  (`dropmargin.classifiers.missing`). What is left between the methods is the gain of the training.
+- ``"missing"``: it is known to be missing, and every method, the peers too, predicts by the rule of
+  ``missing="rescale"`` (`dropmargin.estimators.missing`). What is left between the methods is the gain of the training.
 
 Noise and ``C`` are chosen by cross-validation on the training rows alone, by the accuracy on rows that lose features.
 """
@@ -24,13 +24,13 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.classifiers import DropoutSVC
-from dropmargin.classifiers.missing import Columns, anchored_scores, blank_for_training, describe_columns, has_missing
+from dropmargin.data import canonical, map_entries
+from dropmargin.data.inputs import check_rows
+from dropmargin.estimators import DropoutSVC
+from dropmargin.estimators.missing import Columns, anchored_scores, describe_columns, has_missing, nan_to_negative_zero
 from dropmargin.evaluation.deletion import DeletionCurve, check_levels, deletion_curve
-from dropmargin.linalg import canonical, map_entries
-from dropmargin.linalg.inputs import check_rows
-from dropmargin.path import DropoutSVCCV
-from dropmargin.path.grid import default_cs
+from dropmargin.model_selection import DropoutSVCCV
+from dropmargin.model_selection.grid import default_cs
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 
@@ -90,7 +90,7 @@ class Search:
 
 
 @dataclass(frozen=True, eq=False)
-class Contestant:
+class MethodResult:
     """A method under one treatment: its settings, its model, and how it fared.
 
     Parameters
@@ -125,7 +125,7 @@ class Contestant:
 
 def run_nightmare(
     train: tuple[Any, Any], test: tuple[Any, Any], plan: Plan, say: Callable[[str], None] = lambda text: None
-) -> list[Contestant]:
+) -> list[MethodResult]:
     """Train every method at its best, delete features of the test rows, and return how all fared.
 
     Parameters
@@ -155,7 +155,7 @@ def run_nightmare(
             with one_blas_thread():
                 noise, C, model, search, converged = fit(method, X, y, treatment, plan, grid, folds)
                 curve = measure(model, X_test, y_test, treatment, plan, plan.levels, plan.n_jobs)
-            contestants.append(Contestant(method, treatment, noise, C, model, curve, search, converged))
+            contestants.append(MethodResult(method, treatment, noise, C, model, curve, search, converged))
     return contestants
 
 
@@ -178,7 +178,7 @@ def measure(
 
 
 class AnchoredPeer(ClassifierMixin, BaseEstimator):
-    """A linear classifier of scikit-learn that predicts with missing features as ``missing="drop"`` does.
+    """A linear classifier of scikit-learn that predicts with missing features as ``missing="rescale"`` does.
 
     In training, which it cannot do with NaN, a missing entry is the mean of its column.
 
@@ -194,7 +194,7 @@ class AnchoredPeer(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> AnchoredPeer:
         """Fit the classifier to ``X`` with means for what is missing."""
         X, blanked = canonical(X), has_missing(canonical(X))
-        self.columns_ = describe_columns(blank_for_training(X) if blanked else X, np.ones(X.shape[0]), blanked)
+        self.columns_ = describe_columns(nan_to_negative_zero(X) if blanked else X, np.ones(X.shape[0]), blanked)
         if blanked:
             X = _fill(X, self.columns_)
         self.estimator_ = clone(self.estimator).fit(X, y)
@@ -221,7 +221,7 @@ _Fit = tuple[Any, float, Any, Search | None, bool]
 
 def _fit_ours(method: str, X: Any, y: Any, treatment: str, plan: Plan, grid: Array, folds: list) -> _Fit:
     """Return the noise, ``C`` and model of Dropout-SVM, and the search for them."""
-    missing = "drop" if treatment == "missing" else "error"
+    missing = "rescale" if treatment == "missing" else "error"
     Cs = grid if plan.own_c is None else np.array([plan.own_c])
     noises = plan.noises if isinstance(plan.noises, int) else list(plan.noises)
     if len(Cs) == 1 and not isinstance(noises, int) and len(noises) == 1:

@@ -13,8 +13,8 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.classifiers.validation import check_integer, check_n_jobs
-from dropmargin.linalg.inputs import check_rows, check_unmasked
+from dropmargin.data.inputs import check_rows, check_unmasked
+from dropmargin.estimators.validation import check_integer, check_n_jobs
 from dropmargin.progress import Progress
 from dropmargin.typing import Array
 

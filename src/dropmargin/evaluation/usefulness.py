@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from dropmargin.data import linear_scores
+from dropmargin.data.deletion import column_entries, delete_columns
 from dropmargin.evaluation.trial import Trial
-from dropmargin.linalg import linear_scores
-from dropmargin.linalg.deletion import column_entries, delete_columns
 from dropmargin.progress import Progress
 from dropmargin.typing import Array
 

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.classifiers import validation
+from dropmargin.estimators import validation
 from dropmargin.features.cache import ArrayCache, check_folder, fingerprint
 from dropmargin.features.codebook import (
     Codebook,

@@ -18,8 +18,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from dropmargin.linalg import entry_range, map_entries
-from dropmargin.linalg.inputs import check_rows
+from dropmargin.data import entry_range, map_entries
+from dropmargin.data.inputs import check_rows
 from dropmargin.typing import Array
 
 
@@ -153,13 +153,13 @@ class Noise(BaseEstimator):
 
 def as_noise(noise: Any) -> Noise | None:
     """Return the noise that a user meant: ``None``, a dropout rate, or a `Noise`."""
-    from dropmargin.noise.distributions import Dropout
+    from dropmargin.noise.distributions import DropoutNoise
 
     if noise is None or isinstance(noise, Noise):
         return noise
     if isinstance(noise, Real) and not isinstance(noise, bool):
-        return Dropout(rate=float(noise))
+        return DropoutNoise(rate=float(noise))
     raise ValueError(
-        f"noise must be None, a dropout rate in [0, 1), or a noise such as Dropout(rate=0.5) or Gaussian(scale=0.1); "
-        f"got {noise!r}. For one rate per feature, write Dropout(rate=rates)."
+        f"noise must be None, a dropout rate in [0, 1), or a noise such as DropoutNoise(rate=0.5) or "
+        f"GaussianNoise(scale=0.1); got {noise!r}. For one rate per feature, write DropoutNoise(rate=rates)."
     )

@@ -13,7 +13,7 @@ from dropmargin.noise.base import Noise, Variance
 from dropmargin.typing import Array
 
 
-class Dropout(Noise):
+class DropoutNoise(Noise):
     """Blankout noise: a feature is deleted with probability ``rate`` and rescaled otherwise.
 
     ``x~ = 0`` with probability ``q``, else ``x / (1 - q)``. Variance ``q / (1 - q) x^2``;
@@ -54,7 +54,7 @@ class Dropout(Noise):
         return np.where(rng.uniform(size=x.shape) < rate, 0.0, x / (1.0 - rate))
 
 
-class Gaussian(Noise):
+class GaussianNoise(Noise):
     """Additive normal noise: variance ``scale^2``, ``K(t) = t x + scale^2 t^2 / 2``.
 
     Parameters
@@ -80,7 +80,7 @@ class Gaussian(Noise):
         return x + np.asarray(self.scale, dtype=np.float64) * rng.standard_normal(x.shape)
 
 
-class Laplace(Noise):
+class LaplaceNoise(Noise):
     """Additive Laplace noise: variance ``2 scale^2``, ``K(t) = t x - log(1 - scale^2 t^2)`` for ``|t| < 1 / scale``.
 
     Outside that interval the expectation is infinite, so a loss through the log-MGF keeps its weights inside.
@@ -115,7 +115,7 @@ class Laplace(Noise):
         return x + np.asarray(self.scale, dtype=np.float64) * rng.laplace(size=x.shape)
 
 
-class Poisson(Noise):
+class PoissonNoise(Noise):
     """Poisson noise with mean ``x``, for counts: variance ``x``, ``K(t) = x (exp(t) - 1)``; needs ``X >= 0``."""
 
     allows_negative = False

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.linalg.deletion import presence
-from dropmargin.linalg.inputs import check_rows, column_names
+from dropmargin.data.deletion import presence
+from dropmargin.data.inputs import check_rows, column_names
 from dropmargin.typing import Array
 
 
@@ -27,7 +27,7 @@ def estimate_dropout_rates(X_train: Any, X_target: Any) -> Array:
     Returns
     -------
     ndarray of shape (n_features,)
-        Rates in [0, 1), ready for ``Dropout(rate=rates)``.
+        Rates in [0, 1), ready for ``DropoutNoise(rate=rates)``.
 
     Notes
     -----

@@ -7,7 +7,7 @@ from typing import Any
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.linalg.inputs import validate_rows
+from dropmargin.data.inputs import validate_rows
 from dropmargin.noise.base import Noise, as_noise
 
 _OCCASIONS = ("fit", "always")
@@ -40,9 +40,9 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from dropmargin import Dropout, NoiseTransformer
+    >>> from dropmargin import DropoutNoise, NoiseTransformer
     >>> X = np.ones((2, 4))
-    >>> step = NoiseTransformer(Dropout(rate=0.5), random_state=0)
+    >>> step = NoiseTransformer(DropoutNoise(rate=0.5), random_state=0)
     >>> step.fit_transform(X)
     array([[2., 2., 2., 2.],
            [0., 2., 0., 2.]])

@@ -5,8 +5,8 @@ Hessian, a preconditioner, and the value along a line. Each class of a one-vs-re
 """
 
 from dropmargin.objective.base import (
-    Coarse,
     Curvature,
+    DeflationSpace,
     Labelled,
     Line,
     Objective,
@@ -18,8 +18,8 @@ from dropmargin.objective.mgf import MGFObjective
 from dropmargin.objective.moment import MomentObjective
 
 __all__ = [
-    "Coarse",
     "Curvature",
+    "DeflationSpace",
     "Labelled",
     "Line",
     "MGFObjective",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.linalg import Block, Partitions
+from dropmargin.data import Block, Partitions
 from dropmargin.penalties import Penalty
 from dropmargin.typing import Array
 
@@ -79,7 +79,7 @@ def _shape(part: Labelled) -> Shape:
     return Shape(len(weights), np.stack([np.einsum("i,ik->k", weights, own) for own in (positive, ~positive)]))
 
 
-class Coarse(NamedTuple):
+class DeflationSpace(NamedTuple):
     """Two directions per column whose products with a curvature are known: the coefficients, and the offset alone.
 
     Along the coefficients a hinge is nearly flat, and the offset is tied to all of them: both are directions that a
@@ -90,16 +90,16 @@ class Coarse(NamedTuple):
     coef_image: Array
     offset_image: Array
 
-    def select(self, columns: Any) -> Coarse:
+    def select(self, columns: Any) -> DeflationSpace:
         """Return the directions of these columns alone."""
-        return Coarse(*(np.ascontiguousarray(array[:, columns]) for array in self))
+        return DeflationSpace(*(np.ascontiguousarray(array[:, columns]) for array in self))
 
 
 class Curvature(ABC):
     """A positive definite model of the second derivative at a point, known by its products."""
 
     #: Directions that conjugate gradients need not search, if any are known.
-    coarse: Coarse | None = None
+    coarse: DeflationSpace | None = None
 
     @abstractmethod
     def product(self, direction: Array) -> Array:
@@ -126,7 +126,7 @@ class Line(ABC):
         """Return the point there."""
 
 
-class Trials(Line):
+class ReevaluatedLine(Line):
     """The objective along a direction, by trial: each is the point there, with its gradient.
 
     Nothing is known of the line beforehand, and a step that is refused costs a whole pass. But most steps are taken at

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.linalg import PerPartition
-from dropmargin.objective.base import Coarse, Curvature, Labelled
+from dropmargin.data import PerPartition
+from dropmargin.objective.base import Curvature, DeflationSpace, Labelled
 from dropmargin.objective.preconditioner import Preconditioner
 from dropmargin.typing import Array
 
@@ -31,7 +31,7 @@ class MomentCurvature(Curvature):
     weights: PerPartition
     is_coupled: bool
     preconditioner: Preconditioner
-    coarse: Coarse | None = None
+    coarse: DeflationSpace | None = None
 
     @cached_property
     def _scaled_weights(self) -> Array:
@@ -82,7 +82,7 @@ class MomentCurvature(Curvature):
         )
         if not self.objective.fit_intercept:  # the offset stays apart: it is zero
             offset_image = offset
-        return replace(self, coarse=Coarse(self.coef, coef_image, offset_image))
+        return replace(self, coarse=DeflationSpace(self.coef, coef_image, offset_image))
 
     def precondition(self, residual: Array) -> Array:
         return self.preconditioner.solve(residual)

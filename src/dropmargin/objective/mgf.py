@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.linalg import Block, Partitions, PerPartition
+from dropmargin.data import Block, Partitions, PerPartition
 from dropmargin.losses import MGFLoss
 from dropmargin.noise import Noise
 from dropmargin.objective.base import Curvature, Labelled, Line, Objective, Point

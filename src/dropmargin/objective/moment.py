@@ -12,8 +12,8 @@ For a column of coefficients ``(w, b)``, a row ``x_i`` and the noise's variance 
 ``s_i`` has ``C`` in it. Along a direction ``p`` the mean is linear and the variance a parabola,
 ``m + h a`` and ``v + 2 h t + h^2 V p^2``, so a line search costs one product, whatever the number of its trials.
 The functions of a partition are in `objective.rows`. Scores follow the steps as long as the rows are at
-hand (`Partitions.is_local`); elsewhere they are computed from the coefficients of each trial (`Trials`), so that all
-that is remembered of a fit between two steps is its coefficients.
+hand (`Partitions.is_local`); elsewhere they are computed from the coefficients of each trial (`ReevaluatedLine`), so
+that all that is remembered of a fit between two steps is its coefficients.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.linalg import Partitions, PerPartition
+from dropmargin.data import Partitions, PerPartition
 from dropmargin.losses import MomentLoss
 from dropmargin.noise import Variance
 from dropmargin.objective import rows
-from dropmargin.objective.base import Labelled, Line, Objective, Point, Trials, shape_of
+from dropmargin.objective.base import Labelled, Line, Objective, Point, ReevaluatedLine, shape_of
 from dropmargin.objective.curvature import MomentCurvature, as_column
 from dropmargin.objective.preconditioner import (
     Preconditioner,
@@ -284,7 +284,7 @@ class MomentPoint(Point):
 
     def along(self, direction: Array) -> Line:
         if not self.objective.data.is_local:
-            return Trials(self.objective, self, direction)
+            return ReevaluatedLine(self.objective, self, direction)
         return MomentLine(self, direction)
 
 

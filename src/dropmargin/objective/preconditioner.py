@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh
 
-from dropmargin.linalg import stack_blocks
+from dropmargin.data import stack_blocks
 from dropmargin.objective.base import shape_of
 from dropmargin.typing import Array
 
 if TYPE_CHECKING:
-    from dropmargin.linalg import Block, PerPartition
+    from dropmargin.data import Block, PerPartition
     from dropmargin.objective.base import Labelled
     from dropmargin.objective.curvature import CurvatureWeights
     from dropmargin.objective.moment import MomentObjective, MomentPoint

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.linalg import Block
+from dropmargin.data import Block
 from dropmargin.losses import MomentLoss
 from dropmargin.noise import Variance
 from dropmargin.online.past import DIAGONAL_SHARE, RowsModel

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.linalg import Block, LocalPartitions, drop_empty_columns, row_block, row_slice, stack_rows
+from dropmargin.data import Block, LocalPartitions, drop_empty_columns, row_block, row_slice, stack_rows
 from dropmargin.losses import MomentLoss
 from dropmargin.noise import Noise, Variance
 from dropmargin.objective import Labelled, MomentObjective

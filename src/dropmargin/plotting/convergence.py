@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.classifiers.validation import check_choice, check_number
+from dropmargin.estimators.validation import check_choice, check_number
 from dropmargin.plotting.naming import last_step, named_estimators
 from dropmargin.plotting.style import LEGEND, LINE, import_pyplot, line_style, tidy
 from dropmargin.typing import Array

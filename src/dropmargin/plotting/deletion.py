@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from dropmargin.classifiers.validation import check_choice
+from dropmargin.estimators.validation import check_choice
 from dropmargin.evaluation import DeletionCurve, deletion_curve
 from dropmargin.evaluation.deletion import DEFAULT_LEVELS
 from dropmargin.plotting.naming import named_estimators

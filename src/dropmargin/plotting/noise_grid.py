@@ -31,7 +31,7 @@ class NoiseGridDisplay:
 
     Numbers in bold belong to points that were solved to the full tolerance, the others to points that a search stopped
     early, because they could not win: their scores are those of rough solutions, which may be far worse than the true
-    ones. To compare all points, fit with ``early_stopping=False``.
+    ones. To compare all points, fit with ``prune=False``.
 
     Parameters
     ----------

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.classifiers.validation import check_choice
-from dropmargin.path import NoisePath
+from dropmargin.estimators.validation import check_choice
+from dropmargin.model_selection import NoisePath
 from dropmargin.plotting.naming import named_estimators
 from dropmargin.plotting.panels import check_axes
 from dropmargin.plotting.score_grid import NO_NOISE, Kind, ScoreGrid
@@ -43,7 +43,7 @@ class NoisePathDisplay:
 
     Hollow marks are points that a search stopped early, because they could not win: their scores are those of rough
     solutions, which may be far worse than the true ones, above all with many classes. To compare all levels, fit with
-    ``early_stopping=False``.
+    ``prune=False``.
 
     Parameters
     ----------

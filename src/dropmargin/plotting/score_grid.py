@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from dropmargin.model_selection import NoisePath
+from dropmargin.model_selection.estimators import MarginalisedClassifierCV
+from dropmargin.model_selection.grid import noise_level
 from dropmargin.noise import Noise
-from dropmargin.path import NoisePath
-from dropmargin.path.estimators import MarginalisedClassifierCV
-from dropmargin.path.grid import noise_level
 from dropmargin.plotting.naming import last_step
 from dropmargin.plotting.scores import metric_name
 from dropmargin.typing import Array
@@ -118,7 +118,7 @@ class ScoreGrid:
         return kinds
 
     def _kind(self, noise: type[Noise], indices: list[int], free: list[int]) -> Kind:
-        name = "dropout" if noise.__name__ == "Dropout" else noise.__name__
+        name = "dropout" if noise.__name__ == "DropoutNoise" else noise.__name__
         parameters = [self.noises[index].get_params(deep=False) for index in indices]  # type: ignore[union-attr]
         if not parameters[0]:
             return Kind(name, None, np.array(indices), np.full(len(indices), np.nan))

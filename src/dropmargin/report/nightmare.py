@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dropmargin.evaluation.nightmare import OURS, Contestant
+from dropmargin.evaluation.nightmare import OURS, MethodResult
 from dropmargin.report.chart import Line, heat_map, line_chart, percent, percent_to_a_tenth
-from dropmargin.report.page import Code, Facts, Figure, Figures, Heading, Paragraphs, Part, Table
+from dropmargin.report.page import Code, Figure, Figures, Heading, Paragraphs, Part, PartitionSummary, Table
 
 _TREATMENT_TITLES = {
     "zero": "A deleted feature reads as zero",
@@ -16,22 +16,22 @@ _TREATMENT_TITLES = {
 }
 _TREATMENT_NOTES = {
     "zero": "Nobody knows that it is gone; each method predicts with what it sees.",
-    "missing": "Every method, the others too, predicts by Dropout-SVM's rule for missing features (missing='drop').",
+    "missing": "Every method, the others too, predicts by Dropout-SVM's rule for missing features (missing='rescale').",
 }
 
 
-def of_treatment(contestants: Sequence[Contestant], treatment: str) -> list[Contestant]:
+def of_treatment(contestants: Sequence[MethodResult], treatment: str) -> list[MethodResult]:
     """Return the contestants under one treatment, in their order."""
     return [contestant for contestant in contestants if contestant.treatment == treatment]
 
 
-def treatments_of(contestants: Sequence[Contestant]) -> list[str]:
+def treatments_of(contestants: Sequence[MethodResult]) -> list[str]:
     """Return the treatments, each once, in their order."""
     return list(dict.fromkeys(contestant.treatment for contestant in contestants))
 
 
 def nightmare_page(
-    contestants: Sequence[Contestant],
+    contestants: Sequence[MethodResult],
     *,
     n_test: int,
     chosen_at: str,
@@ -80,7 +80,7 @@ def nightmare_page(
         *parts,
         Heading("What was measured"),
         Paragraphs([deletion, _precision(contestants, n_test)]),
-        Facts(facts),
+        PartitionSummary(facts),
         Heading("The command"),
         Code(command),
     ]
@@ -89,7 +89,7 @@ def nightmare_page(
 # In words -----------------------------------------------------------------------------------------------------------
 
 
-def gains(contestants: Sequence[Contestant], n_test: int) -> list[str]:
+def gains(contestants: Sequence[MethodResult], n_test: int) -> list[str]:
     """Return what was gained, or lost, in sentences.
 
     The level that is looked at closely is the one nearest to a half, whatever came out there.
@@ -104,7 +104,7 @@ def gains(contestants: Sequence[Contestant], n_test: int) -> list[str]:
     return texts
 
 
-def _headline(first: list[Contestant], last: list[Contestant], at: int, n_test: int) -> str:
+def _headline(first: list[MethodResult], last: list[MethodResult], at: int, n_test: int) -> str:
     """Say how far the peers fall as they are, and Dropout-SVM with its rule."""
     peers = [one for one in first if one.method != OURS]
     fallen = " and ".join(
@@ -123,7 +123,7 @@ def _headline(first: list[Contestant], last: list[Contestant], at: int, n_test: 
     )
 
 
-def _compared(group: list[Contestant], at: int, n_test: int) -> str:
+def _compared(group: list[MethodResult], at: int, n_test: int) -> str:
     """Say what is between the methods if all treat deleted features in the same way."""
     ours, peer = float(_ours(group).error[at]), _best_peer(group, at)
     other = float(peer.error[at])
@@ -137,7 +137,7 @@ def _compared(group: list[Contestant], at: int, n_test: int) -> str:
     return said + f"{_points(abs(other - ours))} points {'gained' if ours < other else 'lost'} by the training."
 
 
-def _counted(group: list[Contestant], n_test: int) -> str:
+def _counted(group: list[MethodResult], n_test: int) -> str:
     """Say at how many levels Dropout-SVM is ahead of all others, and where it is behind."""
     n_levels = len(group[0].curve.levels)
     if n_levels == 1:
@@ -154,7 +154,7 @@ def _counted(group: list[Contestant], n_test: int) -> str:
     return f"Of the {n_levels} levels it is {counts}."
 
 
-def _ranges(group: list[Contestant], where: list[int]) -> str:
+def _ranges(group: list[MethodResult], where: list[int]) -> str:
     """Return levels in words; neighbours are joined."""
     runs: list[list[int]] = []
     for at in where:
@@ -168,7 +168,7 @@ def _ranges(group: list[Contestant], where: list[int]) -> str:
     )
 
 
-def _price(group: list[Contestant], at: int, n_test: int) -> str:
+def _price(group: list[MethodResult], at: int, n_test: int) -> str:
     """Say what whole rows pay for it."""
     ours, peer = float(_ours(group).error[at]), _best_peer(group, at)
     other = float(peer.error[at])
@@ -179,11 +179,11 @@ def _price(group: list[Contestant], at: int, n_test: int) -> str:
     return said + (f"{points} points gained there, too." if ours < other else f"that is the price, {points} points.")
 
 
-def _ours(group: Sequence[Contestant]) -> Contestant:
+def _ours(group: Sequence[MethodResult]) -> MethodResult:
     return next(contestant for contestant in group if contestant.method == OURS)
 
 
-def _best_peer(group: Sequence[Contestant], at: int) -> Contestant:
+def _best_peer(group: Sequence[MethodResult], at: int) -> MethodResult:
     return min((contestant for contestant in group if contestant.method != OURS), key=lambda one: float(one.error[at]))
 
 
@@ -196,11 +196,11 @@ def _points(share: float) -> str:
     return f"{100.0 * share:.1f}"
 
 
-def _level(group: Sequence[Contestant], at: int) -> str:
+def _level(group: Sequence[MethodResult], at: int) -> str:
     return percent(float(group[0].curve.levels[at]))
 
 
-def _precision(contestants: Sequence[Contestant], n_test: int) -> str:
+def _precision(contestants: Sequence[MethodResult], n_test: int) -> str:
     spread = max(float(contestant.curve.std.max()) for contestant in contestants)
     n_repeats = contestants[0].curve.scores.shape[1]
     how_often = (
@@ -216,7 +216,7 @@ def _precision(contestants: Sequence[Contestant], n_test: int) -> str:
 # Pictures and tables ------------------------------------------------------------------------------------------------
 
 
-def _curves(group: Sequence[Contestant], highest: float) -> Figure:
+def _curves(group: Sequence[MethodResult], highest: float) -> Figure:
     lines = [Line(one.method, one.curve.levels.tolist(), one.error.tolist(), one.curve.std.tolist()) for one in group]
     last = ", ".join(f"{one.method} {percent(float(one.error[-1]))}" for one in group)
     first = ", ".join(f"{one.method} {percent(float(one.error[0]))}" for one in group)
@@ -229,7 +229,7 @@ def _curves(group: Sequence[Contestant], highest: float) -> Figure:
     return Figure(svg, title, _TREATMENT_NOTES[group[0].treatment])
 
 
-def _error_table(group: Sequence[Contestant]) -> Table:
+def _error_table(group: Sequence[MethodResult]) -> Table:
     levels = range(len(group[0].curve.levels))
     rows = [[one.method, *(_points(one.error[at]) for at in levels)] for one in group]
     # As they are printed: what reads the same is marked the same.
@@ -239,13 +239,13 @@ def _error_table(group: Sequence[Contestant]) -> Table:
     return Table(caption, ["deleted", *(_level(group, at) for at in levels)], rows, frozenset(best))
 
 
-def settings_text(contestant: Contestant) -> str:
+def settings_text(contestant: MethodResult) -> str:
     """Return the settings of a contestant in words."""
     noise = "" if contestant.noise is None else f"noise {_noise_name(contestant.noise)}, "
     return f"{noise}C = {contestant.C:.3g}"
 
 
-def _settings_table(contestants: Sequence[Contestant]) -> Table:
+def _settings_table(contestants: Sequence[MethodResult]) -> Table:
     rows = [
         [
             one.method,
@@ -258,7 +258,7 @@ def _settings_table(contestants: Sequence[Contestant]) -> Table:
     return Table("The settings that were used", ["method", "deleted =", "settings", "converged"], rows, words=True)
 
 
-def _search_map(contestant: Contestant) -> Figure:
+def _search_map(contestant: MethodResult) -> Figure:
     search: Any = contestant.search
     i, j = search.chosen
     noises = ["none" if noise is None else _noise_name(noise) for noise in search.noises]
@@ -286,4 +286,4 @@ def _noise_name(noise: Any) -> str:
     """Return the rate of dropout, or the name and the parameter of another noise."""
     values = list(noise.get_params(deep=False).values())
     number = f"{float(values[0]):g}" if values and not hasattr(values[0], "__len__") else ""
-    return number if type(noise).__name__ == "Dropout" and number else f"{type(noise).__name__} {number}".strip()
+    return number if type(noise).__name__ == "DropoutNoise" and number else f"{type(noise).__name__} {number}".strip()

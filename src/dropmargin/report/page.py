@@ -136,7 +136,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Facts:
+class PartitionSummary:
     """Names and what they stand for."""
 
     entries: Mapping[str, str]

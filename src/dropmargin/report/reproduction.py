@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dropmargin.io.model.atomic import write_atomically
 from dropmargin.report.chart import Axis, Line, line_chart, standalone
-from dropmargin.report.page import Code, Facts, Figure, Figures, Heading, Paragraphs, Part, Table
+from dropmargin.report.page import Code, Figure, Figures, Heading, Paragraphs, Part, PartitionSummary, Table
 from dropmargin.reproduction.harness import Experiment
 from dropmargin.reproduction.labbook import LabBook, LabBookError
 from dropmargin.reproduction.summary import Chart, Claim, Comparison, Summary, three_digits
@@ -138,7 +138,7 @@ def _chapter(chapter: Chapter) -> list[Part]:
     parts += [_comparison_table(comparison) for comparison in summary.comparisons]
     if summary.claims:
         parts.append(_claims_table(summary))
-    parts.append(Facts(_facts(chapter)))
+    parts.append(PartitionSummary(_facts(chapter)))
     command = chapter.header.get("command")
     if command:
         parts.append(Code(str(command)))

@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
 from dropmargin.datasets import Split, amazon_forms, load_amazon
-from dropmargin.noise import Noise, Poisson
-from dropmargin.path import NoisyLinearClassifierCV
+from dropmargin.model_selection import NoisyLinearClassifierCV
+from dropmargin.noise import Noise, PoissonNoise
 from dropmargin.reproduction import published
 from dropmargin.reproduction.harness import Experiment, Lab
 from dropmargin.reproduction.labbook import LabBook, Task
@@ -75,14 +75,14 @@ def tasks(lab: Lab) -> list[Task]:
 def _measure(lab: Lab, load: Callable[[], Split], model: str, noise: float | str) -> dict[str, Any]:
     """Return the test error of a model, with the ``C`` of the least cross-validated error."""
     data = load()
-    level: float | Noise = Poisson() if isinstance(noise, str) else noise
+    level: float | Noise = PoissonNoise() if isinstance(noise, str) else noise
     folds = StratifiedKFold(_QUICK_N_FOLDS if lab.quick else _N_FOLDS, shuffle=True, random_state=lab.seed)
     search = NoisyLinearClassifierCV(
         published.LOSSES[model],
         noises=[level],
         Cs=_QUICK_CS if lab.quick else _CS,
         cv=folds,
-        early_stopping=False,
+        prune=False,
         n_jobs=lab.n_jobs,
         verbose=0,
     ).fit(data.X_train, data.y_train)

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.classifiers import NoisyLinearClassifier
 from dropmargin.datasets import load_cifar10
+from dropmargin.estimators import NoisyLinearClassifier
 from dropmargin.features import PatchFeatures
-from dropmargin.noise import Noise, Poisson
+from dropmargin.noise import Noise, PoissonNoise
 from dropmargin.reproduction import published
 from dropmargin.reproduction.harness import Experiment, Lab
 from dropmargin.reproduction.labbook import LabBook, Measurement, Task
@@ -57,7 +57,7 @@ class Setting:
     @property
     def noise(self) -> float | Noise | None:
         """The noise as the estimators take it."""
-        return {"none": None, "Poisson": Poisson(), "dropout": self.rate}[self.kind]
+        return {"none": None, "Poisson": PoissonNoise(), "dropout": self.rate}[self.kind]
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from scipy import sparse
 from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
 
-from dropmargin.classifiers import DropoutSVC
 from dropmargin.datasets import Split
-from dropmargin.noise import Dropout
+from dropmargin.estimators import DropoutSVC
+from dropmargin.noise import DropoutNoise
 from dropmargin.reproduction import published
 from dropmargin.reproduction.amazon import DOMAINS, forms_of, loader
 from dropmargin.reproduction.harness import Experiment, Lab
@@ -62,7 +62,7 @@ def corrupted(X: sparse.csr_array, n_copies: int, rng: np.random.RandomState) ->
     """Return ``n_copies`` corrupted copies of the rows, one below the other; ``X`` itself for none."""
     if n_copies == 0:
         return X
-    noise = Dropout(rate=_RATE)
+    noise = DropoutNoise(rate=_RATE)
     copies = []
     for _ in range(n_copies):
         copy = sparse.csr_array(noise.sample(X, rng))

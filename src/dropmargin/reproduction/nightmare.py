@@ -4,7 +4,7 @@ Three ways to score a row that has lost pixels, each with settings of its own:
 
 - ``raw``: a deleted pixel is zero. Unbiased noise in training does not foresee that all scores shrink.
 - ``rescaled``: what is left is multiplied by ``1 / (1 - deletion)``, which makes up for it.
-- ``anchored``: only deviations from the training mean are scaled up, as by ``missing="drop"``.
+- ``anchored``: only deviations from the training mean are scaled up, as by ``missing="rescale"``.
 
 Settings are chosen with fits to a part of the training images, on other training images; the choices, level by level,
 are then fitted to all of them.
@@ -24,8 +24,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
 from dropmargin.baselines import FDropSVC
-from dropmargin.classifiers import DropoutLogisticRegression, NoisyLinearClassifier
 from dropmargin.datasets import load_mnist
+from dropmargin.estimators import DropoutLogisticRegression, NoisyLinearClassifier
 from dropmargin.evaluation import deletion_curve
 from dropmargin.evaluation.nightmare import AnchoredPeer
 from dropmargin.reproduction import published
@@ -87,9 +87,11 @@ def make(method: str, setting: Setting, n_jobs: int | None) -> Any:
     if method == "hinge, FDROP":
         return AnchoredPeer(FDropSVC(int(setting["n_deleted"]), C=setting["C"], tol=1e-2, n_jobs=n_jobs))
     if method == "logistic, l2":
-        return DropoutLogisticRegression(noise=None, C=setting["C"], missing="drop", n_jobs=n_jobs)
+        return DropoutLogisticRegression(noise=None, C=setting["C"], missing="rescale", n_jobs=n_jobs)
     loss = published.LOSSES[method]
-    return NoisyLinearClassifier(loss, noise=setting["rate"], C=setting["C"], missing="drop", tol=1e-3, n_jobs=n_jobs)
+    return NoisyLinearClassifier(
+        loss, noise=setting["rate"], C=setting["C"], missing="rescale", tol=1e-3, n_jobs=n_jobs
+    )
 
 
 # Measuring -----------------------------------------------------------------------------------------------------------

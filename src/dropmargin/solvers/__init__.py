@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.linalg import PerPartition
+from dropmargin.data import PerPartition
 from dropmargin.losses import Loss
 from dropmargin.objective import MomentObjective, Objective, Point
 from dropmargin.objective.rows import take_columns
@@ -34,12 +34,12 @@ class Solver:
     blockwise: bool = True  # takes all columns at once
     l1: bool = False  # minimises an l1 penalty, too
     needs: str | None = None  # an attribute of the loss that must be true
-    likes_a_start: bool = False  # a rough fit to a sample of the rows is worth its price
+    benefits_from_subsample: bool = False  # a rough fit to a sample of the rows is worth its price
 
 
 SOLVERS: dict[str, Solver] = {
     "irls": Solver(irls, needs="has_majoriser"),
-    "newton": Solver(newton, l1=True, likes_a_start=True),
+    "newton": Solver(newton, l1=True, benefits_from_subsample=True),
     "lbfgs": Solver(lbfgs, blockwise=False),
     "closed-form": Solver(closed_form, needs="is_quadratic"),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dropmargin.linalg import column_dots
+from dropmargin.data import column_dots
 from dropmargin.objective import Objective, Point
 from dropmargin.solvers import conjugate_gradient
 from dropmargin.solvers.result import Iteration, Monitor, Result

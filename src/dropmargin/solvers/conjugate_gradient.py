@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
-from dropmargin.linalg import column_dots
+from dropmargin.data import column_dots
 from dropmargin.objective import Curvature
 from dropmargin.solvers.deflation import Deflation
 from dropmargin.typing import Array

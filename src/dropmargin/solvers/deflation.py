@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.linalg import column_dots
-from dropmargin.objective import Coarse
+from dropmargin.data import column_dots
+from dropmargin.objective import DeflationSpace
 from dropmargin.typing import Array
 
 # Directions that are closer to dependent than this count as one.
@@ -15,13 +15,13 @@ _INDEPENDENT = 1e-6
 
 
 class Deflation:
-    """The two directions of a `Coarse`, ``z`` and ``e``, and the curvature ``H`` on the plane that they span.
+    """The two directions of a `DeflationSpace`, ``z`` and ``e``, and the curvature ``H`` on the plane that they span.
 
     `solve` is exact on the plane. `project` makes a direction conjugate to it, so that conjugate gradients search
     only what is left.
     """
 
-    def __init__(self, coarse: Coarse) -> None:
+    def __init__(self, coarse: DeflationSpace) -> None:
         self.coarse = coarse
         a = column_dots(coarse.coef, coarse.coef_image)
         b = coarse.coef_image[-1]

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.linalg import DualDescent, PerPartition, local_parts, rows_for_descent
+from dropmargin.data import DualDescent, PerPartition, local_parts, rows_for_descent
 from dropmargin.objective import Labelled, MomentObjective
 from dropmargin.solvers.result import Iteration, Monitor, Result
 from dropmargin.typing import Array

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dropmargin.linalg import column_dots
+from dropmargin.data import column_dots
 from dropmargin.objective import Curvature, Line, Objective, Point
 from dropmargin.solvers import conjugate_gradient
 from dropmargin.solvers.result import Iteration, Monitor, Result

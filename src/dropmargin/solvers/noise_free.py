@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.linalg import Partitions, PerPartition
+from dropmargin.data import Partitions, PerPartition
 from dropmargin.objective import Labelled, MomentObjective
 from dropmargin.objective.moment import MomentPoint
 from dropmargin.solvers.central_path import follow_central_path

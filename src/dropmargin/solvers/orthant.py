@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.linalg import column_dots
-from dropmargin.objective import Coarse, Curvature, Objective, Point
+from dropmargin.data import column_dots
+from dropmargin.objective import Curvature, DeflationSpace, Objective, Point
 from dropmargin.penalties import Penalty
 from dropmargin.solvers import conjugate_gradient
 from dropmargin.solvers.result import Iteration, Monitor, Result
@@ -136,7 +136,9 @@ class _Restricted(Curvature):
         self.whole = whole
         self.free = free
         if whole.coarse is not None:
-            self.coarse = Coarse(whole.coarse.coef, whole.coarse.coef_image * free, whole.coarse.offset_image * free)
+            self.coarse = DeflationSpace(
+                whole.coarse.coef, whole.coarse.coef_image * free, whole.coarse.offset_image * free
+            )
 
     def product(self, direction: Array) -> Array:
         return self.whole.product(direction) * self.free

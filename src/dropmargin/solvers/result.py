@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dropmargin.linalg import PerPartition
+from dropmargin.data import PerPartition
 from dropmargin.objective import Point
 from dropmargin.typing import Array
 

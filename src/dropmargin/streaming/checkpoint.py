@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.linalg import Partitions, PerPartition
-from dropmargin.linalg.partitions import Totals
+from dropmargin.data import Partitions, PerPartition
+from dropmargin.data.partitions import Totals
 from dropmargin.streaming.codec import CodecError, decode, encode
 from dropmargin.streaming.memory import show_size
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.linalg import Block, from_arrays, row_block, to_arrays
-from dropmargin.linalg.structure import structure_fault
+from dropmargin.data import Block, from_arrays, row_block, to_arrays
+from dropmargin.data.structure import structure_fault
 from dropmargin.typing import Array
 
 _KINDS = "fiub"

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from dropmargin.data import canonical, to_arrays
 from dropmargin.io.data import DataFormatError, Dataset, Frame, ReadOptions, find_format, read_chunks
 from dropmargin.io.data.dataset import concatenate
 from dropmargin.io.data.sources import Source, line_blocks
 from dropmargin.io.data.svmlight_blocks import BlockParser
 from dropmargin.io.data.svmlight_lines import IndexRange
-from dropmargin.linalg import canonical, to_arrays
 from dropmargin.progress import Progress
 
 _FORMATS = ("svmlight", "parquet", "arrow", "npz")

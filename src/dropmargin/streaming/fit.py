@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 import numpy as np
 from joblib import effective_n_jobs
 
-from dropmargin.classifiers import validation
-from dropmargin.classifiers.base import MarginalisedClassifier
-from dropmargin.classifiers.partition_fit import fit_partitions
+from dropmargin.data import Partitions
+from dropmargin.data.inputs import check_unmasked, fill_masked
+from dropmargin.estimators import validation
+from dropmargin.estimators.base import MarginalisedClassifier
+from dropmargin.estimators.partition_fit import fit_partitions
 from dropmargin.io.data import ReadOptions
-from dropmargin.linalg import Partitions
-from dropmargin.linalg.inputs import check_unmasked, fill_masked
 from dropmargin.losses import MomentLoss
 from dropmargin.streaming import cache as caches
 from dropmargin.streaming.checkpoint import Log, LoggedPartitions, hash_of
@@ -163,7 +163,7 @@ def fit_arrays(
     X = np.lib.format.open_memmap(X, mode="r") if isinstance(X, str | os.PathLike) else X
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub":
         raise ValueError(f"X must be a two-dimensional array of numbers, in memory or memory-mapped, got {type(X)}.")
-    X = fill_masked(X)  # NaN is an error later, unless missing="drop"
+    X = fill_masked(X)  # NaN is an error later, unless missing="rescale"
     check_unmasked(y, "y")
     blocks = _ArrayBlocks(X, size)
     labels = np.asarray(y)

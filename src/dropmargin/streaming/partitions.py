@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.classifiers.partitioned import Rows
-from dropmargin.linalg import Partitions, PerPartition
-from dropmargin.linalg.partitions import Summation, Totals, dealt, itself
+from dropmargin.data import Partitions, PerPartition
+from dropmargin.data.partitions import Summation, Totals, identity, select_args
+from dropmargin.estimators.partitioned import Rows
 from dropmargin.streaming.reader import BlockReader
 from dropmargin.streaming.store import BlockWriter, StoredBlocks
 from dropmargin.threads import Job, Threads
@@ -63,10 +63,10 @@ class FilePartitions(Partitions[Any]):
         self._threads = Threads(n_threads) if n_threads > 1 else None
 
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
-        return PerPartition(_Later(function, dealt(args, i)) for i in range(self.n_partitions))
+        return PerPartition(_Later(function, select_args(args, i)) for i in range(self.n_partitions))
 
     def gather(self, values: PerPartition) -> list[Any]:
-        return list(self._results(itself, (values,)))
+        return list(self._results(identity, (values,)))
 
     def map_sum(self, function: Callable[..., Totals], *args: Any) -> Totals:
         summation = Summation()
@@ -114,12 +114,12 @@ class FilePartitions(Partitions[Any]):
         """Yield the results in the order of the partitions, with no more than a few under way."""
         if self._threads is None or function is _written:  # which writes one after the other
             for i in range(self.n_partitions):
-                yield self._work(function, i, dealt(args, i))
+                yield self._work(function, i, select_args(args, i))
             return
         waiting: deque[Job[Any]] = deque()
         try:
             for i in range(self.n_partitions):
-                waiting.append(self._threads.submit(self._work, function, i, dealt(args, i)))
+                waiting.append(self._threads.submit(self._work, function, i, select_args(args, i)))
                 if len(waiting) > 2 * self._n_threads:
                     yield waiting.popleft().result()
             while waiting:

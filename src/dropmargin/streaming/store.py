@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from dropmargin.data import from_arrays, to_arrays
+from dropmargin.data.structure import structure_fault
 from dropmargin.io.data import DataFormatError
-from dropmargin.linalg import from_arrays, to_arrays
-from dropmargin.linalg.structure import structure_fault
 from dropmargin.typing import Array
 
 _ALIGNMENT = 64
@@ -31,7 +31,7 @@ class BlockInfo:
     ----------
     shape : tuple of int
     arrays : tuple of (str, int)
-        Type and length of each array of `linalg.to_arrays`.
+        Type and length of each array of `data.to_arrays`.
     offset, n_bytes : int
         Arrays begin at multiples of 64 bytes from ``offset``.
     checksum : int

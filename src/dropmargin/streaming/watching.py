@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 import dropmargin
-from dropmargin.classifiers.base import MarginalisedClassifier
+from dropmargin.estimators.base import MarginalisedClassifier
 from dropmargin.progress import Progress
 from dropmargin.solvers import Iteration
 from dropmargin.streaming.checkpoint import hash_of

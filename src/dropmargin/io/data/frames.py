@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_array
 
+from dropmargin.data.inputs import column_names, fill_masked
 from dropmargin.io.data.cells import as_objects
 from dropmargin.io.data.columnar import name_of_number
 from dropmargin.io.data.dataset import Frame
-from dropmargin.linalg.inputs import column_names, fill_masked
 from dropmargin.typing import Array
 
 # How pandas spells a missing cell, besides None and NaN.

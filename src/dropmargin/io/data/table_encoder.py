@@ -39,7 +39,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     """Turn a table into a matrix of numbers, the same way for every table to come.
 
     A column of numbers passes; a column of names becomes one column of 0 and 1 for each name seen by `fit`. A missing
-    cell is NaN, in all columns of its names, for a classifier with ``missing="drop"``; so is every cell of a column
+    cell is NaN, in all columns of its names, for a classifier with ``missing="rescale"``; so is every cell of a column
     that is not there. A name that `fit` has not seen is zero in all columns. Other columns are not looked at.
 
     Parameters

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.baselines import FDropSVC
-from dropmargin.classifiers import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
+from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
 from dropmargin.io.model.parameters import decode_parameters, encode_parameters
 from dropmargin.io.model.schema import ModelFormatError, choice, fields, from_plain, integer, shown, to_plain
 from dropmargin.losses import as_loss
@@ -33,7 +33,7 @@ _ARRAYS = ("coef_", "intercept_", "classes_")
 _OPTIONAL_ARRAYS = ("feature_names_in_", "feature_means_", "feature_deviations_")
 _HISTORY = "history_"
 _MCF_LOSSES = ("quadratic", "exponential", "logistic")
-_MULTI_CLASS, _MISSING = ("ovr", "ovo"), ("error", "drop")
+_MULTI_CLASS, _MISSING = ("ovr", "ovo"), ("error", "rescale")
 
 
 def plain_classifier(model: Any) -> Any:
@@ -102,8 +102,8 @@ def _check_parameters(model: Any, arrays: dict[str, Array]) -> None:
     """Check the parameters that predictions depend on."""
     choice(getattr(model, "multi_class", "ovr"), "multi_class", _MULTI_CLASS)
     kind = choice(getattr(model, "missing", "error"), "missing", _MISSING)
-    if kind == "drop" and "feature_means_" not in arrays:
-        raise ModelFormatError("missing='drop' needs 'feature_means_', which is not there")
+    if kind == "rescale" and "feature_means_" not in arrays:
+        raise ModelFormatError("missing='rescale' needs 'feature_means_', which is not there")
     try:
         noise = as_noise(getattr(model, "noise", None))
         if noise is not None:

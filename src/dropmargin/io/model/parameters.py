@@ -22,10 +22,12 @@ from dropmargin.losses import (
     MCFLogistic,
     Quadratic,
 )
-from dropmargin.noise import Dropout, Gaussian, Laplace, Noise, Poisson
+from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, Noise, PoissonNoise
 from dropmargin.typing import Array
 
-_NOISES: dict[str, type[Noise]] = {cls.__name__: cls for cls in (Dropout, Gaussian, Laplace, Poisson)}
+_NOISES: dict[str, type[Noise]] = {
+    cls.__name__: cls for cls in (DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise)
+}
 _LOSSES: dict[str, type[Loss]] = {
     cls.__name__: cls for cls in (Hinge, Logistic, Quadratic, GaussianHinge, GaussianLogistic, Exponential, MCFLogistic)
 }

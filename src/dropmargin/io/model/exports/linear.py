@@ -47,10 +47,10 @@ def linear_model(model: Any, target: str) -> LinearModel:
             "that pipeline[:-1].transform makes."
         )
     model = plain_classifier(model)
-    if getattr(model, "missing", "error") == "drop":
+    if getattr(model, "missing", "error") == "rescale":
         raise ValueError(
-            f"{target} has no missing features, got a model with missing='drop'. For complete rows it is an ordinary "
-            "linear model: export it after model.set_params(missing='error')."
+            f"{target} has no missing features, got a model with missing='rescale'. For complete rows it is an "
+            "ordinary linear model: export it after model.set_params(missing='error')."
         )
     n_classes = len(model.classes_)
     by_votes = n_classes > 2 and (getattr(model, "multi_class", "ovr") == "ovo" or len(model.coef_) != n_classes)

@@ -15,16 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.classifiers import missing
-from dropmargin.classifiers.fitting import (
-    LITTLE_WEIGHT,
-    SAMPLE_EVERY,
-    Group,
-    Sample,
-    TrainingData,
-    shows_label,
-)
-from dropmargin.linalg import (
+from dropmargin.data import (
     Block,
     EntryFunction,
     Partitions,
@@ -40,6 +31,15 @@ from dropmargin.linalg import (
     offset_of,
     row_block,
     subtract,
+)
+from dropmargin.estimators import missing
+from dropmargin.estimators.fitting import (
+    LITTLE_WEIGHT,
+    SAMPLE_EVERY,
+    Group,
+    Sample,
+    TrainingData,
+    shows_label,
 )
 from dropmargin.losses import Loss, MomentLoss
 from dropmargin.objective import Labelled, Shape, remember_shape
@@ -90,7 +90,7 @@ def _fetch(fetch: Callable[[], Any], function: Callable[..., Any], args: tuple[A
 
 
 @dataclass(frozen=True)
-class Coding:
+class LabelEncoding:
     """How the rows and labels of all partitions become numbers.
 
     Parameters
@@ -254,18 +254,18 @@ def group_partitions(
 # Functions of one partition ---------------------------------------------------------------------------------------
 
 
-def code_rows(rows: Rows, coding: Coding) -> Rows:
+def code_rows(rows: Rows, coding: LabelEncoding) -> Rows:
     """Return the rows as the fit needs them, with the numbers of their classes and their final weights."""
     codes = np.searchsorted(coding.classes, np.asarray(rows.y).astype(coding.classes.dtype, copy=False))
     weights = np.ones(len(codes)) if rows.weights is None else np.asarray(rows.weights, dtype=np.float64)
     return Rows(rows.under(_prepare, coding), coding.numbers[codes], weights * coding.factors[codes])
 
 
-def _prepare(X: Any, coding: Coding) -> Any:
+def _prepare(X: Any, coding: LabelEncoding) -> Any:
     if not X.shape[0]:  # whatever its width
         X = no_rows(coding.n_features, coding.is_dense)
     if coding.blanked:
-        X = missing.blank_for_training(X)
+        X = missing.nan_to_negative_zero(X)
     X = X.astype(coding.dtype, copy=False)
     return X if coding.used is None else keep_columns(X, coding.used)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dropmargin.linalg.blocks import Block, EntryFunction, chunks, curve
+from dropmargin.data.blocks import Block, EntryFunction, chunks, curve
 from dropmargin.typing import Array
 
 # Rows are worked on in chunks of about this many entries, so that a chunk and f of it stay in cache.

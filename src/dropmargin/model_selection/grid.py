@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.classifiers.base import MarginalisedClassifier, TrainingRows
-from dropmargin.classifiers.fitting import Problem
-from dropmargin.classifiers.validation import check_entries, check_number
-from dropmargin.linalg import mean_square
+from dropmargin.data import mean_square
+from dropmargin.estimators.base import MarginalisedClassifier, TrainingRows
+from dropmargin.estimators.fitting import Problem
+from dropmargin.estimators.validation import check_entries, check_number
 from dropmargin.noise import Noise, Variance, as_noise
 from dropmargin.typing import Array
 
@@ -127,7 +127,7 @@ def _check_noises(noises: Any, n_features: int) -> tuple[Noise | None, ...]:
         count = _check_count("noises", noises)
         return tuple(as_noise(float(rate)) for rate in np.round(np.linspace(0.0, _HIGHEST_RATE, count), 6))
     checked: list[Noise | None] = []
-    for index, given in enumerate(_as_list("noises", noises, "[0.1, 0.5, Gaussian(scale=0.1)]")):
+    for index, given in enumerate(_as_list("noises", noises, "[0.1, 0.5, GaussianNoise(scale=0.1)]")):
         try:
             noise = as_noise(given)
             if noise is not None:

@@ -1,6 +1,6 @@
 """The scikit-learn estimators: a thin shell over noise, loss, objective and solver."""
 
-from dropmargin.classifiers.estimators import (
+from dropmargin.estimators.classifiers import (
     DropoutLogisticRegression,
     DropoutSVC,
     MCFClassifier,

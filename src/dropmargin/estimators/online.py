@@ -9,11 +9,11 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
-from dropmargin.classifiers import validation
-from dropmargin.classifiers.base import MarginalisedClassifier
-from dropmargin.classifiers.fitting import Problem, one_blas_thread
-from dropmargin.linalg import canonical
-from dropmargin.linalg.inputs import validate_rows
+from dropmargin.data import canonical
+from dropmargin.data.inputs import validate_rows
+from dropmargin.estimators import validation
+from dropmargin.estimators.base import MarginalisedClassifier
+from dropmargin.estimators.fitting import Problem, one_blas_thread
 from dropmargin.losses import MomentLoss
 from dropmargin.online import Batch, Model, Stream, targets
 from dropmargin.typing import Array

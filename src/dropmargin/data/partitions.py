@@ -122,7 +122,7 @@ class LocalPartitions(Partitions[P]):
         self._threads = Threads(n_threads) if n_threads > 1 else None
 
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
-        calls = [partial(function, part, *dealt(args, i)) for i, part in enumerate(self.parts)]
+        calls = [partial(function, part, *select_args(args, i)) for i, part in enumerate(self.parts)]
         return PerPartition([call() for call in calls] if self._threads is None else self._threads.run(calls))
 
     def gather(self, values: PerPartition) -> list[Any]:
@@ -145,12 +145,12 @@ def local_parts(data: Partitions[P]) -> list[P]:
     return data.parts
 
 
-def dealt(args: Sequence[Any], index: int) -> list[Any]:
+def select_args(args: Sequence[Any], index: int) -> list[Any]:
     """Return the arguments of one partition: its own item of each `PerPartition`, and the others as they are."""
     return [arg[index] if isinstance(arg, PerPartition) else arg for arg in args]
 
 
-def itself(part: Any, value: Any) -> Any:
+def identity(part: Any, value: Any) -> Any:
     """Return a partition's own value: a question for backends whose `map` has not been called yet."""
     return value
 

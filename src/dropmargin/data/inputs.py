@@ -13,14 +13,14 @@ from scipy import sparse
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from dropmargin.linalg.structure import sound_csr
+from dropmargin.data.structure import sound_csr
 
 _ACCEPTED: dict[str, Any] = {
     "accept_sparse": "csr",
     "accept_large_sparse": True,
     "dtype": [np.float64, np.float32],
 }
-_DROP = "set missing='drop' on a classifier that has this parameter: then they are missing features"
+_DROP = "set missing='rescale' on a classifier that has this parameter: then they are missing features"
 _REMEDIES = {
     "y": "Leave these rows out, as with X[~y.mask] and y.compressed()",
     "sample_weight": "Fill them, as with sample_weight.filled(0.0) to leave these rows out",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dropmargin.classifiers import DropoutLogisticRegression, DropoutSVC, NoisyLinearClassifier
-from dropmargin.classifiers.base import MarginalisedClassifier
-from dropmargin.path.base import MarginalisedClassifierCV
+from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, NoisyLinearClassifier
+from dropmargin.estimators.base import MarginalisedClassifier
+from dropmargin.model_selection.base import MarginalisedClassifierCV
 
 _PARAMETERS = """
     noises : int or list of float, Noise or None, default=10
@@ -21,7 +21,7 @@ _PARAMETERS = """
     rule : {"best", "one-se"}, default="best"
         Take the highest mean score; or the smallest ``C`` whose score is within one standard error of it, and of that
         column of the grid the best. Of equal scores, the smallest ``C``, then the first noise.
-    early_stopping : bool, default=True
+    prune : bool, default=True
         Whether points that cannot win are solved roughly or interpolated between neighbours. What is chosen, and all
         that come close to it, are always solved to ``tol / 10``: their scores hardly depend on the way there."""
 _SOLVING = """
@@ -95,7 +95,7 @@ class NoisyLinearClassifierCV(MarginalisedClassifierCV):
         cv: Any = None,
         scoring: Any = None,
         rule: str = "best",
-        early_stopping: bool = True,
+        prune: bool = True,
         penalty: str = "l2",
         l1_ratio: float = 0.5,
         approximation: str = "bound",
@@ -116,7 +116,7 @@ class NoisyLinearClassifierCV(MarginalisedClassifierCV):
         self.cv = cv
         self.scoring = scoring
         self.rule = rule
-        self.early_stopping = early_stopping
+        self.prune = prune
         self.penalty = penalty
         self.l1_ratio = l1_ratio
         self.approximation = approximation
@@ -166,7 +166,7 @@ class DropoutSVCCV(MarginalisedClassifierCV):
         cv: Any = None,
         scoring: Any = None,
         rule: str = "best",
-        early_stopping: bool = True,
+        prune: bool = True,
         penalty: str = "l2",
         l1_ratio: float = 0.5,
         approximation: str = "bound",
@@ -186,7 +186,7 @@ class DropoutSVCCV(MarginalisedClassifierCV):
         self.cv = cv
         self.scoring = scoring
         self.rule = rule
-        self.early_stopping = early_stopping
+        self.prune = prune
         self.penalty = penalty
         self.l1_ratio = l1_ratio
         self.approximation = approximation

@@ -29,10 +29,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from dropmargin.classifiers.missing import Rows
-from dropmargin.classifiers.patterns import Winner, survives_draws, survives_dropout
-from dropmargin.linalg import stores_zeros
-from dropmargin.noise import Dropout, Gaussian, Noise, Variance
+from dropmargin.data import stores_zeros
+from dropmargin.estimators.missing import Rows
+from dropmargin.estimators.patterns import Winner, survives_draws, survives_dropout
+from dropmargin.noise import DropoutNoise, GaussianNoise, Noise, Variance
 from dropmargin.typing import Array
 
 METHODS = ("auto", "normal", "guaranteed")
@@ -59,15 +59,15 @@ def exact_or_drawn(
     rows: Rows, coef: Array, noise: Noise, winner: Winner, *, by_pairs: bool, n_draws: int, seed: int
 ) -> Array:
     """Return the probability of survival of each row by ``method="auto"``."""
-    if isinstance(noise, Dropout):
+    if isinstance(noise, DropoutNoise):
         return survives_dropout(rows, coef, np.asarray(noise.rate, dtype=np.float64), winner, n_draws, seed)
     reaches_zeros = noise.variance().moves_zeros and not stores_zeros(rows.filled)
-    is_exact = isinstance(noise, Gaussian) and len(coef) <= _MOST_CLASSES
+    is_exact = isinstance(noise, GaussianNoise) and len(coef) <= _MOST_CLASSES
     if not by_pairs and (is_exact or reaches_zeros or not noise.has_draw):
         return closed_form(rows, coef, noise.variance(), "normal")
     if reaches_zeros:
         raise ValueError(
-            f"survival_probability with multi_class='ovo' draws from the noise, and a draw of {type(noise).__name__} "
+            f"predict_stability with multi_class='ovo' draws from the noise, and a draw of {type(noise).__name__} "
             "noise has no zeros left, so a sparse X would become dense. Pass X.toarray() if that fits into memory, or "
             "fit with multi_class='ovr'."
         )
@@ -206,6 +206,6 @@ def check_scores(by_pairs: bool, method: str) -> None:
     """Raise a `ValueError` if a closed form does not exist for the votes of pairs."""
     if by_pairs and method != "auto":
         raise ValueError(
-            f"survival_probability(method={method!r}) needs multi_class='ovr', got multi_class='ovo', whose votes have "
+            f"predict_stability(method={method!r}) needs multi_class='ovr', got multi_class='ovo', whose votes have "
             "no closed form. Choose method='auto', or fit with multi_class='ovr'."
         )

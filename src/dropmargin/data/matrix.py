@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from dropmargin.linalg.blocks import Block, EntryFunction, chunks
-from dropmargin.linalg.csr import SparseBlock, csr_of, row_view, with_data
-from dropmargin.linalg.dense import DenseBlock
-from dropmargin.linalg.structure import sound_csr
+from dropmargin.data.blocks import Block, EntryFunction, chunks
+from dropmargin.data.csr import SparseBlock, csr_of, row_view, with_data
+from dropmargin.data.dense import DenseBlock
+from dropmargin.data.structure import sound_csr
 from dropmargin.typing import Array
 
 # A partition holds at least this many stored entries: below that, handing it to a thread costs more than it saves.
@@ -83,7 +83,7 @@ def drop_empty_columns(X: Any) -> tuple[Any, Array | None]:
 
     Vectors with an entry per column are most of the work where rows are few and features many, or hashed.
     """
-    if shares_products(X) or has_full_columns(X.nnz, X.shape[1]):
+    if is_dense_matrix(X) or has_full_columns(X.nnz, X.shape[1]):
         return X, None
     used = columns_worth_keeping(column_counts(X) > 0)
     return (X, None) if used is None else (keep_columns(X, used), used)
@@ -107,7 +107,7 @@ def keep_columns(X: Any, used: Array) -> Any:
     return sparse.csr_array((X.data, position[X.indices], X.indptr), shape=(X.shape[0], len(used)), copy=False)
 
 
-def shares_products(X: Any) -> bool:
+def is_dense_matrix(X: Any) -> bool:
     """Whether a product of ``X`` with several columns costs less than as many products with one.
 
     A dense one does. A sparse one with many columns drags whole rows of weights through the cache, entry by entry: on

@@ -5,12 +5,12 @@ function of ``X`` in one sweep; ``partitions`` is the seam: a function on each b
 the blocks are.
 """
 
-from dropmargin.linalg.blocks import Block, EntryFunction
-from dropmargin.linalg.columns import column_dots
-from dropmargin.linalg.csr import SparseBlock, rows_for_descent
-from dropmargin.linalg.dense import DenseBlock
-from dropmargin.linalg.kernels import DualDescent
-from dropmargin.linalg.matrix import (
+from dropmargin.data.blocks import Block, EntryFunction
+from dropmargin.data.columns import column_dots
+from dropmargin.data.csr import SparseBlock, rows_for_descent
+from dropmargin.data.dense import DenseBlock
+from dropmargin.data.kernels import DualDescent
+from dropmargin.data.matrix import (
     canonical,
     column_counts,
     column_means,
@@ -21,6 +21,7 @@ from dropmargin.linalg.matrix import (
     from_arrays,
     full_columns,
     has_full_columns,
+    is_dense_matrix,
     keep_columns,
     large_offset,
     linear_scores,
@@ -32,7 +33,6 @@ from dropmargin.linalg.matrix import (
     row_block,
     row_blocks,
     row_slice,
-    shares_products,
     stack_blocks,
     stack_rows,
     stores_zeros,
@@ -40,7 +40,7 @@ from dropmargin.linalg.matrix import (
     to_arrays,
     worst_column,
 )
-from dropmargin.linalg.partitions import LocalPartitions, Partitions, PerPartition, local_parts
+from dropmargin.data.partitions import LocalPartitions, Partitions, PerPartition, local_parts
 
 __all__ = [
     "Block",
@@ -62,6 +62,7 @@ __all__ = [
     "from_arrays",
     "full_columns",
     "has_full_columns",
+    "is_dense_matrix",
     "keep_columns",
     "large_offset",
     "linear_scores",
@@ -75,7 +76,6 @@ __all__ = [
     "row_blocks",
     "row_slice",
     "rows_for_descent",
-    "shares_products",
     "stack_blocks",
     "stack_rows",
     "stores_zeros",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from dropmargin.classifiers.online import OnlineMixin
+from dropmargin.estimators.online import OnlineMixin
 from dropmargin.losses import Loss, as_loss
 
 _PARAMETERS = """
     noise : float, Noise or None, default=0.1
-        A number q in [0, 1) means ``Dropout(rate=q)``; ``None`` means no noise.
+        A number q in [0, 1) means ``DropoutNoise(rate=q)``; ``None`` means no noise.
     C : float, default=1.0
         Inverse strength of the penalty: it multiplies the loss, as in `sklearn.svm.LinearSVC`.
     penalty : {"l2", "l1", "elasticnet"}, default="l2"
@@ -29,7 +29,7 @@ _SOLVING = """
         Whether to fit an offset, neither corrupted nor penalised.
     multi_class : {"ovr", "ovo"}, default="ovr"
         One column per class, all solved as one block, or one per pair of classes.
-    missing : {"error", "drop"}, default="error"
+    missing : {"error", "rescale"}, default="error"
         What NaN means: an error, or a feature that is missing. In training a missing entry has neither mean nor
         variance. At prediction the score is ``b + w.mu + 1/share sum_observed w_d (x_d - mu_d)``, with ``mu`` the
         training mean and ``share`` what is observed of ``sum_d |w_d| sd_d``, at least half of the row's share of
@@ -60,7 +60,7 @@ _SOLVING = """
     history_ : list of named tuples (iteration, objective, gap, passes, n_active)
     feature_means_, feature_deviations_ : ndarray of shape (n_features,)
         Mean and standard deviation of the observed entries of each feature, weighted as the fit weighs the rows; only
-        with ``missing="drop"``.
+        with ``missing="rescale"``.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only if X had string column names."""

@@ -7,19 +7,19 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from dropmargin.classifiers import missing, validation
-from dropmargin.classifiers.base import MarginalisedClassifier
-from dropmargin.classifiers.fitting import Problem, fit_groups
-from dropmargin.classifiers.inspection import Inventory, check_rows, inspect
-from dropmargin.classifiers.partitioned import (
-    Coding,
+from dropmargin.data import Partitions
+from dropmargin.estimators import missing, validation
+from dropmargin.estimators.base import MarginalisedClassifier
+from dropmargin.estimators.fitting import Problem, fit_groups
+from dropmargin.estimators.inspection import DataSummary, check_rows, inspect
+from dropmargin.estimators.partitioned import (
+    LabelEncoding,
     Rows,
     code_rows,
     describe_columns,
     find_used_columns,
     group_partitions,
 )
-from dropmargin.linalg import Partitions
 from dropmargin.solvers import Iteration, Monitor
 
 E = TypeVar("E", bound=MarginalisedClassifier)
@@ -59,13 +59,13 @@ def fit_partitions(
         if names is None:
             names = [f"partition {i}" for i in range(data.n_partitions)]
         # 1. Look at everything once; all that can be wrong is said here.
-        found = inspect(data, names, estimator.missing == "drop")
+        found = inspect(data, names, estimator.missing == "rescale")
         estimator._take_feature_names(found.whole.n_features, feature_names)
         if problem.noise is not None:
             problem.noise.check(found.whole.n_features)
         found.check_range(problem.noise, feature_names)
         if found.whole.has_missing:
-            problem = replace(problem, noise=missing.spare_entries(found.has_implicit, problem.noise))
+            problem = replace(problem, noise=missing.exclude_entries_from_noise(found.has_implicit, problem.noise))
         # 2. Labels become numbers, and the fit is as any other.
         with data.derive(check_rows) as checked:
             _fit_checked(estimator, problem, found, checked)
@@ -78,7 +78,7 @@ def _both(first: Monitor, second: Monitor, entry: Iteration) -> None:
 
 
 def _fit_checked(
-    estimator: MarginalisedClassifier, problem: Problem, found: Inventory, checked: Partitions[Rows]
+    estimator: MarginalisedClassifier, problem: Problem, found: DataSummary, checked: Partitions[Rows]
 ) -> None:
     whole = found.whole
     assert whole.classes is not None
@@ -87,10 +87,12 @@ def _fit_checked(
         whole.classes, whole.totals, estimator.class_weight, type(estimator).__name__
     )
     classes, weights = whole.classes[present], (whole.totals * factors)[present]
-    coding = Coding(whole.classes, numbers, factors, whole.n_features, whole.is_dense, found.dtype, whole.has_missing)
+    coding = LabelEncoding(
+        whole.classes, numbers, factors, whole.n_features, whole.is_dense, found.dtype, whole.has_missing
+    )
     with checked.derive(code_rows, coding) as rows:
         used = find_used_columns(rows, whole.n_stored, whole.n_features, whole.is_dense)
-        columns = describe_columns(rows, whole.has_missing) if estimator.missing == "drop" else None
+        columns = describe_columns(rows, whole.has_missing) if estimator.missing == "rescale" else None
     with checked.derive(code_rows, replace(coding, used=used)) as rows:
         features = None if used is None else (used, whole.n_features)
         shape = whole.n_rows, whole.n_features if used is None else len(used)

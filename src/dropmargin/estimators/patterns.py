@@ -33,8 +33,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dropmargin.classifiers.missing import Rows
-from dropmargin.linalg import nonzero_entries
+from dropmargin.data import nonzero_entries
+from dropmargin.estimators.missing import Rows
 from dropmargin.noise import Noise
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array

@@ -18,11 +18,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.classifiers import missing, survival, validation
-from dropmargin.classifiers.fitting import Problem, fit_groups, group_columns, say_nothing
-from dropmargin.classifiers.missing import Columns
-from dropmargin.linalg import canonical, linear_scores
-from dropmargin.linalg.inputs import validate_rows
+from dropmargin.data import canonical, linear_scores
+from dropmargin.data.inputs import validate_rows
+from dropmargin.estimators import missing, stability, validation
+from dropmargin.estimators.fitting import Problem, fit_groups, group_columns, no_monitor
+from dropmargin.estimators.missing import Columns
 from dropmargin.losses import Loss, MGFLoss
 from dropmargin.noise import Noise, as_noise
 from dropmargin.penalties import Penalty
@@ -58,7 +58,7 @@ class TrainingRows:
         """Return the problem with a noise that leaves missing entries alone."""
         if not self.has_missing:
             return problem
-        return replace(problem, noise=missing.spare_missing(self.X, problem.noise))
+        return replace(problem, noise=missing.exclude_missing_from_noise(self.X, problem.noise))
 
     def take(self, rows: Array) -> TrainingRows:
         """Return some of the rows."""
@@ -94,7 +94,7 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training data, never changed; float32 is kept. With ``missing="drop"``, NaN is a missing entry.
+            Training data, never changed; float32 is kept. With ``missing="rescale"``, NaN is a missing entry.
         y : array-like of shape (n_samples,)
             Labels: numbers, strings, booleans.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -141,16 +141,16 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         if problem.noise is not None:
             problem.noise.check(X.shape[1])
         X = canonical(X)
-        has_missing = self.missing == "drop" and missing.has_missing(X)
+        has_missing = self.missing == "rescale" and missing.has_missing(X)
         if has_missing:
-            missing.spare_missing(X, problem.noise)  # before a copy is made
-            X = missing.blank_for_training(X)
+            missing.exclude_missing_from_noise(X, problem.noise)  # before a copy is made
+            X = missing.nan_to_negative_zero(X)
         X = validation.check_entries(X, problem.noise, getattr(self, "feature_names_in_", None))
         return TrainingRows(X, y, validation.check_weights(sample_weight, X.shape[0]), has_missing)
 
     def _describe(self, rows: TrainingRows, weights: Array) -> None:
         """Keep means and deviations of the columns, if missing features are to be made up for."""
-        drop = self.missing == "drop"
+        drop = self.missing == "rescale"
         self._keep_columns(missing.describe_columns(rows.X, weights, rows.has_missing) if drop else None)
 
     def _keep_columns(self, columns: Columns | None) -> None:
@@ -161,7 +161,7 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
 
     def _finite(self) -> Any:
         """Return whether scikit-learn's validation is to demand finite entries (``ensure_all_finite``)."""
-        return "allow-nan" if self.missing == "drop" else True
+        return "allow-nan" if self.missing == "rescale" else True
 
     def _problem(self) -> Problem:
         """Check the parameters and return the problem that they describe."""
@@ -195,7 +195,7 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
                 flush=True,
             )
 
-        return show if self.verbose else say_nothing
+        return show if self.verbose else no_monitor
 
     def _warm_coefficients(self, classes: Array, n_features: int, n_columns: int) -> Array | None:
         """Return the coefficients of an earlier fit to start from, if they fit."""
@@ -255,10 +255,10 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         """Return rows to predict as an array or a sparse matrix, after scikit-learn's checks."""
         check_is_fitted(self)
         validation.check_choice("missing", self.missing, missing.CHOICES)
-        if self.missing == "drop":
+        if self.missing == "rescale":
             if not hasattr(self, "feature_means_"):
                 raise ValueError(
-                    "missing='drop' needs the means of the training data, got missing='error' in fit: fit again."
+                    "missing='rescale' needs the means of the training data, got missing='error' in fit: fit again."
                 )
             whole = missing.restore_columns(X, getattr(self, "feature_names_in_", None))
             if whole is not X:
@@ -281,19 +281,19 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         winners = _winners(self.decision_function(X))
         return self.classes_[winners]
 
-    def survival_probability(
+    def predict_stability(
         self, X: Any, noise: Any = None, method: str = "auto", *, n_draws: int = 2048, random_state: Any = 0
     ) -> Array:
         """Return, for each row, the probability that its predicted label is still predicted under noise.
 
         The noise is unbiased, ``E[x~] = x``: dropout divides what it keeps by ``1 - rate``. Features that are missing
-        (``missing="drop"``) stay missing, and the noise falls on the observed ones.
+        (``missing="rescale"``) stay missing, and the noise falls on the observed ones.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         noise : float, Noise or None, default=None
-            A number means ``Dropout(rate=noise)``, ``None`` the estimator's own noise; if it has none, every
+            A number means ``DropoutNoise(rate=noise)``, ``None`` the estimator's own noise; if it has none, every
             probability is 1.
         method : {"auto", "normal", "guaranteed"}, default="auto"
             ``"auto"``: the probability itself, exact or with a known standard error. Exact for Gaussian noise, and for
@@ -324,13 +324,13 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         >>> from dropmargin import DropoutSVC
         >>> X, y = load_iris(return_X_y=True)
         >>> model = DropoutSVC(noise=0.1).fit(X, y)
-        >>> model.survival_probability(X[[0, 50, 100]], 0.1).round(2)
+        >>> model.predict_stability(X[[0, 50, 100]], 0.1).round(2)
         array([1.  , 0.81, 0.9 ])
         """
         X = self._check_rows(X)
         by_pairs = self.multi_class == "ovo" and len(self.classes_) > 2
-        validation.check_choice("method", method, survival.METHODS)
-        survival.check_scores(by_pairs, method)
+        validation.check_choice("method", method, stability.METHODS)
+        stability.check_scores(by_pairs, method)
         n_draws = validation.check_integer("n_draws", n_draws, 1)
         seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
         noise = as_noise(self.noise if noise is None else noise)
@@ -338,16 +338,16 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
             return np.ones(X.shape[0])
         noise.check(X.shape[1])
         names, out = getattr(self, "feature_names_in_", None), np.empty(X.shape[0])
-        columns = self._columns() if self.missing == "drop" else None
-        room = survival.n_results(len(self.coef_))
+        columns = self._columns() if self.missing == "rescale" else None
+        room = stability.n_results(len(self.coef_))
         for where, rows in missing.anchored_rows(canonical(X), self.coef_, self.intercept_, columns, room):
             rows = replace(rows, filled=validation.check_entries(rows.filled, noise, names))
             if method == "auto":
-                out[where] = survival.exact_or_drawn(
+                out[where] = stability.exact_or_drawn(
                     rows, self.coef_, noise, self._winners_of, by_pairs=by_pairs, n_draws=n_draws, seed=seed
                 )
             else:
-                out[where] = survival.closed_form(rows, self.coef_, noise.variance(), method)
+                out[where] = stability.closed_form(rows, self.coef_, noise.variance(), method)
         return out
 
     def _winners_of(self, scores: Array) -> Array:
@@ -371,7 +371,7 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.missing == "drop"
+        tags.input_tags.allow_nan = self.missing == "rescale"
         noise = self.noise
         tags.input_tags.positive_only = isinstance(noise, Noise) and not noise.allows_negative
         return tags

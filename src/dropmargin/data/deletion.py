@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from dropmargin.linalg.csr import with_data
-from dropmargin.linalg.matrix import canonical
+from dropmargin.data.csr import with_data
+from dropmargin.data.matrix import canonical
 from dropmargin.typing import Array
 
 # Random numbers are drawn for this many entries at a time, so that a mask costs little memory beside the data.

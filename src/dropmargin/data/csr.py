@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from dropmargin.linalg import kernels
-from dropmargin.linalg.blocks import Block, EntryFunction, chunks, curve
+from dropmargin.data import kernels
+from dropmargin.data.blocks import Block, EntryFunction, chunks, curve
 from dropmargin.typing import Array
 
 # Rows are made dense in chunks of about this many entries.

@@ -12,20 +12,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.linalg import (
+from dropmargin.data import (
     Block,
     EntryFunction,
     LocalPartitions,
     Partitions,
     PerPartition,
     drop_empty_columns,
+    is_dense_matrix,
     large_offset,
     row_blocks,
-    shares_products,
     subtract,
 )
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
-from dropmargin.noise import Dropout, Noise, Variance
+from dropmargin.noise import DropoutNoise, Noise, Variance
 from dropmargin.objective import Labelled, MGFObjective, MomentObjective, Objective
 from dropmargin.penalties import Penalty
 from dropmargin.solvers import Iteration, Monitor, Result, Solver, carried, combine, minimise
@@ -263,7 +263,7 @@ def group_columns(loss: Loss, X: Any, codes: Array, weights: Array, n_classes: i
     def prepare(columns: slice, n_threads: int) -> TrainingData:
         return WholeData(whole, labels[:, columns], weights, n_threads, features)
 
-    together = shares_products(X) and isinstance(loss, MomentLoss)
+    together = is_dense_matrix(X) and isinstance(loss, MomentLoss)
     width = len(positive) if together else 1
     return [
         Group(columns, partial(prepare, columns))
@@ -308,7 +308,7 @@ def _can_sample(problem: Problem, n_rows: int, n_features: int) -> bool:
     noisy = problem.noise is not None and not problem.noise.variance().is_zero
     smooth = isinstance(problem.loss, MomentLoss) and (noisy or not problem.loss.kink)
     enough = SAMPLE_EVERY * max(_LEAST_SAMPLE, _ROWS_PER_FEATURE * n_features)
-    benefits = problem.solver.likes_a_start and smooth and not problem.penalty.l1
+    benefits = problem.solver.benefits_from_subsample and smooth and not problem.penalty.l1
     return benefits and n_rows >= enough and problem.tol < _SAMPLE_TOL
 
 
@@ -322,7 +322,7 @@ def _start_from_sample(problem: Problem, data: TrainingData) -> tuple[Array | No
     if sample is None:
         return None, 0.0
     C = problem.C / sample.weight_share
-    rough = replace(problem, C=C, tol=_SAMPLE_TOL, max_iter=_SAMPLE_ITERATIONS, monitor=say_nothing)
+    rough = replace(problem, C=C, tol=_SAMPLE_TOL, max_iter=_SAMPLE_ITERATIONS, monitor=no_monitor)
     with sample.data as rows:
         result, passes = rows.minimise(rough)
     return result.coef if result.converged else None, passes * sample.data.n_rows / data.n_rows
@@ -337,7 +337,7 @@ def shows_label(shown: Array, there: Array, number: Array) -> bool:
     return not (np.any(SAMPLE_EVERY * shown < _SHOWN * there) or np.any(number < _LEAST_OF_LABEL))
 
 
-def say_nothing(entry: Iteration) -> None:
+def no_monitor(entry: Iteration) -> None:
     """Monitor a fit in silence."""
 
 
@@ -346,7 +346,7 @@ def _objective(
 ) -> Objective:
     """Return the objective: a block of all columns for a moment loss, of the one column for a loss through the MGF."""
     if isinstance(problem.loss, MGFLoss):
-        noise = Dropout(rate=0.0) if problem.noise is None else problem.noise
+        noise = DropoutNoise(rate=0.0) if problem.noise is None else problem.noise
         return MGFObjective(data, problem.loss, noise, problem.penalty, problem.fit_intercept, n_features, 0)
     assert isinstance(problem.loss, MomentLoss)
     columns, loss = np.arange(n_columns), problem.loss

@@ -10,19 +10,27 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from datasets import N_FEATURES, make_binary, make_multiclass
-from dropmargin import Dropout, DropoutLogisticRegression, DropoutSVC, Gaussian, Laplace, MCFClassifier, Poisson
-from dropmargin.classifiers import survival
-from dropmargin.classifiers.survival import Gaps, guaranteed, normal, normal_given_winner
+from dropmargin import (
+    DropoutLogisticRegression,
+    DropoutNoise,
+    DropoutSVC,
+    GaussianNoise,
+    LaplaceNoise,
+    MCFClassifier,
+    PoissonNoise,
+)
+from dropmargin.estimators import stability
+from dropmargin.estimators.stability import Gaps, guaranteed, normal, normal_given_winner
 from dropmargin.noise import Noise, Variance
 from helpers import plain_variance
 
 NOISES = [
-    Dropout(0.4),
-    Dropout(np.linspace(0.0, 0.8, N_FEATURES)),
-    Gaussian(0.4),
-    Gaussian(np.linspace(0.0, 0.9, N_FEATURES)),
-    Laplace(0.3),
-    Poisson(),
+    DropoutNoise(0.4),
+    DropoutNoise(np.linspace(0.0, 0.8, N_FEATURES)),
+    GaussianNoise(0.4),
+    GaussianNoise(np.linspace(0.0, 0.9, N_FEATURES)),
+    LaplaceNoise(0.3),
+    PoissonNoise(),
 ]
 
 
@@ -61,19 +69,19 @@ def test_two_classes_by_the_formulas(noise, layout):
     X, y = make_binary()
     model = DropoutSVC().fit(X, y)
     mean, variance = model.decision_function(X), plain_variance(noise, X) @ model.coef_[0] ** 2
-    got = model.survival_probability(layout(X), noise, "normal")
+    got = model.predict_stability(layout(X), noise, "normal")
     np.testing.assert_allclose(got, norm.cdf(np.abs(mean) / np.sqrt(variance)), rtol=1e-9)
-    bound = model.survival_probability(layout(X), noise, "guaranteed")
+    bound = model.predict_stability(layout(X), noise, "guaranteed")
     np.testing.assert_allclose(bound, mean**2 / (mean**2 + variance), rtol=1e-9)
 
 
 def test_a_number_is_a_dropout_rate_and_none_the_own_noise():
     X, y = make_multiclass()
-    model = DropoutLogisticRegression(noise=Gaussian(0.3)).fit(X, y)
-    own = model.survival_probability(X)
-    np.testing.assert_array_equal(own, model.survival_probability(X, Gaussian(0.3)))
-    np.testing.assert_array_equal(model.survival_probability(X, 0.2), model.survival_probability(X, Dropout(0.2)))
-    assert np.abs(own - model.survival_probability(X, 0.2)).max() > 0.01
+    model = DropoutLogisticRegression(noise=GaussianNoise(0.3)).fit(X, y)
+    own = model.predict_stability(X)
+    np.testing.assert_array_equal(own, model.predict_stability(X, GaussianNoise(0.3)))
+    np.testing.assert_array_equal(model.predict_stability(X, 0.2), model.predict_stability(X, DropoutNoise(0.2)))
+    assert np.abs(own - model.predict_stability(X, 0.2)).max() > 0.01
 
 
 @pytest.mark.parametrize("method", ["auto", "normal", "guaranteed"])
@@ -81,8 +89,8 @@ def test_a_number_is_a_dropout_rate_and_none_the_own_noise():
 def test_without_noise_every_label_survives(make, method):
     X, y = make()
     silent = DropoutSVC(noise=None).fit(X, y)
-    np.testing.assert_array_equal(silent.survival_probability(X, method=method), 1.0)
-    np.testing.assert_array_equal(silent.survival_probability(X, 0.0, method, n_draws=3), 1.0)
+    np.testing.assert_array_equal(silent.predict_stability(X, method=method), 1.0)
+    np.testing.assert_array_equal(silent.predict_stability(X, 0.0, method, n_draws=3), 1.0)
 
 
 # More classes -------------------------------------------------------------------------------------------------------
@@ -143,8 +151,8 @@ def test_equal_classes_tie_and_survive():
 def test_the_bound_for_several_classes_by_the_formula(n_classes):
     X, y = make_multiclass(n_classes=n_classes)
     model = DropoutSVC().fit(X, y)
-    scores, V = model.decision_function(X), plain_variance(Dropout(0.3), X)
-    for i, value in enumerate(model.survival_probability(X, 0.3, "guaranteed")):
+    scores, V = model.decision_function(X), plain_variance(DropoutNoise(0.3), X)
+    for i, value in enumerate(model.predict_stability(X, 0.3, "guaranteed")):
         k, fails = scores[i].argmax(), 0.0
         for j in set(range(n_classes)) - {k}:
             variance = V[i] @ (model.coef_[k] - model.coef_[j]) ** 2
@@ -154,7 +162,13 @@ def test_the_bound_for_several_classes_by_the_formula(n_classes):
 
 # Against draws ------------------------------------------------------------------------------------------------------
 
-WIDE_NOISES = [Dropout(0.3), Dropout(np.linspace(0.0, 0.6, 60)), Gaussian(0.4), Laplace(0.3), Poisson()]
+WIDE_NOISES = [
+    DropoutNoise(0.3),
+    DropoutNoise(np.linspace(0.0, 0.6, 60)),
+    GaussianNoise(0.4),
+    LaplaceNoise(0.3),
+    PoissonNoise(),
+]
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])
@@ -162,23 +176,23 @@ WIDE_NOISES = [Dropout(0.3), Dropout(np.linspace(0.0, 0.6, 60)), Gaussian(0.4), 
 @pytest.mark.parametrize("noise", WIDE_NOISES, ids=name)
 def test_closed_forms_agree_with_draws(noise, n_classes, missing):
     X, y = wide(150, n_classes)
-    model = DropoutSVC(missing="drop").fit(X, y)
+    model = DropoutSVC(missing="rescale").fit(X, y)
     rows = with_nan(X, missing)
     share = realised(model, rows, noise, 300)
-    predicted = model.survival_probability(rows, noise, "normal")
+    predicted = model.predict_stability(rows, noise, "normal")
     sampling = np.sqrt(0.25 / 300)
     assert np.abs(predicted - share).mean() < 0.04  # of which sampling is half
     assert abs((predicted - share).mean()) < 0.025
-    assert (model.survival_probability(rows, noise, "guaranteed") <= share + 4.0 * sampling).all()
+    assert (model.predict_stability(rows, noise, "guaranteed") <= share + 4.0 * sampling).all()
     assert np.mean(share < 0.95) > 0.05  # there is something to predict
 
 
 def test_many_classes_go_by_the_winner(monkeypatch):
     X, y = wide(200, 6)
     model = DropoutSVC().fit(X, y)
-    few = model.survival_probability(X, 0.2, "normal")
-    monkeypatch.setattr(survival, "_MOST_CLASSES", 5)
-    many = model.survival_probability(X, 0.2, "normal")
+    few = model.predict_stability(X, 0.2, "normal")
+    monkeypatch.setattr(stability, "_MOST_CLASSES", 5)
+    many = model.predict_stability(X, 0.2, "normal")
     assert 1e-4 < np.abs(few - many).max() < 0.08
 
 
@@ -186,8 +200,8 @@ def test_calibrated_on_digits():
     X, y = load_digits(return_X_y=True)
     X_train, X_test, y_train, _ = train_test_split(X / 16.0, y, test_size=0.5, random_state=0)
     model = DropoutSVC(noise=0.1).fit(X_train, y_train)
-    predicted = model.survival_probability(X_test, 0.3, "normal")
-    share = realised(model, X_test, Dropout(0.3), 200)
+    predicted = model.predict_stability(X_test, 0.3, "normal")
+    share = realised(model, X_test, DropoutNoise(0.3), 200)
     bins = np.minimum((10.0 * predicted).astype(int), 9)
     errors = [abs(predicted[bins == b].mean() - share[bins == b].mean()) for b in np.unique(bins)]
     assert np.mean(errors) < 0.03
@@ -199,7 +213,7 @@ def test_calibrated_on_digits():
 @pytest.mark.parametrize("noise", NOISES, ids=name)
 def test_noise_strikes_what_is_observed_only(noise):
     X, y = make_binary()
-    model = DropoutSVC(missing="drop").fit(X, y)
+    model = DropoutSVC(missing="rescale").fit(X, y)
     rows = with_nan(X)
     weights, seen = model.coef_[0], ~np.isnan(rows)
     moves = np.abs(weights) * model.feature_deviations_
@@ -207,17 +221,17 @@ def test_noise_strikes_what_is_observed_only(noise):
     variance = (seen * plain_variance(noise, np.nan_to_num(rows))) @ weights**2 / share**2
     with np.errstate(divide="ignore"):  # rows of which nothing but zeros is observed
         wanted = norm.cdf(np.abs(model.decision_function(rows)) / np.sqrt(variance))
-    np.testing.assert_allclose(model.survival_probability(rows, noise, "normal"), wanted, rtol=1e-9)
+    np.testing.assert_allclose(model.predict_stability(rows, noise, "normal"), wanted, rtol=1e-9)
 
 
 @pytest.mark.parametrize("method", ["auto", "normal", "guaranteed"])
 @pytest.mark.parametrize("make", [make_binary, make_multiclass])
 def test_where_nothing_is_observed_nothing_changes(make, method):
     X, y = make()
-    model = DropoutSVC(missing="drop").fit(X, y)
+    model = DropoutSVC(missing="rescale").fit(X, y)
     nothing = np.full((2, N_FEATURES), np.nan)
-    for noise in (0.5, Gaussian(0.5)):
-        np.testing.assert_array_equal(model.survival_probability(nothing, noise, method, n_draws=5), 1.0)
+    for noise in (0.5, GaussianNoise(0.5)):
+        np.testing.assert_array_equal(model.predict_stability(nothing, noise, method, n_draws=5), 1.0)
 
 
 # Errors -------------------------------------------------------------------------------------------------------------
@@ -230,7 +244,7 @@ def test_where_nothing_is_observed_nothing_changes(make, method):
         ({"noise": 1.0}, r"rate of Dropout must be in \[0, 1\), got 1.0"),
         ({"noise": -0.1}, "rate of Dropout"),
         ({"noise": "dropout"}, "noise must be None, a dropout rate"),
-        ({"noise": Dropout([0.1, 0.2])}, "X has 8 features, rate has shape"),
+        ({"noise": DropoutNoise([0.1, 0.2])}, "X has 8 features, rate has shape"),
         ({"n_draws": 0}, "n_draws must be an integer of at least 1, got 0"),
         ({"n_draws": 2.5}, "n_draws must be an integer"),
         ({"random_state": "seed"}, "cannot be used to seed"),
@@ -240,7 +254,7 @@ def test_bad_arguments(arguments, message):
     X, y = make_binary()
     model = DropoutSVC().fit(X, y)
     with pytest.raises(ValueError, match=message):
-        model.survival_probability(X, **arguments)
+        model.predict_stability(X, **arguments)
 
 
 @pytest.mark.parametrize("method", ["normal", "guaranteed"])
@@ -248,28 +262,28 @@ def test_pair_votes_have_no_closed_form(method):
     X, y = make_multiclass()
     model = DropoutSVC(multi_class="ovo").fit(X, y)
     with pytest.raises(ValueError, match="Choose method='auto', or fit with multi_class='ovr'"):
-        model.survival_probability(X, method=method)
+        model.predict_stability(X, method=method)
     X, y = make_binary()  # one pair is one score
-    assert DropoutSVC(multi_class="ovo").fit(X, y).survival_probability(X, method=method).shape == (len(y),)
+    assert DropoutSVC(multi_class="ovo").fit(X, y).predict_stability(X, method=method).shape == (len(y),)
 
 
 def test_bad_data():
     X, y = make_binary()
     model = MCFClassifier().fit(X, y)
     with pytest.raises(ValueError, match="expecting 8 features"):
-        model.survival_probability(X[:, :3])
+        model.predict_stability(X[:, :3])
     with pytest.raises(ValueError, match="Poisson noise needs X >= 0"):
-        model.survival_probability(-X, Poisson())
+        model.predict_stability(-X, PoissonNoise())
     with pytest.raises(ValueError, match="whose squares overflow"):
-        model.survival_probability(X * 1e200)
+        model.predict_stability(X * 1e200)
 
 
 def test_pair_votes_are_drawn_and_never_make_sparse_rows_dense():
     X, y = make_multiclass()
     model = DropoutSVC(multi_class="ovo").fit(X, y)
-    assert model.survival_probability(X, Gaussian(0.1)).shape == (len(y),)
+    assert model.predict_stability(X, GaussianNoise(0.1)).shape == (len(y),)
     with pytest.raises(ValueError, match=r"Pass X.toarray\(\)"):
-        model.survival_probability(sparse.csr_array(X), Gaussian(0.1))
+        model.predict_stability(sparse.csr_array(X), GaussianNoise(0.1))
 
 
 def test_a_noise_of_variance_alone_has_closed_forms_but_no_draws():
@@ -281,10 +295,10 @@ def test_a_noise_of_variance_alone_has_closed_forms_but_no_draws():
     model = DropoutSVC().fit(X, y)
     variance = (0.5 * X**2 + 0.1) @ model.coef_[0] ** 2
     wanted = norm.cdf(np.abs(model.decision_function(X)) / np.sqrt(variance))
-    np.testing.assert_allclose(model.survival_probability(X, Vague()), wanted, rtol=1e-9)
+    np.testing.assert_allclose(model.predict_stability(X, Vague()), wanted, rtol=1e-9)
     X, y = make_multiclass()
     with pytest.raises(NotImplementedError, match="Vague has no draw"):
-        DropoutSVC(multi_class="ovo").fit(X, y).survival_probability(X, Vague())
+        DropoutSVC(multi_class="ovo").fit(X, y).predict_stability(X, Vague())
 
 
 def test_single_precision_agrees_with_double():
@@ -292,5 +306,5 @@ def test_single_precision_agrees_with_double():
     model = DropoutSVC().fit(X, y)
     single = DropoutSVC().fit(X.astype(np.float32), y)
     np.testing.assert_allclose(
-        single.survival_probability(X.astype(np.float32), 0.3), model.survival_probability(X, 0.3), atol=2e-2
+        single.predict_stability(X.astype(np.float32), 0.3), model.predict_stability(X, 0.3), atol=2e-2
     )

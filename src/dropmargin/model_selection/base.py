@@ -18,10 +18,10 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.classifiers import validation
-from dropmargin.classifiers.base import MarginalisedClassifier, TrainingRows
-from dropmargin.path.grid import Grid, check_grid, check_noisy_problems
-from dropmargin.path.search import (
+from dropmargin.estimators import validation
+from dropmargin.estimators.base import MarginalisedClassifier, TrainingRows
+from dropmargin.model_selection.grid import Grid, check_grid, check_noisy_problems
+from dropmargin.model_selection.search import (
     FINAL_SHARE,
     ROUGH_TOL,
     RULES,
@@ -36,7 +36,7 @@ from dropmargin.typing import Array
 
 # Coefficients of all points are kept up to this many bytes, if nobody says otherwise.
 _MOST_STORED = 2**28
-_OWN = ("noises", "Cs", "cv", "scoring", "rule", "early_stopping", "store_coefs", "n_jobs", "verbose")
+_OWN = ("noises", "Cs", "cv", "scoring", "rule", "prune", "store_coefs", "n_jobs", "verbose")
 
 
 def _plain_has(name: str) -> Any:
@@ -58,7 +58,7 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
     cv: Any
     scoring: Any
     rule: str
-    early_stopping: bool
+    prune: bool
     multi_class: str
     missing: str
     tol: float
@@ -108,7 +108,7 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
         split_params, score_params = self._route(sample_weight, groups)
         folds = self._folds(X, y, rows, encoded[0], split_params, score_params)
         tol = FINAL_SHARE * problem.tol
-        rough_tol = max(problem.tol, ROUGH_TOL) if self.early_stopping else tol
+        rough_tol = max(problem.tol, ROUGH_TOL) if self.prune else tol
         n_threads = effective_n_jobs(self.n_jobs)
         plain = (self.scoring is None or self.scoring == "accuracy") and not rows.has_missing
         scorer = accuracy if plain else self._scorer()
@@ -242,11 +242,11 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
         """Return the logarithm of `predict_proba`."""
         return self._best().predict_log_proba(X)
 
-    def survival_probability(
+    def predict_stability(
         self, X: Any, noise: Any = None, method: str = "auto", *, n_draws: int = 2048, random_state: Any = 0
     ) -> Array:
-        """Return how probable it is that each label survives noise, see `DropoutSVC.survival_probability`."""
-        return self._best().survival_probability(X, noise, method, n_draws=n_draws, random_state=random_state)
+        """Return how probable it is that each label survives noise, see `DropoutSVC.predict_stability`."""
+        return self._best().predict_stability(X, noise, method, n_draws=n_draws, random_state=random_state)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return what of ``fit``'s parameters goes to the splitter and to the scorer."""
@@ -260,7 +260,7 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.missing == "drop"
+        tags.input_tags.allow_nan = self.missing == "rescale"
         return tags
 
 

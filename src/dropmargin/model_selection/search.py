@@ -20,13 +20,13 @@ import numpy as np
 from sklearn import config_context, get_config
 from sklearn.exceptions import ConvergenceWarning
 
-from dropmargin.classifiers.base import MarginalisedClassifier, TrainingRows
-from dropmargin.classifiers.fitting import Problem, group_columns
-from dropmargin.classifiers.validation import encode_labels
+from dropmargin.data import linear_scores
 from dropmargin.errors import ParameterError
-from dropmargin.linalg import linear_scores
-from dropmargin.path.grid import Grid, Point
-from dropmargin.path.walk import Solution, Walker
+from dropmargin.estimators.base import MarginalisedClassifier, TrainingRows
+from dropmargin.estimators.fitting import Problem, group_columns
+from dropmargin.estimators.validation import encode_labels
+from dropmargin.model_selection.grid import Grid, Point
+from dropmargin.model_selection.walk import Solution, Walker
 from dropmargin.progress import Progress
 from dropmargin.threads import in_threads
 from dropmargin.typing import Array

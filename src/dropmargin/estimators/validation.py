@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from dropmargin.linalg import entry_range, worst_column
-from dropmargin.linalg.inputs import check_unmasked
+from dropmargin.data import entry_range, worst_column
+from dropmargin.data.inputs import check_unmasked
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
 

@@ -10,15 +10,15 @@ import numpy as np
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from dropmargin.classifiers import missing, validation
-from dropmargin.classifiers.partitioned import Rows
-from dropmargin.linalg import Partitions, canonical, entry_range, inputs, shares_products, worst_column
+from dropmargin.data import Partitions, canonical, entry_range, inputs, is_dense_matrix, worst_column
+from dropmargin.estimators import missing, validation
+from dropmargin.estimators.partitioned import Rows
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
 
 @dataclass(frozen=True)
-class Facts:
+class PartitionSummary:
     """What is known of one partition, or of all; a partition with ``fault`` has nothing else to say."""
 
     fault: str | None = None
@@ -56,31 +56,33 @@ def _as_matrix(X: Any) -> Any:
     return canonical(inputs.check_rows(X, order="C", ensure_all_finite=False, ensure_min_samples=0))
 
 
-def look_at(rows: Rows, allow_missing: bool) -> Facts:
+def summarize_partition(rows: Rows, allow_missing: bool) -> PartitionSummary:
     """Return the facts of a partition."""
     try:
         rows = check_rows(rows)
     except (ValueError, TypeError) as error:
-        return Facts(fault=str(error).removesuffix("."))
+        return PartitionSummary(fault=str(error).removesuffix("."))
     X = rows.X
     low, high = entry_range(X)
     has_missing = bool(np.isnan(low) or np.isnan(high))
     if has_missing and not allow_missing:
-        return Facts(fault="X has NaN; impute it, or let the estimator do with what is there: missing='drop'")
-    filled = missing.blank_for_training(X) if has_missing else X
+        return PartitionSummary(
+            fault="X has NaN; impute it, or let the estimator do with what is there: missing='rescale'"
+        )
+    filled = missing.nan_to_negative_zero(X) if has_missing else X
     if has_missing:
         low, high = entry_range(filled)
     if np.isinf(low) or np.isinf(high):
-        return Facts(fault=f"X has infinity, in column {worst_column(filled, bool(np.isinf(low)))}")
+        return PartitionSummary(fault=f"X has infinity, in column {worst_column(filled, bool(np.isinf(low)))}")
     is_suspect = low < 0.0 or high > validation.LARGEST
     n_rows, n_features = X.shape
     classes, codes = np.unique(rows.y, return_inverse=True)
     weights = np.ones(n_rows) if rows.weights is None else rows.weights
-    return Facts(
+    return PartitionSummary(
         n_rows=n_rows,
         n_features=n_features,
         n_stored=int(X.size),
-        is_dense=shares_products(X),
+        is_dense=is_dense_matrix(X),
         is_single=X.dtype == np.float32,
         has_missing=has_missing,
         lowest=low,
@@ -92,10 +94,10 @@ def look_at(rows: Rows, allow_missing: bool) -> Facts:
 
 
 @dataclass(frozen=True)
-class Inventory:
+class DataSummary:
     """All partitions together: their facts as one, and which has the lowest and the largest entry."""
 
-    whole: Facts
+    whole: PartitionSummary
     has_implicit: bool
     places: tuple[str, str]
     largest: float
@@ -117,12 +119,12 @@ class Inventory:
         return np.dtype(np.float32 if single else np.float64)
 
 
-def inspect(data: Partitions[Rows], names: Sequence[str], allow_missing: bool) -> Inventory:
+def inspect(data: Partitions[Rows], names: Sequence[str], allow_missing: bool) -> DataSummary:
     """Look at every partition; an error names the first that is at fault.
 
     An empty partition contributes nothing, and one without some class is fine.
     """
-    every = data.gather(data.map(look_at, allow_missing))
+    every = data.gather(data.map(summarize_partition, allow_missing))
     for name, facts in zip(names, every, strict=True):
         if facts.fault is not None:
             raise ValueError(f"{name}: {facts.fault}.")
@@ -142,14 +144,14 @@ def inspect(data: Partitions[Rows], names: Sequence[str], allow_missing: bool) -
     return _merge(there)
 
 
-def _merge(there: list[tuple[str, Facts]]) -> Inventory:
+def _merge(there: list[tuple[str, PartitionSummary]]) -> DataSummary:
     every = [facts for _, facts in there]
     classes, totals = _merge_classes(there)
     low = int(np.argmin([facts.lowest for facts in every]))
     sizes = [max(abs(facts.lowest), abs(facts.highest)) for facts in every]
     large = int(np.argmax(sizes))
     n_rows, n_stored = sum(facts.n_rows for facts in every), sum(facts.n_stored for facts in every)
-    whole = Facts(
+    whole = PartitionSummary(
         n_rows=n_rows,
         n_features=every[0].n_features,
         n_stored=n_stored,
@@ -162,10 +164,12 @@ def _merge(there: list[tuple[str, Facts]]) -> Inventory:
         classes=classes,
         totals=totals,
     )
-    return Inventory(whole, n_stored < n_rows * whole.n_features, (there[low][0], there[large][0]), float(sizes[large]))
+    return DataSummary(
+        whole, n_stored < n_rows * whole.n_features, (there[low][0], there[large][0]), float(sizes[large])
+    )
 
 
-def _merge_classes(there: list[tuple[str, Facts]]) -> tuple[Array, Array]:
+def _merge_classes(there: list[tuple[str, PartitionSummary]]) -> tuple[Array, Array]:
     """Return all labels that occur, and their weights, added in the order of the partitions."""
     kinds = {name: "text" if facts.classes.dtype.kind in "OUST" else "numbers" for name, facts in there}  # type: ignore[union-attr]
     first = next(iter(kinds))

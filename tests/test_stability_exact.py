@@ -14,8 +14,16 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.preprocessing import scale
 
 from datasets import N_FEATURES, make_binary, make_multiclass
-from dropmargin import Dropout, DropoutLogisticRegression, DropoutSVC, DropoutSVCCV, Gaussian, Laplace, Poisson
-from dropmargin.classifiers import missing, patterns
+from dropmargin import (
+    DropoutLogisticRegression,
+    DropoutNoise,
+    DropoutSVC,
+    DropoutSVCCV,
+    GaussianNoise,
+    LaplaceNoise,
+    PoissonNoise,
+)
+from dropmargin.estimators import missing, patterns
 
 RATES = (0.1, 0.3, 0.5, 0.7, 0.9, 0.95)
 PER_FEATURE = np.linspace(0.0, 0.9, N_FEATURES)
@@ -41,7 +49,7 @@ def many_features(n_features=20, n_samples=40, n_classes=3):
 
 
 def test_the_example_prints_what_it_says():
-    (example,) = doctest.DocTestFinder(recurse=False).find(DropoutSVC.survival_probability, "survival_probability")
+    (example,) = doctest.DocTestFinder(recurse=False).find(DropoutSVC.predict_stability, "predict_stability")
     result = doctest.DocTestRunner().run(example)
     assert result.attempted == 5
     assert result.failed == 0
@@ -57,16 +65,16 @@ def test_few_features_are_exact(make, options, rate):
     X, y = make()
     model = DropoutSVC(noise=0.2, **options).fit(X, y)
     exact = by_all_patterns(model, X[:15], rate)
-    np.testing.assert_allclose(model.survival_probability(X[:15], Dropout(rate)), exact, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(model.predict_stability(X[:15], DropoutNoise(rate)), exact, rtol=0, atol=1e-12)
     assert np.ptp(exact) > 0.1  # there is something to find
 
 
 @pytest.mark.parametrize("make", [make_binary, make_multiclass])
 def test_few_features_are_exact_where_others_are_missing(make):
     X, y = make()
-    model = DropoutLogisticRegression(noise=0.2, missing="drop").fit(X, y)
+    model = DropoutLogisticRegression(noise=0.2, missing="rescale").fit(X, y)
     X[np.random.RandomState(3).uniform(size=X.shape) < 0.3] = np.nan
-    got = model.survival_probability(X[:15], 0.4)
+    got = model.predict_stability(X[:15], 0.4)
     np.testing.assert_allclose(got, by_all_patterns(model, X[:15], 0.4), rtol=0, atol=1e-12)
 
 
@@ -76,7 +84,7 @@ def test_features_without_coefficient_do_not_count():
     padded = np.hstack([X, np.ones((len(X), 30))])
     plain = DropoutSVC(noise=0.2).fit(X, y)
     np.testing.assert_allclose(
-        model.survival_probability(padded, 0.3, n_draws=64), plain.survival_probability(X, 0.3, n_draws=64), atol=1e-9
+        model.predict_stability(padded, 0.3, n_draws=64), plain.predict_stability(X, 0.3, n_draws=64), atol=1e-9
     )
 
 
@@ -86,9 +94,9 @@ def test_features_without_coefficient_do_not_count():
 @pytest.mark.parametrize("rate", [0.3, 0.9])
 def test_draws_are_within_their_standard_error(rate):
     model, X = many_features(14)
-    exact = model.survival_probability(X, rate, n_draws=2**12)  # 2^14 patterns are enumerated
+    exact = model.predict_stability(X, rate, n_draws=2**12)  # 2^14 patterns are enumerated
     np.testing.assert_allclose(exact[:3], by_all_patterns(model, X[:3], rate), rtol=0, atol=1e-12)
-    drawn = model.survival_probability(X, rate, n_draws=256)
+    drawn = model.predict_stability(X, rate, n_draws=256)
     assert 0.0 < np.abs(drawn - exact).max() < MOST_ERROR / np.sqrt(256)
 
 
@@ -98,42 +106,42 @@ def test_a_single_strong_feature_is_exact_in_draws():
     X[:, 0] = 1e4 * (np.arange(60) % 2)
     model = DropoutSVC(noise=None, C=1e-6).fit(X, np.arange(60) % 2)
     strong = X[X[:, 0] > 0.0]
-    np.testing.assert_allclose(model.survival_probability(strong, 0.25, n_draws=1000), 0.75, atol=1e-12)
-    assert model.survival_probability(strong, 0.2501, n_draws=1000).mean() == pytest.approx(0.7499, abs=0.001)
+    np.testing.assert_allclose(model.predict_stability(strong, 0.25, n_draws=1000), 0.75, atol=1e-12)
+    assert model.predict_stability(strong, 0.2501, n_draws=1000).mean() == pytest.approx(0.7499, abs=0.001)
 
 
 def test_draws_are_repeatable():
     model, X = many_features()
-    first = model.survival_probability(X, 0.5)
-    np.testing.assert_array_equal(first, model.survival_probability(X, 0.5))
-    np.testing.assert_array_equal(first, model.survival_probability(X, 0.5, random_state=0))
-    other = model.survival_probability(X, 0.5, random_state=1)
+    first = model.predict_stability(X, 0.5)
+    np.testing.assert_array_equal(first, model.predict_stability(X, 0.5))
+    np.testing.assert_array_equal(first, model.predict_stability(X, 0.5, random_state=0))
+    other = model.predict_stability(X, 0.5, random_state=1)
     assert 0.0 < np.abs(first - other).max() < 0.1
     generator = np.random.RandomState(0)
-    assert (model.survival_probability(X, 0.5, random_state=generator) == first).all()
-    assert (model.survival_probability(X, 0.5, random_state=generator) != first).any()
+    assert (model.predict_stability(X, 0.5, random_state=generator) == first).all()
+    assert (model.predict_stability(X, 0.5, random_state=generator) != first).any()
 
 
-@pytest.mark.parametrize("noise", [Dropout(0.5), Dropout(np.linspace(0.0, 0.9, 20)), Poisson()])
+@pytest.mark.parametrize("noise", [DropoutNoise(0.5), DropoutNoise(np.linspace(0.0, 0.9, 20)), PoissonNoise()])
 def test_sparse_rows_give_what_dense_rows_give(noise):
     model, X = many_features()
-    dense = model.survival_probability(X, noise)
+    dense = model.predict_stability(X, noise)
     for layout in (sparse.csr_array, sparse.csr_matrix, sparse.csc_array):
-        np.testing.assert_allclose(model.survival_probability(layout(X), noise), dense, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(model.predict_stability(layout(X), noise), dense, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("noise", [Dropout(0.5), Poisson(), Laplace(0.3)])
+@pytest.mark.parametrize("noise", [DropoutNoise(0.5), PoissonNoise(), LaplaceNoise(0.3)])
 @pytest.mark.parametrize("options", [{}, {"multi_class": "ovo"}], ids=str)
 def test_a_row_does_not_depend_on_others_or_on_chunks(monkeypatch, noise, options):
     X, y = make_multiclass(40, 20)
     X[::2, :12] = 0.0  # rows with few features and rows with many
     model = DropoutSVC(noise=0.1, **options).fit(X, y)
-    whole = model.survival_probability(X, noise, n_draws=100)
-    single = np.concatenate([model.survival_probability(X[[i]], noise, n_draws=100) for i in range(len(X))])
+    whole = model.predict_stability(X, noise, n_draws=100)
+    single = np.concatenate([model.predict_stability(X[[i]], noise, n_draws=100) for i in range(len(X))])
     np.testing.assert_allclose(single, whole, rtol=0, atol=1e-12)
     monkeypatch.setattr(missing, "_CHUNK_ENTRIES", 1)
     monkeypatch.setattr(patterns, "_BLOCK", 1)
-    np.testing.assert_allclose(model.survival_probability(X, noise, n_draws=100), whole, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(model.predict_stability(X, noise, n_draws=100), whole, rtol=0, atol=1e-12)
 
 
 def test_wide_sparse_rows_are_not_made_dense():
@@ -143,7 +151,7 @@ def test_wide_sparse_rows_are_not_made_dense():
     X = sparse.csr_array((np.ones(len(columns)), (np.repeat(np.arange(n_rows), 40), columns)), (n_rows, n_features))
     model = DropoutSVC().fit(X, np.arange(n_rows) % 2)
     tracemalloc.start()
-    found = model.survival_probability(X, 0.5)
+    found = model.predict_stability(X, 0.5)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found.shape == (n_rows,)
@@ -164,10 +172,10 @@ def test_real_data_against_draws(data, prepare, model):
     model = model.fit(X, y)
     rows = X[:: len(X) // 20]
     for rate in RATES:
-        found, reference = model.survival_probability(rows, rate), by_draws(model, rows, Dropout(rate))
+        found, reference = model.predict_stability(rows, rate), by_draws(model, rows, DropoutNoise(rate))
         assert np.abs(found - reference).mean() < 0.02
         assert np.abs(found - reference).max() < 0.06
-        bound = model.survival_probability(rows, rate, "guaranteed")
+        bound = model.predict_stability(rows, rate, "guaranteed")
         assert (bound <= found + MOST_ERROR / np.sqrt(2048)).all()
 
 
@@ -176,8 +184,8 @@ def test_the_bound_holds_exactly_where_probabilities_are_exact():
         X, y = load(return_X_y=True)
         model = DropoutSVC().fit(X, y)
         for rate in RATES:
-            bound = model.survival_probability(X, rate, "guaranteed")
-            assert (bound <= model.survival_probability(X, rate) + 1e-12).all()
+            bound = model.predict_stability(X, rate, "guaranteed")
+            assert (bound <= model.predict_stability(X, rate) + 1e-12).all()
 
 
 # Other noise --------------------------------------------------------------------------------------------------------
@@ -194,7 +202,7 @@ def test_poisson_noise_on_small_counts():
     model, X, threshold = one_feature([0, 1, 2, 3])
     above = poisson.sf(np.floor(threshold), X[:, 0])
     wanted = np.where(X[:, 0] > threshold, above, 1.0 - above)
-    found = model.survival_probability(X, Poisson(), n_draws=20_000)
+    found = model.predict_stability(X, PoissonNoise(), n_draws=20_000)
     np.testing.assert_allclose(found, wanted, atol=MOST_ERROR / np.sqrt(20_000))
 
 
@@ -202,25 +210,25 @@ def test_laplace_noise_on_one_feature():
     model, X, threshold = one_feature([0.0, 1.0, 2.0, 3.0])
     above = laplace.sf(threshold, X[:, 0], 0.7)
     wanted = np.where(X[:, 0] > threshold, above, 1.0 - above)
-    np.testing.assert_allclose(model.survival_probability(X, Laplace(0.7)), wanted, atol=MOST_ERROR / np.sqrt(2048))
+    np.testing.assert_allclose(model.predict_stability(X, LaplaceNoise(0.7)), wanted, atol=MOST_ERROR / np.sqrt(2048))
     # draws on the zeros of sparse rows would make these dense: the normal approximation
-    thin = model.survival_probability(sparse.csr_array(X), Laplace(0.7))
-    np.testing.assert_array_equal(thin, model.survival_probability(X, Laplace(0.7), "normal"))
+    thin = model.predict_stability(sparse.csr_array(X), LaplaceNoise(0.7))
+    np.testing.assert_array_equal(thin, model.predict_stability(X, LaplaceNoise(0.7), "normal"))
 
 
 def test_gaussian_noise_is_normal():
     model, X = many_features()
     np.testing.assert_array_equal(
-        model.survival_probability(X, Gaussian(0.4)), model.survival_probability(X, Gaussian(0.4), "normal")
+        model.predict_stability(X, GaussianNoise(0.4)), model.predict_stability(X, GaussianNoise(0.4), "normal")
     )
 
 
-@pytest.mark.parametrize("noise", [Poisson(), Laplace(0.5)])
+@pytest.mark.parametrize("noise", [PoissonNoise(), LaplaceNoise(0.5)])
 def test_draws_spare_what_is_missing(noise):
     X, y = make_multiclass()
-    model = DropoutSVC(noise=0.1, missing="drop").fit(X, y)
+    model = DropoutSVC(noise=0.1, missing="rescale").fit(X, y)
     X[:, 2:] = np.nan
-    missing_rows = model.survival_probability(X[:10], noise)
+    missing_rows = model.predict_stability(X[:10], noise)
     drawn = np.repeat(X[:10], 4000, axis=0)
     drawn[:, :2] = noise.take([0, 1]).sample(drawn[:, :2], 0)
     reference = (model.predict(drawn).reshape(10, -1) == model.predict(X[:10])[:, None]).mean(axis=1)
@@ -232,4 +240,4 @@ def test_the_classifier_that_chooses_its_noise_gives_what_its_best_gives():
     search = DropoutSVCCV(noises=[0.2], Cs=[1.0], cv=2).fit(X, y)
     plain = DropoutSVC(noise=0.2).fit(X, y)
     plain.coef_, plain.intercept_ = search.coef_, search.intercept_
-    np.testing.assert_array_equal(search.survival_probability(X), plain.survival_probability(X))
+    np.testing.assert_array_equal(search.predict_stability(X), plain.predict_stability(X))

@@ -9,12 +9,12 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import clone
 
-from dropmargin.classifiers import DropoutSVC, validation
-from dropmargin.classifiers.base import MarginalisedClassifier
+from dropmargin.estimators import DropoutSVC, validation
+from dropmargin.estimators.base import MarginalisedClassifier
+from dropmargin.model_selection.grid import Point, check_grid, check_noisy_problems
+from dropmargin.model_selection.search import Fold, Search, put_coefficients, score_once, try_scorer, warn_unconverged
+from dropmargin.model_selection.walk import Solution
 from dropmargin.noise import Noise
-from dropmargin.path.grid import Point, check_grid, check_noisy_problems
-from dropmargin.path.search import Fold, Search, put_coefficients, score_once, try_scorer, warn_unconverged
-from dropmargin.path.walk import Solution
 from dropmargin.progress import Progress
 from dropmargin.typing import Array
 

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dropmargin.classifiers.base import TrainingRows
-from dropmargin.classifiers.fitting import Group, Multipliers, Problem, TrainingData
-from dropmargin.path.grid import Grid, Point
+from dropmargin.estimators.base import TrainingRows
+from dropmargin.estimators.fitting import Group, Multipliers, Problem, TrainingData
+from dropmargin.model_selection.grid import Grid, Point
 from dropmargin.solvers import Result, combine
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array

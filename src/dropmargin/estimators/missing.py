@@ -1,4 +1,4 @@
-"""NaN as a missing feature, for ``missing="drop"``.
+"""NaN as a missing feature, for ``missing="rescale"``.
 
 In training a missing entry has neither mean nor variance: ``w_d x~_id = 0``, whatever the noise. It is stored as minus
 zero, the one number that multiplies as zero does and can still be told from it; all other zeros are made plus zeros.
@@ -27,12 +27,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_array
 
-from dropmargin.linalg import Block, entry_range, linear_scores, map_entries, row_blocks
-from dropmargin.linalg.inputs import column_names
+from dropmargin.data import Block, entry_range, linear_scores, map_entries, row_blocks
+from dropmargin.data.inputs import column_names
 from dropmargin.noise import Noise, Variance
 from dropmargin.typing import Array
 
-CHOICES = ("error", "drop")
+CHOICES = ("error", "rescale")
 # Rows are worked on in chunks of about this many entries and results.
 _CHUNK_ENTRIES = 2**18
 
@@ -70,7 +70,7 @@ def restore_columns(X: Any, names: Array | None) -> Any:
 # Training -----------------------------------------------------------------------------------------------------------
 
 
-def blank_for_training(X: Any) -> Any:
+def nan_to_negative_zero(X: Any) -> Any:
     """Return a copy of ``X`` with minus zeros for NaN."""
 
     def blank(values: Array, columns: Any) -> Array:
@@ -81,12 +81,12 @@ def blank_for_training(X: Any) -> Any:
     return map_entries(X, blank, zeros_stay=True, what="X without NaN")
 
 
-def spare_missing(X: Any, noise: Noise | None) -> Noise | None:
+def exclude_missing_from_noise(X: Any, noise: Noise | None) -> Noise | None:
     """Return a noise that leaves the missing entries of ``X`` alone."""
-    return spare_entries(X.size < X.shape[0] * X.shape[1], noise)
+    return exclude_entries_from_noise(X.size < X.shape[0] * X.shape[1], noise)
 
 
-def spare_entries(has_implicit: bool, noise: Noise | None) -> Noise | None:
+def exclude_entries_from_noise(has_implicit: bool, noise: Noise | None) -> Noise | None:
     """Return a noise that leaves missing entries alone; ``has_implicit``: there are zeros that are not stored."""
     if noise is None or not noise.variance().has_floor:
         return noise
@@ -173,12 +173,13 @@ def _check_floor(has_implicit: bool, noise: Noise) -> None:
     if noise.variance().moves_entries:
         raise ValueError(
             f"X has NaN, and the variance of {name} noise depends on the entries and reaches zeros, too: "
-            "missing='drop' cannot tell zeros and NaN apart. Impute X first, as with sklearn.impute.SimpleImputer."
+            "missing='rescale' cannot tell zeros and NaN apart. Impute X first, as with sklearn.impute.SimpleImputer."
         )
     if has_implicit:
         raise ValueError(
-            f"X is sparse with NaN, and {name} noise reaches the zeros that it does not store: missing='drop' cannot "
-            "tell zeros and NaN apart. Pass X.toarray() if that fits into memory, or choose Dropout or Poisson noise."
+            f"X is sparse with NaN, and {name} noise reaches the zeros that it does not store: missing='rescale' "
+            "cannot tell zeros and NaN apart. Pass X.toarray() if that fits into memory, or choose "
+            "DropoutNoise or PoissonNoise."
         )
 
 
