@@ -43,7 +43,7 @@ def data(tmp_path):
 
 
 def test_every_option_of_learning_reaches_the_classifier(run, data):
-    options = "--loss exponential --noise laplace=0.05 -c 0.3 --penalty elasticnet --l1-ratio 0.2 --no-intercept"
+    options = "--loss exponential --noise laplace=0.05 -c 0.3 --l1-ratio 0.2 --no-intercept"
     more = "--class-weight balanced --missing rescale --tol 1e-6 --max-iter 500 --n-jobs 1 --multi-class ovo"
     run("train", "data.npz", "m.json", *options.split(), *more.split())
     model = load("m.json")
@@ -51,7 +51,6 @@ def test_every_option_of_learning_reaches_the_classifier(run, data):
     expected = {
         "loss": "exponential",
         "C": 0.3,
-        "penalty": "elasticnet",
         "l1_ratio": 0.2,
         "fit_intercept": False,
         "class_weight": "balanced",

@@ -40,7 +40,6 @@ WRONG = {
     "--noise": NOISES,
     "--noises": (*NOISES[:2], "0.1,1", "0.1,x", "0.1,0.1", "0.1,dropout=0.1", "none,0", "100000", "9" * 30),
     "--output": ("labels", "", "label,"),
-    "--penalty": ("l3",),
     "--repeats": COUNTS,
     "--rule": ("worst",),
     "--scoring": ("acuracy", ""),

@@ -259,14 +259,14 @@ def test_pandas_sparse_columns_give_the_dense_model():
 _THREADED = [
     DropoutSVC(noise=0.3),
     DropoutSVC(noise=None),
-    DropoutSVC(noise=0.3, penalty="l1"),
+    DropoutSVC(noise=0.3, l1_ratio=1.0),
     DropoutSVC(noise=0.3, multi_class="ovo"),
     DropoutLogisticRegression(noise=GaussianNoise(scale=0.2)),
     DropoutLogisticRegression(noise=0.3, solver="irls"),
     DropoutLogisticRegression(noise=0.3, solver="lbfgs"),
     MCFClassifier("quadratic", noise=0.3, solver="closed-form"),
     MCFClassifier("exponential", noise=0.3),
-    MCFClassifier("logistic", noise=PoissonNoise(), penalty="elasticnet"),
+    MCFClassifier("logistic", noise=PoissonNoise(), l1_ratio=0.5),
 ]
 
 

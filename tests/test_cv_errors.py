@@ -105,7 +105,7 @@ def test_a_grid_that_is_none(name, value, message):
         ({"n_jobs": "all"}, "n_jobs must be .*got 'all'"),
         ({"tol": -1.0}, "tol must be .*got -1.0"),
         ({"max_iter": 0}, "max_iter must be .*got 0"),
-        ({"penalty": "l3"}, "penalty must be one of .*got 'l3'"),
+        ({"l1_ratio": 3}, r"l1_ratio must be a number in \[0, 1\], got 3"),
         ({"multi_class": "all"}, "multi_class must be one of"),
         ({"missing": "no"}, "missing must be one of"),
         ({"solver": "fast"}, "solver.*fast"),

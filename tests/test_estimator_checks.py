@@ -30,13 +30,13 @@ _ESTIMATORS = [
     DropoutSVC(noise=DropoutNoise(rate=0.5)),
     DropoutSVC(noise=GaussianNoise(scale=0.5)),
     DropoutSVC(approximation="gaussian"),
-    DropoutSVC(penalty="l1"),
+    DropoutSVC(l1_ratio=1.0),
     DropoutSVC(multi_class="ovo"),
     DropoutSVC(solver="irls"),
-    DropoutLogisticRegression(penalty="elasticnet"),
+    DropoutLogisticRegression(l1_ratio=0.5),
     DropoutLogisticRegression(approximation="gaussian", multi_class="ovo"),
     MCFClassifier("quadratic", solver="closed-form"),
-    MCFClassifier("logistic", noise=LaplaceNoise(scale=0.1), penalty="l1"),
+    MCFClassifier("logistic", noise=LaplaceNoise(scale=0.1), l1_ratio=1.0),
     DropoutSVC(missing="rescale"),
     DropoutLogisticRegression(noise=GaussianNoise(scale=0.5), missing="rescale"),
     DropoutSVC(multi_class="ovo", missing="rescale"),
@@ -55,7 +55,7 @@ def test_passes_the_checks_of_scikit_learn(estimator, check):
 
 def _equivalence_tol(estimator):
     """Return the tolerance at which a row twice and a row of weight 2 give the same to seven digits."""
-    if estimator.penalty == "l1":  # with 30 features for 15 rows and no ridge, rounding is felt
+    if estimator.l1_ratio == 1.0:  # with 30 features for 15 rows and no ridge, rounding is felt
         return 1e-12 if isinstance(estimator, MCFClassifier) else 1e-18
     # without noise, coordinate descent goes another way for a row twice
     return 1e-12 if estimator.noise is None else estimator.tol

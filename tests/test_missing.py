@@ -195,7 +195,7 @@ def test_gaussian_hinge_takes_rows_without_any_variance():
     X, y = make_binary()
     bad = with_nan(X, 0.5)
     bad[:5] = np.nan
-    DropoutSVC(noise=GaussianNoise(0.5), approximation="gaussian", penalty="l1", missing="rescale").fit(bad, y)
+    DropoutSVC(noise=GaussianNoise(0.5), approximation="gaussian", l1_ratio=1.0, missing="rescale").fit(bad, y)
 
 
 @pytest.mark.parametrize("layout", [np.array, explicit])
@@ -246,7 +246,7 @@ def test_the_factor_counts_features_by_how_far_they_move_the_score():
 
 def test_a_model_without_weights_has_the_same_score_for_all():
     X, y = make_binary()
-    model = DropoutSVC(missing="rescale", penalty="l1", C=1e-6).fit(X, y)
+    model = DropoutSVC(missing="rescale", l1_ratio=1.0, C=1e-6).fit(X, y)
     assert not model.coef_.any()
     np.testing.assert_array_equal(model.decision_function(with_nan(X)), np.repeat(model.intercept_, len(X)))
 

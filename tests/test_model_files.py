@@ -330,7 +330,7 @@ def test_what_a_file_cannot_hold_is_refused_before_writing(model, complaint, tmp
         ("noise", 7, "rate of Dropout must be in"),
         ("multi_class", "both", "multi_class must be one of"),
         ("solver", "\ud800", "no valid Unicode"),
-        ("penalty", [np.eye(2)], "plain data"),
+        ("solver", [np.eye(2)], "plain data"),
     ],
 )
 def test_a_model_that_was_tampered_with_is_refused_before_writing(attribute, value, complaint, tmp_path):

@@ -43,9 +43,9 @@ def test_the_harness_sees_a_silent_stop(monkeypatch):
 @pytest.mark.parametrize(
     "estimator",
     [
-        DropoutLogisticRegression(penalty="l1", noise=None, C=10),
-        DropoutSVC(penalty="l1", noise=GaussianNoise(scale=0.01), C=10),
-        DropoutLogisticRegression(penalty="elasticnet", l1_ratio=0.3, noise=None, C=10),
+        DropoutLogisticRegression(l1_ratio=1.0, noise=None, C=10),
+        DropoutSVC(l1_ratio=1.0, noise=GaussianNoise(scale=0.01), C=10),
+        DropoutLogisticRegression(l1_ratio=0.3, noise=None, C=10),
     ],
     ids=["logistic", "hinge", "elastic net"],
 )

@@ -115,7 +115,7 @@ def test_class_weights_in_a_dict_are_sample_weights():
     [
         (MCFClassifier("exponential"), "MCFClassifier has no partial_fit for Exponential"),
         (NoisyLinearClassifier("mcf-logistic"), "NoisyLinearClassifier has no partial_fit for MCFLogistic"),
-        (DropoutSVC(penalty="l1"), "partial_fit with penalty='l2' only, got 'l1'"),
+        (DropoutSVC(l1_ratio=1.0), "partial_fit with l1_ratio=0 only, got 1.0"),
         (DropoutSVC(missing="rescale"), "partial_fit with missing='error' only, got 'rescale'"),
     ],
     ids=str,

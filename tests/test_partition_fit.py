@@ -55,7 +55,7 @@ def _assert_close(model, expected, tol=1e-5):
         DropoutLogisticRegression(tol=1e-12, noise=GaussianNoise(0.3), class_weight="balanced"),
         DropoutLogisticRegression(tol=1e-12, multi_class="ovo", class_weight={"a": 2.0}),
         MCFClassifier("exponential", tol=1e-12, noise=PoissonNoise(), C=0.1),
-        DropoutSVC(tol=1e-10, penalty="elasticnet", C=0.3),
+        DropoutSVC(tol=1e-10, l1_ratio=0.5, C=0.3),
         DropoutLogisticRegression(tol=1e-12, fit_intercept=False),
     ],
     ids=repr,
@@ -208,8 +208,8 @@ def test_errors_that_are_of_no_partition():
 
 def test_the_hinge_without_noise_under_l1_is_the_fit_of_rows_in_memory():
     X, y, _ = _data()
-    local = DropoutSVC(noise=None, penalty="l1").fit(X, y)
-    model = _fit(DropoutSVC(noise=None, penalty="l1"), _parts(X, y))
+    local = DropoutSVC(noise=None, l1_ratio=1.0).fit(X, y)
+    model = _fit(DropoutSVC(noise=None, l1_ratio=1.0), _parts(X, y))
     assert model.objective_ == pytest.approx(local.objective_, rel=1e-3)
 
 

@@ -73,8 +73,8 @@ _VARIANTS = {
     "no offset": {"fit_intercept": False},
     "balanced": {"class_weight": "balanced"},
     "class weights": {"class_weight": {0: 2.0, 1: 0.5, 2: 1.0}},
-    "l1": {"penalty": "l1"},
-    "elastic net": {"penalty": "elasticnet", "l1_ratio": 0.3},
+    "l1": {"l1_ratio": 1.0},
+    "elastic net": {"l1_ratio": 0.3},
 }
 
 

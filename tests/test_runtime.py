@@ -59,7 +59,7 @@ model = {
     "newton": DropoutSVC(noise=None),
     "irls": DropoutSVC(solver="irls"),
     "lbfgs": DropoutSVC(solver="lbfgs"),
-    "l1": DropoutSVC(penalty="l1"),
+    "l1": DropoutSVC(l1_ratio=1.0),
     "ovo": DropoutSVC(multi_class="ovo"),
     "mgf": MCFClassifier("exponential"),
 }[name].set_params(n_jobs=n_jobs).fit(X, y)
@@ -281,8 +281,8 @@ def test_a_quiet_fit_prints_nothing(estimator, capfd):
 
 _WARM = {
     **_ESTIMATORS,
-    "svc-l1": DropoutSVC(penalty="l1"),
-    "logistic-l1": DropoutLogisticRegression(penalty="l1"),
+    "svc-l1": DropoutSVC(l1_ratio=1.0),
+    "logistic-l1": DropoutLogisticRegression(l1_ratio=1.0),
     "svc-lbfgs": DropoutSVC(solver="lbfgs"),
     "logistic-irls": DropoutLogisticRegression(solver="irls"),
     "svc-ovo": DropoutSVC(multi_class="ovo"),

@@ -35,7 +35,7 @@ ESTIMATORS = {
     "hinge": DropoutSVC(C=0.3),
     "hinge without noise": DropoutSVC(C=0.3, noise=None),
     "lbfgs": DropoutLogisticRegression(C=0.3, solver="lbfgs"),
-    "l1": DropoutSVC(C=0.3, penalty="l1"),
+    "l1": DropoutSVC(C=0.3, l1_ratio=1.0),
     "mgf": MCFClassifier("exponential", C=0.1),
     "pairs": DropoutLogisticRegression(C=0.3, multi_class="ovo", noise=GaussianNoise(0.3)),
     "quadratic": MCFClassifier("quadratic", C=0.3),

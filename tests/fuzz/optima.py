@@ -65,14 +65,12 @@ class Case:
     def estimator(self) -> NoisyLinearClassifier:
         name, _, kind = self.loss.rpartition("gaussian-")
         approximation = "gaussian" if _ else "bound"
-        penalty = {0.0: "l2", 1.0: "l1"}.get(self.l1_ratio, "elasticnet")
         name, *parameter = self.noise
         return NoisyLinearClassifier(
             kind,
             approximation=approximation,
             noise=None if name == "none" else _NOISES[name](*parameter),
             C=self.C,
-            penalty=penalty,
             l1_ratio=self.l1_ratio,
             tol=self.tol,
             fit_intercept=self.fit_intercept,

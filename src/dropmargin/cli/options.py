@@ -249,8 +249,7 @@ def add_learning_options(parser: argparse.ArgumentParser) -> None:
     add = group.add_argument
     add("--loss", choices=LOSSES, default="hinge", help="default: hinge, a support vector machine")
     add("--approximation", choices=("bound", "gaussian"), default="bound", help="of the expected loss")
-    add("--penalty", choices=("l2", "l1", "elasticnet"), default="l2")
-    add("--l1-ratio", type=share, default=0.5, metavar="R", help="for --penalty elasticnet (default: 0.5)")
+    add("--l1-ratio", type=share, default=0.0, metavar="R", help="0 is an l2 penalty, 1 is l1 (default: 0)")
     add("--multi-class", choices=("ovr", "ovo"), default="ovr", help="a problem per class, or per pair of classes")
     add("--class-weight", choices=("balanced",), help="weigh classes as if they were equally frequent")
     add("--missing", choices=("error", "rescale"), help="what a missing value is (default: drop if there are any)")

@@ -212,7 +212,6 @@ def make_classifier(options: argparse.Namespace, X: Any, console: Console, **own
             console.note("there are missing values: each is taken as a missing feature (--missing rescale)")
     parameters = {
         "approximation": options.approximation,
-        "penalty": options.penalty,
         "l1_ratio": options.l1_ratio,
         "multi_class": options.multi_class,
         "class_weight": options.class_weight,

@@ -29,7 +29,6 @@ from dropmargin.penalties import Penalty
 from dropmargin.solvers import Iteration, Result, choose_solver
 from dropmargin.typing import Array
 
-_PENALTIES = ("l2", "l1", "elasticnet")
 _MULTI_CLASS = ("ovr", "ovo")
 
 
@@ -71,7 +70,6 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
     # Set by the constructors of the subclasses
     noise: Any
     C: float
-    penalty: str
     l1_ratio: float
     solver: str
     tol: float
@@ -172,10 +170,7 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         validation.check_choice("missing", self.missing, missing.CHOICES)
         if self.n_jobs is not None:
             validation.check_n_jobs(self.n_jobs)
-        kind = validation.check_choice("penalty", self.penalty, _PENALTIES)
-        ratio = {"l2": 0.0, "l1": 1.0}.get(kind)
-        if ratio is None:
-            ratio = validation.check_number("l1_ratio", self.l1_ratio, 0.0, high=1.0)
+        ratio = validation.check_number("l1_ratio", self.l1_ratio, 0.0, high=1.0)
         penalty = Penalty(l2=1.0 - ratio, l1=ratio)
         loss, noise = self._make_loss(), as_noise(self.noise)
         if isinstance(loss, MGFLoss) and noise is not None and not noise.has_log_mgf:

@@ -12,10 +12,9 @@ _PARAMETERS = """
         A number q in [0, 1) means ``DropoutNoise(rate=q)``; ``None`` means no noise.
     C : float, default=1.0
         Inverse strength of the penalty: it multiplies the loss, as in `sklearn.svm.LinearSVC`.
-    penalty : {"l2", "l1", "elasticnet"}, default="l2"
-        ``1/2 |w|_2^2``, ``|w|_1``, or ``l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|_2^2``. The offset is never penalised.
-    l1_ratio : float, default=0.5
-        Share of the l1 penalty, for ``penalty="elasticnet"`` only."""
+    l1_ratio : float, default=0.0
+        The penalty is ``l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|_2^2``: 0 is l2, 1 is l1, and a number between them the
+        elastic net. The intercept is not penalised."""
 _SOLVING = """
     solver : {"auto", "newton", "irls", "lbfgs", "closed-form"}, default="auto"
         ``"newton"``: re-weighted least squares at first, then Newton steps; ``"irls"``: the paper's two steps;
@@ -101,8 +100,7 @@ class NoisyLinearClassifier(OnlineMixin):
         *,
         noise: Any = 0.1,
         C: float = 1.0,
-        penalty: str = "l2",
-        l1_ratio: float = 0.5,
+        l1_ratio: float = 0.0,
         approximation: str = "bound",
         solver: str = "auto",
         tol: float = 1e-4,
@@ -118,7 +116,6 @@ class NoisyLinearClassifier(OnlineMixin):
         self.loss = loss
         self.noise = noise
         self.C = C
-        self.penalty = penalty
         self.l1_ratio = l1_ratio
         self.approximation = approximation
         self.solver = solver
@@ -164,8 +161,7 @@ class DropoutSVC(OnlineMixin):
         *,
         noise: Any = 0.1,
         C: float = 1.0,
-        penalty: str = "l2",
-        l1_ratio: float = 0.5,
+        l1_ratio: float = 0.0,
         approximation: str = "bound",
         solver: str = "auto",
         tol: float = 1e-4,
@@ -180,7 +176,6 @@ class DropoutSVC(OnlineMixin):
     ) -> None:
         self.noise = noise
         self.C = C
-        self.penalty = penalty
         self.l1_ratio = l1_ratio
         self.approximation = approximation
         self.solver = solver
@@ -238,8 +233,7 @@ class MCFClassifier(OnlineMixin):
         *,
         noise: Any = 0.1,
         C: float = 1.0,
-        penalty: str = "l2",
-        l1_ratio: float = 0.5,
+        l1_ratio: float = 0.0,
         solver: str = "auto",
         tol: float = 1e-4,
         max_iter: int = 1000,
@@ -254,7 +248,6 @@ class MCFClassifier(OnlineMixin):
         self.loss = loss
         self.noise = noise
         self.C = C
-        self.penalty = penalty
         self.l1_ratio = l1_ratio
         self.solver = solver
         self.tol = tol

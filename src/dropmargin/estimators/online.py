@@ -30,8 +30,8 @@ def _can_stream(estimator: OnlineMixin) -> bool:
             f"{name} has no partial_fit for {type(loss).__name__}, a loss through the moment generating function; "
             "take the hinge, logistic or quadratic loss, or fit."
         )
-    if estimator.penalty != "l2":
-        raise AttributeError(f"{name} has partial_fit with penalty='l2' only, got {estimator.penalty!r}; use fit.")
+    if estimator.l1_ratio != 0.0:
+        raise AttributeError(f"{name} has partial_fit with l1_ratio=0 only, got {estimator.l1_ratio!r}; use fit.")
     if estimator.missing != "error":
         raise AttributeError(f"{name} has partial_fit with missing='error' only, got {estimator.missing!r}; use fit.")
     return True

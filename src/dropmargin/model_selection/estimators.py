@@ -25,7 +25,7 @@ _PARAMETERS = """
         Whether points that cannot win are solved roughly or interpolated between neighbours. What is chosen, and all
         that come close to it, are always solved to ``tol / 10``: their scores hardly depend on the way there."""
 _SOLVING = """
-    penalty, l1_ratio, solver, tol, max_iter, fit_intercept, multi_class, missing, class_weight
+    l1_ratio, solver, tol, max_iter, fit_intercept, multi_class, missing, class_weight
         As in `DropoutSVC`. ``class_weight="balanced"`` is balanced on each fold.
     store_coefs : bool or "auto", default="auto"
         Whether to keep the coefficients of every point on every fold: ``n_folds * n_noises * n_Cs`` times those of the
@@ -96,8 +96,7 @@ class NoisyLinearClassifierCV(MarginalisedClassifierCV):
         scoring: Any = None,
         rule: str = "best",
         prune: bool = True,
-        penalty: str = "l2",
-        l1_ratio: float = 0.5,
+        l1_ratio: float = 0.0,
         approximation: str = "bound",
         solver: str = "auto",
         tol: float = 1e-4,
@@ -117,7 +116,6 @@ class NoisyLinearClassifierCV(MarginalisedClassifierCV):
         self.scoring = scoring
         self.rule = rule
         self.prune = prune
-        self.penalty = penalty
         self.l1_ratio = l1_ratio
         self.approximation = approximation
         self.solver = solver
@@ -167,8 +165,7 @@ class DropoutSVCCV(MarginalisedClassifierCV):
         scoring: Any = None,
         rule: str = "best",
         prune: bool = True,
-        penalty: str = "l2",
-        l1_ratio: float = 0.5,
+        l1_ratio: float = 0.0,
         approximation: str = "bound",
         solver: str = "auto",
         tol: float = 1e-4,
@@ -187,7 +184,6 @@ class DropoutSVCCV(MarginalisedClassifierCV):
         self.scoring = scoring
         self.rule = rule
         self.prune = prune
-        self.penalty = penalty
         self.l1_ratio = l1_ratio
         self.approximation = approximation
         self.solver = solver

@@ -45,7 +45,6 @@ _PLAIN: dict[str, tuple[type, ...]] = {
     "fit_intercept": _INTEGER,
     "warm_start": _INTEGER,
     "n_jobs": (int, type(None)),
-    "penalty": _TEXT,
     "approximation": _TEXT,
     "solver": _TEXT,
     "multi_class": _TEXT,
