@@ -34,7 +34,7 @@ from benchmarks import report
 from benchmarks.cases import text
 from dropmargin.dask import DaskPartitions, DropoutSVC
 from dropmargin.dask.cluster import Cluster
-from dropmargin.estimators.partitioned import Rows
+from dropmargin.data import Rows
 
 _WIDTHS = (1_000, 100_000, 300_000)
 _PROBES = 7

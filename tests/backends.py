@@ -1,7 +1,7 @@
 """The backends of the seam, for the conformance suite: each makes `Partitions` of the same parts.
 
 To add one, write a function that takes a list of `Rows` and a temporary folder and yields the partitions, and name it
-in `BACKENDS`. Its rows count as elsewhere (``is_local=False``), and it must agree with `reference` to the last bit.
+in `BACKENDS`. It must agree with `reference` to the last bit.
 """
 
 from __future__ import annotations
@@ -14,17 +14,25 @@ import dask
 from distributed import Client
 
 from dropmargin.dask import DaskPartitions
-from dropmargin.data import LocalPartitions, canonical
-from dropmargin.estimators.partitioned import Rows
+from dropmargin.data import LocalPartitions, Rows, canonical
 from dropmargin.streaming.checkpoint import Log, LoggedPartitions
 from dropmargin.streaming.partitions import FilePartitions, fetched_rows
 from dropmargin.streaming.reader import BlockReader
 from dropmargin.streaming.store import BlockWriter, StoredBlocks
 
 
+class Elsewhere(LocalPartitions):
+    """Partitions in this process that behave as those of a backend whose rows are elsewhere."""
+
+    keeps_large_values = False
+
+    def rows_in_memory(self):
+        return None
+
+
 def reference(parts):
     """Return the partitions that all others must agree with: in this process, one after the other."""
-    return LocalPartitions(parts, is_local=False)
+    return Elsewhere(parts)
 
 
 @contextmanager
@@ -35,15 +43,15 @@ def _serial(parts, folder):
 
 @contextmanager
 def _threads(n_threads, parts, folder):
-    with LocalPartitions(parts, n_threads, is_local=False) as data:
+    with Elsewhere(parts, n_threads) as data:
         yield data
 
 
 @contextmanager
 def _fetched(parts, folder):
     """Rows that come anew each time they are asked for, and are never the same object."""
-    fetched = [Rows(partial(_copy, canonical(rows.X)), rows.y, rows.weights) for rows in parts]
-    with LocalPartitions(fetched, 2, is_local=False) as data:
+    fetched = [Rows(partial(_copy, canonical(rows.X)), rows.y, rows.sample_weight) for rows in parts]
+    with Elsewhere(fetched, 2) as data:
         yield data
 
 
@@ -55,7 +63,7 @@ def _files(n_threads, room, parts, folder):
         writer.add(canonical(rows.X))
     writer.close()
     reader = BlockReader(StoredBlocks(writer.path, writer.blocks), len(parts), n_threads, room)
-    rows = fetched_rows(reader, [(rows.y, rows.weights) for rows in parts])
+    rows = fetched_rows(reader, [(rows.y, rows.sample_weight) for rows in parts])
     with FilePartitions(rows, reader, n_threads=n_threads, scratch=folder, room=room) as data:
         yield data
     reader.close()

@@ -15,7 +15,7 @@ from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier
 from dropmargin.data import LocalPartitions
 from dropmargin.estimators import fitting, partitioned
 from dropmargin.estimators.partition_fit import fit_partitions
-from dropmargin.estimators.partitioned import Rows
+from dropmargin.data import Rows
 from dropmargin.noise import DropoutNoise, GaussianNoise, PoissonNoise
 
 pytestmark = pytest.mark.timeout(120)

@@ -77,6 +77,25 @@ class Penalty:
         """Return the curvature of the quadratic function that lies above ``R`` and touches it at ``coef``."""
         return self.l2 + self.l1 / self._bounds(coef[:-1])[0] if self.barrier else self.l2
 
+    def least_subgradient(self, coef: Array, gradient: Array) -> Array:
+        """Return the smallest subgradient of the objective, given the gradient that takes zero for that of ``l1 |0|``.
+
+        A coefficient at zero whose gradient is within ``l1`` has the subgradient zero.
+        """
+        at_zero = np.sign(gradient) * np.maximum(np.abs(gradient) - self.l1, 0.0)
+        at_zero[-1] = gradient[-1]
+        return np.where(coef != 0.0, gradient, at_zero)
+
+    def project(self, coef: Array, start: Array, subgradient: Array) -> Array:
+        """Return coefficients with zeros for those that have left the orthant of ``start``.
+
+        Its signs are those of ``start``, and of the steepest descent where a coefficient of ``start`` is zero.
+        """
+        signs = np.where(start != 0.0, np.sign(start), -np.sign(subgradient))
+        out = coef.copy()
+        out[:-1][np.sign(coef[:-1]) != signs[:-1]] = 0.0
+        return out
+
     def predict(self, coef: Array, barrier: float) -> Array:
         """Return coefficients near the minimum for a smaller barrier, if ``coef`` is the minimum for this one.
 

@@ -15,8 +15,8 @@ from sklearn.pipeline import Pipeline
 from dropmargin.cli import wording
 from dropmargin.cli.console import Console, UsageError
 from dropmargin.data import canonical
+from dropmargin.data.missing_values import has_missing
 from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, NoisyLinearClassifier
-from dropmargin.estimators.missing import has_missing
 from dropmargin.io.data import (
     Dataset,
     Frame,

@@ -17,12 +17,11 @@ from dropmargin.dask.cluster import find_client
 from dropmargin.dask.inputs import is_distributed, partition
 from dropmargin.dask.lazily import predict_lazily
 from dropmargin.dask.partitions import DaskPartitions
-from dropmargin.data import Partitions, to_arrays
+from dropmargin.data import Partitions, Rows, to_arrays
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedClassifier, _gives_probabilities
 from dropmargin.estimators.inspection import check_rows
 from dropmargin.estimators.partition_fit import fit_partitions
-from dropmargin.estimators.partitioned import Rows
 from dropmargin.streaming.checkpoint import Log, LoggedPartitions, hash_of
 from dropmargin.streaming.files import PathLike
 from dropmargin.streaming.watching import fit_progress, parameter_hash
@@ -149,11 +148,11 @@ def _count_right(rows: Rows, model: MarginalisedClassifier) -> tuple[float, floa
     if not len(rows.y):
         return 0.0, 0.0
     y = np.asarray(rows.y).ravel()
-    weights = np.ones(len(y)) if rows.weights is None else np.asarray(rows.weights, dtype=np.float64)
+    weights = np.ones(len(y)) if rows.sample_weight is None else np.asarray(rows.sample_weight, dtype=np.float64)
     return float(weights @ (model.predict(rows.X) == y)), float(weights.sum())
 
 
 def _hash_rows(rows: Rows) -> bytes:
     """Return a hash of a partition's rows, labels and weights."""
     checked = check_rows(rows)
-    return hash_of(checked.X.shape, *to_arrays(checked.X), dask.base.tokenize(checked.y), checked.weights)
+    return hash_of(checked.X.shape, *to_arrays(checked.X), dask.base.tokenize(checked.y), checked.sample_weight)

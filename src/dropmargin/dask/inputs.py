@@ -14,7 +14,7 @@ from dask.delayed import Delayed
 from dask.utils import is_dataframe_like, is_series_like
 from distributed import Client, Future
 
-from dropmargin.estimators.partitioned import Rows
+from dropmargin.data import Rows
 
 # A task that reads rows may fail for a moment's reason.
 _READING_RETRIES = 2

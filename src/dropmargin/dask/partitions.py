@@ -55,10 +55,10 @@ class DaskPartitions(Partitions[P]):
         timeout: float | None = 600.0,
         *,
         steps: Sequence[Question] = (),
-        kept: dict[Any, Any] | None = None,
+        shared_cache: dict[Any, Any] | None = None,
         placement: Placement | None = None,
     ) -> None:
-        super().__init__(len(parts), is_local=False, kept=kept)
+        super().__init__(len(parts), shared_cache)
         self._origin, self._steps = list(parts), list(steps)
         self._cluster = Cluster(client, timeout)
         self._placement = Placement(client, len(parts)) if placement is None else placement
@@ -66,6 +66,7 @@ class DaskPartitions(Partitions[P]):
         self._joined: set[Any] = set()  # kinds of questions whose answers are joined on the cluster
 
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
+        self.count(function)
         return self._mapped(Question(function, args))
 
     def gather(self, values: PerPartition) -> list[Any]:
@@ -80,6 +81,7 @@ class DaskPartitions(Partitions[P]):
         return [found[i] for i in range(self.n_partitions)]
 
     def map_sum(self, function: Callable[..., Totals], *args: Any) -> Totals:
+        self.count(function)
         kind = function, tuple(getattr(arg, "shape", None) for arg in args)
         _, every = self._ask(tasks.sum_group, Question(function, args), self.n_partitions, joined=kind in self._joined)
         if sum(tasks.size_of_nodes(nodes) for nodes in every) > _MUCH_AT_ONCE:
@@ -87,8 +89,8 @@ class DaskPartitions(Partitions[P]):
         (total,) = tasks.join_nodes(reduce(operator.or_, every), self.n_partitions).values()
         return tuple(total)
 
-    def derive(
-        self, function: Callable[..., Any], *args: Any, kept: dict[Any, Any] | None = None, stored: bool = False
+    def map_partitions(
+        self, function: Callable[..., Any], *args: Any, shared_cache: dict[Any, Any] | None = None, stored: bool = False
     ) -> DaskPartitions[Any]:
         # What a partition is made of must be in its task: it may have to be made again at any time.
         args = tuple(PerPartition(self.gather(arg)) if isinstance(arg, PerPartition) else arg for arg in args)
@@ -97,12 +99,9 @@ class DaskPartitions(Partitions[P]):
             self._origin,
             self._cluster.timeout,
             steps=[*self._steps, Question(function, args)],
-            kept=kept,
+            shared_cache=shared_cache,
             placement=self._placement,
         )
-
-    def settle(self, values: PerPartition) -> PerPartition:
-        return self._mapped(Question(identity, [PerPartition(self.gather(values))]))
 
     def close(self) -> None:
         """Let go of the partitions."""

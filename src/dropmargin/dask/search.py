@@ -14,12 +14,11 @@ import numpy as np
 from sklearn.base import clone
 
 from dropmargin.dask.base import ClusterClassifier
-from dropmargin.data import Partitions, PerPartition
+from dropmargin.data import Partitions, PerPartition, Rows
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedClassifier
 from dropmargin.estimators.inspection import check_rows, inspect
 from dropmargin.estimators.partition_fit import fit_partitions
-from dropmargin.estimators.partitioned import Rows
 from dropmargin.noise import as_noise
 from dropmargin.progress import Progress
 from dropmargin.typing import Array
@@ -97,7 +96,10 @@ def grid_search(
     with model.open(X, y, sample_weight) as (data, names, feature_names):
         inspect(data, names, model.missing == "rescale")
         scores = np.empty((n_folds, len(grid[0]), len(grid[1])))
-        with data.derive(check_rows) as rows, Progress(scores.size, "grid search", verbose=int(progress)) as bar:
+        with (
+            data.map_partitions(check_rows) as rows,
+            Progress(scores.size, "grid search", verbose=int(progress)) as bar,
+        ):
             for fold in range(n_folds):
                 _score_fold(clone(model), rows, Fold(fold, n_folds, seed), grid, scores[fold], bar)
         mean = scores.mean(axis=0)
@@ -133,7 +135,7 @@ def _score_fold(
     """Fill in the scores of all points of the grid on one fold."""
     numbers = PerPartition(range(rows.n_partitions))
     model.set_params(warm_start=True)
-    with rows.derive(_without_fold, numbers, fold) as training:
+    with rows.map_partitions(_without_fold, numbers, fold) as training:
         for i, noise in enumerate(grid[0]):
             for j, C in enumerate(grid[1]):
                 fit_partitions(model.set_params(noise=noise, C=float(C)), training)
@@ -145,13 +147,13 @@ def _score_fold(
 
 
 def _without_fold(rows: Rows, number: int, fold: Fold) -> Rows:
-    weights = np.ones(len(rows.y)) if rows.weights is None else np.asarray(rows.weights, dtype=np.float64)
-    return rows.replaced(None, rows.y, np.where(fold.held_out(rows, number), 0.0, weights))
+    weights = np.ones(len(rows.y)) if rows.sample_weight is None else np.asarray(rows.sample_weight, dtype=np.float64)
+    return rows.with_targets(rows.y, np.where(fold.held_out(rows, number), 0.0, weights))
 
 
 def _count_right(rows: Rows, number: int, fold: Fold, model: MarginalisedClassifier) -> tuple[float, float]:
     which = np.flatnonzero(fold.held_out(rows, number))
     if not len(which):
         return 0.0, 0.0
-    weights = np.ones(len(which)) if rows.weights is None else np.asarray(rows.weights)[which]
+    weights = np.ones(len(which)) if rows.sample_weight is None else np.asarray(rows.sample_weight)[which]
     return float(weights @ (model.predict(rows.X[which]) == rows.y[which])), float(weights.sum())

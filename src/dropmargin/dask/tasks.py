@@ -19,10 +19,8 @@ from dask.sizeof import sizeof
 from distributed.protocol import pickle
 
 from dropmargin.dask.allocator import kept_memory
-from dropmargin.data import Block
+from dropmargin.data import Block, Rows
 from dropmargin.data.partitions import Totals, add_pair
-from dropmargin.estimators.partitioned import Rows
-from dropmargin.objective import Labelled
 from dropmargin.threads import in_threads, one_blas_thread
 from dropmargin.typing import Array
 
@@ -246,5 +244,5 @@ def _size_of_parts(holder: Any) -> int:
 
 
 # Dask decides by sizes where tasks go and what goes to the disk; of classes that it does not know it sees a shell.
-for _kind in (Rows, Labelled, Block, Payload):
+for _kind in (Rows, Block, Payload):
     sizeof.register(_kind, _size_of_parts)

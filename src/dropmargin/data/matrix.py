@@ -206,15 +206,15 @@ def mean_square(X: Any, weights: Array) -> float:
     return float(square) if square > _ROUNDING * (mean @ mean) else 0.0
 
 
-def large_offset(X: Any, weights: Array, ratio: float) -> Array | None:
-    """Return what to subtract from the columns if the mean of one is ``ratio`` times its spread, else ``None``.
+def feature_means_far_from_zero(X: Any, weights: Array, ratio: float) -> Array | None:
+    """Return what to subtract from the features if the mean of one is ``ratio`` times its deviation, else ``None``.
 
-    An unpenalised offset makes the fit invariant to a shift of the columns, but finite precision does not.
+    With an intercept the fit is invariant to a shift of the features, but its rounding errors are not.
     """
     share = weights / weights.sum()
     full = full_columns(column_counts(X), X.shape[0])
     mean = column_means(X, share, full)
-    return offset_of(mean, column_spreads(X, share, full, mean), full, X.shape[1], ratio, sparse.issparse(X))
+    return harmful_means(mean, column_spreads(X, share, full, mean), full, X.shape[1], ratio, sparse.issparse(X))
 
 
 def column_counts(X: Any) -> Array:
@@ -253,12 +253,12 @@ def _densely(X: Any, columns: Array) -> Array:
     return X if len(columns) == X.shape[1] else X[:, columns]
 
 
-def offset_of(
+def harmful_means(
     mean: Array, square: Array, columns: Array, n_features: int, ratio: float, is_sparse: bool
 ) -> Array | None:
-    """Return what to subtract from all columns, given mean and squared deviation of some; ``None`` if none is harmful.
+    """Return what to subtract from all features, given mean and variance of some; ``None`` if none is far from zero.
 
-    A dense ``X`` is centred as a whole, a sparse one only where it must be: other columns would become dense.
+    A dense ``X`` is centred as a whole, a sparse one only in features that are far from zero and so are stored in full.
     """
     deviation, size = np.sqrt(square), np.abs(mean)
     # A constant column carries nothing; only if it is large does it do harm.
@@ -266,19 +266,19 @@ def offset_of(
     harmful &= size > ratio * deviation
     if not harmful.any():
         return None
-    offset = np.zeros(n_features)
-    offset[columns] = np.where(harmful, mean, 0.0) if is_sparse else mean
-    return offset
+    feature_means = np.zeros(n_features)
+    feature_means[columns] = np.where(harmful, mean, 0.0) if is_sparse else mean
+    return feature_means
 
 
-def subtract(X: Any, offset: Array | None) -> Any:
-    """Return ``X - offset``; a sparse ``X`` gets entries in the columns where ``offset`` is not zero."""
-    if offset is None:
+def subtract(X: Any, feature_means: Array | None) -> Any:
+    """Return ``X - feature_means``; a sparse ``X`` gets entries in the columns where they are not zero."""
+    if feature_means is None:
         return X
     if not sparse.issparse(X):
-        return X - offset.astype(X.dtype)
-    columns = np.flatnonzero(offset).astype(X.indices.dtype)
-    data = np.tile(offset[columns].astype(X.dtype), X.shape[0])
+        return X - feature_means.astype(X.dtype)
+    columns = np.flatnonzero(feature_means).astype(X.indices.dtype)
+    data = np.tile(feature_means[columns].astype(X.dtype), X.shape[0])
     begins = len(columns) * np.arange(X.shape[0] + 1, dtype=X.indptr.dtype)
     return X - sparse.csr_array((data, np.tile(columns, X.shape[0]), begins), shape=X.shape)
 

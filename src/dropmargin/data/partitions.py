@@ -1,12 +1,13 @@
 """Partitions of rows that answer `map` and an ordered `map_sum`: the one seam between the mathematics and the data.
 
 The objective is a sum over rows, so all that it needs from the data is a function applied to every partition and
-the sum of the results. The partition and the order of the sum are fixed by the data, so the result is the same to
-the last bit whatever the number of threads, or of machines. `LocalPartitions` are those in this process; another
-backend (files, a cluster) is another class with these methods, and nothing above it changes.
+the sum of the results. The partitions and the order of the sum are fixed by the data, so the result is the same to
+the last bit whatever the number of threads or of machines. `LocalPartitions` are those in this process; files and
+clusters are other subclasses of `Partitions`.
 
-Functions that are mapped are pure and at module level, so that they can be sent elsewhere. What they return stays where
-the partition is, as an item of a `PerPartition`: only the backend looks inside.
+Mapped functions are pure and at module level, so that they can be sent elsewhere. Their results stay where the
+partition is, as items of a `PerPartition`. A function that multiplies with the rows declares how often with `products`;
+`Partitions` adds these numbers up.
 """
 
 from __future__ import annotations
@@ -22,7 +23,18 @@ import numpy as np
 from dropmargin.threads import Threads
 
 P = TypeVar("P")
+F = TypeVar("F", bound=Callable[..., Any])
 Totals = tuple[Any, ...]
+
+
+def products(number: int) -> Callable[[F], F]:
+    """Declare how many products with the rows, or with their transpose, a mapped function computes."""
+
+    def declare(function: F) -> F:
+        function.n_products = number  # type: ignore[attr-defined]
+        return function
+
+    return declare
 
 
 class PerPartition(list[Any]):
@@ -38,28 +50,37 @@ class Partitions(ABC, Generic[P]):
     Parameters
     ----------
     n_partitions : int
-    is_local : bool
-        Whether all rows are at hand in this process, as ``parts``. If not, solvers that look at all rows at once are
-        not used, and what is known of each row does not outlive a step: the scores of the next point are computed
-        from its coefficients. So nothing that a backend keeps grows with the number of steps.
-    kept : dict, default=None
-        What is worth keeping and depends on the rows and their shares of the weight alone: problems that differ in
-        nothing else may hand it on to each other.
+    shared_cache : dict, default=None
+        Cache shared by problems with the same rows and relative sample weights, for example other values of ``C``.
+
+    Attributes
+    ----------
+    n_products : int
+        Products with the rows so far; two of them, one with ``X`` and one with its transpose, are a pass.
+    cache : dict
+        Cache of this problem alone.
     """
 
-    def __init__(self, n_partitions: int, *, is_local: bool, kept: dict[Any, Any] | None = None) -> None:
+    #: Whether values as large as the rows may be kept from one call to the next; if not, they are computed anew.
+    keeps_large_values = False
+
+    def __init__(self, n_partitions: int, shared_cache: dict[Any, Any] | None = None) -> None:
         self.n_partitions = n_partitions
-        self.is_local = is_local
-        self.n_sweeps = 0  # products with the data so far, counted by whoever asks for them
-        self.cache: dict[str, Any] = {}  # what belongs to this problem and is worth keeping
-        self.kept = {} if kept is None else kept
+        self.n_products = 0
+        self.cache: dict[str, Any] = {}
+        self.shared_cache = {} if shared_cache is None else shared_cache
+
+    @property
+    def n_passes(self) -> float:
+        """Passes over the data so far."""
+        return self.n_products / 2
 
     @abstractmethod
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
-        """Return ``function(part, *args)`` of each partition; a `PerPartition` argument is dealt out by partition.
+        """Return ``function(part, *args)`` of each partition; each gets its own item of a `PerPartition` argument.
 
-        A backend may call the function as late as its results are needed, if ever: the arguments must stay as they are,
-        and the results are for questions to these partitions, not to others that are derived of them.
+        A backend may call the function when its results are first needed: the arguments must not change. The results
+        are arguments for these partitions only, not for others that are made of them.
         """
 
     @abstractmethod
@@ -67,28 +88,29 @@ class Partitions(ABC, Generic[P]):
         """Return the values themselves, in the order of the partitions."""
 
     @abstractmethod
-    def derive(
-        self, function: Callable[..., Any], *args: Any, kept: dict[Any, Any] | None = None, stored: bool = False
+    def map_partitions(
+        self, function: Callable[..., Any], *args: Any, shared_cache: dict[Any, Any] | None = None, stored: bool = False
     ) -> Partitions[Any]:
         """Return the partitions ``function(part, *args)``, of the same backend; closing them leaves these open.
 
-        ``stored`` says that they have rows of their own, fewer than these: a backend that would otherwise apply the
-        function anew each time should keep the result.
+        ``stored`` says that they have rows of their own, fewer than these: a backend that would otherwise call the
+        function at every use stores the result.
         """
 
     def map_sum(self, function: Callable[..., Totals], *args: Any) -> Totals:
         """Return the element-wise sum of the tuples ``function(part, *args)``, as `add_up` adds them."""
         return add_up(self.gather(self.map(function, *args)))
 
-    def settle(self, values: PerPartition) -> PerPartition:
-        """Return the same values, to be kept for long: a backend that remembers how they came about may forget it.
+    def rows_in_memory(self) -> list[P] | None:
+        """Return all partitions, for a solver that needs all rows at once; ``None`` if they are not in this process."""
+        return None
 
-        Multipliers, which are made of those before, pass through here at every outer step; nothing else does.
-        """
-        return values
+    def count(self, function: Callable[..., Any]) -> None:
+        """Add the products that a function declares; each backend calls this once for each call of `map`."""
+        self.n_products += getattr(function, "n_products", 0)
 
     def close(self) -> None:
-        """Give back threads, files and the like."""
+        """Release threads, files and the like."""
 
     def __enter__(self) -> Partitions[P]:
         return self
@@ -107,42 +129,43 @@ class LocalPartitions(Partitions[P]):
     parts : sequence
         What the mapped functions get as their first argument.
     n_threads : int, default=1
-        How many partitions are worked on at once. It never changes a result.
-    is_local : bool, default=True
-        If false, the same as any backend whose rows are elsewhere: what others must agree with to the last bit.
+        How many partitions are worked on at once. It does not change a result.
+    shared_cache : dict, default=None
     """
 
-    def __init__(
-        self, parts: Iterable[P], n_threads: int = 1, kept: dict[Any, Any] | None = None, *, is_local: bool = True
-    ) -> None:
+    keeps_large_values = True
+
+    def __init__(self, parts: Iterable[P], n_threads: int = 1, shared_cache: dict[Any, Any] | None = None) -> None:
         self.parts = list(parts)
-        super().__init__(len(self.parts), is_local=is_local, kept=kept)
+        super().__init__(len(self.parts), shared_cache)
         self._n_threads = n_threads
         n_threads = min(n_threads, len(self.parts))
         self._threads = Threads(n_threads) if n_threads > 1 else None
 
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
-        calls = [partial(function, part, *select_args(args, i)) for i, part in enumerate(self.parts)]
-        return PerPartition([call() for call in calls] if self._threads is None else self._threads.run(calls))
+        self.count(function)
+        if self._threads is not None:
+            calls = [partial(function, part, *select_args(args, i)) for i, part in enumerate(self.parts)]
+            return PerPartition(self._threads.run(calls))
+        results = PerPartition()
+        for i, part in enumerate(self.parts):
+            results.append(function(part, *select_args(args, i)))
+        return results
 
     def gather(self, values: PerPartition) -> list[Any]:
         return list(values)
 
-    def derive(
-        self, function: Callable[..., Any], *args: Any, kept: dict[Any, Any] | None = None, stored: bool = False
+    def map_partitions(
+        self, function: Callable[..., Any], *args: Any, shared_cache: dict[Any, Any] | None = None, stored: bool = False
     ) -> LocalPartitions[Any]:
-        return LocalPartitions(self.map(function, *args), self._n_threads, kept, is_local=self.is_local)
+        return type(self)(self.map(function, *args), self._n_threads, shared_cache)
+
+    def rows_in_memory(self) -> list[P] | None:
+        return self.parts
 
     def close(self) -> None:
         if self._threads is not None:
             self._threads.close()
-
-
-def local_parts(data: Partitions[P]) -> list[P]:
-    """Return the partitions themselves, for a solver that looks at all rows at once; ``data.is_local`` must hold."""
-    assert isinstance(data, LocalPartitions)
-    assert data.is_local
-    return data.parts
 
 
 def select_args(args: Sequence[Any], index: int) -> list[Any]:
@@ -151,7 +174,7 @@ def select_args(args: Sequence[Any], index: int) -> list[Any]:
 
 
 def identity(part: Any, value: Any) -> Any:
-    """Return a partition's own value: a question for backends whose `map` has not been called yet."""
+    """Return a partition's own value: a request for backends whose `map` has not been called yet."""
     return value
 
 

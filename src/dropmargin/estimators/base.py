@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -18,15 +18,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.data import canonical, linear_scores
+from dropmargin.data import ClassArray, Rows, binary_outputs, canonical, linear_scores
 from dropmargin.data.inputs import validate_rows
+from dropmargin.data.missing_values import FeatureStatistics, feature_statistics, has_missing, nan_to_negative_zero
 from dropmargin.estimators import missing, stability, validation
-from dropmargin.estimators.fitting import Problem, fit_groups, group_columns, no_monitor
-from dropmargin.estimators.missing import Columns
 from dropmargin.losses import Loss, MGFLoss
 from dropmargin.noise import Noise, as_noise
 from dropmargin.penalties import Penalty
-from dropmargin.solvers import Iteration, Result, choose_solver
+from dropmargin.solvers import Iteration, Problem, Result, choose_solver, no_monitor, solve
 from dropmargin.typing import Array
 
 _MULTI_CLASS = ("ovr", "ovo")
@@ -44,24 +43,21 @@ def _gives_probabilities(estimator: MarginalisedClassifier) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class TrainingRows:
-    """Checked training data; missing entries, if there are any, have become minus zeros."""
+class CheckedRows(Rows):
+    """Validated training data; missing entries, if there are any, have become minus zeros."""
 
-    X: Any
-    y: Array
-    weights: Array
-    has_missing: bool
+    def __init__(self, X: Any, y: Any, sample_weight: Any, has_missing: bool) -> None:
+        super().__init__(X, y, sample_weight)
+        self.has_missing = has_missing
 
     def problem(self, problem: Problem) -> Problem:
-        """Return the problem with a noise that leaves missing entries alone."""
+        """Return the problem with a noise that excludes missing entries."""
         if not self.has_missing:
             return problem
         return replace(problem, noise=missing.exclude_missing_from_noise(self.X, problem.noise))
 
-    def take(self, rows: Array) -> TrainingRows:
-        """Return some of the rows."""
-        return TrainingRows(self.X[rows], self.y[rows], self.weights[rows], self.has_missing)
+    def take(self, index: Array) -> CheckedRows:
+        return CheckedRows(self.X[index], self.y[index], self.sample_weight[index], self.has_missing)
 
 
 class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
@@ -103,57 +99,47 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         self : the fitted estimator. If the fit fails or is interrupted, the estimator is as it was before.
         """
         with validation.unchanged_on_failure(self):
-            return self._fit(X, y, sample_weight)
+            problem = self._problem()
+            rows = self._validate_data(problem, X, y, sample_weight)
+            classes, encoded = self._encode(rows)
+            start = self._warm_coefficients(classes, rows.X.shape[1])
+            result = solve(rows.problem(problem), encoded, start, effective_n_jobs(self.n_jobs))
+            return self._store(result, classes, rows.X.dtype, self._statistics(rows.X, encoded, rows.has_missing))
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> MarginalisedClassifier:
-        rows = self._check_training(X, y, sample_weight)
-        encoded = validation.encode_labels(rows.y, self.class_weight, rows.weights, type(self).__name__)
-        return self._fit_rows(rows, encoded, None, effective_n_jobs(self.n_jobs))
+    def _validate_data(self, problem: Problem, X: Any, y: Any, sample_weight: Any) -> CheckedRows:
+        """Return the training data after all checks that do not depend on the labels of one fit."""
+        X, y = validate_rows(self, X, y, ensure_all_finite=self._finite())
+        if problem.noise is not None:
+            problem.noise.check(X.shape[1])
+        X = canonical(X)
+        is_missing = self.missing == "rescale" and has_missing(X)
+        if is_missing:
+            missing.exclude_missing_from_noise(X, problem.noise)  # an error before a copy is made
+            X = nan_to_negative_zero(X)
+        X = validation.check_entries(X, problem.noise, getattr(self, "feature_names_in_", None))
+        return CheckedRows(X, y, validation.check_weights(sample_weight, X.shape[0]), is_missing)
 
-    def _fit_rows(
-        self, rows: TrainingRows, encoded: tuple[Array, Array, Array], start: Array | None, n_threads: int
-    ) -> MarginalisedClassifier:
-        """Fit the model to checked rows with encoded labels, from ``start`` if there is one."""
-        problem = rows.problem(self._problem())
-        classes, codes, weights = encoded
-        groups = group_columns(problem.loss, rows.X, codes, weights, len(classes), self.multi_class)
-        if start is None:
-            start = self._warm_coefficients(classes, rows.X.shape[1], groups[-1].columns.stop)
-        result, passes = fit_groups(problem, groups, start, n_threads)
-        self._check_finite(result)
-        self._describe(rows, weights)
-        self._store(result, passes, classes, rows.X.dtype)
-        return self
+    def _encode(self, rows: Rows) -> tuple[Array, ClassArray]:
+        """Return the classes, and the rows with the index of their class and their final weights."""
+        classes, index, weights = validation.encode_labels(
+            rows.y, self.class_weight, rows.sample_weight, type(self).__name__
+        )
+        return classes, ClassArray(rows.X, index, weights, len(classes))
 
-    def _take_feature_names(self, n_features: int, names: Sequence[str] | None) -> None:
+    def _statistics(self, X: Any, encoded: ClassArray, is_missing: bool) -> FeatureStatistics | None:
+        """Return mean and deviation of the features, if prediction needs them."""
+        return feature_statistics(X, encoded.sample_weight, is_missing) if self.missing == "rescale" else None
+
+    def _set_feature_names(self, n_features: int, names: Sequence[str] | None) -> None:
         self.n_features_in_ = n_features
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):  # of an earlier fit
             del self.feature_names_in_
 
-    def _check_training(self, X: Any, y: Any, sample_weight: Any) -> TrainingRows:
-        """Return the training data after all checks that do not depend on the labels of one fit."""
-        problem = self._problem()
-        X, y = validate_rows(self, X, y, ensure_all_finite=self._finite())
-        if problem.noise is not None:
-            problem.noise.check(X.shape[1])
-        X = canonical(X)
-        has_missing = self.missing == "rescale" and missing.has_missing(X)
-        if has_missing:
-            missing.exclude_missing_from_noise(X, problem.noise)  # before a copy is made
-            X = missing.nan_to_negative_zero(X)
-        X = validation.check_entries(X, problem.noise, getattr(self, "feature_names_in_", None))
-        return TrainingRows(X, y, validation.check_weights(sample_weight, X.shape[0]), has_missing)
-
-    def _describe(self, rows: TrainingRows, weights: Array) -> None:
-        """Keep means and deviations of the columns, if missing features are to be made up for."""
-        drop = self.missing == "rescale"
-        self._keep_columns(missing.describe_columns(rows.X, weights, rows.has_missing) if drop else None)
-
-    def _keep_columns(self, columns: Columns | None) -> None:
-        if columns is not None:
-            self.feature_means_, self.feature_deviations_ = columns
+    def _set_statistics(self, statistics: FeatureStatistics | None) -> None:
+        if statistics is not None:
+            self.feature_means_, self.feature_deviations_ = statistics
         elif hasattr(self, "feature_means_"):  # of an earlier fit
             del self.feature_means_, self.feature_deviations_
 
@@ -176,7 +162,9 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(loss, MGFLoss) and noise is not None and not noise.has_log_mgf:
             raise ValueError(f"{type(loss).__name__} needs a noise with log_mgf(), which {type(noise).__name__} lacks.")
         solver = choose_solver(self.solver, loss, penalty)
-        return Problem(loss, noise, penalty, C, bool(self.fit_intercept), solver, tol, max_iter, self._monitor())
+        return Problem(
+            loss, noise, penalty, C, bool(self.fit_intercept), self.multi_class, solver, tol, max_iter, self._monitor()
+        )
 
     def _monitor(self) -> Callable[[Iteration], None]:
         name = type(self).__name__
@@ -192,28 +180,30 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
 
         return show if self.verbose else no_monitor
 
-    def _warm_coefficients(self, classes: Array, n_features: int, n_columns: int) -> Array | None:
-        """Return the coefficients of an earlier fit to start from, if they fit."""
+    def _warm_coefficients(self, classes: Array, n_features: int) -> Array | None:
+        """Return the coefficients of an earlier fit to start from, if their shape and the classes are the same."""
         if not (self.warm_start and hasattr(self, "coef_")) or not np.array_equal(self.classes_, classes):
             return None
-        if self.coef_.shape != (n_columns, n_features):
+        if self.coef_.shape != (len(binary_outputs(len(classes), self.multi_class)), n_features):
             return None
         return np.vstack([self.coef_.T, self.intercept_[None, :]]).astype(np.float64)
 
-    def _check_finite(self, result: Result) -> None:
+    def _store(
+        self, result: Result, classes: Array, dtype: Any, statistics: FeatureStatistics | None
+    ) -> MarginalisedClassifier:
+        """Set the fitted attributes; warn if the solver has not converged."""
         if not np.isfinite(result.coef).all():
             raise ValueError(
                 "The fit left the range of floating-point numbers. Scale the columns of X, for example with "
                 "sklearn.preprocessing.StandardScaler, or choose a smaller C."
             )
-
-    def _store(self, result: Result, passes: float, classes: Array, dtype: Any) -> None:
         self.__dict__.pop("_stream", None)  # of an earlier `partial_fit`
+        self._set_statistics(statistics)
         self.classes_ = classes
         self.coef_ = np.ascontiguousarray(result.coef[:-1].T.astype(dtype))
         self.intercept_ = result.coef[-1].astype(dtype)
         self.n_iter_ = result.n_iter
-        self.n_passes_ = passes
+        self.n_passes_ = result.n_passes
         self.objective_ = float(result.objective.sum())
         self.converged_ = result.converged
         self.history_ = result.history
@@ -221,8 +211,9 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
             warnings.warn(
                 f"{type(self).__name__} did not converge: {result.message}. {self._remedy(result)}",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=3,
             )
+        return self
 
     def _remedy(self, result: Result) -> str:
         scale = "scale the columns of X to similar ranges, or choose a smaller C"
@@ -244,7 +235,7 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         X = self._check_rows(X)
         if self.missing == "error":
             return self._combine(linear_scores(X, self.coef_, self.intercept_))
-        return self._combine(missing.anchored_scores(X, self.coef_, self.intercept_, self._columns()))
+        return self._combine(missing.anchored_scores(X, self.coef_, self.intercept_, self._feature_statistics()))
 
     def _check_rows(self, X: Any) -> Any:
         """Return rows to predict as an array or a sparse matrix, after scikit-learn's checks."""
@@ -260,8 +251,8 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
                 return whole
         return validate_rows(self, X, reset=False, ensure_all_finite=self._finite())
 
-    def _columns(self) -> Columns:
-        return Columns(self.feature_means_, self.feature_deviations_)
+    def _feature_statistics(self) -> FeatureStatistics:
+        return FeatureStatistics(self.feature_means_, self.feature_deviations_)
 
     def _combine(self, scores: Array) -> Array:
         """Return one score per row for two classes, one per class for more: the votes, if columns are pairs."""
@@ -333,7 +324,7 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
             return np.ones(X.shape[0])
         noise.check(X.shape[1])
         names, out = getattr(self, "feature_names_in_", None), np.empty(X.shape[0])
-        columns = self._columns() if self.missing == "rescale" else None
+        columns = self._feature_statistics() if self.missing == "rescale" else None
         room = stability.n_results(len(self.coef_))
         for where, rows in missing.anchored_rows(canonical(X), self.coef_, self.intercept_, columns, room):
             rows = replace(rows, filled=validation.check_entries(rows.filled, noise, names))

@@ -10,9 +10,9 @@ import numpy as np
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from dropmargin.data import Partitions, canonical, entry_range, inputs, is_dense_matrix, worst_column
-from dropmargin.estimators import missing, validation
-from dropmargin.estimators.partitioned import Rows
+from dropmargin.data import Partitions, Rows, canonical, entry_range, inputs, is_dense_matrix, worst_column
+from dropmargin.data.missing_values import nan_to_negative_zero
+from dropmargin.estimators import validation
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
@@ -47,8 +47,10 @@ def check_rows(rows: Rows) -> Rows:
         raise ValueError(f"X has {X.shape[0]} rows, but y has {len(y)} labels")
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
-    weights = None if rows.weights is None else validation.check_weights(rows.weights, len(y), is_whole=False)
-    return rows.replaced(X, y, weights)
+    weights = None
+    if rows.sample_weight is not None:
+        weights = validation.check_weights(rows.sample_weight, len(y), is_whole=False)
+    return rows.with_targets(y, weights) if X is None else Rows(X, y, weights)
 
 
 def _as_matrix(X: Any) -> Any:
@@ -69,7 +71,7 @@ def summarize_partition(rows: Rows, allow_missing: bool) -> PartitionSummary:
         return PartitionSummary(
             fault="X has NaN; impute it, or let the estimator do with what is there: missing='rescale'"
         )
-    filled = missing.nan_to_negative_zero(X) if has_missing else X
+    filled = nan_to_negative_zero(X) if has_missing else X
     if has_missing:
         low, high = entry_range(filled)
     if np.isinf(low) or np.isinf(high):
@@ -77,7 +79,7 @@ def summarize_partition(rows: Rows, allow_missing: bool) -> PartitionSummary:
     is_suspect = low < 0.0 or high > validation.LARGEST
     n_rows, n_features = X.shape
     classes, codes = np.unique(rows.y, return_inverse=True)
-    weights = np.ones(n_rows) if rows.weights is None else rows.weights
+    weights = np.ones(n_rows) if rows.sample_weight is None else rows.sample_weight
     return PartitionSummary(
         n_rows=n_rows,
         n_features=n_features,

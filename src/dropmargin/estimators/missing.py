@@ -1,7 +1,6 @@
 """NaN as a missing feature, for ``missing="rescale"``.
 
-In training a missing entry has neither mean nor variance: ``w_d x~_id = 0``, whatever the noise. It is stored as minus
-zero, the one number that multiplies as zero does and can still be told from it; all other zeros are made plus zeros.
+In training a missing entry has neither mean nor variance, see `data.missing_values`.
 
 At prediction the score is anchored at the training mean ``mu``, and what is observed stands for what is not::
 
@@ -19,27 +18,20 @@ the mean training row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_array
 
-from dropmargin.data import Block, entry_range, linear_scores, map_entries, row_blocks
+from dropmargin.data import linear_scores, map_entries
 from dropmargin.data.inputs import column_names
+from dropmargin.data.missing_values import FeatureStatistics, has_missing, is_negative_zero, row_chunks
 from dropmargin.noise import Noise, Variance
 from dropmargin.typing import Array
 
 CHOICES = ("error", "rescale")
-# Rows are worked on in chunks of about this many entries and results.
-_CHUNK_ENTRIES = 2**18
-
-
-def has_missing(X: Any) -> bool:
-    """Return whether any entry is NaN; no temporary array is made."""
-    return bool(np.isnan(entry_range(X)[0]))
 
 
 def restore_columns(X: Any, names: Array | None) -> Any:
@@ -70,17 +62,6 @@ def restore_columns(X: Any, names: Array | None) -> Any:
 # Training -----------------------------------------------------------------------------------------------------------
 
 
-def nan_to_negative_zero(X: Any) -> Any:
-    """Return a copy of ``X`` with minus zeros for NaN."""
-
-    def blank(values: Array, columns: Any) -> Array:
-        blanked = values + 0.0  # a copy, in which -0 has become +0
-        blanked[np.isnan(values)] = -0.0
-        return blanked
-
-    return map_entries(X, blank, zeros_stay=True, what="X without NaN")
-
-
 def exclude_missing_from_noise(X: Any, noise: Noise | None) -> Noise | None:
     """Return a noise that leaves the missing entries of ``X`` alone."""
     return exclude_entries_from_noise(X.size < X.shape[0] * X.shape[1], noise)
@@ -94,78 +75,8 @@ def exclude_entries_from_noise(has_implicit: bool, noise: Noise | None) -> Noise
     return _ObservedOnly(noise)
 
 
-#: Total weight, and by column: sums of the entries, weight of what is stored, weight of what is missing.
-Sums = tuple[float, Array, Array, Array]
-
-
-class Columns(NamedTuple):
-    """What prediction needs to know of the training data: mean and standard deviation of each feature."""
-
-    mean: Array
-    deviation: Array
-
-
-def describe_columns(X: Any, weights: Array, blanked: bool) -> Columns:
-    """Return weighted mean and deviation of each column's observed entries, 0 if there are none.
-
-    Zeros that a sparse ``X`` does not store are observed; nothing is made dense. ``blanked`` says whether ``X`` has
-    minus zeros for missing entries.
-    """
-    return columns_by_sums(partial(column_sums, X, weights, blanked), partial(column_squares, X, weights, blanked))
-
-
-def columns_by_sums(sum_up: Callable[[], Sums], square: Callable[[Array], tuple[Array]]) -> Columns:
-    """Return mean and deviation of the columns from sums over the rows: `column_sums`, and then `column_squares`."""
-    total, sums, stored, missing = sum_up()
-    mean = _ratio(sums, total - missing)
-    (squares,) = square(mean)
-    implicit = total - stored  # the weight of zeros that are not stored, or what rounding leaves of none
-    squares = squares + np.where(implicit > 1e-12 * total, implicit, 0.0) * np.square(mean)
-    return Columns(mean, np.sqrt(_ratio(squares, total - missing)))
-
-
-def column_sums(X: Any, weights: Array, blanked: bool) -> Sums:
-    """Return the sum of the weights, and by column the sums of the entries, of the stored and of the missing weight."""
-    sums, stored, missing = (np.zeros(X.shape[1]) for _ in range(3))
-    for block, own in _weighted_blocks(X, weights):
-        entries = block.entries()
-        sums += block.transposed_times(own)
-        stored += block.with_entries(np.ones(entries.shape)).transposed_times(own)
-        if blanked:
-            missing += block.with_entries(_is_blank(entries).astype(np.float64)).transposed_times(own)
-    return float(weights.sum()), sums, stored, missing
-
-
-def column_squares(X: Any, weights: Array, blanked: bool, mean: Array) -> tuple[Array]:
-    """Return the sums of the squares of the stored entries, less their column's mean."""
-    squares = np.zeros(X.shape[1])
-    for block, own in _weighted_blocks(X, weights):
-        # Centred before squaring: a column far from zero keeps its digits.
-        centred = np.square(block.entries() - block.spread(mean))
-        if blanked:
-            centred[_is_blank(block.entries())] = 0.0
-        squares += block.with_entries(centred).transposed_times(own)
-    return (squares,)
-
-
-def _weighted_blocks(X: Any, weights: Array) -> Iterator[tuple[Block, Array]]:
-    for where in _chunks(X, 1):
-        begin = where.start
-        for block in row_blocks(X[where]):
-            yield block, weights[begin : begin + block.n_rows]
-            begin += block.n_rows
-
-
-def _ratio(above: Array, below: Array) -> Array:
-    return np.divide(above, below, out=np.zeros_like(above), where=(above != 0.0) & (below > 0.0))
-
-
-def _is_blank(values: Array) -> Array:
-    return (values == 0.0) & np.signbit(values)
-
-
 def _is_observed(values: Array) -> Array:
-    return (~_is_blank(values)).astype(values.dtype)
+    return (~is_negative_zero(values)).astype(values.dtype)
 
 
 def _check_floor(has_implicit: bool, noise: Noise) -> None:
@@ -199,7 +110,7 @@ class _ObservedOnly(Noise):
 
     def log_mgf(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
         value, first, second = self.noise.log_mgf(t, x)
-        blank = _is_blank(x)
+        blank = is_negative_zero(x)
         return np.where(blank, 0.0, value), np.where(blank, 0.0, first), np.where(blank, 0.0, second)
 
 
@@ -252,13 +163,13 @@ class Rows:
 
 
 def anchored_rows(
-    X: Any, coef: Array, intercept: Array, columns: Columns | None, n_results: int
+    X: Any, coef: Array, intercept: Array, columns: FeatureStatistics | None, n_results: int
 ) -> Iterator[tuple[slice, Rows]]:
     """Yield ``X`` in chunks of rows, with what makes scores of them; see the module's docstring.
 
     Without ``columns`` there must be no NaN. Chunks leave room for ``n_results`` numbers per row.
     """
-    for where in _chunks(X, n_results):
+    for where in row_chunks(X, n_results):
         rows = X[where]
         shape = rows.shape[0], len(coef)
         if columns is None or not has_missing(rows):
@@ -289,7 +200,7 @@ def _factors(missing: Any, moves: Array) -> tuple[Array, Array]:
     return np.where(complete, 1.0, factor), complete
 
 
-def anchored_scores(X: Any, coef: Array, intercept: Array, columns: Columns) -> Array:
+def anchored_scores(X: Any, coef: Array, intercept: Array, columns: FeatureStatistics) -> Array:
     """Return the scores of all rows, in the precision of the plain ones."""
     if not has_missing(X):
         return linear_scores(X, coef, intercept)
@@ -310,11 +221,3 @@ def _mark_nan(values: Array, columns: Any) -> Array:
 
 def _zero_nan(values: Array, columns: Any) -> Array:
     return np.where(np.isnan(values), values.dtype.type(0.0), values)
-
-
-def _chunks(X: Any, n_results: int) -> Iterator[slice]:
-    """Yield slices of rows; ``X.size`` counts what is stored, dense or sparse."""
-    n_rows = X.shape[0]
-    step = max(16, _CHUNK_ENTRIES // (X.size // max(1, n_rows) + n_results))
-    for begin in range(0, n_rows, step):
-        yield slice(begin, min(begin + step, n_rows))

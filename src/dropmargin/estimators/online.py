@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
-from dropmargin.data import canonical
+from dropmargin.data import binary_outputs, canonical
 from dropmargin.data.inputs import validate_rows
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedClassifier
-from dropmargin.estimators.fitting import Problem, one_blas_thread
 from dropmargin.losses import MomentLoss
-from dropmargin.online import Batch, Model, Stream, targets
+from dropmargin.online import Batch, Stream
+from dropmargin.solvers import no_monitor
+from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 
 _SHOWN_LABELS = 5
@@ -86,13 +88,13 @@ class OnlineMixin(MarginalisedClassifier):
         weights = weights * _class_factors(self.class_weight, known)[codes]
         counted = weights > 0.0
         batch = Batch(X, codes, weights) if counted.all() else Batch(X[counted], codes[counted], weights[counted])
-        problems = targets(len(known), self.multi_class)
+        problems = binary_outputs(len(known), self.multi_class)
         if stream is None:
             stream = Stream.start(X.shape[1], len(problems))
         elif len(stream.columns) != len(problems):
             raise ValueError(f"multi_class must stay the same in mid stream, got {self.multi_class!r}: call fit anew.")
         with one_blas_thread():
-            stream = stream.after(batch, _model(problem), problems)
+            stream = stream.after(batch, replace(problem, monitor=no_monitor), problems)
         return self._keep(stream, known, X.dtype)
 
     def _check_classes(self, classes: Any, is_new: bool) -> Array:
@@ -141,19 +143,6 @@ class OnlineMixin(MarginalisedClassifier):
         self.history_ = []
         self._stream = stream
         return self
-
-
-def _model(problem: Problem) -> Model:
-    assert isinstance(problem.loss, MomentLoss)
-    return Model(
-        problem.loss,
-        problem.noise,
-        problem.penalty.l2,
-        problem.C,
-        problem.fit_intercept,
-        problem.tol,
-        problem.max_iter,
-    )
 
 
 def _encode(y: Array, classes: Array) -> Array:

@@ -7,20 +7,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from dropmargin.data import Partitions
+from dropmargin.data import Partitions, Rows
+from dropmargin.data.partitioned import (
+    ClassPartitions,
+    LabelEncoding,
+    encode_rows,
+    feature_statistics,
+    find_used_features,
+)
 from dropmargin.estimators import missing, validation
 from dropmargin.estimators.base import MarginalisedClassifier
-from dropmargin.estimators.fitting import Problem, fit_groups
 from dropmargin.estimators.inspection import DataSummary, check_rows, inspect
-from dropmargin.estimators.partitioned import (
-    LabelEncoding,
-    Rows,
-    code_rows,
-    describe_columns,
-    find_used_columns,
-    group_partitions,
-)
-from dropmargin.solvers import Iteration, Monitor
+from dropmargin.solvers import Iteration, Monitor, Problem, solve
 
 E = TypeVar("E", bound=MarginalisedClassifier)
 
@@ -43,7 +41,7 @@ def fit_partitions(
     data : Partitions of Rows
         Left open. An empty partition, or one that lacks a class, is fine.
     names : sequence of str, default=None
-        What to call the partitions in errors; ``partition 0``, ``partition 1``, ... by default.
+        Names of the partitions in errors; ``partition 0``, ``partition 1``, ... by default.
     feature_names : sequence of str, default=None
     monitor : callable, default=None
         Called with each `solvers.Iteration`, besides what ``verbose`` shows.
@@ -58,16 +56,16 @@ def fit_partitions(
             problem = replace(problem, monitor=partial(_both, problem.monitor, monitor))
         if names is None:
             names = [f"partition {i}" for i in range(data.n_partitions)]
-        # 1. Look at everything once; all that can be wrong is said here.
+        # 1. Check everything once: every error about the data comes from here.
         found = inspect(data, names, estimator.missing == "rescale")
-        estimator._take_feature_names(found.whole.n_features, feature_names)
+        estimator._set_feature_names(found.whole.n_features, feature_names)
         if problem.noise is not None:
             problem.noise.check(found.whole.n_features)
         found.check_range(problem.noise, feature_names)
         if found.whole.has_missing:
             problem = replace(problem, noise=missing.exclude_entries_from_noise(found.has_implicit, problem.noise))
         # 2. Labels become numbers, and the fit is as any other.
-        with data.derive(check_rows) as checked:
+        with data.map_partitions(check_rows) as checked:
             _fit_checked(estimator, problem, found, checked)
     return estimator
 
@@ -83,22 +81,19 @@ def _fit_checked(
     whole = found.whole
     assert whole.classes is not None
     assert whole.totals is not None
-    present, numbers, factors = validation.encode_classes(
+    present, index, factors = validation.encode_classes(
         whole.classes, whole.totals, estimator.class_weight, type(estimator).__name__
     )
     classes, weights = whole.classes[present], (whole.totals * factors)[present]
-    coding = LabelEncoding(
-        whole.classes, numbers, factors, whole.n_features, whole.is_dense, found.dtype, whole.has_missing
+    encoding = LabelEncoding(
+        whole.classes, index, factors, whole.n_features, whole.is_dense, found.dtype, whole.has_missing
     )
-    with checked.derive(code_rows, coding) as rows:
-        used = find_used_columns(rows, whole.n_stored, whole.n_features, whole.is_dense)
-        columns = describe_columns(rows, whole.has_missing) if estimator.missing == "rescale" else None
-    with checked.derive(code_rows, replace(coding, used=used)) as rows:
-        features = None if used is None else (used, whole.n_features)
+    with checked.map_partitions(encode_rows, encoding) as rows:
+        used = find_used_features(rows, whole.n_stored, whole.n_features, whole.is_dense)
+        statistics = feature_statistics(rows, whole.has_missing) if estimator.missing == "rescale" else None
+    with checked.map_partitions(encode_rows, replace(encoding, used=used)) as rows:
+        used_features = None if used is None else (used, whole.n_features)
         shape = whole.n_rows, whole.n_features if used is None else len(used)
-        groups = group_partitions(problem.loss, rows, shape, whole.is_dense, features, weights, estimator.multi_class)
-        start = estimator._warm_coefficients(classes, whole.n_features, groups[-1].columns.stop)
-        result, passes = fit_groups(problem, groups, start, 1)
-    estimator._check_finite(result)
-    estimator._keep_columns(columns)
-    estimator._store(result, passes, classes, found.dtype)
+        start = estimator._warm_coefficients(classes, whole.n_features)
+        result = solve(problem, ClassPartitions(rows, shape, weights, whole.is_dense, used_features), start)
+    estimator._store(result, classes, found.dtype, statistics)

@@ -26,8 +26,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.data import canonical, map_entries
 from dropmargin.data.inputs import check_rows
+from dropmargin.data.missing_values import FeatureStatistics, feature_statistics, has_missing, nan_to_negative_zero
 from dropmargin.estimators import DropoutSVC
-from dropmargin.estimators.missing import Columns, anchored_scores, describe_columns, has_missing, nan_to_negative_zero
+from dropmargin.estimators.missing import anchored_scores
 from dropmargin.evaluation.deletion import DeletionCurve, check_levels, deletion_curve
 from dropmargin.model_selection import DropoutSVCCV
 from dropmargin.model_selection.grid import default_cs
@@ -194,7 +195,7 @@ class AnchoredPeer(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> AnchoredPeer:
         """Fit the classifier to ``X`` with means for what is missing."""
         X, blanked = canonical(X), has_missing(canonical(X))
-        self.columns_ = describe_columns(nan_to_negative_zero(X) if blanked else X, np.ones(X.shape[0]), blanked)
+        self.columns_ = feature_statistics(nan_to_negative_zero(X) if blanked else X, np.ones(X.shape[0]), blanked)
         if blanked:
             X = _fill(X, self.columns_)
         self.estimator_ = clone(self.estimator).fit(X, y)
@@ -285,7 +286,7 @@ def _treated(part: tuple[Any, Any], treatment: str) -> tuple[Any, Any]:
     return map_entries(X, lambda values, _: np.nan_to_num(values, nan=0.0), zeros_stay=True, what="X"), y
 
 
-def _fill(X: Any, columns: Columns) -> Any:
+def _fill(X: Any, columns: FeatureStatistics) -> Any:
     """Return ``X`` with the mean of its column for each missing entry."""
 
     def fill(values: Array, where: Any) -> Array:

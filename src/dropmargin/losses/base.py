@@ -1,4 +1,4 @@
-"""What a loss is. A loss knows labels ``y`` in {-1, +1} and a summary of the noisy score; it knows nothing of ``X``."""
+"""What a loss is. A loss is a function of targets ``y`` in {-1, +1} and of moments of the noisy score."""
 
 from __future__ import annotations
 
@@ -35,10 +35,9 @@ class MomentLoss(Loss, ABC):
     #: Where ``phi`` has a kink at ``v = 0``, the size of the scores around it; 0 if it is smooth. A loss with a kink
     #: defines `smoothed`, and the solvers approach it with decreasing width.
     kink: float = 0.0
-    #: Whether `weight` gives a quadratic majoriser, ``phi(m, v) <= weight / 2 * ((m - o)^2 + v) - k y m + const``.
+    #: Whether ``gamma``, from `majoriser`, gives a quadratic majoriser of ``phi``:
+    #: ``phi(m, v) <= gamma / 2 * ((m - o)^2 + v) - k y m + const``.
     has_majoriser = False
-    #: Whether that majoriser is ``phi`` itself, so that one weighted least-squares problem is the answer.
-    is_quadratic = False
 
     @abstractmethod
     def value(self, y: Array, m: Array, v: Array) -> Array:
@@ -53,15 +52,15 @@ class MomentLoss(Loss, ABC):
         """Return the second derivatives of ``phi``: by ``m`` twice, by ``m`` and ``v``, by ``v`` twice."""
 
     @abstractmethod
-    def weight(self, y: Array, m: Array, v: Array) -> Array:
-        """Return the positive weight of the re-weighted least-squares step."""
+    def majoriser(self, y: Array, m: Array, v: Array) -> Array:
+        """Return ``gamma``, the weight of the re-weighted least-squares step; without a majoriser, an upper bound's."""
 
     def without_noise(self) -> MomentLoss:
-        """Return a loss that is the same where scores have no variance, and easier to minimise if there is one."""
+        """Return a loss that is equal where scores have no variance, and easier to minimise."""
         return self
 
     def smoothed(self, width: float | Array) -> MomentLoss:
-        """Return the loss with its kink rounded off over scores of this width."""
+        """Return the loss with its kink smoothed over scores of this width."""
         raise NotImplementedError(f"{type(self).__name__} has kink={self.kink} but no smoothed().")
 
     def expand(self, y: Array, m: Array, v: Array) -> Expanded:

@@ -48,8 +48,8 @@ class GaussianHinge(MomentLoss):
         by_mean, mixed, by_variance = _ramp_curvature(self.margin - y * m, v)
         return by_mean, -y * mixed, by_variance
 
-    def weight(self, y: Array, m: Array, v: Array) -> Array:
-        return self._bound.weight(y, m, v)
+    def majoriser(self, y: Array, m: Array, v: Array) -> Array:
+        return self._bound.majoriser(y, m, v)
 
     def without_noise(self) -> Hinge:
         return self._bound
@@ -82,8 +82,8 @@ class SmoothedGaussianHinge(MomentLoss):
         by_mean, mixed, by_variance = (self._mean(*part) for part in parts)
         return by_mean, mixed, by_variance
 
-    def weight(self, y: Array, m: Array, v: Array) -> Array:
-        return self._bound.weight(y, m, v)
+    def majoriser(self, y: Array, m: Array, v: Array) -> Array:
+        return self._bound.majoriser(y, m, v)
 
     def _mean(self, gaussian: Array, bound: Array) -> Array:
         return (1.0 - self._share) * gaussian + self._share * bound
@@ -116,8 +116,8 @@ class GaussianLogistic(MomentLoss):
                 total += share * term
         return totals[0], totals[1], totals[2]
 
-    def weight(self, y: Array, m: Array, v: Array) -> Array:
-        return Logistic().weight(y, m, v)
+    def majoriser(self, y: Array, m: Array, v: Array) -> Array:
+        return Logistic().majoriser(y, m, v)
 
 
 def _mixture() -> list[tuple[float, float]]:

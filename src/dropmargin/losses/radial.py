@@ -105,7 +105,7 @@ class RadialLoss(MomentLoss):
             0.5 * half_kappa,
         )
 
-    def weight(self, y: Array, m: Array, v: Array) -> Array:
+    def majoriser(self, y: Array, m: Array, v: Array) -> Array:
         return self.gamma(np.maximum(self._polar(y, m, v)[1], _TINY))
 
 
@@ -241,7 +241,6 @@ class Logistic(RadialLoss):
 class Quadratic(RadialLoss):
     """The expected squared error ``(y - m)^2 + v``, exact under every noise (MCF-quadratic)."""
 
-    is_quadratic = True
     margin = 1.0
 
     def tail(self, r: Array) -> Array:

@@ -18,8 +18,9 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from dropmargin.data import ClassArray, binary_outputs
 from dropmargin.estimators import validation
-from dropmargin.estimators.base import MarginalisedClassifier, TrainingRows
+from dropmargin.estimators.base import CheckedRows, MarginalisedClassifier
 from dropmargin.model_selection.grid import Grid, check_grid, check_noisy_problems
 from dropmargin.model_selection.search import (
     FINAL_SHARE,
@@ -32,6 +33,7 @@ from dropmargin.model_selection.search import (
     try_scorer,
     warn_unconverged,
 )
+from dropmargin.solvers import solve
 from dropmargin.typing import Array
 
 # Coefficients of all points are kept up to this many bytes, if nobody says otherwise.
@@ -101,18 +103,18 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
             validation.check_n_jobs(self.n_jobs)
         template = self._plain()
         X, y = indexable(X, y)
-        rows = template._check_training(X, y, sample_weight)
-        encoded = validation.encode_labels(rows.y, template.class_weight, rows.weights, type(self).__name__)
-        grid = check_grid(self.noises, self.Cs, rows.X, rows.weights)
+        rows = template._validate_data(template._problem(), X, y, sample_weight)
+        classes, encoded = template._encode(rows)
+        grid = check_grid(self.noises, self.Cs, rows.X, rows.sample_weight)
         problem = check_noisy_problems(template, rows, grid)
         split_params, score_params = self._route(sample_weight, groups)
-        folds = self._folds(X, y, rows, encoded[0], split_params, score_params)
+        folds = self._folds(X, y, rows, classes, split_params, score_params)
         tol = FINAL_SHARE * problem.tol
         rough_tol = max(problem.tol, ROUGH_TOL) if self.prune else tol
         n_threads = effective_n_jobs(self.n_jobs)
         plain = (self.scoring is None or self.scoring == "accuracy") and not rows.has_missing
         scorer = accuracy if plain else self._scorer()
-        store = self._stores(len(folds), grid, len(encoded[0]), rows.X.shape[1])
+        store = self._stores(len(folds), grid, len(classes), rows.X.shape[1])
         search = Search(template, problem, grid, scorer, tol, rough_tol, rule, store, n_threads, len(rows.y))
         try_scorer(search, folds[0]())
         # 2. The search, and the chosen model on all rows.
@@ -120,7 +122,7 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
         if not np.isfinite(outcome.mean).any():
             raise ValueError("scoring gave NaN at every point of the grid: there is nothing to choose by.")
         self._store(grid, outcome, outcome.chosen(rule))
-        self._refit(template, rows, encoded, outcome)
+        self._refit(template, rows, (classes, encoded), outcome)
         warn_unconverged(np.append(outcome.converged, self.best_estimator_.converged_), stacklevel=4)
         return self
 
@@ -130,16 +132,14 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
             return bool(self.store_coefs)
         if not isinstance(self.store_coefs, str) or self.store_coefs != "auto":
             raise ValueError(f"store_coefs must be True, False or 'auto', got {self.store_coefs!r}.")
-        n_columns = 1 if n_classes == 2 else n_classes
-        if self.multi_class == "ovo":
-            n_columns = n_classes * (n_classes - 1) // 2
-        return 8 * n_folds * grid.shape[0] * grid.shape[1] * n_columns * (n_features + 1) <= _MOST_STORED
+        n_outputs = len(binary_outputs(n_classes, self.multi_class))
+        return 8 * n_folds * grid.shape[0] * grid.shape[1] * n_outputs * (n_features + 1) <= _MOST_STORED
 
     def _folds(
         self,
         X: Any,
         y: Any,
-        rows: TrainingRows,
+        rows: CheckedRows,
         classes: Array,
         split_params: dict[str, Any],
         score_params: dict[str, Any],
@@ -153,9 +153,9 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
             train, test = (
                 np.flatnonzero(part) if part.dtype == bool else part for part in map(np.asarray, (train, test))
             )
-            if not np.any(rows.weights[test]):
+            if not np.any(rows.sample_weight[test]):
                 raise ValueError(f"Fold {index} of cv has no rows to score, or only rows of weight 0.")
-            present = np.unique(rows.y[train][rows.weights[train] > 0.0]).tolist()
+            present = np.unique(rows.y[train][rows.sample_weight[train] > 0.0]).tolist()
             absent = [label for label in classes.tolist() if label not in present]
             if absent:
                 raise ValueError(
@@ -197,8 +197,8 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
     def _refit(
         self,
         template: MarginalisedClassifier,
-        rows: TrainingRows,
-        encoded: tuple[Array, Array, Array],
+        rows: CheckedRows,
+        encoded: tuple[Array, ClassArray],
         outcome: Outcome,
     ) -> None:
         """Fit the chosen model to all rows, from the mean of its folds."""
@@ -207,7 +207,10 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
         start = None if outcome.coefs is None else outcome.coefs[where].mean(axis=0).T
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # one warning counts all fits
-            self.best_estimator_ = best._fit_rows(rows, encoded, start, effective_n_jobs(self.n_jobs))
+            classes, data = encoded
+            result = solve(rows.problem(best._problem()), data, start, effective_n_jobs(self.n_jobs))
+            statistics = best._statistics(rows.X, data, rows.has_missing)
+            self.best_estimator_ = best._store(result, classes, rows.X.dtype, statistics)
         self.coef_, self.intercept_, self.classes_ = best.coef_, best.intercept_, best.classes_
         self.n_features_in_ = best.n_features_in_
         if hasattr(best, "feature_names_in_"):
@@ -268,7 +271,7 @@ def _mapping(callee: str) -> MethodMapping:
     return MethodMapping().add(caller="fit", callee=callee)
 
 
-def _load_fold(X: Any, y: Any, rows: TrainingRows, train: Array, test: Array, score_params: dict[str, Any]) -> Fold:
+def _load_fold(X: Any, y: Any, rows: CheckedRows, train: Array, test: Array, score_params: dict[str, Any]) -> Fold:
     params = {
         name: _safe_indexing(value, test) if _is_per_row(value, len(rows.y)) else value
         for name, value in score_params.items()

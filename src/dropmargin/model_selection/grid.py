@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from dropmargin.data import mean_square
-from dropmargin.estimators.base import MarginalisedClassifier, TrainingRows
-from dropmargin.estimators.fitting import Problem
+from dropmargin.estimators.base import CheckedRows, MarginalisedClassifier
 from dropmargin.estimators.validation import check_entries, check_number
 from dropmargin.noise import Noise, Variance, as_noise
+from dropmargin.solvers import Problem
 from dropmargin.typing import Array
 
 _HIGHEST_RATE = 0.9
@@ -114,7 +114,7 @@ def check_grid(noises: Any, Cs: Any, X: Any, weights: Array) -> Grid:
     return Grid(_check_noises(noises, X.shape[1]), _check_cs(Cs, X, weights))
 
 
-def check_noisy_problems(template: MarginalisedClassifier, rows: TrainingRows, grid: Grid) -> Problem:
+def check_noisy_problems(template: MarginalisedClassifier, rows: CheckedRows, grid: Grid) -> Problem:
     """Return the problem without noise and ``C``, after checking that each noise of the grid suits it and the data."""
     for noise in grid.noises:
         rows.problem(template.set_params(noise=noise)._problem())

@@ -9,7 +9,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import clone
 
-from dropmargin.estimators import DropoutSVC, validation
+from dropmargin.estimators import DropoutSVC
 from dropmargin.estimators.base import MarginalisedClassifier
 from dropmargin.model_selection.grid import Point, check_grid, check_noisy_problems
 from dropmargin.model_selection.search import Fold, Search, put_coefficients, score_once, try_scorer, warn_unconverged
@@ -99,9 +99,9 @@ def noise_path(
     if (X_test is None) != (y_test is None):
         raise ValueError("X_test and y_test belong together: give both or neither.")
     template = clone(estimator).set_params(noise=None)
-    rows = template._check_training(X, y, sample_weight)
-    validation.encode_labels(rows.y, template.class_weight, rows.weights, type(template).__name__)
-    grid = check_grid(noises, Cs, rows.X, rows.weights)
+    rows = template._validate_data(template._problem(), X, y, sample_weight)
+    template._encode(rows)  # an error in the labels comes before any other
+    grid = check_grid(noises, Cs, rows.X, rows.sample_weight)
     problem = check_noisy_problems(template, rows, grid)
     scorer = check_scoring(template, scoring="accuracy" if scoring is None else scoring)
     fold = Fold(rows, X if X_test is None else X_test, y if y_test is None else y_test, {})

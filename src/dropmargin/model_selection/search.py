@@ -22,18 +22,17 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dropmargin.data import linear_scores
 from dropmargin.errors import ParameterError
-from dropmargin.estimators.base import MarginalisedClassifier, TrainingRows
-from dropmargin.estimators.fitting import Problem, group_columns
-from dropmargin.estimators.validation import encode_labels
+from dropmargin.estimators.base import CheckedRows, MarginalisedClassifier
 from dropmargin.model_selection.grid import Grid, Point
 from dropmargin.model_selection.walk import Solution, Walker
 from dropmargin.progress import Progress
+from dropmargin.solvers import Problem
 from dropmargin.threads import in_threads
 from dropmargin.typing import Array
 
 #: The tolerance of the first walk.
 ROUGH_TOL = 3e-3
-#: Finalists are solved to this share of the tolerance: their scores are to be those of the solution, not of the way.
+#: Finalists are re-solved to this share of the tolerance, so that scores do not depend on the warm start.
 FINAL_SHARE = 1e-1
 # As many points are solved to the full tolerance at first: one in so many, and at least a few.
 _LEADERS, _FEWEST_LEADERS = 32, 3
@@ -52,11 +51,11 @@ class Fold:
     ``test`` are the rows to score after all checks; there are none if they have not been checked.
     """
 
-    rows: TrainingRows
+    rows: CheckedRows
     test_rows: Any
     test_labels: Any
     score_params: dict[str, Any]
-    test: TrainingRows | None = None
+    test: CheckedRows | None = None
 
 
 @dataclass(frozen=True)
@@ -142,12 +141,11 @@ class Search:
     def prepare(self, fold: Fold, n_threads: int = 1) -> tuple[Walker, MarginalisedClassifier]:
         """Return the walker of a fold, on so many threads, and a classifier to put its coefficients in."""
         template, rows = self.template, fold.rows
-        classes, codes, weights = encode_labels(rows.y, template.class_weight, rows.weights, type(template).__name__)
-        groups = group_columns(self.problem.loss, rows.X, codes, weights, len(classes), template.multi_class)
+        classes, encoded = template._encode(rows)
         shell = copy(template)
         shell.classes_ = classes
-        shell._describe(rows, weights)
-        return Walker(self.grid, self.problem, rows, groups, n_threads), shell
+        shell._set_statistics(template._statistics(rows.X, encoded, rows.has_missing))
+        return Walker(self.grid, self.problem, rows, encoded, n_threads), shell
 
     def _visit(
         self,

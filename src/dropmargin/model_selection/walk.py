@@ -1,4 +1,4 @@
-"""One walk over the grid on one set of rows: each point starts where its neighbours point.
+"""The solutions of a grid on one set of rows: each point starts from an extrapolation of its neighbours.
 
 With ``w(n, c)`` the solution for noise ``n`` and ``C = c``, the start is the fourth corner of a parallelogram::
 
@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dropmargin.estimators.base import TrainingRows
-from dropmargin.estimators.fitting import Group, Multipliers, Problem, TrainingData
+from dropmargin.data import ClassRows
+from dropmargin.estimators.base import CheckedRows
 from dropmargin.model_selection.grid import Grid, Point
-from dropmargin.solvers import Result, combine
+from dropmargin.solvers import Dual, Problem, Result, combine, open_outputs, solve_outputs
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 
@@ -31,10 +31,10 @@ _BELOW = 0.01
 
 
 class Solution(NamedTuple):
-    """The coefficients of one grid point, ``(n_features + 1, n_columns)``, and how they were found."""
+    """The coefficients of one grid point, of shape ``(n_features + 1, n_outputs)``, and the facts of their solution."""
 
     coef: Array
-    multipliers: list[Multipliers | None]
+    duals: list[Dual | None]
     objective: float
     n_iter: int
     converged: bool
@@ -52,18 +52,18 @@ class Walker:
     grid : Grid
     problem : Problem
         All but noise and ``C``.
-    rows : TrainingRows
-    groups : list of Group
-        The binary problems.
+    rows : CheckedRows
+    encoded : ClassRows
+        The same rows, with the index of their class.
     n_threads : int
     """
 
-    def __init__(self, grid: Grid, problem: Problem, rows: TrainingRows, groups: list[Group], n_threads: int) -> None:
+    def __init__(self, grid: Grid, problem: Problem, rows: CheckedRows, encoded: ClassRows, n_threads: int) -> None:
         self.grid = grid
         self.problem = problem
         self.rows = rows
-        self.columns = [group.columns for group in groups]
-        self.data: list[TrainingData] = [group.prepare(n_threads) for group in groups]
+        groups = open_outputs(problem.loss, encoded, problem.multi_class)
+        self.outputs = [(group.columns, group.open(n_threads)) for group in groups]
 
     def walk(self, tol: float, visit: Visit, rough: bool = False) -> None:
         """Solve all points (in a rough walk: those of some noises), each to ``tol``, and hand each to ``visit``."""
@@ -76,8 +76,8 @@ class Walker:
                 scores: dict[int, float] = {}
                 for chain in solved:
                     for stronger, row in zip([None, *chain], chain, strict=False):
-                        start, known = _predict(row, stronger, lower, here)
-                        here[row] = self.solve((row, column), tol, start, known)
+                        start, duals = _predict(row, stronger, lower, here)
+                        here[row] = self.solve((row, column), tol, start, duals)
                         scores[row] = visit((row, column), here[row])
                 for chain, knots in zip(grid.chains, solved, strict=True):
                     self._fill(chain, knots, column, tol, here, scores, visit)
@@ -118,20 +118,19 @@ class Walker:
             for point in points:
                 visit(point, self.solve(point, tol, starts(point), None))
 
-    def solve(self, point: Point, tol: float, start: Array | None, known: list[Multipliers | None] | None) -> Solution:
+    def solve(self, point: Point, tol: float, start: Array | None, duals: list[Dual | None] | None) -> Solution:
         """Solve one point."""
         row, column = point
         C = float(self.grid.Cs[column])
         problem = self.rows.problem(replace(self.problem, noise=self.grid.noises[row], C=C, tol=tol))
         results: list[Result] = []
-        for index, (columns, data) in enumerate(zip(self.columns, self.data, strict=True)):
+        for index, (columns, rows) in enumerate(self.outputs):
             own_start = None if start is None else start[:, columns]
-            result, _ = data.minimise(problem, own_start, None if known is None else known[index])
-            results.append(result)
+            results.append(solve_outputs(problem, rows, own_start, None if duals is None else duals[index]))
         whole = combine(results)
         return Solution(
             whole.coef,
-            [None if result.dual is None else Multipliers(result.dual, C) for result in results],
+            [None if result.dual is None else Dual(result.dual, C) for result in results],
             float(whole.objective.sum()),
             whole.n_iter,
             whole.converged and bool(np.isfinite(whole.coef).all()),
@@ -139,19 +138,19 @@ class Walker:
 
 
 def _between(solved: dict[int, Solution], weights: dict[int, float]) -> Solution:
-    """Return an interpolated solution, which nobody has looked for: it took no iterations, its objective is unknown."""
+    """Return an interpolated solution; it took no iterations, and its objective is unknown."""
     coef = sum(weight * solved[row].coef for row, weight in weights.items())
     return Solution(np.asarray(coef), [], np.nan, 0, True)
 
 
 def _predict(
     row: int, stronger: int | None, lower: dict[int, Solution], here: dict[int, Solution]
-) -> tuple[Array | None, list[Multipliers | None] | None]:
-    """Return a start for a point, and the multipliers of the neighbour that it is from."""
+) -> tuple[Array | None, list[Dual | None] | None]:
+    """Return a start for a point, and the dual variables of the neighbour that it is from."""
     if stronger is None:
         known = lower.get(row)
-        return (None, None) if known is None else (known.coef, known.multipliers)
+        return (None, None) if known is None else (known.coef, known.duals)
     near = here[stronger]
     if row not in lower:
-        return near.coef, near.multipliers
-    return near.coef + lower[row].coef - lower[stronger].coef, near.multipliers
+        return near.coef, near.duals
+    return near.coef + lower[row].coef - lower[stronger].coef, near.duals

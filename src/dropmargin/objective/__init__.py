@@ -1,31 +1,10 @@
-"""The objective, ``J = R(w) + C sum_i s_i phi_i``: noise and loss put together over the data.
+"""The objective ``J = R(w) + C sum_i s_i phi_i``: loss, noise and penalty over the data.
 
-An objective answers what a solver may ask, at a `Point`: value and gradient, products with the majoriser and the
-Hessian, a preconditioner, and the value along a line. Each class of a one-vs-rest problem is a column of one block.
+At a `Point` it has a value, a gradient, and products with the majoriser and the Hessian, with a preconditioner.
 """
 
-from dropmargin.objective.base import (
-    Curvature,
-    DeflationSpace,
-    Labelled,
-    Line,
-    Objective,
-    Point,
-    Shape,
-    remember_shape,
-)
+from dropmargin.objective.base import Curvature, DeflationSpace, Objective, Point
 from dropmargin.objective.mgf import MGFObjective
 from dropmargin.objective.moment import MomentObjective
 
-__all__ = [
-    "Curvature",
-    "DeflationSpace",
-    "Labelled",
-    "Line",
-    "MGFObjective",
-    "MomentObjective",
-    "Objective",
-    "Point",
-    "Shape",
-    "remember_shape",
-]
+__all__ = ["Curvature", "DeflationSpace", "MGFObjective", "MomentObjective", "Objective", "Point"]

@@ -1,4 +1,4 @@
-"""The second derivative of a moment objective: per-row weights, and products in one sweep (see `objective.moment`)."""
+"""Hessian and majoriser of a moment objective: weights of the rows, and products in one pass (`objective.moment`)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import PerPartition
-from dropmargin.objective.base import Curvature, DeflationSpace, Labelled
+from dropmargin.data import PerPartition, Rows, products
+from dropmargin.objective.base import Curvature, DeflationSpace
 from dropmargin.objective.preconditioner import Preconditioner
 from dropmargin.typing import Array
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MomentCurvature(Curvature):
-    """The Hessian or the majoriser at a point: per-row weights, and the products of `objective.moment`.
+    """The Hessian or the majoriser at a point.
 
-    ``weights`` are `CurvatureWeights`, and ``is_coupled`` says whether theirs are. ``diagonal`` is the part of the
-    penalty and of the noise, of shape ``(n_features, n_columns)``.
+    ``weights`` are `CurvatureWeights`, and ``is_coupled`` says whether they couple mean and variance. ``diagonal`` is
+    the part of the penalty and of the noise, of shape ``(n_features, n_outputs)``.
     """
 
     objective: MomentObjective
@@ -31,10 +31,10 @@ class MomentCurvature(Curvature):
     weights: PerPartition
     is_coupled: bool
     preconditioner: Preconditioner
-    coarse: DeflationSpace | None = None
+    deflation: DeflationSpace | None = None
 
     @cached_property
-    def _scaled_weights(self) -> Array:
+    def _scaled_coef(self) -> Array:
         return as_column(self.objective.variance.slope) * self.coef[:-1]
 
     def product(self, direction: Array) -> Array:
@@ -47,9 +47,8 @@ class MomentCurvature(Curvature):
         else:
             factors, shift = np.empty((len(p), 2 * n)), np.zeros(2 * n)
             factors[:, :n], shift[:n] = p, direction[-1]
-            np.multiply(self._scaled_weights, p, out=factors[:, n:])
-        back, sums = objective.sweep_sum(_sandwich, self.weights, factors, shift)
-        objective.data.n_sweeps += 1  # one product forth, one back
+            np.multiply(self._scaled_coef, p, out=factors[:, n:])
+        back, sums = objective.data.map_sum(_curvature_product, self.weights, factors, shift)
         by_entries = back[:, n:] if back.shape[1] > n else None
         return self._image(direction, back[:, :n], by_entries, sums)
 
@@ -60,98 +59,99 @@ class MomentCurvature(Curvature):
         np.multiply(self.diagonal, direction[:-1], out=out[:-1])
         out[:-1] += by_mean
         if by_entries is not None:
-            out[:-1] += self._scaled_weights * by_entries
+            out[:-1] += self._scaled_coef * by_entries
         if len(sums) > n and objective.variance.has_floor:
             out[:-1] += as_column(objective.variance.floor) * sums[n:] * self.coef[:-1]
         out[-1] = sums[:n] if objective.fit_intercept else direction[-1]
         return out
 
-    def with_coarse(self, back: Array, sums: Array) -> MomentCurvature:
-        """Return the curvature that knows its products with the coefficients and the offset, from those of the rows."""
+    def with_deflation(self, back: Array, sums: Array) -> MomentCurvature:
+        """Return the curvature with its known products with the coefficients and the intercept."""
         n = self.coef.shape[1]
-        offset = np.zeros_like(self.coef)
-        offset[-1] = 1.0
-        coef_image, offset_image = (
+        intercept = np.zeros_like(self.coef)
+        intercept[-1] = 1.0
+        coef_image, intercept_image = (
             self._image(
                 direction,
                 back[:, k * n : (k + 1) * n],
                 back[:, (k + 2) * n : (k + 3) * n] if back.shape[1] > 2 * n else None,
                 np.concatenate([sums[k * n : (k + 1) * n], sums[(k + 2) * n : (k + 3) * n]]),
             )
-            for k, direction in enumerate((self.coef, offset))
+            for k, direction in enumerate((self.coef, intercept))
         )
-        if not self.objective.fit_intercept:  # the offset stays apart: it is zero
-            offset_image = offset
-        return replace(self, coarse=DeflationSpace(self.coef, coef_image, offset_image))
+        if not self.objective.fit_intercept:  # it is zero and coupled to nothing
+            intercept_image = intercept
+        return replace(self, deflation=DeflationSpace(self.coef, coef_image, intercept_image))
 
     def precondition(self, residual: Array) -> Array:
         return self.preconditioner.solve(residual)
 
-    def select(self, columns: Any) -> MomentCurvature:
+    def select(self, outputs: Any) -> MomentCurvature:
         return MomentCurvature(
-            self.objective.select(columns),
-            np.ascontiguousarray(self.coef[:, columns]),
-            np.ascontiguousarray(self.diagonal[:, columns]),
-            self.objective.data.map(_select, self.weights, columns),
+            self.objective.select(outputs),
+            np.ascontiguousarray(self.coef[:, outputs]),
+            np.ascontiguousarray(self.diagonal[:, outputs]),
+            self.objective.data.map(_select, self.weights, outputs),
             self.is_coupled,
-            self.preconditioner.select(columns),
-            None if self.coarse is None else self.coarse.select(columns),
+            self.preconditioner.select(outputs),
+            None if self.deflation is None else self.deflation.select(outputs),
         )
 
 
 class CurvatureWeights(NamedTuple):
     """Second derivatives of the weighted loss by the moments of a partition's scores.
 
-    ``curved`` is ``s phi_mm``, or ``(s phi_mm, 2 s phi_mv, 4 s phi_vv)`` side by side, for ``n`` columns. The
+    ``values`` is ``s phi_mm``, or ``(s phi_mm, 2 s phi_mv, 4 s phi_vv)`` side by side, for ``n`` outputs. The
     majoriser, and a problem without noise, have the first only.
     """
 
-    curved: Array
+    values: Array
     n: int
 
     @property
     def is_coupled(self) -> bool:
-        return self.curved.shape[1] > self.n
+        return self.values.shape[1] > self.n
 
     @property
     def by_mean(self) -> Array:
-        return self.curved[:, : self.n]
+        return self.values[:, : self.n]
 
     @property
     def mixed(self) -> Array:
-        return self.curved[:, self.n : 2 * self.n]
+        return self.values[:, self.n : 2 * self.n]
 
     @property
     def by_variance(self) -> Array:
-        return self.curved[:, 2 * self.n :]
+        return self.values[:, 2 * self.n :]
 
     @property
     def n_active(self) -> Array:
-        """How many rows have curvature, column by column."""
+        """The number of rows with curvature, one per output."""
         return np.count_nonzero(self.by_mean, axis=0)
 
-    def select(self, columns: Any) -> CurvatureWeights:
-        kept = self.by_mean[:, columns]
+    def select(self, outputs: Any) -> CurvatureWeights:
+        by_mean = self.by_mean[:, outputs]
         if not self.is_coupled:
-            return CurvatureWeights(np.ascontiguousarray(kept), kept.shape[1])
-        curved = np.hstack([kept, self.mixed[:, columns], self.by_variance[:, columns]])
-        return CurvatureWeights(curved, kept.shape[1])
+            return CurvatureWeights(np.ascontiguousarray(by_mean), by_mean.shape[1])
+        values = np.hstack([by_mean, self.mixed[:, outputs], self.by_variance[:, outputs]])
+        return CurvatureWeights(values, by_mean.shape[1])
 
 
-def _select(part: Labelled, weights: CurvatureWeights, columns: Any) -> CurvatureWeights:
-    return weights.select(columns)
+def _select(part: Rows, weights: CurvatureWeights, outputs: Any) -> CurvatureWeights:
+    return weights.select(outputs)
 
 
-def _sandwich(part: Labelled, weights: CurvatureWeights, factors: Array, shift: Array) -> tuple[Array, Array]:
+@products(2)
+def _curvature_product(part: Rows, weights: CurvatureWeights, factors: Array, shift: Array) -> tuple[Array, Array]:
     """Return ``X'(...)`` beside ``f(X)'(...)`` and the sums of the brackets, for a curvature times a direction."""
     n = weights.n
     if factors.shape[1] == len(shift):
-        return part.block.sandwich(factors, shift, weights.curved, n)
+        return part.X.sandwich(factors, shift, weights.values, n)
     # The noise does not depend on X (Gaussian, Laplace): the same variance for every row.
-    mean = part.block.forward(factors, n) + shift[:n]
+    mean = part.X.forward(factors, n) + shift[:n]
     by_mean = weights.by_mean * mean + weights.mixed * shift[n:]
     by_variance = weights.mixed * mean + weights.by_variance * shift[n:]
-    return part.block.backward(by_mean, n), np.concatenate([by_mean.sum(axis=0), by_variance.sum(axis=0)])
+    return part.X.backward(by_mean, n), np.concatenate([by_mean.sum(axis=0), by_variance.sum(axis=0)])
 
 
 def as_column(parameter: float | Array) -> Any:

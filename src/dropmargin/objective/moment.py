@@ -1,19 +1,15 @@
-r"""The objective of the losses that see the noise through the score's mean and variance.
+r"""The objective of the losses that depend on the noise through the score's mean and variance.
 
-For a column of coefficients ``(w, b)``, a row ``x_i`` and the noise's variance ``V_id = slope_d f(x_id) + floor_d``::
+For coefficients ``(w, b)`` of one output, a row ``x_i`` and the noise's variance ``V_id = slope_d f(x_id) + floor_d``::
 
     m = X w + b          v = V w^2          J = R(w) + sum_i s_i phi(y_i; m_i, v_i)
 
-    gradient     l2 w + X'(s phi_m) + q * w                      q = V'(2 s phi_v)
-    Hessian p    l2 p + X'(s (phi_mm a + 2 phi_mv t)) + q * p + w * V'(2 s (phi_mv a + 2 phi_vv t))
+    gradient     R'(w) + X'(s phi_m) + q * w                      q = V'(2 s phi_v)
+    Hessian p    R''(w) p + X'(s (phi_mm a + 2 phi_mv t)) + q * p + w * V'(2 s (phi_mv a + 2 phi_vv t))
                  a = X p + p_b,  t = V (w * p)
-    majoriser p  l2 p + X'(s gamma a) + q * p                    (gamma = 2 phi_v for the radial losses)
+    majoriser p  R''(w) p + X'(s gamma a) + q * p                 (gamma = 2 phi_v for the radial losses)
 
-``s_i`` has ``C`` in it. Along a direction ``p`` the mean is linear and the variance a parabola,
-``m + h a`` and ``v + 2 h t + h^2 V p^2``, so a line search costs one product, whatever the number of its trials.
-The functions of a partition are in `objective.rows`. Scores follow the steps as long as the rows are at
-hand (`Partitions.is_local`); elsewhere they are computed from the coefficients of each trial (`ReevaluatedLine`), so
-that all that is remembered of a fit between two steps is its coefficients.
+``s_i`` is ``C`` times the sample weight. The functions of a partition are in `objective.row_functions`.
 """
 
 from __future__ import annotations
@@ -25,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.data import Partitions, PerPartition
+from dropmargin.data import Partitions, PerPartition, Rows, target_summary
 from dropmargin.losses import MomentLoss
 from dropmargin.noise import Variance
-from dropmargin.objective import rows
-from dropmargin.objective.base import Labelled, Line, Objective, Point, ReevaluatedLine, shape_of
+from dropmargin.objective import row_functions
+from dropmargin.objective.base import Objective, Point
 from dropmargin.objective.curvature import MomentCurvature, as_column
 from dropmargin.objective.preconditioner import (
     Preconditioner,
@@ -41,12 +37,15 @@ from dropmargin.objective.preconditioner import (
     suits_woodbury,
     woodbury,
 )
+from dropmargin.objective.row_functions import KnownProducts, RowLoss
 from dropmargin.penalties import Penalty
 from dropmargin.typing import Array
 
-# The search for a first intercept, and the width over which a kink is rounded off for it.
-_FARTHEST_START, _START_BISECTIONS = 4.0, 14
+# The search for a first intercept: its interval, its bisections, and the width over which a kink is smoothed for it.
+_LARGEST_START, _START_BISECTIONS = 4.0, 14
 _START_WIDTH = 0.1
+# The noise smooths the kink of a row whose score has at least this many widths of the smoothing as standard deviation.
+_WIDTHS = 2.0
 
 
 @dataclass(frozen=True)
@@ -55,65 +54,70 @@ class MomentObjective(Objective):
 
     Parameters
     ----------
-    data : Partitions of Labelled
+    data : Partitions of Rows
+        ``X`` are blocks, ``y`` targets of -1 or +1, the weights include ``C``.
     loss : MomentLoss
     variance : Variance
-        Of the noise; arrays are per feature.
+        Of the noise; arrays have one number per feature.
     penalty : Penalty
     fit_intercept : bool
     n_features : int
-    columns : ndarray of int
-        The columns of the labels that are in the block.
-    smoothing : ndarray of shape (n_columns,) or 0, default=0
-        Width over which the loss's kink is rounded off (`MomentLoss.smoothed`); 0 is the loss itself.
+    outputs : ndarray of int
+        The columns of the targets that the coefficients belong to.
+    smoothing : ndarray of shape (n_outputs,) or 0, default=0
+        Width over which the loss's kink is smoothed (`MomentLoss.smoothed`); 0 is the loss itself.
     """
 
-    data: Partitions[Labelled]
+    data: Partitions[Rows]
     loss: MomentLoss
     variance: Variance
     penalty: Penalty
     fit_intercept: bool
     n_features: int
-    columns: Array
+    outputs: Array
     smoothing: Array | float = 0.0
     is_stiff: bool = False
-    has_weights: bool = True
+    is_well_preconditioned: bool = True
+    has_quadratic_bound: bool = True
 
     @property
-    def n_columns(self) -> int:  # type: ignore[override]
-        return len(self.columns)
+    def n_outputs(self) -> int:  # type: ignore[override]
+        return len(self.outputs)
 
     @property
     def n_passes(self) -> float:
-        return self.data.n_sweeps / 2
+        return self.data.n_passes
+
+    @property
+    def row_loss(self) -> RowLoss:
+        return RowLoss(self.loss, self.variance, self.outputs, self.smoothing)
 
     def at(self, coef: Array) -> MomentPoint:
-        if not coef.any():
-            scores = self.data.map(rows.no_scores, coef.shape[1])  # the usual start: nothing to multiply
+        if not coef.any():  # the usual start: no product is needed
+            scores = self.data.map(row_functions.zero_scores, coef.shape[1])
         else:
-            scores = self.sweep(rows.row_scores, *self.packed(coef, np.square(coef[:-1])))
+            scores = self.data.map(row_functions.row_scores, *self.packed(coef, np.square(coef[:-1])))
         return MomentPoint(self, coef, scores)
 
     def value(self, coef: Array) -> Array:
-        return self.penalty.value(coef) + self.at(coef).risk()
+        return self.penalty.value(coef) + self.at(coef).unsmoothed_loss()
 
-    def packed(self, coef: Array, variance_weights: Array) -> tuple[Array, Array, int]:
+    def packed(self, coef: Array, squared: Array) -> tuple[Array, Array, int]:
         """Return what turns rows into means and variances: factors of ``X`` and ``f(X)``, shifts, number of means.
 
-        A row's scores are ``X w + b`` and ``V u``, with ``(w, b) = coef`` and ``u = variance_weights``.
+        The scores of a row have the mean ``X w + b`` and the variance ``V u``, with ``(w, b) = coef``, ``u = squared``.
         """
         variance, n_means = self.variance, coef.shape[1]
-        shift = np.zeros(n_means + variance_weights.shape[1])
+        shift = np.zeros(n_means + squared.shape[1])
         shift[:n_means] = coef[-1]
         if variance.has_floor:
-            shift[n_means:] = np.einsum(
-                "dk,dk->k", np.broadcast_to(as_column(variance.floor), variance_weights.shape), variance_weights
-            )
+            floor = np.broadcast_to(as_column(variance.floor), squared.shape)
+            shift[n_means:] = np.einsum("dk,dk->k", floor, squared)
         if not variance.moves_entries:
             return coef[:-1], shift, n_means
-        factors = np.empty((len(variance_weights), len(shift)))
+        factors = np.empty((len(squared), len(shift)))
         factors[:, :n_means] = coef[:-1]
-        np.multiply(as_column(variance.slope), variance_weights, out=factors[:, n_means:])
+        np.multiply(as_column(variance.slope), squared, out=factors[:, n_means:])
         return factors, shift, n_means
 
     def variance_transposed(self, by_entries: Array | None, by_floor: Array) -> Array | float:
@@ -122,59 +126,50 @@ class MomentObjective(Objective):
         out: Array | float = 0.0 if by_entries is None else as_column(variance.slope) * by_entries
         return out + as_column(variance.floor) * by_floor if variance.has_floor else out
 
-    def label_weights(self) -> Array:
-        """Return the weight of the positive label and of the negative one, a row each, one column per column."""
-        return shape_of(self.data).label_weights[:, self.columns]
+    def target_weights(self) -> Array:
+        """Return the weight of the targets +1 and -1, a row each, one column per output."""
+        return target_summary(self.data).target_weights[:, self.outputs]
 
     def starting_coef(self) -> Array:
-        """Return coefficients with no weights and roughly the best offsets; no sweep is needed.
+        """Return zero coefficients and roughly the best intercepts; no product is needed.
 
-        Without weights every row of a label has the same score, so two losses per column are all there is to balance.
+        With zero coefficients every row of a target has the same score, so there are two losses per output to balance.
         """
-        weights = self.label_weights()
+        weights = self.target_weights()
         loss = self.loss.smoothed(_START_WIDTH * self.loss.kink) if self.loss.kink else self.loss
 
-        def slope(offset: Array) -> Array:
-            by_mean, _ = loss.gradient(*self._constant_scores(offset))
+        def slope(intercept: Array) -> Array:
+            by_mean, _ = loss.gradient(*self._constant_scores(intercept))
             return np.sum(weights * by_mean, axis=0)
 
-        coef = np.zeros((self.n_features + 1, self.n_columns))
+        coef = np.zeros((self.n_features + 1, self.n_outputs))
         if self.fit_intercept:
-            coef[-1] = _bisect(
-                slope, np.full(self.n_columns, _FARTHEST_START * max(1.0, self.loss.kink)), _START_BISECTIONS
-            )
+            largest = np.full(self.n_outputs, _LARGEST_START * max(1.0, self.loss.kink))
+            coef[-1] = _bisect(slope, largest, _START_BISECTIONS)
         return coef
 
     def constant_at_kink(self) -> tuple[Array, Array]:
-        """Return no weights and the better of the offsets at the kinks, and the objective there; no sweep is needed."""
-        weights = self.label_weights()
-        coef = np.zeros((self.n_features + 1, self.n_columns))
+        """Return zero coefficients with the better of the intercepts at the kinks, and the objective there."""
+        weights = self.target_weights()
+        coef = np.zeros((self.n_features + 1, self.n_outputs))
         if self.fit_intercept:
             coef[-1] = np.where(weights[0] > weights[1], self.loss.kink, -self.loss.kink)
         return coef, np.sum(weights * self.loss.value(*self._constant_scores(coef[-1])), axis=0)
 
-    def _constant_scores(self, offset: Array) -> tuple[Array, Array, Array]:
-        """Return labels, means and variances of a positive and of a negative row, if all rows have the same score."""
-        labels = np.repeat([[1.0], [-1.0]], self.n_columns, axis=1)
-        return labels, np.broadcast_to(offset, labels.shape), np.zeros(labels.shape)
+    def _constant_scores(self, intercept: Array) -> tuple[Array, Array, Array]:
+        """Return targets, means and variances of a positive and a negative row if the coefficients are zero."""
+        targets = np.repeat([[1.0], [-1.0]], self.n_outputs, axis=1)
+        return targets, np.broadcast_to(intercept, targets.shape), np.zeros(targets.shape)
 
-    def select(self, columns: Any) -> MomentObjective:
-        smoothing = self.smoothing[columns] if isinstance(self.smoothing, np.ndarray) else self.smoothing
-        return replace(self, columns=self.columns[columns], smoothing=smoothing)
-
-    def sweep(self, function: Any, *args: Any) -> PerPartition:
-        """Map a function that reads the data once."""
-        self.data.n_sweeps += 1
-        return self.data.map(function, *args)
-
-    def sweep_sum(self, function: Any, *args: Any) -> tuple[Any, ...]:
-        """Map a function that reads the data once, and add up."""
-        self.data.n_sweeps += 1
-        return self.data.map_sum(function, *args)
+    def select(self, outputs: Any) -> MomentObjective:
+        smoothing = self.smoothing[outputs] if isinstance(self.smoothing, np.ndarray) else self.smoothing
+        return replace(self, outputs=self.outputs[outputs], smoothing=smoothing)
 
 
 class MomentPoint(Point):
-    """The objective at ``coef``, with the scores that belong to it; value and gradient when first asked for."""
+    """The objective at ``coef``, with the scores there; value and gradient are computed when first used."""
+
+    objective: MomentObjective
 
     def __init__(self, objective: MomentObjective, coef: Array, scores: PerPartition) -> None:
         self.objective = objective
@@ -182,16 +177,13 @@ class MomentPoint(Point):
         self.scores = scores
 
     @cached_property
-    def _answers(self) -> tuple[Array, Array, Array]:
+    def _evaluated(self) -> tuple[Array, Array, Array]:
         """Value, gradient, and the noise's part of the curvature."""
-        return self._answers_of(*self.objective.sweep_sum(rows.loss_and_gradient, *self._loss_of_rows, self.scores))
-
-    @property
-    def _loss_of_rows(self) -> tuple[Any, ...]:
         objective = self.objective
-        return objective.loss, objective.variance, objective.columns, objective.smoothing
+        found = objective.data.map_sum(row_functions.loss_and_gradient, objective.row_loss, self.scores)
+        return self._evaluate(*found)
 
-    def _answers_of(self, risk: Array, back: Array, sums: Array) -> tuple[Array, Array, Array]:
+    def _evaluate(self, loss: Array, back: Array, sums: Array) -> tuple[Array, Array, Array]:
         objective, coef = self.objective, self.coef
         penalty, n = objective.penalty, coef.shape[1]
         by_entries = back[:, n:] if objective.variance.moves_entries else None
@@ -199,56 +191,59 @@ class MomentPoint(Point):
         gradient = np.empty_like(coef)
         gradient[:-1] = back[:, :n] + noise_curvature * coef[:-1] + penalty.gradient(coef)
         gradient[-1] = sums[:n] if objective.fit_intercept else 0.0
-        return penalty.value(coef) + risk, gradient, noise_curvature
+        return penalty.value(coef) + loss, gradient, noise_curvature
 
     @property
     def value(self) -> Array:  # type: ignore[override]
-        return self._answers[0]
+        return self._evaluated[0]
 
     @property
     def gradient(self) -> Array:  # type: ignore[override]
-        return self._answers[1]
+        return self._evaluated[1]
 
     @property
     def noise_curvature(self) -> Array:
         """The noise's part of the Hessian's diagonal, ``V'(2 s phi_v)``."""
-        return self._answers[2]
+        return self._evaluated[2]
 
-    def select(self, columns: Any) -> MomentPoint:
-        scores = self.objective.data.map(rows.take_scores, self.scores, columns)
-        out = MomentPoint(self.objective.select(columns), np.ascontiguousarray(self.coef[:, columns]), scores)
-        value, gradient, noise_curvature = self._answers
-        out._answers = (
-            value[columns],
-            np.ascontiguousarray(gradient[:, columns]),
-            np.ascontiguousarray(noise_curvature[:, columns]),
+    def select(self, outputs: Any) -> MomentPoint:
+        scores = self.objective.data.map(row_functions.take_scores, self.scores, outputs)
+        out = MomentPoint(self.objective.select(outputs), np.ascontiguousarray(self.coef[:, outputs]), scores)
+        value, gradient, noise_curvature = self._evaluated
+        out._evaluated = (
+            value[outputs],
+            np.ascontiguousarray(gradient[:, outputs]),
+            np.ascontiguousarray(noise_curvature[:, outputs]),
         )
         return out
 
-    def under(self, objective: MomentObjective) -> MomentPoint:
+    def with_objective(self, objective: MomentObjective) -> MomentPoint:
         """Return this point of an objective that differs in its penalty or its smoothing only."""
         return MomentPoint(objective, self.coef, self.scores)
 
-    def risk(self) -> Array:
-        """Return the weighted loss without any smoothing; no sweep over the data."""
-        objective = self.objective
-        return objective.data.map_sum(rows.loss_only, objective.loss, objective.columns, 0.0, self.scores)[0]
+    def unsmoothed_loss(self) -> Array:
+        """Return the weighted loss without smoothing; no product is needed."""
+        loss = self.objective.row_loss._replace(smoothing=0.0)
+        return self.objective.data.map_sum(row_functions.loss_only, loss, self.scores)[0]
 
-    def steady_share(self, smoothing: Array) -> Array:
-        """Return the share of the rows, by weight, whose score varies by less than a few widths of this smoothing."""
-        (steady,) = self.objective.data.map_sum(rows.steady_weight, smoothing, self.scores)
-        return steady / shape_of(self.objective.data).weight
+    def fraction_steady(self, smoothing: Array) -> Array:
+        """Return the share of the rows, by weight, whose kink is smoothed by this width more than by the noise."""
+        data = self.objective.data
+        (weight,) = data.map_sum(row_functions.weight_below, _WIDTHS * smoothing, self.scores)
+        return weight / target_summary(data).weight
 
     def hessian(self, direct: bool = False) -> MomentCurvature:
         of_penalty = self.objective.penalty.curvature(self.coef)
-        return self._curvature(rows.hessian_weights, of_penalty, not self.objective.variance.is_zero, direct)
+        is_coupled = not self.objective.variance.is_zero
+        return self._curvature(row_functions.hessian_weights, of_penalty, is_coupled, direct)
 
     def majoriser(self, direct: bool = False) -> MomentCurvature:
-        return self._curvature(rows.majoriser_weights, self.objective.penalty.majoriser(self.coef), False, direct)
+        of_penalty = self.objective.penalty.majoriser(self.coef)
+        return self._curvature(row_functions.majoriser_weights, of_penalty, False, direct)
 
     def _curvature(self, rule: Any, of_penalty: Array | float, is_coupled: bool, direct: bool) -> MomentCurvature:
         objective = self.objective
-        weights = objective.data.map(rule, *self._loss_of_rows, self.scores)
+        weights = objective.data.map(rule, objective.row_loss, self.scores)
         if may_be_exact(self, direct):
             exact = exact_preconditioner(self, weights, of_penalty, direct)
             if exact is not None:
@@ -269,60 +264,21 @@ class MomentPoint(Point):
             known = known if known.squares is not None else self._known_products(weights, with_squares=True)
             assert known.squares is not None
             preconditioner = diagonal(self, known.squares, known.totals, own)
-        return curvature(preconditioner).with_coarse(known.back, known.sums)
+        return curvature(preconditioner).with_deflation(known.back, known.sums)
 
-    def _known_products(self, weights: PerPartition, with_squares: bool) -> rows.KnownProducts:
-        """Return the products with what is known; value and gradient are asked for at once, if they are not yet."""
-        objective = self.objective
-        rest = weights, self.scores, with_squares
-        if "_answers" in vars(self):
-            return rows.KnownProducts(*objective.sweep_sum(rows.known_products, *rest))
-        found = objective.sweep_sum(rows.gradient_and_known_products, *self._loss_of_rows, *rest)
-        objective.data.n_sweeps += 1  # two products back
-        self._answers = self._answers_of(*found[:3])
-        return rows.KnownProducts(*found[3:])
-
-    def along(self, direction: Array) -> Line:
-        if not self.objective.data.is_local:
-            return ReevaluatedLine(self.objective, self, direction)
-        return MomentLine(self, direction)
+    def _known_products(self, weights: PerPartition, with_squares: bool) -> KnownProducts:
+        """Return the known products; value and gradient come with the same request if they are not there yet."""
+        data, rest = self.objective.data, (weights, self.scores, with_squares)
+        if "_evaluated" in vars(self):
+            return KnownProducts(*data.map_sum(row_functions.known_products, *rest))
+        found = data.map_sum(row_functions.gradient_and_known_products, self.objective.row_loss, *rest)
+        self._evaluated = self._evaluate(*found[:3])
+        return KnownProducts(*found[3:])
 
 
-class MomentLine(Line):
-    """The objective on a line: the scores' means move linearly, their variances along a parabola."""
-
-    def __init__(self, start: MomentPoint, direction: Array) -> None:
-        self.start = start
-        self.direction = direction
-        objective = start.objective
-        weights = direction[:-1]
-        w = start.coef[:-1]
-        self.moves = objective.sweep(
-            rows.row_scores, *objective.packed(direction, np.hstack([w * weights, np.square(weights)]))
-        )
-
-    def value(self, step: Array) -> Array:
-        objective = self.start.objective
-        risk = objective.data.map_sum(
-            rows.loss_moved,
-            objective.loss,
-            objective.columns,
-            objective.smoothing,
-            self.start.scores,
-            self.moves,
-            step,
-        )[0]
-        return objective.penalty.value(self.start.coef + step * self.direction) + risk
-
-    def point(self, step: Array) -> MomentPoint:
-        start, objective = self.start, self.start.objective
-        coef = start.coef + step * self.direction
-        return MomentPoint(objective, coef, objective.data.map(rows.moved, start.scores, self.moves, step))
-
-
-def _bisect(slope: Callable[[Array], Array], farthest: Array, n_steps: int) -> Array:
-    """Return, column by column, where a slope that rises changes its sign, between ``-farthest`` and ``farthest``."""
-    low, high = -farthest, farthest
+def _bisect(slope: Callable[[Array], Array], largest: Array, n_steps: int) -> Array:
+    """Return, for each output, where a rising slope changes its sign, between ``-largest`` and ``largest``."""
+    low, high = -largest, largest
     for _ in range(n_steps):
         middle = 0.5 * (low + high)
         rising = slope(middle) > 0.0

@@ -3,6 +3,6 @@
 ``past`` is what is kept, ``rows`` the derivatives of the rows at hand, ``descent`` the steps, ``stream`` the blocks.
 """
 
-from dropmargin.online.stream import Batch, Model, Stream, targets
+from dropmargin.online.stream import Batch, Stream
 
-__all__ = ["Batch", "Model", "Stream", "targets"]
+__all__ = ["Batch", "Stream"]

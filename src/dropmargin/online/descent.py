@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dropmargin.online.past import Column, positive_inverse
-from dropmargin.online.rows import Derivatives, Rows, Scores, Setting, expand, project, slope_and_diagonal
+from dropmargin.online.rows import Derivatives, Scores, Setting, StreamRows, expand, project, slope_and_diagonal
 from dropmargin.typing import Array
 
 _HALVINGS = 30
@@ -32,7 +32,7 @@ _RIDGE = 1e-10
 _WORTH_A_ROUND = 0.005
 
 
-def descend(column: Column, rows: Rows, setting: Setting, most_rounds: int, *, keep: bool) -> float:
+def descend(column: Column, rows: StreamRows, setting: Setting, most_rounds: int, *, keep: bool) -> float:
     """Minimise ``F`` by some rounds; change ``column``, which takes the rows in for good if ``keep`` is false.
 
     Returns the value of ``F``; the column's own value is that of the parabola alone.
@@ -52,7 +52,7 @@ def descend(column: Column, rows: Rows, setting: Setting, most_rounds: int, *, k
     return value
 
 
-def follow(column: Column, rows: Rows, setting: Setting) -> float:
+def follow(column: Column, rows: StreamRows, setting: Setting) -> float:
     """Take rows in where the coefficients are, then make one step down the parabola; return the value of ``F``.
 
     This is for rows that are few next to those that are gone. The one thing that the parabola does not know is its
@@ -70,10 +70,10 @@ def follow(column: Column, rows: Rows, setting: Setting) -> float:
     return _value(column, setting)
 
 
-def take_in(column: Column, rows: Rows, setting: Setting) -> float:
+def take_in(column: Column, rows: StreamRows, setting: Setting) -> float:
     """Take rows in where the coefficients are, by the parabola above their loss; return the value of ``F``.
 
-    Rows of one label alone would drive the offset to where their loss is flat, and a flat parabola does not hold
+    StreamRows of one label alone would drive the offset to where their loss is flat, and a flat parabola does not hold
     against what comes later. The majoriser, which has curvature everywhere, does.
     """
     at = _derivatives(column, rows, setting)
@@ -87,7 +87,7 @@ def _value(column: Column, setting: Setting) -> float:
     return column.value + 0.5 * setting.l2 * float(column.coef[:-1] @ column.coef[:-1])
 
 
-def _derivatives(column: Column, rows: Rows, setting: Setting) -> Derivatives:
+def _derivatives(column: Column, rows: StreamRows, setting: Setting) -> Derivatives:
     """Return the rows' loss and its derivatives at the column's coefficients."""
     coef = column.coef[rows.where]
     return Derivatives(rows, setting, Scores(*project(rows, setting.variance, coef, [np.square(coef[:-1])])))

@@ -27,7 +27,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Rows:
+class StreamRows:
     """Rows with labels -1 or +1 and with ``C`` times the sample weights.
 
     ``where`` picks the features that the block's columns are, and the offset, out of a vector of all coefficients.
@@ -38,7 +38,7 @@ class Rows:
     weights: Array
     where: Any
 
-    def label_weights(self) -> Array:
+    def target_weights(self) -> Array:
         """Return the weight of the rows with label -1, and of those with +1."""
         positive = self.labels > 0.0
         # no difference of two sums: a label that is not there has no weight at all
@@ -53,7 +53,7 @@ class Scores:
     variance: Array
 
 
-def project(rows: Rows, variance: Variance, direction: Array, by_variance: Sequence[Array]) -> list[Array]:
+def project(rows: StreamRows, variance: Variance, direction: Array, by_variance: Sequence[Array]) -> list[Array]:
     """Return ``X p + p_b`` and ``V u`` for every ``u`` of ``by_variance``, in one sweep."""
     weights = direction[:-1]
     shifts = [float(np.broadcast_to(variance.floor, u.shape) @ u) if variance.has_floor else 0.0 for u in by_variance]
@@ -72,7 +72,7 @@ def project(rows: Rows, variance: Variance, direction: Array, by_variance: Seque
 class Derivatives:
     """The weighted loss of all rows, and of each its derivatives by mean and variance of the score, weighted."""
 
-    def __init__(self, rows: Rows, setting: Setting, scores: Scores) -> None:
+    def __init__(self, rows: StreamRows, setting: Setting, scores: Scores) -> None:
         self.rows, self.setting, self.scores = rows, setting, scores
         with np.errstate(over="ignore", invalid="ignore"):  # after a step too far, whose value is looked at
             of_loss = setting.loss.expand(rows.labels, scores.mean, scores.variance + setting.smoothing**2)
@@ -84,7 +84,7 @@ class Derivatives:
     def majorise(self) -> None:
         """Put the second derivatives of the re-weighted least-squares problem, the paper's M-step, instead."""
         at = (self.rows.labels, self.scores.mean, self.scores.variance + self.setting.smoothing**2)
-        self.mean_twice = self.rows.weights * self.setting.loss.weight(*at)
+        self.mean_twice = self.rows.weights * self.setting.loss.majoriser(*at)
         self.mixed = self.variance_twice = np.zeros_like(self.mean_twice)
 
 

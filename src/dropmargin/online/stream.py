@@ -10,20 +10,18 @@ has been seen, their problem is solved to the end by the solvers of a batch.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from dropmargin.data import Block, LocalPartitions, drop_empty_columns, row_block, row_slice, stack_rows
+from dropmargin.data import Block, Output, drop_empty_columns, row_block, row_slice, stack_rows
+from dropmargin.data.training import BinaryArray
 from dropmargin.losses import MomentLoss
-from dropmargin.noise import Noise, Variance
-from dropmargin.objective import Labelled, MomentObjective
+from dropmargin.noise import Variance
 from dropmargin.online.descent import descend, follow, take_in
 from dropmargin.online.past import Column
-from dropmargin.online.rows import Rows, Setting
-from dropmargin.penalties import Penalty
-from dropmargin.solvers import SOLVERS, minimise
+from dropmargin.online.rows import Setting, StreamRows
+from dropmargin.solvers import Problem, solve_outputs
 from dropmargin.typing import Array
 
 # A block has at least so many rows, the first one more, and at most so many: the vectors of a block's rows should stay
@@ -48,23 +46,13 @@ _SMOOTHING = 0.05
 _COLUMNS_WORTH_COPY = 4
 
 
-@dataclass(frozen=True)
-class Model:
-    """Everything about the objective but the data; `tol` and `max_iter` are for few rows, solved to the end."""
-
-    loss: MomentLoss
-    noise: Noise | None
-    l2: float
-    C: float
-    fit_intercept: bool
-    tol: float
-    max_iter: int
-
-    def setting(self, features: Array | None) -> Setting:
-        """Return the setting of a descent on some of the features, or on all."""
-        noise = self.noise if features is None or self.noise is None else self.noise.take(features)
-        variance = Variance() if noise is None else noise.variance()
-        return Setting(self.loss, variance, self.l2, self.fit_intercept, _SMOOTHING * self.loss.kink)
+def _setting(problem: Problem, features: Array | None) -> Setting:
+    """Return the setting of a descent on some of the features, or on all."""
+    noise = problem.noise if features is None or problem.noise is None else problem.noise.take(features)
+    variance = Variance() if noise is None else noise.variance()
+    assert isinstance(problem.loss, MomentLoss)
+    smoothing = _SMOOTHING * problem.loss.kink
+    return Setting(problem.loss, variance, problem.penalty.l2, problem.fit_intercept, smoothing)
 
 
 @dataclass(frozen=True)
@@ -81,31 +69,6 @@ class Batch:
     def rows(self, begin: int, end: int) -> Batch:
         """Return some of the rows; nothing is copied."""
         return Batch(row_slice(self.X, begin, end), self.codes[begin:end], self.weights[begin:end])
-
-
-@dataclass(frozen=True)
-class Target:
-    """A binary problem: a class against all others, or against one of them, whose rows alone count then."""
-
-    positive: int
-    negative: int | None = None
-
-    def labels(self, codes: Array) -> Array:
-        """Return -1 or +1 for each row."""
-        return np.where(codes == self.positive, 1.0, -1.0)
-
-    def weights(self, batch: Batch) -> Array:
-        """Return the weights of the rows."""
-        if self.negative is None:
-            return batch.weights
-        return np.where((batch.codes == self.positive) | (batch.codes == self.negative), batch.weights, 0.0)
-
-
-def targets(n_classes: int, multi_class: str) -> list[Target]:
-    """Return the binary problems, one per column, in the order of a batch fit."""
-    if multi_class == "ovo" and n_classes > 2:
-        return [Target(second, first) for first, second in combinations(range(n_classes), 2)]
-    return [Target(k) for k in (range(n_classes) if n_classes > 2 else (1,))]
 
 
 @dataclass(frozen=True)
@@ -138,7 +101,7 @@ class Stream:
         columns = tuple(Column.start(n_features) for _ in range(n_columns))
         return cls(columns, None, 0, np.zeros((n_columns, n_features + 1)), np.zeros(n_columns))
 
-    def after(self, batch: Batch, model: Model, problems: list[Target]) -> Stream:
+    def after(self, batch: Batch, model: Problem, problems: list[Output]) -> Stream:
         """Return the stream after some more rows; the same one after none."""
         if not len(batch):
             return self
@@ -183,38 +146,43 @@ class _Piece:
     where: Any
 
     @classmethod
-    def of(cls, batch: Batch, model: Model, n_columns: int) -> _Piece:
+    def of(cls, batch: Batch, model: Problem, n_columns: int) -> _Piece:
         X, used = batch.X, None
-        if n_columns >= _COLUMNS_WORTH_COPY and not model.setting(None).variance.has_floor:
+        if n_columns >= _COLUMNS_WORTH_COPY and not _setting(model, None).variance.has_floor:
             X, used = drop_empty_columns(X)  # noise with a floor strikes features that no row of the block has
-        setting = model.setting(used)
+        setting = _setting(model, used)
         entry = setting.variance.entry if setting.variance.moves_entries else None
         where = slice(None) if used is None else np.append(used, batch.X.shape[1])
         return cls(batch, row_block(X, entry), setting, where)
 
-    def rows(self, problem: Target, C: float) -> Rows:
-        return Rows(self.block, problem.labels(self.batch.codes), C * problem.weights(self.batch), self.where)
+    def rows(self, problem: Output, C: float) -> StreamRows:
+        return StreamRows(
+            self.block,
+            problem.targets(self.batch.codes),
+            C * self.batch.weights * problem.takes_part(self.batch.codes),
+            self.where,
+        )
 
 
 def _advance(
     column: Column,
     n_seen: int,
-    problem: Target,
+    problem: Output,
     blocks: list[list[_Piece]],
     last: _Piece | None,
-    model: Model,
+    model: Problem,
     coef: Array,
 ) -> tuple[Column, Array, float]:
     """Return a column after whole blocks, its coefficients after the rows that wait, and the objective there.
 
     Each of the ``blocks`` is a list of its first rows, more of them, and at last all.
     """
-    value = column.value + 0.5 * model.l2 * float(column.coef[:-1] @ column.coef[:-1])
+    value = column.value + 0.5 * model.penalty.l2 * float(column.coef[:-1] @ column.coef[:-1])
     for pieces in blocks:
         before = column.labels
         for piece in pieces:
             rows, is_whole = piece.rows(problem, model.C), piece is pieces[-1]
-            own = rows.label_weights()
+            own = rows.target_weights()
             is_usual = len(piece.batch) > _FEW_ROWS and _are_alike(own, before)
             if not np.all(column.labels + own > 0.0):
                 value = take_in(column, rows, piece.setting) if is_whole else value
@@ -229,7 +197,7 @@ def _advance(
     labels = column.labels
     if last is not None:
         rows = last.rows(problem, model.C)
-        labels = labels + rows.label_weights()
+        labels = labels + rows.target_weights()
         if np.all(labels > 0.0) and not n_seen:
             return column, *_solve(last.batch, rows, model, coef)
         if np.all(labels > 0.0):
@@ -248,22 +216,16 @@ def _are_alike(labels: Array, before: Array) -> bool:
     return bool(np.all((ratio <= _ANOTHER_MIXTURE) & (ratio >= 1.0 / _ANOTHER_MIXTURE)))
 
 
-def _most_rounds(loss: MomentLoss, is_usual: bool, is_whole: bool) -> int:
+def _most_rounds(loss: Any, is_usual: bool, is_whole: bool) -> int:
     if loss.kink:
         return _KINK_ROUNDS if is_whole else _KINK_PART_ROUNDS
     return _ROUNDS if is_usual else _FEW_ROUNDS
 
 
-def _solve(batch: Batch, rows: Rows, model: Model, coef: Array) -> tuple[Array, float]:
-    """Return the optimum of few rows, as a batch fit does it, and the objective there."""
-    variance = model.setting(None).variance
+def _solve(batch: Batch, rows: StreamRows, model: Problem, coef: Array) -> tuple[Array, float]:
+    """Return the optimum of few rows, as a batch fit finds it, and the objective there."""
     counted = rows.weights > 0.0
     X = batch.X if counted.all() else batch.X[counted]
-    block = row_block(X, variance.entry if variance.moves_entries else None)
-    part = Labelled(block, rows.labels[counted, None], rows.weights[counted, None])
-    penalty, one = Penalty(l2=model.l2), np.arange(1)
-    with LocalPartitions([part]) as data:
-        objective = MomentObjective(data, model.loss, variance, penalty, model.fit_intercept, X.shape[1], one)
-        start, warm = objective.at(coef[:, None]), bool(coef.any())
-        result = minimise(SOLVERS["newton"], objective, start, tol=model.tol, max_iter=model.max_iter, warm=warm)
+    data = BinaryArray(X, rows.labels[counted, None], rows.weights[counted] / model.C, 1)
+    result = solve_outputs(model, data, coef[:, None] if coef.any() else None)
     return np.ascontiguousarray(result.coef[:, 0]), float(result.objective[0])

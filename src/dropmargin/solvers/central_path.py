@@ -1,14 +1,13 @@
 """Kinks of the loss and of the penalty, approached along the central path of a logarithmic barrier.
 
 The hinge has a kink where a score has no variance, an l1 penalty where a coefficient is zero. A barrier of weight
-``mu`` rounds both off (`losses.SmoothedHinge`, `penalties`): the objective is smooth, and Newton's method takes about
-as many steps however small ``mu`` is. The minimum with the barrier is above the one without it by at most twice the sum
-of the weights ``mu``: ``barrier s_i`` for a row of weight ``s_i`` (so that a row of weight 2 is the row twice), and
+``mu`` smooths both (`losses.SmoothedHinge`, `penalties`), and Newton's method takes about as many steps however small
+``mu`` is. The minimum with the barrier is above the one without it by at most twice the sum of the weights ``mu``:
+``barrier s_i`` for a row of weight ``s_i`` (so that a row of weight 2 is the row twice), and
 ``barrier sum_i s_i / n_features`` for a coefficient.
 
-The barrier falls from stage to stage until that bound is half of ``tol``, relative to the objective. Each minimum is
-the start of the next stage. Where the noise itself rounds the kink off, the path is left after its first stage: the
-last one follows at once.
+The barrier decreases from stage to stage until that bound is half of ``tol``, relative to the objective. Each minimum
+is the start of the next stage. Where the noise itself smooths the kink, the last stage follows the first one.
 """
 
 from __future__ import annotations
@@ -19,121 +18,144 @@ from typing import Any
 
 import numpy as np
 
+from dropmargin.data import target_summary
 from dropmargin.objective import MomentObjective, Objective, Point
-from dropmargin.objective.base import shape_of
 from dropmargin.objective.moment import MomentPoint
 from dropmargin.solvers.newton import irls, newton
 from dropmargin.solvers.orthant import orthant
-from dropmargin.solvers.result import Iteration, Monitor, Result
+from dropmargin.solvers.result import Iteration, Options, Result
 from dropmargin.typing import Array
 
-# The bound on the error of the first stage, relative to the objective, and by how much it falls from stage to stage.
+# The bound on the error of the first stage, relative to the objective, and its decrease from stage to stage.
 _FIRST_ERROR = 0.05
 _FIRST_ERROR_WARM = 1e-3
 _FACTOR = 0.2
-# The precision of a stage, as a share of its error, by number of features and some more: Newton's decrement is a
-# certificate only where it is small against the weight of the single barrier.
+# The tolerance of a stage, as a share of its error, for this many features more than there are: Newton's decrement is a
+# certificate only where it is small against the weight of a single barrier.
 _CENTRED, _AT_LEAST = 0.5, 100
-# A last stage counts if the objective was at its start at most so many times what it is at its end.
+# The last stage is repeated if the objective at its start was more than so many times that at its end.
 _SIMILAR = 1.5
-# A shortcut to the last stage starts only from a stage whose error is at most the one and at least the other: noise
-# that is weaker than a smaller barrier leaves kinks that Newton's method cannot see beyond.
-_NEAR, _SHORTCUT_ERROR = 0.5, 0.01
+# A shortcut to the last stage starts from a stage with an error in this interval: noise weaker than a smaller barrier
+# leaves kinks that Newton's method cannot see beyond.
+_LEAST_SHORTCUT_ERROR, _MOST_SHORTCUT_ERROR = 0.01, 0.5
 _SHORTCUT_TOL = 0.8
-# Nor is there one if the noise is weak next to a margin of 1: the barrier of such a shortcut is never below this.
+# There is no shortcut if the noise is weak next to a margin of 1: its barrier counts as at least this.
 _SHORTCUT_BARRIER = 0.005
-# The bound of the last stage, as a share of `tol`; below the other number it would be lost in rounding.
+# A shortcut that takes more iterations than this is abandoned.
+_SHORTCUT_ITERATIONS = 10
+# The bound of the last stage, as a share of `tol`, and at least the other number, which is near rounding.
 _LAST_ERROR = 0.5
 _LEAST_ERROR = 1e-13
-# The noise rounds the kink off if the share of rows with a score steadier than the smoothing is at most this.
+# The noise smooths the kink if at most this share of the rows has scores that vary by less than the smoothing.
 _STEADY_SHARE = 0.01
-# A shortcut that takes more iterations than this is given up.
-_SHORTCUT_ITERATIONS = 10
-# Objectives that differ by less are equal but for rounding.
+# Objectives with a smaller relative difference are equal up to rounding.
 _ROUNDING = 1e-9
 _ZERO_ROUNDING = 1e-14
 
-Solve = Callable[..., Result]
+Method = Callable[[Any, Any, Options], Result]
 
 
-def follow_central_path(
-    solve: Solve, objective: Any, start: Point, *, tol: float, max_iter: int, monitor: Monitor, warm: bool
-) -> Result:
-    """Minimise an objective with kinks by a solver that needs it smooth.
-
-    An l1 penalty allows one output only.
-    """
-    history: list[Iteration] = []
-
-    def record(entry: Iteration) -> None:
-        # Before the last stage the objective is another one: the true one is reported, as last known.
-        value = entry.objective if is_last else float(stage.value.sum())
-        history.append(entry._replace(iteration=len(history) + 1, objective=value))
-        monitor(history[-1])
-
-    has_kink = isinstance(objective, MomentObjective) and objective.loss.kink > 0.0
-    has_barrier = objective.penalty.l1 > 0.0 and solve is not orthant
-    if has_kink and not warm:
-        # Far from its kinks a hinge has little curvature: the first intercept is among them.
-        start = objective.at(objective.starting_coef())
-    stage, last = _Stage(objective, start, has_kink, has_barrier), max(_LAST_ERROR * tol, _LEAST_ERROR)
-    may_shortcut = is_rounded = has_kink and not has_barrier
-    is_shortcut = warm and may_shortcut
-    if is_shortcut and solve is not irls:  # the majoriser needs no smoothing to descend
-        is_shortcut = stage.allows_shortcut(stage.barrier(max(last, _SHORTCUT_ERROR)))
-    fallback = stage.barrier(_FIRST_ERROR)
-    barrier = stage.barrier(last if is_shortcut else max(last, _FIRST_ERROR_WARM if warm else _FIRST_ERROR))
+def follow_central_path(method: Method, objective: Any, start: Point, options: Options) -> Result:
+    """Minimise an objective with kinks by a method for smooth ones; an l1 penalty allows one output only."""
+    path = _Path(method, objective, start, options)
     while True:
         # 1. Minimise with the barrier of this stage.
-        smooth, begin = stage.smoothed(barrier)
-        is_last = bool(np.all(barrier <= stage.barrier(last)))
-        if is_shortcut:
-            stage_tol = _SHORTCUT_TOL * tol
-        else:
-            stage_tol = stage.error(barrier) * (
-                1.0 if is_rounded and not is_last else _CENTRED / (objective.n_features + _AT_LEAST)
-            )
-        left = max(1, max_iter - len(history))
-        found = solve(
-            smooth,
-            begin,
-            tol=stage_tol,
-            max_iter=min(left, _SHORTCUT_ITERATIONS) if is_shortcut and solve in (newton, orthant) else left,
-            monitor=record,
-            warm=warm or bool(history),
-            scale=np.abs(stage.value),
-        )
-        if is_shortcut and not found.converged and len(history) < max_iter:
-            may_shortcut = is_shortcut = is_rounded = False
-            barrier = np.maximum(stage.barrier(last), fallback)
+        smooth, begin = path.stage.smoothed(path.barrier)
+        found = method(smooth, begin, path.stage_options())
+        if path.is_shortcut and not found.converged and path.n_left > 0:
+            path.abandon_shortcut()
             continue
-        before, stage = stage, _Stage(objective, found.point or objective.at(found.coef), has_kink, has_barrier)
+        before, is_last = path.stage, path.is_last
+        path.stage = _Stage(objective, found.point or objective.at(found.coef), path.has_kink, path.has_barrier)
         # 2. Stop after the last stage, unless the objective that its tolerance was relative to was far too large.
-        is_last = is_last and bool(np.all(np.abs(before.value) <= _SIMILAR * np.abs(stage.value)))
-        if is_last or len(history) >= max_iter:
+        is_last = is_last and bool(np.all(np.abs(before.value) <= _SIMILAR * np.abs(path.stage.value)))
+        if is_last or path.n_left <= 0 or not path.decrease_barrier(smooth):
             break
-        # 3. A smaller barrier.
-        smallest = stage.barrier(last)
-        may_shortcut = may_shortcut and stage.error(barrier) >= _SHORTCUT_ERROR
-        is_rounded = may_shortcut and stage.allows_shortcut(barrier)
-        is_shortcut = is_rounded and stage.error(barrier) <= _NEAR
-        if solve is orthant and not is_rounded:
-            break  # its steps are for smooth losses
-        fallback = _FACTOR * barrier
-        barrier = smallest if is_shortcut else np.maximum(smallest, fallback)
-        if has_barrier:
-            stage = stage.predicted(smooth, barrier)
-    coef, value = stage.cleaned(smooth)
-    converged = found.converged and is_last
-    message = found.message
-    if not converged and len(history) >= max_iter:
-        gap = stage.error(barrier) + history[-1].gap / float(np.abs(stage.value).sum())
+    coef, value = path.stage.cleaned(smooth)
+    converged, message = found.converged and is_last, found.message
+    if not converged and path.n_left <= 0:
+        gap = path.stage.error(path.barrier) + path.history[-1].gap / float(np.abs(path.stage.value).sum())
         message = (
-            f"stopped after max_iter={max_iter} iterations at an estimated relative gap of {gap:.1e} (tol={tol:g})"
+            f"stopped after max_iter={options.max_iter} iterations at an estimated relative gap of {gap:.1e} "
+            f"(tol={options.tol:g})"
         )
     # With its barrier the last stage is a little below the objective itself.
-    shown = [entry._replace(objective=max(entry.objective, float(value.sum()))) for entry in history]
-    return Result(coef, value, len(history), converged, message, shown)
+    history = [entry._replace(objective=max(entry.objective, float(value.sum()))) for entry in path.history]
+    return Result(coef, value, len(history), converged, message, history)
+
+
+class _Path:
+    """The present stage of a central path, its barrier, and whether it is a shortcut to the last one."""
+
+    def __init__(self, method: Method, objective: Any, start: Point, options: Options) -> None:
+        self.method, self.objective, self.options = method, objective, options
+        self.history: list[Iteration] = []
+        self.has_kink = isinstance(objective, MomentObjective) and objective.loss.kink > 0.0
+        self.has_barrier = objective.penalty.l1 > 0.0 and method is not orthant
+        if self.has_kink and not options.warm:
+            # Far from its kinks a hinge has little curvature: the first intercept is between them.
+            start = objective.at(objective.starting_coef())
+        self.stage = _Stage(objective, start, self.has_kink, self.has_barrier)
+        self.last_error = max(_LAST_ERROR * options.tol, _LEAST_ERROR)
+        self.may_shortcut = self.is_smoothed_by_noise = self.has_kink and not self.has_barrier
+        self.is_shortcut = options.warm and self.may_shortcut
+        if self.is_shortcut and method is not irls:  # the majoriser needs no smoothing to descend
+            self.is_shortcut = self.stage.allows_shortcut(
+                self.stage.barrier(max(self.last_error, _LEAST_SHORTCUT_ERROR))
+            )
+        first = _FIRST_ERROR_WARM if options.warm else _FIRST_ERROR
+        self.barrier = self.stage.barrier(self.last_error if self.is_shortcut else max(self.last_error, first))
+        self.fallback = self.stage.barrier(_FIRST_ERROR)
+
+    @property
+    def n_left(self) -> int:
+        """Iterations that are left."""
+        return self.options.max_iter - len(self.history)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the barrier is that of the last stage."""
+        return bool(np.all(self.barrier <= self.stage.barrier(self.last_error)))
+
+    def stage_options(self) -> Options:
+        """Return the options of this stage."""
+        is_last, value = self.is_last, float(self.stage.value.sum())
+
+        def record(entry: Iteration) -> None:
+            # Before the last stage the objective is another one: the last known value of the true one is reported.
+            shown = entry.objective if is_last else value
+            self.history.append(entry._replace(iteration=len(self.history) + 1, objective=shown))
+            self.options.monitor(self.history[-1])
+
+        max_iter = max(1, self.n_left)
+        if self.is_shortcut:
+            tol = _SHORTCUT_TOL * self.options.tol
+            max_iter = min(max_iter, _SHORTCUT_ITERATIONS) if self.method in (newton, orthant) else max_iter
+        else:
+            tol = self.stage.error(self.barrier)
+            if is_last or not self.is_smoothed_by_noise:
+                tol *= _CENTRED / (self.objective.n_features + _AT_LEAST)
+        warm = self.options.warm or bool(self.history)
+        return Options(tol, max_iter, record, warm, scale=np.abs(self.stage.value))
+
+    def abandon_shortcut(self) -> None:
+        self.may_shortcut = self.is_shortcut = self.is_smoothed_by_noise = False
+        self.barrier = np.maximum(self.stage.barrier(self.last_error), self.fallback)
+
+    def decrease_barrier(self, smooth: Objective) -> bool:
+        """Choose the barrier of the next stage; return whether there is one."""
+        stage, error = self.stage, self.stage.error(self.barrier)
+        self.may_shortcut = self.may_shortcut and error >= _LEAST_SHORTCUT_ERROR
+        self.is_smoothed_by_noise = self.may_shortcut and stage.allows_shortcut(self.barrier)
+        self.is_shortcut = self.is_smoothed_by_noise and error <= _MOST_SHORTCUT_ERROR
+        if self.method is orthant and not self.is_smoothed_by_noise:
+            return False  # its steps are for smooth losses
+        self.fallback = _FACTOR * self.barrier
+        last = stage.barrier(self.last_error)
+        self.barrier = last if self.is_shortcut else np.maximum(last, self.fallback)
+        if self.has_barrier:
+            self.stage = stage.predicted(smooth, self.barrier)
+        return True
 
 
 class _Stage:
@@ -144,14 +166,14 @@ class _Stage:
         self.has_kink = has_kink
         self.has_barrier = has_barrier
         if isinstance(point, MomentPoint):
-            self.point: Any = point.under(objective)
-            self.value = objective.penalty.value(point.coef) + point.risk()
+            self.point: Any = point.with_objective(objective)
+            self.value = objective.penalty.value(point.coef) + point.unsmoothed_loss()
         else:
             self.point, self.value = point, objective.value(point.coef)
-        self.weight = shape_of(objective.data).weight
+        self.weight = target_summary(objective.data).weight
 
     def barrier(self, error: float) -> Array:
-        """Return the barrier that causes at most this error, relative to the objective, one number per column."""
+        """Return the barrier that causes at most this error, relative to the objective, one number per output."""
         total = self.weight * (self.has_kink + self.has_barrier)
         return 0.5 * error / total * np.maximum(np.abs(self.value), np.finfo(float).tiny)
 
@@ -165,21 +187,21 @@ class _Stage:
 
     def smoothed(self, barrier: Array) -> tuple[Objective, Point]:
         """Return the objective with a barrier, and the point of it."""
-        changed: dict[str, Any] = {"is_stiff": not self.is_rounded_by_noise(barrier)}
+        changed: dict[str, Any] = {"is_stiff": not self.is_smoothed_by_noise(barrier)}
         if self.has_kink:
             changed["smoothing"] = 2.0 * barrier
         if self.has_barrier:
             changed["penalty"] = replace(self.objective.penalty, barrier=self.of_penalty(barrier))
         smooth = replace(self.objective, **changed)
         if isinstance(self.point, MomentPoint):
-            return smooth, self.point.under(smooth)
+            return smooth, self.point.with_objective(smooth)
         return smooth, smooth.at(self.point.coef)
 
     def predicted(self, smooth: Objective, barrier: Array) -> _Stage:
-        """Return a point nearer to the minimum for a smaller barrier, if the prediction of the penalty is of use."""
+        """Return a point nearer to the minimum for a smaller barrier, if the penalty's prediction is an improvement."""
         coef = smooth.penalty.predict(self.point.coef, self.of_penalty(barrier))
         predicted = _Stage(self.objective, self.objective.at(coef), self.has_kink, self.has_barrier)
-        # Features far from zero move all scores, which only another intercept would make good.
+        # Coefficients of features far from zero move all scores, which only another intercept would make good.
         return predicted if np.all(predicted.value <= self.value) else self
 
     def cleaned(self, smooth: Objective) -> tuple[Array, Array]:
@@ -192,19 +214,19 @@ class _Stage:
             coef, value = _with_exact_zeros(self.objective, coef, value, size)
         return coef, value
 
-    def is_rounded_by_noise(self, barrier: Array) -> bool:
-        """Return whether the noise rounds off more than the barrier: nearly all scores vary by more than its width."""
+    def is_smoothed_by_noise(self, barrier: Array) -> bool:
+        """Return whether the noise smooths more than the barrier: nearly all scores vary by more than its width."""
         if self.has_barrier or not isinstance(self.point, MomentPoint):
             return False
-        return bool(np.all(self.point.steady_share(2.0 * barrier) <= _STEADY_SHARE))
+        return bool(np.all(self.point.fraction_steady(2.0 * barrier) <= _STEADY_SHARE))
 
     def allows_shortcut(self, barrier: Array) -> bool:
-        """Return whether the noise rounds off more than the barrier, and is not weak next to the margin."""
-        return self.is_rounded_by_noise(np.maximum(barrier, _SHORTCUT_BARRIER * self.objective.loss.kink))
+        """Return whether the noise smooths more than the barrier, and is not weak next to the margin."""
+        return self.is_smoothed_by_noise(np.maximum(barrier, _SHORTCUT_BARRIER * self.objective.loss.kink))
 
 
 def _constant_if_better(objective: MomentObjective, coef: Array, value: Array) -> tuple[Array, Array]:
-    """Return the coefficients, or only an intercept in columns where that is no worse.
+    """Return the coefficients, or only an intercept for outputs where that is no worse.
 
     Under strong noise, or for a rare class, all coefficients zero and an intercept at the kink may be the optimum. The
     path approaches it without reaching it.

@@ -1,4 +1,4 @@
-"""Preconditioned conjugate gradients on a block of independent systems that share their products."""
+"""Preconditioned conjugate gradients on independent systems, one per output, that share their products."""
 
 from __future__ import annotations
 
@@ -12,63 +12,61 @@ from dropmargin.objective import Curvature
 from dropmargin.solvers.deflation import Deflation
 from dropmargin.typing import Array
 
-# What a solve leaves is taken for this many times the gain of its last step, or as many times as it took steps.
-_GAINS_LEFT = 5
-# Until the residual has fallen to this share of its start, gains say nothing of what is left.
+# The remaining decrease is taken for this many times that of the last step, or for as many times as there were steps.
+_STEPS_LEFT = 5
+# Until the residual has fallen to this share of its start, decreases say nothing about the remaining one.
 _HALFWAY = 0.3
-# Next to the preconditioner's idea of it, this is no curvature at all.
+# A curvature below this share of the preconditioner's counts as zero.
 _FLAT = 1e-20
 
 
 class Solution(NamedTuple):
-    """An approximate solution, what it leaves of the decrease, and the lowest curvature that the search met.
+    """An approximate solution, the decrease that it leaves, and the lowest Ritz value of the preconditioned matrix.
 
-    What is left is infinite where the search broke down: there was no curvature to go by.
-
-    ``lowest`` is the smallest Ritz value of the preconditioned matrix, column by column.
+    The remaining decrease is infinite where the iteration broke down for want of curvature.
     """
 
     x: Array
-    left: Array
+    remaining: Array
     lowest: Array
 
 
-def solve(curvature: Curvature, right: Array, rtol: float, max_iter: int, enough: Array | float = 0.0) -> Solution:
-    """Return an approximate solution of ``curvature x = right``, column by column.
+def solve(curvature: Curvature, right: Array, rtol: float, max_iter: int, atol: Array | float = 0.0) -> Solution:
+    """Return an approximate solution of ``curvature x = right``, output by output.
 
-    What counts is the decrease of ``x' curvature x / 2 - right' x``. A column stops when what it leaves of that is
-    ``enough``, or when its residual, in the norm of the preconditioner, has fallen to ``rtol`` of its start, and leaves
-    the block. Small gains alone do not count: the first steps may gain little where much is left. Every iterate is a
-    descent direction for the function whose gradient is ``-right``.
+    The iteration decreases ``x' curvature x / 2 - right' x``. An output stops when the remaining decrease is at most
+    ``atol``, or when its residual, in the norm of the preconditioner, has fallen to ``rtol`` of its start. Small
+    decreases alone do not count: the first steps may gain little where much is left. Every iterate is a descent
+    direction for the function whose gradient is ``-right``.
     """
-    n_columns = right.shape[1]
-    result = Solution(np.zeros_like(right), np.zeros(n_columns), np.ones(n_columns))
-    enough = np.broadcast_to(enough, n_columns)
-    columns = np.arange(n_columns)
+    n_outputs = right.shape[1]
+    result = Solution(np.zeros_like(right), np.zeros(n_outputs), np.ones(n_outputs))
+    atol = np.broadcast_to(atol, n_outputs)
+    outputs = np.arange(n_outputs)
     solution, residual = np.zeros_like(right), right.copy()
-    # 1. What lies in the known directions is solved at once, and the search stays clear of them.
-    deflation = None if curvature.coarse is None else Deflation(curvature.coarse)
+    # 1. Deflation: the solution in the known directions, to which all others are made conjugate.
+    deflation = None if curvature.deflation is None else Deflation(curvature.deflation)
     if deflation is not None:
         solution, image = deflation.solve(residual)
         residual -= image
     direction = curvature.precondition(residual)
-    size = column_dots(residual, direction)
+    square = column_dots(residual, direction)
     direction = direction if deflation is None else deflation.project(direction)
-    goal, halfway = np.square(rtol) * size, np.square(_HALFWAY) * size
-    # If the search breaks down at once, with nothing solved, nothing is known of what is left.
-    left = np.where(solution.any(axis=0) | (size == 0.0), 0.5 * size, np.inf)
-    finished = ~(size > 0.0)
-    steps, ratios = np.zeros((0, n_columns)), np.zeros((0, n_columns))
+    goal, halfway = np.square(rtol) * square, np.square(_HALFWAY) * square
+    # If the first step breaks down without a deflated part, nothing is known about the remaining decrease.
+    remaining = np.where(solution.any(axis=0) | (square == 0.0), 0.5 * square, np.inf)
+    finished = ~(square > 0.0)
+    steps, ratios = np.zeros((0, n_outputs)), np.zeros((0, n_outputs))
     for iteration in range(1, max_iter + 1):
         if finished.any():
-            # 2. Columns that are done take their results along.
-            done = columns[finished]
-            result.x[:, done], result.left[done] = solution[:, finished], left[finished]
+            # 2. Finished outputs leave the loop.
+            done = outputs[finished]
+            result.x[:, done], result.remaining[done] = solution[:, finished], remaining[finished]
             result.lowest[done] = _lowest_ritz_values(steps[:, finished], ratios[:, finished])
             if finished.all():
                 return result
             kept = np.flatnonzero(~finished)
-            columns, size, left, enough = (a[kept] for a in (columns, size, left, enough))
+            outputs, square, remaining, atol = (a[kept] for a in (outputs, square, remaining, atol))
             goal, halfway = goal[kept], halfway[kept]
             solution, residual, direction = (np.ascontiguousarray(a[:, kept]) for a in (solution, residual, direction))
             steps, ratios = steps[:, kept], ratios[:, kept]
@@ -76,42 +74,43 @@ def solve(curvature: Curvature, right: Array, rtol: float, max_iter: int, enough
             deflation = None if deflation is None else deflation.select(kept)
         # 3. The step along the direction.
         image = curvature.product(direction)
-        bend = column_dots(direction, image)
-        # Rounding may make a positive definite matrix look otherwise: then what is solved so far is the answer.
-        positive = bend > _FLAT * size
-        step = np.where(positive, size / np.where(positive, bend, 1.0), 0.0)
+        along = column_dots(direction, image)
+        # By rounding, a positive definite matrix may have a direction without curvature: the solution so far is kept.
+        positive = along > _FLAT * square
+        step = np.where(positive, square / np.where(positive, along, 1.0), 0.0)
         solution += step * direction
         residual -= step * image
-        left = np.where(positive, max(_GAINS_LEFT, iteration) * 0.5 * step * size, left)
+        remaining = np.where(positive, max(_STEPS_LEFT, iteration) * 0.5 * step * square, remaining)
         # 4. The next direction, conjugate to this one.
         preconditioned = curvature.precondition(residual)
-        renewed = column_dots(residual, preconditioned)
+        new_square = column_dots(residual, preconditioned)
         preconditioned = preconditioned if deflation is None else deflation.project(preconditioned)
-        direction *= renewed / size
+        direction *= new_square / square
         direction += preconditioned
-        steps, ratios = np.vstack([steps, step]), np.vstack([ratios, renewed / size])
-        size = renewed
-        finished = ~(size > goal) | ((left <= enough) & (size <= halfway)) | ~positive
-    result.x[:, columns], result.left[columns] = solution, left
-    result.lowest[columns] = _lowest_ritz_values(steps, ratios)
+        steps, ratios = np.vstack([steps, step]), np.vstack([ratios, new_square / square])
+        square = new_square
+        finished = ~(square > goal) | ((remaining <= atol) & (square <= halfway)) | ~positive
+    result.x[:, outputs], result.remaining[outputs] = solution, remaining
+    result.lowest[outputs] = _lowest_ritz_values(steps, ratios)
     return result
 
 
-def promise(curvature: Curvature, gradient: Array, lowest: Array) -> Array:
-    """Return the decrease that a curvature promises for a gradient, at most, if it is nowhere lower than ``lowest``.
+def decrease_bound(curvature: Curvature, gradient: Array, lowest: Array) -> Array:
+    """Return an upper bound on the decrease that a curvature predicts for a gradient; no product is needed.
 
-    No product is needed: with the preconditioner ``M`` and its lowest Ritz value ``t``, ``g'H^-1 g <= g'M^-1 g / t``.
+    With the preconditioner ``M`` and the lowest eigenvalue ``t`` of ``M^-1 H``, ``g'H^-1 g <= g'M^-1 g / t``. The
+    lowest Ritz value stands for ``t``.
     """
     known, residual = np.zeros(gradient.shape[1]), gradient
-    if curvature.coarse is not None:
-        solution, image = Deflation(curvature.coarse).solve(gradient)
+    if curvature.deflation is not None:
+        solution, image = Deflation(curvature.deflation).solve(gradient)
         known, residual = column_dots(gradient, solution), gradient - image
     rest = column_dots(residual, curvature.precondition(residual)) / np.minimum(lowest, 1.0)
     return 0.5 * (known + rest)
 
 
 def _lowest_ritz_values(steps: Array, ratios: Array) -> Array:
-    """Return the lowest Ritz value of each column, from the steps of conjugate gradients and its size ratios."""
+    """Return the lowest Ritz value of each output, from the step lengths and the ratios of the squared residuals."""
     lowest = np.ones(steps.shape[1])
     for k in range(steps.shape[1]):
         length = int(np.count_nonzero(steps[:, k]))

@@ -10,7 +10,7 @@ from dropmargin.data import column_dots
 from dropmargin.objective import DeflationSpace
 from dropmargin.typing import Array
 
-# Directions that are closer to dependent than this count as one.
+# Directions that are nearer to linear dependence than this count as one.
 _INDEPENDENT = 1e-6
 
 
@@ -21,39 +21,39 @@ class Deflation:
     only what is left.
     """
 
-    def __init__(self, coarse: DeflationSpace) -> None:
-        self.coarse = coarse
-        a = column_dots(coarse.coef, coarse.coef_image)
-        b = coarse.coef_image[-1]
-        c = coarse.offset_image[-1]
+    def __init__(self, space: DeflationSpace) -> None:
+        self.space = space
+        a = column_dots(space.coef, space.coef_image)
+        b = space.coef_image[-1]
+        c = space.intercept_image[-1]
         with np.errstate(all="ignore"):
             determinant = a * c - b * b
             whole = determinant > _INDEPENDENT * a * c
-            offset_only = np.where(c > 0.0, 1.0 / c, 0.0)
+            intercept_only = np.where(c > 0.0, 1.0 / c, 0.0)
             inverse = np.stack([c, -b, a]) / determinant
-        self.inverse = np.where(whole, inverse, np.stack([np.zeros_like(c), np.zeros_like(c), offset_only]))
+        self.inverse = np.where(whole, inverse, np.stack([np.zeros_like(c), np.zeros_like(c), intercept_only]))
 
     def solve(self, right: Array) -> tuple[Array, Array]:
         """Return the solution in the plane and its image."""
-        coarse = self.coarse
-        x, y = self._weights(column_dots(coarse.coef, right), right[-1])
-        solution = x * coarse.coef
+        space = self.space
+        x, y = self._weights(column_dots(space.coef, right), right[-1])
+        solution = x * space.coef
         solution[-1] += y
-        return solution, x * coarse.coef_image + y * coarse.offset_image
+        return solution, x * space.coef_image + y * space.intercept_image
 
     def project(self, direction: Array) -> Array:
         """Return the direction without its part in the plane, conjugate to it; in place."""
-        coarse = self.coarse
-        along_coef = column_dots(coarse.coef_image, direction)
-        x, y = self._weights(along_coef, column_dots(coarse.offset_image, direction))
-        direction -= x * coarse.coef
+        space = self.space
+        along_coef = column_dots(space.coef_image, direction)
+        x, y = self._weights(along_coef, column_dots(space.intercept_image, direction))
+        direction -= x * space.coef
         direction[-1] -= y
         return direction
 
-    def _weights(self, along_coef: Array, along_offset: Array) -> tuple[Array, Array]:
+    def _weights(self, along_coef: Array, along_intercept: Array) -> tuple[Array, Array]:
         p, q, r = self.inverse
-        return p * along_coef + q * along_offset, q * along_coef + r * along_offset
+        return p * along_coef + q * along_intercept, q * along_coef + r * along_intercept
 
-    def select(self, columns: Any) -> Deflation:
-        """Return the deflation of these columns alone."""
-        return Deflation(self.coarse.select(columns))
+    def select(self, outputs: Any) -> Deflation:
+        """Return the deflation of these outputs alone."""
+        return Deflation(self.space.select(outputs))

@@ -1,18 +1,19 @@
 r"""Coordinate descent in the dual of the noise-free hinge loss (Hsieh et al. 2008), on sparse rows by compiled code.
 
-With ``c_i`` the weight of row ``i`` and ``a_i`` in [0, c_i] its multiplier, the weights of the features are
-``w = sum_i a_i y_i x_i / l2``, and an epoch moves every ``a_i`` in turn to its best value. The offset is not penalised,
-so that ``sum_i a_i y_i = 0`` must hold. It is approached by proximal steps: the offset is bound to where it was an
-epoch ago by ``(b - b')^2 / (2 s)``.
+With ``c_i`` the weight of row ``i`` and ``a_i`` in [0, c_i] its dual variable, the coefficients are
+``w = sum_i a_i y_i x_i / l2``, and an epoch moves every ``a_i`` in turn to its best value. The intercept is not
+penalised, so ``sum_i a_i y_i = 0`` must hold. It is approached by proximal steps: the intercept is bound to its value
+of the last epoch by ``(b - b')^2 / (2 s)``.
 
-Between rounds of epochs the multipliers are balanced, so that the equation holds, and the best offset for their weights
-is found by sorting; then the best multiple ``t`` of both. (Where the rows can be separated and ``C`` is large, a little
-more weight saves much loss.) The duality gap is then, exactly, with ``z_i = margin - t y_i (w.x_i + b)``::
+Between rounds of epochs the dual variables are balanced, so that the equation holds, and the best intercept for their
+coefficients is found by sorting; then the best multiple ``t`` of both. (Where the rows are separable and ``C`` is
+large, slightly larger coefficients save much loss.) With ``z_i = margin - t y_i (w.x_i + b)``, the
+duality gap is then::
 
     sum_i (c_i max(0, z_i) - a_i z_i) + l2 (t - 1)^2 |w|^2 / 2
 
-The first digits come fast, faster than by any other way on text; the last ones, or large ``C``, may take thousands of
-epochs. Where that is foreseen, the work so far is returned as not converged, for `noise_free` to finish.
+The first digits come faster than by any other method on text; the last ones, or a large ``C``, may take thousands of
+epochs. If a forecast says so, the result is returned as not converged, and the central path takes over.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.data import DualDescent, PerPartition, local_parts, rows_for_descent
-from dropmargin.objective import Labelled, MomentObjective
-from dropmargin.solvers.result import Iteration, Monitor, Result
+from dropmargin.data import DualDescent, PerPartition, Rows, products, rows_for_descent
+from dropmargin.objective import MomentObjective
+from dropmargin.solvers.result import Iteration, Options, Result
 from dropmargin.typing import Array
 
 _FIRST_EPOCHS = 4
@@ -34,11 +35,11 @@ _FIRST_EPOCHS = 4
 _GROWTH = 1.25
 # A call of compiled code cannot be interrupted: it reads at most about so many entries, a fraction of a second.
 _ENTRIES_PER_CALL = 5e7
-# The offset's curvature is about the number of free multipliers over the mean square of a row: s is this times its
+# The intercept's curvature is about the number of free dual_values over the mean square of a row: s is this times its
 # inverse, within limits (as shares of the mean square). On review text 5, 10, 20 and 40 differed by less than
 # one random order of the rows from another.
-_OFFSET_STEP = 10.0
-_LEAST_OFFSET_STEP, _MOST_OFFSET_STEP = 0.003, 10.0
+_INTERCEPT_STEP = 10.0
+_LEAST_INTERCEPT_STEP, _MOST_INTERCEPT_STEP = 0.003, 10.0
 # Rows that were left out come back if they make up this share of the gap.
 _WRONGLY_LEFT_OUT = 0.3
 # More epochs than this are not worth waiting for; a forecast is not made before so many.
@@ -48,48 +49,50 @@ _FORECAST_AFTER = 200
 _SAME_SUM = 1e-14
 
 
-def descend_dual(
-    objective: MomentObjective, dual: PerPartition | None, *, tol: float, max_iter: int, monitor: Monitor
-) -> Result | None:
+def descend_dual(objective: MomentObjective, dual: PerPartition | None, options: Options) -> Result | None:
     """Minimise to a relative duality gap of ``tol``, or as far as epochs are worth their time.
 
     An iteration of the result is a round of epochs, and an epoch counts as one pass over the data. If the problem is
-    not for this method (rows elsewhere, no compiled code), there is no result. The block has one column.
+    not for this method (rows elsewhere, no compiled code), there is no result. There is one output.
 
     Parameters
     ----------
     dual : PerPartition of ndarray of shape (n_rows, 1), or None
         Multipliers to start from, as shares of the rows' weights.
     """
-    if not objective.data.is_local:
+    parts, cache, tol = objective.data.rows_in_memory(), objective.data.shared_cache, options.tol
+    if parts is None:
         return None
-    kept = objective.data.kept
-    if "rows for descent" not in kept:  # shared by the columns and by all values of C
-        kept["rows for descent"] = rows_for_descent([part.block for part in local_parts(objective.data)])
-    if kept["rows for descent"] is None:
+    if "rows for descent" not in cache:  # shared by the outputs and by all values of C
+        cache["rows for descent"] = rows_for_descent([part.X for part in parts])
+    if cache["rows for descent"] is None:
         return None
-    rows = _Rows(objective, kept["rows for descent"])
-    multipliers = rows.upper * rows.joined(dual) if dual is not None else np.zeros_like(rows.upper)
-    proof = _Proof(rows, multipliers)
-    multipliers, weights, offset = proof.multipliers.copy(), proof.combined[:-1, 0].copy(), proof.combined[-1].repeat(2)
+    rows = _AllRows(objective, parts, cache["rows for descent"])
+    dual_values = rows.upper * rows.joined(dual) if dual is not None else np.zeros_like(rows.upper)
+    proof = _Proof(rows, dual_values)
+    dual_values, weights, intercept = (
+        proof.dual_values.copy(),
+        proof.combined[:-1, 0].copy(),
+        proof.combined[-1].repeat(2),
+    )
     history: list[Iteration] = []
     gaps, n_epochs, size = [(0, proof.gap)], 0, float(_FIRST_EPOCHS)
 
     def record() -> None:
         history.append(Iteration(len(history) + 1, proof.value, proof.gap, objective.n_passes, 1))
-        monitor(history[-1])
+        options.monitor(history[-1])
 
     if dual is not None:  # it may be good enough as it is
         record()
     while not history or proof.gap > tol * abs(proof.value):
-        if len(history) >= max_iter or _hopeless(gaps, tol * abs(proof.value)):
+        if len(history) >= options.max_iter or _hopeless(gaps, tol * abs(proof.value)):
             break
-        # 1. A round of epochs, and of proximal steps of the offset.
-        rows.run(int(size), rows.offset_step(multipliers), multipliers, weights, offset)
+        # 1. A round of epochs, and of proximal steps of the intercept.
+        rows.run(int(size), rows.intercept_step(dual_values), dual_values, weights, intercept)
         n_epochs += int(size)
         size *= _GROWTH
         # 2. What they prove.
-        proof = _Proof(rows, multipliers)
+        proof = _Proof(rows, dual_values)
         gaps.append((n_epochs, proof.gap))
         record()
         # 3. Rows at their bounds were left out of the last epochs. If they should not have been, they come back.
@@ -100,7 +103,7 @@ def descend_dual(
     reason = "reached" if converged else f"stopped after {len(history)} rounds of coordinate descent at"
     message = f"{reason} a relative duality gap of {relative:.1e}" + ("" if converged else f" (tol={tol:g})")
     value = np.array([proof.value])
-    return Result(proof.coef, value, len(history), converged, message, history, dual=rows.shares(proof.multipliers))
+    return Result(proof.coef, value, len(history), converged, message, history, dual=rows.shares(proof.dual_values))
 
 
 def _hopeless(gaps: list[tuple[int, float]], aim: float) -> bool:
@@ -116,15 +119,15 @@ def _hopeless(gaps: list[tuple[int, float]], aim: float) -> bool:
     return n_epochs + math.log(now / aim) / rate > _PATIENCE
 
 
-class _Rows:
+class _AllRows:
     """The rows of all partitions in one sequence: what coordinate descent knows of them."""
 
-    def __init__(self, objective: MomentObjective, matrices: Sequence[Any]) -> None:
+    def __init__(self, objective: MomentObjective, parts: Sequence[Rows], matrices: Sequence[Any]) -> None:
         self.objective = objective
-        parts, (column,) = local_parts(objective.data), objective.columns
-        self.edges = np.cumsum([0] + [part.block.n_rows for part in parts])
-        self.labels = np.concatenate([part.labels[:, column] for part in parts], dtype=np.float64)
-        self.upper = np.concatenate([part.weights[:, 0] for part in parts], dtype=np.float64)
+        (column,) = objective.outputs
+        self.edges = np.cumsum([0] + [part.X.n_rows for part in parts])
+        self.labels = np.concatenate([part.y[:, column] for part in parts], dtype=np.float64)
+        self.upper = np.concatenate([part.sample_weight for part in parts], dtype=np.float64)
         squares = np.concatenate(objective.data.map(_squared_norms))
         scale = 1.0 / objective.penalty.l2
         self.kernel = DualDescent(matrices, self.labels, self.upper, squares, objective.loss.kink, scale)
@@ -132,40 +135,40 @@ class _Rows:
         self.n_entries = max(1, sum(matrix.nnz for matrix in matrices))
 
     def joined(self, values: PerPartition) -> Array:
-        """Return the one column of all partitions as a vector."""
+        """Return the values of all partitions as one vector."""
         return np.concatenate([own[:, 0] for own in values])
 
-    def shares(self, multipliers: Array) -> PerPartition:
-        """Return multipliers as shares of the rows' weights, by partition."""
-        out = np.divide(multipliers, self.upper, out=np.zeros_like(self.upper), where=self.upper > 0.0)
+    def shares(self, dual_values: Array) -> PerPartition:
+        """Return dual_values as shares of the rows' weights, by partition."""
+        out = np.divide(dual_values, self.upper, out=np.zeros_like(self.upper), where=self.upper > 0.0)
         return PerPartition(out[begin:end, None] for begin, end in pairwise(self.edges))
 
-    def run(self, n_epochs: int, offset_step: float, multipliers: Array, weights: Array, offset: Array) -> None:
+    def run(self, n_epochs: int, intercept_step: float, dual_values: Array, weights: Array, intercept: Array) -> None:
         """Go over the rows so many times, in calls that let an interrupt through."""
         most = max(1, int(_ENTRIES_PER_CALL / self.n_entries))
-        offset[1] = self.labels @ multipliers
+        intercept[1] = self.labels @ dual_values
         for done in range(0, n_epochs, most):
-            self.kernel.run(min(most, n_epochs - done), offset_step, multipliers, weights, offset)
-        self.objective.data.n_sweeps += 2 * n_epochs
+            self.kernel.run(min(most, n_epochs - done), intercept_step, dual_values, weights, intercept)
+        self.objective.data.n_products += 2 * n_epochs
 
-    def offset_step(self, multipliers: Array) -> float:
-        """Return ``s``: how loosely the offset is bound to where it was."""
+    def intercept_step(self, dual_values: Array) -> float:
+        """Return ``s``: how loosely the intercept is bound to where it was."""
         if not self.objective.fit_intercept:
             return 0.0
-        n_free = int(np.count_nonzero((multipliers > 0.0) & (multipliers < self.upper)))
-        step = min(max(_OFFSET_STEP / max(1, n_free), _LEAST_OFFSET_STEP), _MOST_OFFSET_STEP)
-        # at the least, all rows together can move the offset by the margin: the scale of the rows may be tiny
+        n_free = int(np.count_nonzero((dual_values > 0.0) & (dual_values < self.upper)))
+        step = min(max(_INTERCEPT_STEP / max(1, n_free), _LEAST_INTERCEPT_STEP), _MOST_INTERCEPT_STEP)
+        # at the least, all rows together can move the intercept by the margin: the scale of the rows may be tiny
         return max(step * self.mean_square, self.objective.loss.kink / float(self.upper.sum()))
 
 
 class _Proof:
-    """Balanced multipliers, the coefficients that follow from them, and the duality gap of both.
+    """Balanced dual_values, the coefficients that follow from them, and the duality gap of both.
 
     Attributes
     ----------
-    multipliers : ndarray of shape (n_rows,)
+    dual_values : ndarray of shape (n_rows,)
     combined : ndarray of shape (n_features + 1, 1)
-        The weights that the multipliers combine, and the best offset for them.
+        The weights that the dual_values combine, and the best intercept for them.
     coef : ndarray of shape (n_features + 1, 1)
         The best multiple of that.
     terms : ndarray of shape (n_rows,)
@@ -173,23 +176,23 @@ class _Proof:
     value, gap : float
     """
 
-    def __init__(self, rows: _Rows, multipliers: Array) -> None:
+    def __init__(self, rows: _AllRows, dual_values: Array) -> None:
         objective = rows.objective
-        balanced = _balanced(multipliers, rows.labels, rows.upper) if objective.fit_intercept else multipliers
+        balanced = _balanced(dual_values, rows.labels, rows.upper) if objective.fit_intercept else dual_values
         coef = np.zeros((objective.n_features + 1, 1))
         if balanced.any():
             left = PerPartition((rows.labels * balanced)[begin:end] for begin, end in pairwise(rows.edges))
-            coef[:-1, 0] = objective.sweep_sum(_combination, left)[0] / objective.penalty.l2
+            coef[:-1, 0] = objective.data.map_sum(_combination, left)[0] / objective.penalty.l2
         margin, labels, upper = objective.loss.kink, rows.labels, rows.upper
         pulls = labels * np.concatenate([own.mean[:, 0] for own in objective.at(coef).scores])
         if objective.fit_intercept:
-            coef[-1] = best_offset(labels * (margin - pulls), labels, upper)
+            coef[-1] = best_intercept(labels * (margin - pulls), labels, upper)
             pulls += labels * coef[-1]
         square = 2.0 * float(objective.penalty.value(coef)[0])
         factor = best_factor(margin, pulls, upper, square)
         slack = margin - factor * pulls
         losses = upper * np.maximum(slack, 0.0)
-        self.multipliers = balanced
+        self.dual_values = balanced
         self.combined, self.coef = coef, factor * coef
         self.terms = losses - balanced * slack
         self.value = 0.5 * factor**2 * square + float(losses.sum())
@@ -215,13 +218,13 @@ def best_factor(margin: float, pulls: Array, weights: Array, square: float) -> f
     return max(0.0, min(float(before[first]) / square, float(ends[first])))
 
 
-def best_offset(kinks: Array, labels: Array, weights: Array) -> float:
-    """Return the best offset of a hinge loss, or the middle one of several.
+def best_intercept(kinks: Array, labels: Array, weights: Array) -> float:
+    """Return the best intercept of a hinge loss, or the middle one of several.
 
     Parameters
     ----------
     kinks : ndarray of shape (n_rows,)
-        The offsets at which the rows' losses have their kinks. At each the slope of the total rises by the row's
+        The intercepts at which the rows' losses have their kinks. At each the slope of the total rises by the row's
         weight, from minus the weight of the positive rows at the far left: a weighted quantile.
     """
     order = np.argsort(kinks, kind="stable")
@@ -232,18 +235,18 @@ def best_offset(kinks: Array, labels: Array, weights: Array) -> float:
     return float(0.5 * (low + high))
 
 
-def _balanced(multipliers: Array, labels: Array, upper: Array) -> Array:
-    """Return multipliers nearby with ``sum_i a_i y_i = 0``.
+def _balanced(dual_values: Array, labels: Array, upper: Array) -> Array:
+    """Return dual_values nearby with ``sum_i a_i y_i = 0``.
 
     Free ones move first, within their bounds: at the optimum that costs nothing to first order. If they are not enough,
     all those of one label shrink.
     """
-    excess = labels @ multipliers
+    excess = labels @ dual_values
     side = np.sign(excess) * labels
-    is_free = (multipliers > 0.0) & (multipliers < upper)
-    room = np.where(is_free, np.where(side > 0.0, multipliers, upper - multipliers), 0.0)
+    is_free = (dual_values > 0.0) & (dual_values < upper)
+    room = np.where(is_free, np.where(side > 0.0, dual_values, upper - dual_values), 0.0)
     share = min(1.0, abs(excess) / max(room.sum(), abs(excess), np.finfo(float).tiny))
-    out = np.clip(multipliers - share * side * room, 0.0, upper)
+    out = np.clip(dual_values - share * side * room, 0.0, upper)
     positive = labels > 0.0
     sums = np.array([out[~positive].sum(), out[positive].sum()])
     if sums.max() - sums.min() <= _SAME_SUM * sums.max():
@@ -254,9 +257,10 @@ def _balanced(multipliers: Array, labels: Array, upper: Array) -> Array:
 # Functions of one partition ---------------------------------------------------------------------------------------
 
 
-def _squared_norms(part: Labelled) -> Array:
-    return part.block.row_sums(np.square(part.block.entries()))
+def _squared_norms(part: Rows) -> Array:
+    return part.X.row_sums(np.square(part.X.entries()))
 
 
-def _combination(part: Labelled, left: Array) -> tuple[Array]:
-    return (part.block.transposed_times(left),)
+@products(1)
+def _combination(part: Rows, left: Array) -> tuple[Array]:
+    return (part.X.transposed_times(left),)

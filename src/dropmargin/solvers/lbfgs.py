@@ -1,4 +1,4 @@
-"""L-BFGS on the objective, the paper's numerical method: SciPy's, one column at a time."""
+"""L-BFGS on the objective, the paper's numerical method: SciPy's, one output at a time."""
 
 from __future__ import annotations
 
@@ -6,21 +6,13 @@ import numpy as np
 from scipy.optimize import minimize
 
 from dropmargin.objective import Objective, Point
-from dropmargin.solvers.result import Iteration, Monitor, Result
+from dropmargin.solvers.result import Iteration, Options, Result
 from dropmargin.typing import Array
 
 
-def lbfgs(
-    objective: Objective,
-    start: Point,
-    *,
-    tol: float,
-    max_iter: int,
-    monitor: Monitor,
-    warm: bool,
-    scale: Array | None = None,
-) -> Result:
-    """Minimise by L-BFGS; it stops when an iteration gains less than ``tol / 100`` of the objective."""
+def lbfgs(objective: Objective, start: Point, options: Options) -> Result:
+    """Minimise by L-BFGS; it stops when an iteration decreases the objective by less than ``tol / 100`` of it."""
+    tol, max_iter = options.tol, options.max_iter
     history: list[Iteration] = []
     latest = [0.0]
 
@@ -32,7 +24,7 @@ def lbfgs(
 
     def record(flat: Array) -> None:
         history.append(Iteration(len(history) + 1, latest[0], np.nan, objective.n_passes, 1))
-        monitor(history[-1])
+        options.monitor(history[-1])
 
     found = minimize(
         value_and_gradient,
@@ -42,10 +34,10 @@ def lbfgs(
         callback=record,
         options={"maxiter": max_iter, "maxfun": 20 * max_iter, "ftol": 0.01 * tol, "gtol": 0.0, "maxls": 50},
     )
-    # SciPy calls a line search that cannot improve on rounding "abnormal": at a tight tolerance that is the end.
+    # Status 2 is a line search that cannot improve on rounding: at a tight tolerance that is convergence.
     converged = found.status == 0 or (found.status == 2 and tol < 1e-8)
     message = (
-        f"an iteration gained less than {0.01 * tol:g} of the objective"
+        f"an iteration decreased the objective by less than {0.01 * tol:g} of it"
         if converged
         else f"stopped after {found.nit} iterations (max_iter={max_iter}): {found.message}"
     )

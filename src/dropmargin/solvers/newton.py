@@ -1,25 +1,25 @@
-"""Inexact Newton steps after a start by re-weighted least squares; and the paper's IRLS, the same loop without Newton.
+"""Inexact Newton steps after two steps on the majoriser; and the paper's IRLS, the same loop on the majoriser alone.
 
-The majoriser is far from tight near the optimum (its tail is linear), the Hessian of the hinge loss vanishes far from
-it: so the first steps use the one and the rest the other. Both systems are solved by conjugate gradients. All columns
-take their steps together; a column that has converged leaves the block.
+The majoriser is far from tight near the optimum, where IRLS converges linearly; the Hessian of the hinge loss vanishes
+far from it. So the first two steps minimise the majoriser, and all others the second-order expansion. Both systems are
+solved by preconditioned conjugate gradients. All outputs take their steps together; converged outputs leave the loop.
 
-The gap ``J - J*`` before a step is half the squared Newton decrement, the decrease that the model promises: on review
-text that was within 15 % of the truth. After the step it is by how much the step missed the promise, and what the inner
-solve left undone; or, if the promise was kept at least by half, what the same curvature promises for the new gradient.
-The stop rule is relative to ``J``, so warm starts are safe.
+The gap ``J - J*`` before a step is estimated by the predicted decrease, half the squared Newton decrement: on review
+text it was within 15 % of the gap. The gap after the step is estimated by the difference between predicted and actual
+decrease plus what conjugate gradients left; or, if the actual decrease was at least half of the predicted one, by the
+decrease that the same curvature predicts for the new gradient. ``tol`` is relative to ``J``, so a warm start is safe.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from dropmargin.data import column_dots
-from dropmargin.objective import Curvature, Line, Objective, Point
+from dropmargin.objective import Curvature, Objective, Point
 from dropmargin.solvers import conjugate_gradient
-from dropmargin.solvers.result import Iteration, Monitor, Result
+from dropmargin.solvers.result import Iteration, Options, Result
 from dropmargin.typing import Array
 
 _MAJORISER_STEPS = 2
@@ -27,235 +27,272 @@ _INNER_ITERATIONS = 250
 _ARMIJO = 1e-4
 _HALVINGS = 30
 _DOUBLINGS = 20
-# A decrease by more than so many times the predicted one asks for a longer step; twice is a straight line.
+# An actual decrease of more than so many times the predicted one asks for a longer step; twice is a straight line.
 _FLATTER = 1.5
 # Relative differences of the objective below this are rounding.
 _ROUNDING = 1e-13
-# An inner solve may leave this share of the gap that is asked for.
-_LEAVE = 0.5
-# The curvature changes along a step, and its lowest part may not have been met: what it promises is taken times this.
-_CAUTION = 1.5
-# It is worth nothing after a step that missed its own promise by more than this share.
-_KEPT_PROMISE = 0.5
-# Below this relative gap, steps that no longer help are the work of rounding, not of the problem.
+# Conjugate gradients may leave this share of the tolerance.
+_INNER_SHARE = 0.5
+# The curvature changes along a step, and its lowest eigenvalue is not known exactly: a safety factor.
+_SAFETY = 1.5
+# The curvature of a step is not used for the new gradient if the actual decrease differs by more than this share.
+_MODEL_ERROR = 0.5
+# Below this relative gap, predicted decreases that stagnate show that working precision is reached.
 _PRECISION_GAP = 1e-8
+_STAGNATION = 0.7
+_STAGNANT_STEPS = 4
 
 
-def newton(
-    objective: Objective,
-    start: Point,
-    *,
-    tol: float,
-    max_iter: int,
-    monitor: Monitor,
-    warm: bool,
-    scale: Array | None = None,
-) -> Result:
-    """Minimise by two steps on the majoriser (none from a warm start, or where there is none), then Newton steps."""
-    first = _MAJORISER_STEPS if objective.has_weights and not warm else 0
+def irls(objective: Objective, start: Point, options: Options) -> Result:
+    """Minimise by iteratively re-weighted least squares, the paper's algorithm.
 
-    def model(point: Point, iteration: int) -> tuple[Curvature, float]:
-        if iteration <= first:
-            return point.majoriser(), 0.5
-        return point.hessian(direct=objective.is_stiff), 0.2
-
-    return descend(objective, start, model, tol=tol, max_iter=max_iter, monitor=monitor, n_rough=first, scale=scale)
-
-
-def irls(
-    objective: Objective,
-    start: Point,
-    *,
-    tol: float,
-    max_iter: int,
-    monitor: Monitor,
-    warm: bool,
-    scale: Array | None = None,
-) -> Result:
-    """Minimise by iteratively re-weighted least squares, the paper's two steps.
-
-    The E-step is the majoriser's weights, the M-step its minimum: by a Cholesky factor or Woodbury's identity where the
-    shape allows, and by conjugate gradients otherwise. It always descends and needs no step size; its tail is linear.
+    The E-step computes the weights of the majoriser, the M-step its minimum: by a Cholesky factor or Woodbury's
+    identity where the shape of the data allows, else by conjugate gradients. It descends without a step size, and
+    converges linearly.
     """
-
-    def model(point: Point, iteration: int) -> tuple[Curvature, float]:
-        return point.majoriser(direct=True), 1e-2
-
-    return descend(objective, start, model, tol=tol, max_iter=max_iter, monitor=monitor, linear=True, scale=scale)
+    return newton(objective, start, options, is_irls=True)
 
 
-def descend(
-    objective: Objective,
-    start: Point,
-    model: Callable[[Point, int], tuple[Curvature, float]],
-    *,
-    tol: float,
-    max_iter: int,
-    monitor: Monitor,
-    n_rough: int = 0,
-    linear: bool = False,
-    scale: Array | None = None,
-) -> Result:
-    """Minimise by steps to the minimum of a quadratic model.
+def newton(objective: Objective, start: Point, options: Options, is_irls: bool = False) -> Result:
+    """Minimise a smooth objective; ``is_irls`` minimises the majoriser in every step."""
+    state = _State(start, options, is_irls)
+    n_majoriser = 0 if options.warm or not objective.has_quadratic_bound else _MAJORISER_STEPS
+    for iteration in range(1, options.max_iter + 1):
+        point, is_first = state.point, iteration <= n_majoriser and not is_irls
+        # 1. Quadratic model: the majoriser at first, then the Hessian. Value and gradient are computed with it.
+        if is_first or is_irls:
+            model, rtol = point.majoriser(direct=is_irls), 0.01 if is_irls else 0.5
+        else:
+            model, rtol = point.hessian(direct=objective.is_stiff), 0.2
+        # 2. Direction: the approximate minimum of the model.
+        step = _Step.solve(model, point, rtol, state.atol())
+        # 3. Line search. Fall back to the majoriser if the predicted decrease exceeds the objective (no loss is
+        # negative), or if no step length decreases the objective.
+        step.replace_by_majoriser(objective, point, ~step.is_plausible(state.largest_decrease()), state.atol())
+        length, trial = search_line(point, step, state.scale(), state.may_grow)
+        failed = length == 0.0
+        if step.replace_by_majoriser(objective, point, failed, state.atol()):
+            length, trial = search_line(point, step, state.scale(), state.may_grow)
+        # 4. Relative gap; converged outputs leave the loop.
+        state.advance(iteration, step, length, trial, is_first, objective)
+        if state.n_active == 0:
+            return state.result(iteration)
+    return state.unconverged()
 
-    Parameters
+
+class _Step:
+    """The minimum of a quadratic model of each output.
+
+    Attributes
     ----------
-    model : callable
-        Point and iteration number to the curvature and the relative tolerance of the inner solve.
-    n_rough : int
-        The first steps, whose promise says nothing of the gap.
-    linear : bool
-        Whether convergence is linear, so that the gap is many times what one step gains.
-    scale : ndarray of shape (n_columns,), default=None
-        What ``tol`` is relative to; by default the objective itself.
+    model : Curvature
+    direction : ndarray of shape (n_features + 1, n_outputs)
+    remaining : ndarray of shape (n_outputs,)
+        The decrease that conjugate gradients left; infinite where they broke down.
+    lowest : ndarray of shape (n_outputs,)
+        The lowest Ritz value of the preconditioned model.
+    predicted : ndarray of shape (n_outputs,)
+        The decrease that the model predicts.
+    is_from_model : boolean ndarray of shape (n_outputs,)
+        Where the direction is the model's, and not that of the majoriser in its place.
     """
-    point, n_columns = start, start.coef.shape[1]
-    coef, values = point.coef.copy(), np.full(n_columns, np.nan)
-    gaps = np.full(n_columns, np.inf)
-    columns = np.arange(n_columns)
-    progress = _Progress(tol, n_columns, linear)
-    may_grow = scale is not None and not linear
-    history: list[Iteration] = []
-    for iteration in range(1, max_iter + 1):
-        # 1. The model: a parabola above the objective, or its second-order expansion. The value and the gradient of the
-        # start are asked for after it, as they come with it.
-        curvature, rtol = model(point, iteration)
-        # 2. The direction, and the decrease that the model promises.
-        size = np.abs(point.value) if scale is None else scale[columns]
-        enough = _LEAVE * tol * size
-        largest = size if scale is None else np.inf
-        direction, left, lowest = conjugate_gradient.solve(curvature, -point.gradient, rtol, _INNER_ITERATIONS, enough)
-        left = np.where(left >= 0.0, left, np.inf)
-        promised = _promise(point, direction)
-        # 3. The step. Where a hinge has next to no curvature, its expansion knows nothing: it promises more than there
-        # is (no loss is negative), or no step along it descends. There the majoriser, which always descends, steps in.
-        broken = np.isinf(left) & ~direction.any(axis=0)
-        modelled = (promised >= 0.0) & (promised <= largest) & ~broken
-        _majorise(objective, point, ~modelled, direction, left, enough)
-        line = point.along(direction)
-        step, after = search_line(line, point, _promise(point, direction), size, may_grow)
-        modelled &= step > 0.0
-        if _majorise(objective, point, step == 0.0, direction, left, enough):
-            line = point.along(direction)
-            step, after = search_line(line, point, _promise(point, direction), size, may_grow)
-        promised = _promise(point, direction)
-        lost = np.isinf(left) & ~direction.any(axis=0)
-        step, after = np.where(lost, 0.0, step), np.where(lost, point.value, after)
-        before, point = point.value, line.point(step)
-        coef[:, columns], values[columns] = point.coef, after
-        # 4. How far it is still to go; columns that have arrived leave. The new gradient is asked only if it matters.
-        rough = iteration <= n_rough
-        ahead = np.full(len(columns), np.inf)
-        # The diagonal that preconditions losses through the MGF says too little of the curvature for that.
-        may_look_ahead = objective.has_weights and not (linear or rough)
-        if may_look_ahead and np.any(np.abs(promised - (before - after)) + left > tol * size):
-            ahead[modelled] = conjugate_gradient.promise(curvature, point.gradient, lowest)[modelled]
-        # A step longer than the model's, or a negative number, which is rounding, say that the model is wrong.
-        ahead = np.where((step > 1.0) | ~(ahead >= 0.0), np.inf, ahead)
-        gaps[columns] = progress.gap(before, promised, after, left, ahead, rough)
-        history.append(Iteration(iteration, float(values.sum()), float(gaps.sum()), objective.n_passes, len(columns)))
-        monitor(history[-1])
-        done = progress.done(size, gaps[columns], step == 0.0)
-        if done.all():
-            whole = point if len(columns) == n_columns else None
-            return Result(coef, values, iteration, progress.arrived, progress.message, history, whole)
-        if done.any():
-            columns, point = columns[~done], point.select(~done)
-            progress.keep(~done)
-    worst = float(np.max(gaps / (np.abs(values) if scale is None else scale)))
-    message = f"stopped after max_iter={max_iter} iterations at an estimated relative gap of {worst:.1e} (tol={tol:g})"
-    return Result(coef, values, max_iter, False, message, history, point if len(columns) == n_columns else None)
+
+    def __init__(self, model: Curvature, direction: Array, remaining: Array, lowest: Array, predicted: Array) -> None:
+        self.model = model
+        self.direction = direction
+        self.remaining = remaining
+        self.lowest = lowest
+        self.predicted = predicted
+        self.is_from_model = np.ones(len(predicted), dtype=bool)
+
+    @classmethod
+    def solve(cls, model: Curvature, point: Point, rtol: float, atol: Array) -> _Step:
+        direction, remaining, lowest = conjugate_gradient.solve(model, -point.gradient, rtol, _INNER_ITERATIONS, atol)
+        remaining = np.where(remaining >= 0.0, remaining, np.inf)
+        return cls(model, direction, remaining, lowest, _predicted_decrease(point, direction))
+
+    @property
+    def is_broken(self) -> Array:
+        """Where conjugate gradients found no direction."""
+        return np.isinf(self.remaining) & ~self.direction.any(axis=0)
+
+    def is_plausible(self, largest: Array | float) -> Array:
+        """Return where the predicted decrease is between zero and the largest possible one."""
+        return (self.predicted >= 0.0) & (self.predicted <= largest) & ~self.is_broken
+
+    def replace_by_majoriser(self, objective: Objective, point: Point, outputs: Array, atol: Array) -> bool:
+        """Take the majoriser's direction for these outputs; return whether anything changed."""
+        self.is_from_model &= ~outputs
+        if not (objective.has_quadratic_bound and outputs.any()):
+            return False
+        part = point.select(outputs)
+        other = _Step.solve(part.majoriser(), part, 0.1, atol[outputs])
+        self.direction[:, outputs] = other.direction
+        self.remaining[outputs], self.predicted[outputs] = other.remaining, other.predicted
+        return True
 
 
-def _promise(point: Point, direction: Array) -> Array:
-    """Return the decrease that a quadratic model promises for the step to its minimum."""
+def _predicted_decrease(point: Point, direction: Array) -> Array:
+    """Return the decrease that a quadratic model predicts for the step to its minimum."""
     return -0.5 * column_dots(point.gradient, direction)
 
 
-def _majorise(objective: Objective, point: Point, columns: Array, direction: Array, left: Array, enough: Array) -> bool:
-    """Put the majoriser's direction in place of these columns', if there are any; return whether there were."""
-    if not (objective.has_weights and columns.any()):
-        return False
-    part = point.select(columns)
-    direction[:, columns], left[columns], _ = conjugate_gradient.solve(
-        part.majoriser(), -part.gradient, 0.1, _INNER_ITERATIONS, enough[columns]
-    )
-    return True
+def search_line(point: Point, step: _Step, scale: Array, may_grow: bool) -> tuple[Array, Point]:
+    """Return step lengths that decrease the objective, 0 where there is none, and the point there.
 
-
-def search_line(line: Line, point: Point, promised: Array, size: Array, may_grow: bool) -> tuple[Array, Array]:
-    """Return step lengths that decrease the objective, 0 where none was found; and the values there.
-
-    Steps are halved from 1 until they descend. Where a whole step decreases the objective by far more than the model
-    predicts, the objective is flatter than the model, and steps are doubled as long as that pays. That is for
-    objectives with a barrier (``may_grow``): others may have no curvature at all where a long step ends.
+    Lengths are halved from 1 until the objective decreases. Where a full step decreases the objective by far more than
+    the model predicts, lengths are doubled as long as that decreases it further. That is for objectives with a barrier
+    (``may_grow``): others may have no curvature at all where a long step ends.
     """
-    step = np.ones_like(point.value)
-    ceiling = point.value + _ROUNDING * size
+    length = np.where(step.is_broken, 0.0, 1.0)
+    upper = point.value + _ROUNDING * scale
+
+    def at(length: Array) -> Point:
+        return point.objective.at(point.coef + length * step.direction)
+
     with np.errstate(invalid="ignore", over="ignore"):
-        value = line.value(step)
+        trial = at(length)
         for _ in range(_HALVINGS):
-            failed = ~(value <= ceiling - 2.0 * _ARMIJO * step * promised)
+            failed = ~(trial.value <= upper - 2.0 * _ARMIJO * length * step.predicted) & (length > 0.0)
             if not failed.any():
                 break
-            step = np.where(failed, 0.5 * step, step)
-            value = line.value(step)
+            length = np.where(failed, 0.5 * length, length)
+            trial = at(length)
         else:
-            step, value = np.where(failed, 0.0, step), np.where(failed, point.value, value)
-        grows = may_grow & (step == 1.0) & (point.value - value > _FLATTER * promised)
+            length = np.where(failed, 0.0, length)
+            trial = at(length)
+        grows = may_grow & (length == 1.0) & (point.value - trial.value > _FLATTER * step.predicted)
         for _ in range(_DOUBLINGS):
             if not grows.any():
                 break
-            longer = np.where(grows, 2.0 * step, step)
-            trial = line.value(longer)
-            grows &= trial < value - _ROUNDING * size
-            step, value = np.where(grows, longer, step), np.where(grows, trial, value)
-    return step, value
+            longer = at(np.where(grows, 2.0 * length, length))
+            failed = grows & ~(longer.value < trial.value - _ROUNDING * scale)
+            grows &= ~failed
+            length = np.where(grows, 2.0 * length, length)
+            if grows.any():
+                trial = at(length) if failed.any() else longer
+    return length, trial
 
 
-class _Progress:
-    """Estimates each column's gap and says when to stop."""
+class _State:
+    """The outputs that have not converged, and what is known of all.
 
-    def __init__(self, tol: float, n_columns: int, linear: bool) -> None:
-        self.tol = tol
-        self.linear = linear
-        self.previous = np.full(n_columns, np.inf)
-        self.idle = np.zeros(n_columns, dtype=int)
-        self.arrived = True
-        self.message = f"reached a relative gap of at most tol={tol:g}"
+    Attributes
+    ----------
+    point : Point
+        Of the active outputs.
+    outputs : ndarray of int
+        The active outputs.
+    coef, values, gaps : ndarray
+        Coefficients, objectives and estimated gaps of all outputs.
+    previous : ndarray
+        The last predicted decrease of the active outputs; ``n_stagnant`` counts steps with hardly less.
+    """
 
-    def gap(self, before: Array, promised: Array, after: Array, left: Array, ahead: Array, rough: bool) -> Array:
-        """Return the estimated gap after a step.
+    def __init__(self, start: Point, options: Options, is_linear: bool) -> None:
+        self.options = options
+        self.is_linear = is_linear
+        self.point = start
+        n_outputs = start.coef.shape[1]
+        self.outputs = np.arange(n_outputs)
+        self.coef, self.values = start.coef.copy(), np.full(n_outputs, np.nan)
+        self.gaps = np.full(n_outputs, np.inf)
+        self.previous = np.full(n_outputs, np.inf)
+        self.n_stagnant = np.zeros(n_outputs, dtype=int)
+        self.history: list[Iteration] = []
+        self.converged = True
+        self.message = f"reached a relative gap of at most tol={options.tol:g}"
 
-        It is by how much the step missed its promise, and what the inner solve left; or what the curvature of the step
-        promises for the gradient after it, ``ahead``, if that is less.
+    @property
+    def n_active(self) -> int:
+        return len(self.outputs)
+
+    @property
+    def may_grow(self) -> bool:
+        return self.options.scale is not None and not self.is_linear
+
+    def scale(self) -> Array:
+        """Return what the tolerance of the active outputs is relative to."""
+        return np.abs(self.point.value) if self.options.scale is None else self.options.scale[self.outputs]
+
+    def atol(self) -> Array:
+        """Return the decrease that conjugate gradients may leave."""
+        return _INNER_SHARE * self.options.tol * self.scale()
+
+    def largest_decrease(self) -> Array | float:
+        return self.scale() if self.options.scale is None else np.inf
+
+    def advance(
+        self, iteration: int, step: _Step, length: Array, trial: Point, is_first: bool, objective: Objective
+    ) -> None:
+        """Move to the new point, estimate the gaps, and drop the outputs that have converged or failed."""
+        scale, before = self.scale(), self.point.value
+        values = np.where(length > 0.0, trial.value, before)
+        self.point = trial
+        self.coef[:, self.outputs], self.values[self.outputs] = trial.coef, values
+        gaps = self._linear_gap(step) if self.is_linear else self._gap(step, length, before - values, scale, objective)
+        self.n_stagnant = np.where(step.predicted < _STAGNATION * self.previous, 0, self.n_stagnant + 1)
+        self.previous = np.where(step.predicted > 0.0, step.predicted, np.finfo(float).tiny)
+        self.gaps[self.outputs] = np.inf if is_first else gaps
+        self.history.append(
+            Iteration(iteration, float(self.values.sum()), float(self.gaps.sum()), objective.n_passes, self.n_active)
+        )
+        self.options.monitor(self.history[-1])
+        self._drop(self._finished(self.gaps[self.outputs], scale, length == 0.0))
+
+    def _gap(self, step: _Step, length: Array, decrease: Array, scale: Array, objective: Objective) -> Array:
+        """Return the estimated gap after a step; see the module's docstring."""
+        error = np.abs(step.predicted - decrease)
+        gap = error + step.remaining
+        # The diagonal that preconditions losses through the MGF says too little of the curvature for the new gradient.
+        if not (objective.is_well_preconditioned and np.any(gap > self.options.tol * scale)):
+            return gap
+        ahead = conjugate_gradient.decrease_bound(step.model, self.point.gradient, step.lowest)
+        # After a step longer than the model's, or with a negative number, which is rounding, the model is not used.
+        trusted = step.is_from_model & (length > 0.0) & (length <= 1.0) & (ahead >= 0.0)
+        trusted &= error <= _MODEL_ERROR * step.predicted
+        return np.where(trusted, np.minimum(gap, _SAFETY * ahead), gap)
+
+    def _linear_gap(self, step: _Step) -> Array:
+        """Return the estimated gap of a method that converges linearly.
+
+        Decreases that shrink by a factor ``f`` per step add up to ``decrease * f / (1 - f)``; ``f`` still rises, hence
+        twice that.
         """
-        if self.linear:
-            # Gains that shrink by a factor f per step add up to gain * f / (1 - f); f still rises: hence twice that.
-            factor = np.clip(promised / self.previous, 0.0, 1.0 - 1e-6)
-            known = np.isfinite(self.previous) | (promised == 0.0)  # one step tells no factor
-            gap = np.where(known, 2.0 * promised * factor / (1.0 - factor) + left, np.inf)
-        else:
-            missed = np.abs(promised - (before - after))
-            gap = missed + left
-            gap = np.where(missed <= _KEPT_PROMISE * promised, np.minimum(gap, _CAUTION * ahead), gap)
-        self.idle = np.where(promised < 0.7 * self.previous, 0, self.idle + 1)
-        self.previous = np.where(promised > 0.0, promised, np.finfo(float).tiny)
-        return np.full_like(gap, np.inf) if rough else gap
+        factor = np.clip(step.predicted / self.previous, 0.0, 1.0 - 1e-6)
+        known = np.isfinite(self.previous) | (step.predicted == 0.0)  # one step tells no factor
+        return np.where(known, 2.0 * step.predicted * factor / (1.0 - factor) + step.remaining, np.inf)
 
-    def done(self, scale: Array, gap: Array, stuck: Array) -> Array:
-        """Return which columns are to stop, and note why; ``stuck`` are those for which no step was found."""
-        arrived = gap <= self.tol * scale
-        # Steps that promise no less than the ones before, far below any practical tolerance: rounding has the word.
-        exhausted = ((self.idle >= 4) | stuck) & (gap <= _PRECISION_GAP * scale)
-        if (exhausted & ~arrived).any() and self.arrived:
-            self.message = "reached the limit of floating-point precision"
-        failed = stuck & ~arrived & ~exhausted
+    def _finished(self, gaps: Array, scale: Array, is_stuck: Array) -> Array:
+        """Return which outputs stop, and store why; ``is_stuck`` are those without a step that decreases them."""
+        is_converged = gaps <= self.options.tol * scale
+        is_precise = ((self.n_stagnant >= _STAGNANT_STEPS) | is_stuck) & (gaps <= _PRECISION_GAP * scale)
+        if (is_precise & ~is_converged).any() and self.converged:
+            self.message = "reached working precision"
+        failed = is_stuck & ~is_converged & ~is_precise
         if failed.any():
-            worst = float(np.max(gap[failed] / scale[failed]))
-            self.arrived = False
+            worst = float(np.max(gaps[failed] / scale[failed]))
+            self.converged = False
             self.message = f"no step decreased the objective, at an estimated relative gap of {worst:.1e}"
-        return arrived | exhausted | stuck
+        return is_converged | is_precise | is_stuck
 
-    def keep(self, columns: Array) -> None:
-        self.previous, self.idle = self.previous[columns], self.idle[columns]
+    def _drop(self, finished: Array) -> None:
+        if finished.all():
+            self.outputs = self.outputs[:0]
+        elif finished.any():
+            self.outputs, self.point = self.outputs[~finished], self.point.select(~finished)
+            self.previous, self.n_stagnant = self.previous[~finished], self.n_stagnant[~finished]
+
+    def result(self, n_iter: int) -> Result:
+        point = self.point if self.point.coef.shape == self.coef.shape else None
+        return Result(self.coef, self.values, n_iter, self.converged, self.message, self.history, point)
+
+    def unconverged(self) -> Result:
+        """Return the result after the last iteration allowed."""
+        tol, max_iter = self.options.tol, self.options.max_iter
+        scale = np.abs(self.values) if self.options.scale is None else self.options.scale
+        worst = float(np.max(self.gaps / scale))
+        message = (
+            f"stopped after max_iter={max_iter} iterations at an estimated relative gap of {worst:.1e} (tol={tol:g})"
+        )
+        return replace(self.result(max_iter), converged=False, message=message)

@@ -1,4 +1,4 @@
-"""What a solver returns."""
+"""What a solver is told, and what it returns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dropmargin.typing import Array
 
 
 class Iteration(NamedTuple):
-    """One outer iteration: totals over the columns, and how many columns were still at work."""
+    """One outer iteration: objective and estimated gap summed over the outputs, and the outputs not yet converged."""
 
     iteration: int
     objective: float
@@ -25,23 +25,52 @@ class Iteration(NamedTuple):
 Monitor = Callable[[Iteration], None]
 
 
+def no_monitor(entry: Iteration) -> None:
+    """Show nothing."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """When to stop, and how to start.
+
+    Parameters
+    ----------
+    tol : float
+        The relative gap to stop at.
+    max_iter : int
+    monitor : callable
+    warm : bool, default=False
+        Whether the start is near the solution.
+    scale : ndarray of shape (n_outputs,), default=None
+        What ``tol`` is relative to; by default the objective itself. It is given for the stages of a central path.
+    """
+
+    tol: float
+    max_iter: int
+    monitor: Monitor = no_monitor
+    warm: bool = False
+    scale: Array | None = None
+
+
 @dataclass(frozen=True)
 class Result:
     """The outcome of a solver.
 
     Parameters
     ----------
-    coef : ndarray of shape (n_features + 1, n_columns)
-    objective : ndarray of shape (n_columns,)
+    coef : ndarray of shape (n_features + 1, n_outputs)
+    objective : ndarray of shape (n_outputs,)
     n_iter : int
     converged : bool
     message : str
         Why it stopped, as a sentence.
     history : list of Iteration
     point : Point or None
-        The objective at ``coef``, if the solver has it whole.
-    dual : PerPartition of ndarray of shape (n_rows, n_columns), or None
-        The multipliers of a noise-free hinge, as shares of the rows' weights: a start for a problem nearby.
+        The objective at ``coef``, if the solver has it for all outputs together.
+    dual : PerPartition of ndarray of shape (n_rows, n_outputs), or None
+        The dual variables of a noise-free hinge, as shares of the rows' weights: a start for a similar problem.
+    n_passes : float, default=0.0
+        Passes over the data.
     """
 
     coef: Array
@@ -52,3 +81,4 @@ class Result:
     history: list[Iteration] = field(default_factory=list)
     point: Point | None = None
     dual: PerPartition | None = None
+    n_passes: float = 0.0

@@ -196,10 +196,10 @@ class LoggedPartitions(Partitions[Any]):
         make: Callable[[], Partitions[Any]],
         n_partitions: int,
         log: Log,
-        kept: dict[Any, Any] | None = None,
+        shared_cache: dict[Any, Any] | None = None,
         is_owned: bool = True,
     ) -> None:
-        super().__init__(n_partitions, is_local=False, kept=kept)
+        super().__init__(n_partitions, shared_cache)
         self._make = make
         self._data: Partitions[Any] | None = None
         self._log = log
@@ -212,6 +212,7 @@ class LoggedPartitions(Partitions[Any]):
         return self._data
 
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
+        self.count(function)
         if not self._log.is_replaying:
             return self.data().map(function, *_made(args))
         state = np.geterr()  # the caller's, for when it is made
@@ -226,18 +227,16 @@ class LoggedPartitions(Partitions[Any]):
         return self._ask(_question("gather", ()), lambda: self.data().gather(_made([values])[0]))
 
     def map_sum(self, function: Callable[..., Totals], *args: Any) -> Totals:
+        self.count(function)
         return self._ask(_question(function.__name__, args), lambda: tuple(self.data().map_sum(function, *_made(args))))
 
-    def settle(self, values: PerPartition) -> PerPartition:
-        return PerPartition(self.gather(values))
-
-    def derive(
-        self, function: Callable[..., Any], *args: Any, kept: dict[Any, Any] | None = None, stored: bool = False
+    def map_partitions(
+        self, function: Callable[..., Any], *args: Any, shared_cache: dict[Any, Any] | None = None, stored: bool = False
     ) -> LoggedPartitions:
         def make() -> Partitions[Any]:
-            return self.data().derive(function, *_made(args), kept=kept, stored=stored)
+            return self.data().map_partitions(function, *_made(args), shared_cache=shared_cache, stored=stored)
 
-        return LoggedPartitions(make, self.n_partitions, self._log, kept)
+        return LoggedPartitions(make, self.n_partitions, self._log, shared_cache)
 
     def close(self) -> None:
         if self._data is not None and self._is_owned:

@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.data import Partitions, PerPartition
+from dropmargin.data import Partitions, PerPartition, Rows
 from dropmargin.data.partitions import Summation, Totals, identity, select_args
-from dropmargin.estimators.partitioned import Rows
 from dropmargin.streaming.reader import BlockReader
 from dropmargin.streaming.store import BlockWriter, StoredBlocks
 from dropmargin.threads import Job, Threads
@@ -50,10 +49,10 @@ class FilePartitions(Partitions[Any]):
         n_threads: int,
         scratch: Path,
         room: int,
-        kept: dict[Any, Any] | None = None,
+        shared_cache: dict[Any, Any] | None = None,
         is_owned: bool = False,
     ) -> None:
-        super().__init__(len(parts), is_local=False, kept=kept)
+        super().__init__(len(parts), shared_cache)
         self._parts = list(parts)
         self._reader = reader
         self._n_threads = n_threads
@@ -63,33 +62,35 @@ class FilePartitions(Partitions[Any]):
         self._threads = Threads(n_threads) if n_threads > 1 else None
 
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
+        self.count(function)
         return PerPartition(_Later(function, select_args(args, i)) for i in range(self.n_partitions))
 
     def gather(self, values: PerPartition) -> list[Any]:
         return list(self._results(identity, (values,)))
 
     def map_sum(self, function: Callable[..., Totals], *args: Any) -> Totals:
+        self.count(function)
         summation = Summation()
         for result in self._results(function, args):
             summation.add(result)
         return summation.total()
 
-    def derive(
-        self, function: Callable[..., Any], *args: Any, kept: dict[Any, Any] | None = None, stored: bool = False
+    def map_partitions(
+        self, function: Callable[..., Any], *args: Any, shared_cache: dict[Any, Any] | None = None, stored: bool = False
     ) -> FilePartitions:
         if not stored:
-            return self._like(list(self._results(function, args)), self._reader, kept)
+            return self._like(list(self._results(function, args)), self._reader, shared_cache)
         self._scratch.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="sample-", dir=self._scratch))
         try:
             writer = BlockWriter(folder / "rows.bin")
-            labelled = [(part.y, part.weights) for part in self._results(_written, (writer, function, *args))]
+            labelled = [(part.y, part.sample_weight) for part in self._results(_written, (writer, function, *args))]
             writer.close(sync=False)  # it is not to outlive this process
             source = StoredBlocks(writer.path, writer.blocks)
         finally:
             shutil.rmtree(folder, ignore_errors=True)  # an open file is there until it is closed
         reader = BlockReader(source, self.n_partitions, self._n_threads, self._room)
-        return self._like(fetched_rows(reader, labelled), reader, kept, is_owned=True)
+        return self._like(fetched_rows(reader, labelled), reader, shared_cache, is_owned=True)
 
     def close(self) -> None:
         if self._threads is not None:
@@ -98,7 +99,7 @@ class FilePartitions(Partitions[Any]):
             self._reader.close()
 
     def _like(
-        self, parts: Sequence[Any], reader: BlockReader, kept: dict[Any, Any] | None, is_owned: bool = False
+        self, parts: Sequence[Any], reader: BlockReader, shared_cache: dict[Any, Any] | None, is_owned: bool = False
     ) -> FilePartitions:
         return FilePartitions(
             parts,
@@ -106,7 +107,7 @@ class FilePartitions(Partitions[Any]):
             n_threads=self._n_threads,
             scratch=self._scratch,
             room=self._room,
-            kept=kept,
+            shared_cache=shared_cache,
             is_owned=is_owned,
         )
 
@@ -166,4 +167,4 @@ def _written(part: Any, writer: BlockWriter, function: Callable[..., Rows], *arg
     """Write the rows of a derived partition, and return their labels and weights without them."""
     derived = function(part, *args)
     writer.add(derived.X)
-    return Rows(None, derived.y, derived.weights)
+    return Rows(None, derived.y, derived.sample_weight)

@@ -1,0 +1,115 @@
+"""Missing values in training data: NaN stored as minus zero, and statistics of the observed entries.
+
+A missing entry of the training data has neither mean nor variance: ``w_d x~_id = 0``, whatever the noise. It is stored
+as minus zero, the one number that multiplies as zero does and can be told from it; all other zeros become plus zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dropmargin.data.blocks import Block
+from dropmargin.data.matrix import entry_range, map_entries, row_blocks
+from dropmargin.typing import Array
+
+# Rows are processed in chunks of about this many entries and results.
+_CHUNK_ENTRIES = 2**18
+
+#: Total weight, and by feature: sums of the entries, weight of stored entries, weight of missing ones.
+Sums = tuple[float, Array, Array, Array]
+
+
+def has_missing(X: Any) -> bool:
+    """Return whether any entry is NaN; no temporary array is made."""
+    return bool(np.isnan(entry_range(X)[0]))
+
+
+def nan_to_negative_zero(X: Any) -> Any:
+    """Return a copy of ``X`` with minus zeros for NaN."""
+
+    def replace(values: Array, columns: Any) -> Array:
+        replaced = values + 0.0  # a copy, in which -0 has become +0
+        replaced[np.isnan(values)] = -0.0
+        return replaced
+
+    return map_entries(X, replace, zeros_stay=True, what="X without NaN")
+
+
+def is_negative_zero(values: Array) -> Array:
+    """Return which entries are missing."""
+    return (values == 0.0) & np.signbit(values)
+
+
+class FeatureStatistics(NamedTuple):
+    """Mean and standard deviation of each feature's observed entries."""
+
+    mean: Array
+    deviation: Array
+
+
+def feature_statistics(X: Any, weights: Array, has_missing: bool) -> FeatureStatistics:
+    """Return weighted mean and deviation of each feature's observed entries, 0 if there are none.
+
+    Zeros that a sparse ``X`` does not store are observed. ``has_missing`` says whether minus zeros are missing entries.
+    """
+    return statistics_by_sums(
+        partial(feature_sums, X, weights, has_missing), partial(feature_squares, X, weights, has_missing)
+    )
+
+
+def statistics_by_sums(sum_up: Callable[[], Sums], square: Callable[[Array], tuple[Array]]) -> FeatureStatistics:
+    """Return mean and deviation of the features from sums over the rows: `feature_sums`, then `feature_squares`."""
+    total, sums, stored, missing = sum_up()
+    mean = _ratio(sums, total - missing)
+    (squares,) = square(mean)
+    implicit = total - stored  # the weight of zeros that are not stored, or rounding
+    squares = squares + np.where(implicit > 1e-12 * total, implicit, 0.0) * np.square(mean)
+    return FeatureStatistics(mean, np.sqrt(_ratio(squares, total - missing)))
+
+
+def feature_sums(X: Any, weights: Array, has_missing: bool) -> Sums:
+    """Return the total weight, and by feature the sum of the entries, the stored weight and the missing weight."""
+    sums, stored, missing = (np.zeros(X.shape[1]) for _ in range(3))
+    for block, own in _weighted_blocks(X, weights):
+        entries = block.entries()
+        sums += block.transposed_times(own)
+        stored += block.with_entries(np.ones(entries.shape)).transposed_times(own)
+        if has_missing:
+            missing += block.with_entries(is_negative_zero(entries).astype(np.float64)).transposed_times(own)
+    return float(weights.sum()), sums, stored, missing
+
+
+def feature_squares(X: Any, weights: Array, has_missing: bool, mean: Array) -> tuple[Array]:
+    """Return the sums of the squares of the stored entries, less their feature's mean."""
+    squares = np.zeros(X.shape[1])
+    for block, own in _weighted_blocks(X, weights):
+        # Centred before squaring: a feature far from zero keeps its digits.
+        centred = np.square(block.entries() - block.spread(mean))
+        if has_missing:
+            centred[is_negative_zero(block.entries())] = 0.0
+        squares += block.with_entries(centred).transposed_times(own)
+    return (squares,)
+
+
+def _weighted_blocks(X: Any, weights: Array) -> Iterator[tuple[Block, Array]]:
+    for where in row_chunks(X, 1):
+        begin = where.start
+        for block in row_blocks(X[where]):
+            yield block, weights[begin : begin + block.n_rows]
+            begin += block.n_rows
+
+
+def _ratio(above: Array, below: Array) -> Array:
+    return np.divide(above, below, out=np.zeros_like(above), where=(above != 0.0) & (below > 0.0))
+
+
+def row_chunks(X: Any, n_results: int) -> Iterator[slice]:
+    """Yield slices of rows, small enough for temporary copies and ``n_results`` numbers per row."""
+    n_rows = X.shape[0]
+    step = max(16, _CHUNK_ENTRIES // (X.size // max(1, n_rows) + n_results))  # X.size counts stored entries
+    for begin in range(0, n_rows, step):
+        yield slice(begin, min(begin + step, n_rows))

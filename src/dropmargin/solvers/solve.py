@@ -1,0 +1,361 @@
+"""``solve(problem, rows, start) -> Result``: from training data to coefficients.
+
+The one entry point below the estimators, for rows in memory, in files and on a cluster. It makes the binary problems of
+a classification, centres features that are far from zero, starts from a subsample where that saves passes, and calls
+the method that suits the problem:
+
+- Newton's method for smooth objectives; "irls" and "lbfgs" are there for comparison;
+- for the hinge loss, its central path (`central_path`), and without noise coordinate descent in the dual first;
+- for an l1 penalty, steps within an orthant (`orthant`), and the central path where they do not suffice.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dropmargin.data import BinaryRows, ClassRows, Output, Partitions, PerPartition, Rows, binary_outputs
+from dropmargin.data.training import SUBSAMPLE_EVERY
+from dropmargin.losses import Loss, MGFLoss, MomentLoss
+from dropmargin.noise import DropoutNoise, Noise, Variance
+from dropmargin.objective import MGFObjective, MomentObjective, Objective
+from dropmargin.objective.moment import MomentPoint
+from dropmargin.objective.row_functions import take_outputs
+from dropmargin.penalties import Penalty
+from dropmargin.solvers.central_path import follow_central_path
+from dropmargin.solvers.dual_coordinate import descend_dual
+from dropmargin.solvers.lbfgs import lbfgs
+from dropmargin.solvers.newton import irls, newton
+from dropmargin.solvers.orthant import orthant
+from dropmargin.solvers.result import Iteration, Monitor, Options, Result, no_monitor
+from dropmargin.threads import in_threads, one_blas_thread
+from dropmargin.typing import Array
+
+# Features are centred if the mean of one is this many times its standard deviation: farther away they cost digits, and
+# where the diagonal preconditions, or under an l1 penalty, passes as well.
+_FAR = 100.0
+_FAR_FOR_DIAGONAL = 3.0
+# With many rows for each feature, a first fit to a subsample of the rows, and to a low tolerance, saves passes.
+_SUBSAMPLE_TOL = 1e-2
+_LEAST_SUBSAMPLE = 1000
+_SUBSAMPLE_ITERATIONS = 40
+
+
+@dataclass(frozen=True)
+class Solver:
+    """A method by name, and what it needs.
+
+    Parameters
+    ----------
+    run : callable
+        Objective, start and `Options` to `Result`, for a smooth objective.
+    is_joint : bool, default=True
+        Whether it minimises all outputs together.
+    takes_l1 : bool, default=False
+    needs_majoriser : bool, default=False
+    benefits_from_subsample : bool, default=False
+        Whether a first fit to a subsample saves passes.
+    """
+
+    run: Callable[..., Result]
+    is_joint: bool = True
+    takes_l1: bool = False
+    needs_majoriser: bool = False
+    benefits_from_subsample: bool = False
+
+
+SOLVERS: dict[str, Solver] = {
+    "irls": Solver(irls, needs_majoriser=True),
+    "newton": Solver(newton, takes_l1=True, benefits_from_subsample=True),
+    "lbfgs": Solver(lbfgs, is_joint=False),
+}
+
+
+def choose_solver(name: Any, loss: Loss, penalty: Penalty) -> Solver:
+    """Return the solver of that name, or the best for ``"auto"``; a `ValueError` if it does not suit the problem."""
+    if not isinstance(name, str) or name not in ("auto", *SOLVERS):
+        raise ValueError(f"solver must be 'auto' or one of {sorted(SOLVERS)}, got {name!r}.")
+    if name == "auto":
+        return SOLVERS["newton"]
+    solver = SOLVERS[name]
+    if penalty.l1 and not solver.takes_l1:
+        raise ValueError(
+            f"solver={name!r} cannot minimise an l1 or elastic-net penalty; use solver='auto' or 'newton'."
+        )
+    if solver.needs_majoriser and not getattr(loss, "has_majoriser", False):
+        raise ValueError(
+            f"solver={name!r} needs a quadratic majoriser, which {type(loss).__name__} does not have; "
+            "use solver='auto', 'newton' or 'lbfgs'."
+        )
+    return solver
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Everything about a fit but the data.
+
+    Parameters
+    ----------
+    loss : Loss
+    noise : Noise or None
+    penalty : Penalty
+    C : float
+    fit_intercept : bool
+    multi_class : {"ovr", "ovo"}
+    solver : Solver
+    tol : float
+    max_iter : int
+    monitor : callable
+    """
+
+    loss: Loss
+    noise: Noise | None
+    penalty: Penalty
+    C: float
+    fit_intercept: bool
+    multi_class: str
+    solver: Solver
+    tol: float
+    max_iter: int
+    monitor: Monitor = no_monitor
+
+    @property
+    def variance(self) -> Variance:
+        return Variance() if self.noise is None else self.noise.variance()
+
+
+class Dual(NamedTuple):
+    """The dual variables of a hinge without noise (`Result.dual`), and the ``C`` that they belong to."""
+
+    values: PerPartition
+    C: float
+
+
+class OutputGroup(NamedTuple):
+    """Outputs that are solved together: their columns among all, and how to open their rows on so many threads."""
+
+    columns: slice
+    open: Callable[[int], BinaryRows]
+
+
+def open_outputs(loss: Loss, rows: ClassRows, multi_class: str) -> list[OutputGroup]:
+    """Return the outputs of a classification in groups.
+
+    All one-vs-rest outputs are one group if they share products; each pair of classes is a group of its own.
+    """
+    outputs = binary_outputs(rows.n_classes, multi_class)
+    is_joint = rows.shares_products and isinstance(loss, MomentLoss) and outputs[0].negative is None
+    size = len(outputs) if is_joint else 1
+    groups: list[list[Output]] = [outputs[k : k + size] for k in range(0, len(outputs), size)]
+    return [OutputGroup(slice(k * size, k * size + size), partial(rows.open, own)) for k, own in enumerate(groups)]
+
+
+def solve(problem: Problem, rows: ClassRows, start: Array | None = None, n_threads: int = 1) -> Result:
+    """Return the solution of a classification problem.
+
+    Parameters
+    ----------
+    problem : Problem
+    rows : ClassRows
+    start : ndarray of shape (n_features + 1, n_outputs), default=None
+        Coefficients near the solution, intercept last.
+    n_threads : int, default=1
+        Threads that share the rows, or the groups of outputs; they do not change the result.
+    """
+    groups = open_outputs(problem.loss, rows, problem.multi_class)
+    if len(groups) == 1:
+        with groups[0].open(n_threads) as own:
+            return solve_outputs(problem, own, start)
+    stop = threading.Event()
+
+    def monitor(entry: Iteration) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        problem.monitor(entry)
+
+    def job(group: OutputGroup) -> Result:
+        with group.open(max(1, n_threads // len(groups))) as own:
+            own_start = None if start is None else start[:, group.columns]
+            return solve_outputs(replace(problem, monitor=monitor), own, own_start)
+
+    return combine(in_threads([partial(job, group) for group in groups], n_threads, stop))
+
+
+def solve_outputs(problem: Problem, rows: BinaryRows, start: Array | None = None, dual: Dual | None = None) -> Result:
+    """Return the solution for outputs that share their rows.
+
+    Parameters
+    ----------
+    problem : Problem
+    rows : BinaryRows
+    start : ndarray of shape (n_features + 1, n_outputs), default=None
+    dual : Dual, default=None
+        Dual variables of the same problem with another ``C``, for a hinge without noise.
+    """
+    if rows.used_features is not None:
+        used, n_features = rows.used_features
+        problem = replace(problem, noise=None if problem.noise is None else problem.noise.take(used))
+        start = None if start is None else start[np.append(used, n_features)]
+    first_passes = 0.0
+    if start is None and _suits_subsample(problem, rows):
+        start, first_passes = _start_from_subsample(problem, rows)
+    variance = problem.variance
+    means = _feature_means(problem, variance, rows)
+    coef = np.zeros((rows.n_features + 1, rows.n_outputs)) if start is None else start.astype(np.float64)
+    if means is not None:
+        coef[-1] += means @ coef[:-1]
+    entry = variance.entry if variance.moves_entries and isinstance(problem.loss, MomentLoss) else None
+    options = Options(problem.tol, problem.max_iter, problem.monitor, warm=start is not None)
+    with rows.partitions(problem.C, entry, means) as data, one_blas_thread():
+        objective = _objective(problem, data, variance, rows)
+        method, args = choose_method(problem, objective, dual)
+        result = method(*args, objective, objective.at(coef), options)
+        n_passes = data.n_passes
+    coef = result.coef
+    if means is not None:
+        coef[-1] -= means @ coef[:-1]
+    if rows.used_features is not None:
+        coef = np.zeros((n_features + 1, rows.n_outputs))
+        coef[np.append(used, n_features)] = result.coef
+    return replace(result, coef=coef, n_passes=n_passes + first_passes)
+
+
+def choose_method(
+    problem: Problem, objective: Any, dual: Dual | None = None
+) -> tuple[Callable[..., Result], tuple[Any, ...]]:
+    """Return the method for an objective, and the arguments that precede objective, start and options."""
+    solver, has_kink, is_noise_free = problem.solver, False, False
+    if isinstance(objective, MomentObjective):
+        has_kink, is_noise_free = objective.loss.kink > 0.0, objective.variance.is_zero
+    method: Callable[..., Result] = solver.run
+    args: tuple[Any, ...] = ()
+    is_joint = solver.is_joint
+    if objective.penalty.l1:
+        method, is_joint = _solve_l1, False
+    elif has_kink and is_noise_free and solver.run is newton:
+        method, args, is_joint = _solve_noise_free, (_rescaled_dual(objective.data, dual, problem.C),), False
+    elif has_kink:
+        method, args = follow_central_path, (solver.run,)
+    if objective.n_outputs > 1 and not is_joint:
+        return _one_by_one, (method, args)
+    return method, args
+
+
+def _one_by_one(
+    method: Callable[..., Result],
+    args: tuple[Any, ...],
+    objective: MomentObjective,
+    start: MomentPoint,
+    options: Options,
+) -> Result:
+    """Solve the outputs one after the other."""
+    results = []
+    for k in range(objective.n_outputs):
+        own = [objective.data.map(take_outputs, arg, [k]) if isinstance(arg, PerPartition) else arg for arg in args]
+        results.append(method(*own, objective.select([k]), start.select([k]), options))
+    duals = [result.dual for result in results if result.dual is not None]
+    joined = PerPartition(map(np.hstack, zip(*duals, strict=True))) if len(duals) == len(results) else None
+    return replace(combine(results), dual=joined)
+
+
+def _solve_noise_free(
+    dual: PerPartition | None, objective: MomentObjective, start: MomentPoint, options: Options
+) -> Result:
+    """Minimise the hinge objective without noise: by coordinate descent in the dual, or else along the central path."""
+    found = descend_dual(objective, dual, options)
+    if found is None:
+        return follow_central_path(newton, objective, start, options)
+    if found.converged or found.n_iter >= options.max_iter:
+        return found
+    return follow_central_path(newton, objective, start, replace(options, warm=False))
+
+
+def _solve_l1(objective: Any, start: Any, options: Options) -> Result:
+    """Minimise under an l1 penalty: by steps within an orthant, or else along the central path."""
+    if not (isinstance(objective, MomentObjective) and objective.loss.kink > 0.0):
+        found = orthant(objective, start, options)
+    elif objective.variance.is_zero:
+        return follow_central_path(newton, objective, start, options)
+    else:
+        found = follow_central_path(orthant, objective, start, options)
+    n_left = options.max_iter - found.n_iter
+    if found.converged or n_left <= 0:
+        return found
+    whole = follow_central_path(newton, objective, start, replace(options, max_iter=n_left))
+    history = found.history + [entry._replace(iteration=entry.iteration + found.n_iter) for entry in whole.history]
+    return replace(whole, n_iter=len(history), history=history)
+
+
+def _rescaled_dual(data: Partitions[Rows], dual: Dual | None, C: float) -> PerPartition | None:
+    """Return dual variables to start from, as shares of the rows' weights, from those for another ``C``.
+
+    Rows at their upper bound stay there; the others keep their values, which are smaller shares if ``C`` grows.
+    """
+    return None if dual is None else data.map(_rescale, dual.values, C / dual.C)
+
+
+def _rescale(part: Rows, dual: Array, ratio: float) -> Array:
+    return np.where(dual >= 1.0, 1.0, np.clip(dual / ratio, 0.0, 1.0))
+
+
+def combine(results: list[Result]) -> Result:
+    """Return the results of several outputs as one."""
+    if len(results) == 1:
+        return results[0]
+    failed = [result for result in results if not result.converged]
+    return Result(
+        coef=np.hstack([result.coef for result in results]),
+        objective=np.concatenate([result.objective for result in results]),
+        n_iter=max(result.n_iter for result in results),
+        converged=not failed,
+        message=(failed or results)[0].message,
+        history=[entry for result in results for entry in result.history],
+        n_passes=sum(result.n_passes for result in results),
+    )
+
+
+def _suits_subsample(problem: Problem, rows: BinaryRows) -> bool:
+    """Return whether a first fit to a subsample saves passes: for a smooth loss, and many rows for each feature."""
+    is_smooth = isinstance(problem.loss, MomentLoss) and not (problem.loss.kink and problem.variance.is_zero)
+    benefits = problem.solver.benefits_from_subsample and is_smooth and not problem.penalty.l1
+    least = SUBSAMPLE_EVERY * max(_LEAST_SUBSAMPLE, rows.n_features)
+    return benefits and rows.n_rows >= least and problem.tol < _SUBSAMPLE_TOL
+
+
+def _start_from_subsample(problem: Problem, rows: BinaryRows) -> tuple[Array | None, float]:
+    """Return roughly fitted coefficients of a subsample, and the passes as a share of those over all rows.
+
+    There are none if the subsample does not represent each target of each output, or if its fit does not converge.
+    """
+    subsample = rows.subsample()
+    if subsample is None:
+        return None, 0.0
+    C = problem.C / subsample.weight_share
+    rough = replace(problem, C=C, tol=_SUBSAMPLE_TOL, max_iter=_SUBSAMPLE_ITERATIONS, monitor=no_monitor)
+    with subsample.rows as own:
+        result = solve_outputs(rough, own)
+    return result.coef if result.converged else None, result.n_passes * subsample.rows.n_rows / rows.n_rows
+
+
+def _feature_means(problem: Problem, variance: Variance, rows: BinaryRows) -> Array | None:
+    """Return what to subtract from the features, if one is far from zero and the noise does not depend on ``X``."""
+    if not problem.fit_intercept or variance.moves_entries:
+        return None
+    is_slow = isinstance(problem.loss, MGFLoss) or problem.penalty.l1 > 0.0
+    return rows.feature_means(_FAR_FOR_DIAGONAL if is_slow else _FAR)
+
+
+def _objective(problem: Problem, data: Partitions[Rows], variance: Variance, rows: BinaryRows) -> Objective:
+    """Return the objective: of all outputs for a moment loss, of the one output for a loss through the MGF."""
+    common = problem.penalty, problem.fit_intercept, rows.n_features
+    if isinstance(problem.loss, MGFLoss):
+        noise = DropoutNoise(rate=0.0) if problem.noise is None else problem.noise
+        return MGFObjective(data, problem.loss, noise, *common, 0)
+    assert isinstance(problem.loss, MomentLoss)
+    loss = problem.loss.without_noise() if variance.is_zero else problem.loss
+    return MomentObjective(data, loss, variance, *common, np.arange(rows.n_outputs))
