@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 from scipy.special import ndtr
 
-from dropmargin.data import LocalPartitions, canonical, row_blocks
+from dropmargin.data import LocalPartitions, Rows, canonical, row_blocks
 from dropmargin.losses import (
     Exponential,
     GaussianHinge,
@@ -22,9 +22,10 @@ from dropmargin.losses import (
     Quadratic,
 )
 from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise, Variance
-from dropmargin.objective import Labelled, MGFObjective, MomentObjective
+from dropmargin.objective import MGFObjective, MomentObjective
 from dropmargin.penalties import Penalty
-from dropmargin.solvers import SOLVERS, minimise
+from dropmargin.solvers import SOLVERS, Options
+from dropmargin.solvers.solve import choose_method
 
 N_FEATURES = 6
 
@@ -72,7 +73,7 @@ def make_objective(X, labels, weights, loss, noise, *, C=1.0, fit_intercept=True
     parts = []
     for rows in (slice(0, len(labels) // 3), slice(len(labels) // 3, None)):
         (block,) = row_blocks(canonical(X[rows]), entry)
-        parts.append(Labelled(block, labels[rows], C * weights[rows, None]))
+        parts.append(Rows(block, labels[rows], C * weights[rows]))
     data = LocalPartitions(parts)
     if through_mgf:
         noise = DropoutNoise(0.0) if noise is None else noise
@@ -83,7 +84,8 @@ def make_objective(X, labels, weights, loss, noise, *, C=1.0, fit_intercept=True
 
 def solve(solver, objective, coef, *, tol, max_iter):
     """Return the result of a solver by its name, started at coefficients."""
-    return minimise(SOLVERS[solver], objective, objective.at(coef), tol=tol, max_iter=max_iter)
+    method, args = choose_method(SOLVERS[solver], objective)
+    return method(*args, objective, objective.at(coef), Options(tol, max_iter))
 
 
 def as_format(X, layout):

@@ -26,7 +26,7 @@ from dropmargin.losses import GaussianLogistic, Hinge, Logistic, MomentLoss, Qua
 from dropmargin.noise import DropoutNoise, Variance
 from dropmargin.online.descent import _Space, descend, follow
 from dropmargin.online.past import Column
-from dropmargin.online.rows import Rows, Setting
+from dropmargin.online.rows import Setting, StreamRows
 from helpers import make_objective
 
 _SMOOTH = {
@@ -252,7 +252,7 @@ def test_the_parabola_is_right_in_value_slope_and_the_two_directions(loss, noise
     smoothing = 0.3 if loss.kink else 0.0
     setting = Setting(loss, variance, 1.0, True, smoothing)
     column = Column.start(20)
-    rows = Rows(row_block(canonical(X), entry), y, np.full(len(y), 0.01), slice(None))
+    rows = StreamRows(row_block(canonical(X), entry), y, np.full(len(y), 0.01), slice(None))
     value = descend(column, rows, setting, 200, keep=False)
     # additional noise on every score, by a loss that adds it
     noisier = _Noisier(loss, smoothing**2)

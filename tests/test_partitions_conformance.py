@@ -127,11 +127,16 @@ def _n_rows(rows, factor, own):
 
 
 def _totals(rows, factor, power):
-    return factor * np.asarray(rows.weights) ** power @ np.ones((len(rows.y), 2)), None, len(rows.y), float(len(rows.y))
+    return (
+        factor * np.asarray(rows.sample_weight) ** power @ np.ones((len(rows.y), 2)),
+        None,
+        len(rows.y),
+        float(len(rows.y)),
+    )
 
 
 def _fewer(rows, step):
-    return Rows(rows.X[::step], np.asarray(rows.y)[::step], np.asarray(rows.weights)[::step])
+    return Rows(rows.X[::step], np.asarray(rows.y)[::step], np.asarray(rows.sample_weight)[::step])
 
 
 def _fail(rows, unlucky):
@@ -148,7 +153,7 @@ def _scaled(rows, value, factor):
 def test_map_deals_out_what_belongs_to_a_partition(n_parts, backend, tmp_path):
     parts = make_parts(n_parts, "dense")
     with BACKENDS[backend](parts, tmp_path) as data:
-        assert not data.is_local
+        assert data.rows_in_memory() is None
         own = PerPartition(range(n_parts))
         first = data.map(_n_rows, 10, own)
         expected = [10 * len(rows.y) + i for i, rows in enumerate(parts)]
@@ -176,10 +181,10 @@ def test_sums_are_in_the_order_of_the_tree(n_parts, backend, tmp_path):
 def test_derived_partitions_are_partitions(layout, stored, backend, tmp_path):
     parts = make_parts(3, layout)
     with BACKENDS[backend](parts, tmp_path) as data:
-        with data.derive(_fewer, 2, stored=stored, kept={"a": 1}) as fewer:
+        with data.map_partitions(_fewer, 2, stored=stored, shared_cache={"a": 1}) as fewer:
             assert fewer.n_partitions == 3
-            assert not fewer.is_local
-            assert fewer.kept == {"a": 1}
+            assert fewer.rows_in_memory() is None
+            assert fewer.shared_cache == {"a": 1}
             assert fewer.gather(fewer.map(_n_rows, 1, 0)) == [len(rows.y[::2]) for rows in parts]
             sums = fewer.map_sum(_totals, 1.0, 1.0)
         assert data.gather(data.map(_n_rows, 1, 0)) == [len(rows.y) for rows in parts]

@@ -187,7 +187,7 @@ class _Stage:
 
     def smoothed(self, barrier: Array) -> tuple[Objective, Point]:
         """Return the objective with a barrier, and the point of it."""
-        changed: dict[str, Any] = {"is_stiff": not self.is_smoothed_by_noise(barrier)}
+        changed: dict[str, Any] = {"is_stiff": self.is_stiff(barrier)}
         if self.has_kink:
             changed["smoothing"] = 2.0 * barrier
         if self.has_barrier:
@@ -213,6 +213,14 @@ class _Stage:
             size = smooth.penalty.barrier / self.objective.penalty.l1
             coef, value = _with_exact_zeros(self.objective, coef, value, size)
         return coef, value
+
+    def is_stiff(self, barrier: Array) -> bool:
+        """Return whether conjugate gradients need a factorisation.
+
+        At zero coefficients scores do not vary yet; the first barrier is large enough without one if there is noise.
+        """
+        is_noisy_start = self.has_kink and not self.has_barrier and not self.point.coef[:-1].any()
+        return not (is_noisy_start and not self.objective.variance.is_zero) and not self.is_smoothed_by_noise(barrier)
 
     def is_smoothed_by_noise(self, barrier: Array) -> bool:
         """Return whether the noise smooths more than the barrier: nearly all scores vary by more than its width."""

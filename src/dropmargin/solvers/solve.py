@@ -213,7 +213,7 @@ def solve_outputs(problem: Problem, rows: BinaryRows, start: Array | None = None
     options = Options(problem.tol, problem.max_iter, problem.monitor, warm=start is not None)
     with rows.partitions(problem.C, entry, means) as data, one_blas_thread():
         objective = _objective(problem, data, variance, rows)
-        method, args = choose_method(problem, objective, dual)
+        method, args = choose_method(problem.solver, objective, _rescaled_dual(data, dual, problem.C))
         result = method(*args, objective, objective.at(coef), options)
         n_passes = data.n_passes
     coef = result.coef
@@ -226,10 +226,13 @@ def solve_outputs(problem: Problem, rows: BinaryRows, start: Array | None = None
 
 
 def choose_method(
-    problem: Problem, objective: Any, dual: Dual | None = None
+    solver: Solver, objective: Any, dual: PerPartition | None = None
 ) -> tuple[Callable[..., Result], tuple[Any, ...]]:
-    """Return the method for an objective, and the arguments that precede objective, start and options."""
-    solver, has_kink, is_noise_free = problem.solver, False, False
+    """Return the method for an objective, and the arguments that precede objective, start and options.
+
+    ``dual`` are dual variables to start from, as shares of the rows' weights, for a hinge without noise.
+    """
+    has_kink = is_noise_free = False
     if isinstance(objective, MomentObjective):
         has_kink, is_noise_free = objective.loss.kink > 0.0, objective.variance.is_zero
     method: Callable[..., Result] = solver.run
@@ -238,7 +241,7 @@ def choose_method(
     if objective.penalty.l1:
         method, is_joint = _solve_l1, False
     elif has_kink and is_noise_free and solver.run is newton:
-        method, args, is_joint = _solve_noise_free, (_rescaled_dual(objective.data, dual, problem.C),), False
+        method, args, is_joint = _solve_noise_free, (dual,), False
     elif has_kink:
         method, args = follow_central_path, (solver.run,)
     if objective.n_outputs > 1 and not is_joint:
