@@ -12,6 +12,7 @@ from scipy import sparse
 
 from dropmargin import DropoutSVC
 from dropmargin.data import DenseBlock, SparseBlock, kernels
+from helpers import deal
 
 _ENTRIES = [None, np.square, np.abs]
 _WIDTHS = [(1, 0), (1, 1), (1, 2), (0, 1), (3, 0), (3, 3), (2, 4), (3, 4)]
@@ -26,7 +27,10 @@ def _matrix(dtype=np.float64, index=np.int32):
     return X
 
 
-@pytest.fixture(params=["compiled", "scipy"])
+_BACKENDS = ["compiled", "scipy"]
+
+
+@pytest.fixture
 def backend(request, monkeypatch):
     if request.param == "scipy":
         monkeypatch.setattr(kernels, "_LIBRARY", None)
@@ -35,11 +39,13 @@ def backend(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize("entry", _ENTRIES)
-@pytest.mark.parametrize(("n_x", "n_f"), _WIDTHS)
-@pytest.mark.parametrize("index", [np.int32, np.int64])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_products_are_those_of_a_dense_matrix(backend, dtype, index, n_x, n_f, entry):
+@pytest.mark.parametrize(
+    ("backend", "widths", "entry", "index", "dtype"),
+    deal(_BACKENDS, _WIDTHS, _ENTRIES, [np.int32, np.int64], [np.float32, np.float64], n=48),
+    indirect=["backend"],
+)
+def test_products_are_those_of_a_dense_matrix(backend, widths, entry, index, dtype):
+    n_x, n_f = widths
     X = _matrix(dtype, index)
     dense = X.toarray().astype(np.float64)
     transformed = dense if entry is None else entry(dense)
@@ -54,10 +60,12 @@ def test_products_are_those_of_a_dense_matrix(backend, dtype, index, n_x, n_f, e
         np.testing.assert_allclose(back[:, n_x:], transformed.T @ left[:, n_x:], **tolerance)
 
 
-@pytest.mark.parametrize("coupled", [False, True])
-@pytest.mark.parametrize("n", [1, 3, 300])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_sandwich_is_forth_and_back(backend, dtype, n, coupled):
+@pytest.mark.parametrize(
+    ("backend", "n", "coupled", "dtype"),
+    deal(_BACKENDS, [1, 3, 300], [False, True], [np.float32, np.float64], n=12),
+    indirect=["backend"],
+)
+def test_sandwich_is_forth_and_back(backend, n, coupled, dtype):
     X = _matrix(dtype)
     dense = X.toarray().astype(np.float64)
     rng = np.random.default_rng(2)

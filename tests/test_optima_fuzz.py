@@ -10,19 +10,20 @@ from sklearn.linear_model import LogisticRegression
 from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, GaussianNoise, NoisyLinearClassifier
 from fuzz import optima
 from fuzz.reference import MGF_LOSSES, MOMENT_LOSSES, BinaryProblem, minimise
+from helpers import deal
 
-_NUMBER, _CHUNK = 200, 10
 
-
-@pytest.mark.parametrize("first", range(0, _NUMBER, _CHUNK))
+@pytest.mark.parametrize(
+    "first", [*range(1, 200, 20), *(pytest.param(n, marks=pytest.mark.slow) for n in range(0, 200, 20))]
+)
 def test_no_problem_stops_silently(first):
-    outcomes = [optima.run(0, index, peer=False) for index in range(first, first + _CHUNK)]
+    outcomes = [optima.run(0, index, peer=False) for index in range(first, first + 20, 2)]
     wrong = [outcome for outcome in outcomes if outcome.verdict in ("silent", "error")]
     assert not wrong, "\n".join(optima.describe(0, outcome) for outcome in wrong)
 
 
 def test_the_harness_sees_a_silent_stop(monkeypatch):
-    """A fit that is stopped early and says that it converged is found."""
+    """A fit that is stopped early and says that it converged is reported."""
     whole = NoisyLinearClassifier.fit
 
     def stopped(self, X, y, sample_weight=None):
@@ -39,15 +40,17 @@ def test_the_harness_sees_a_silent_stop(monkeypatch):
 # Features that are not centred ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", ["dense", "sparse"])
 @pytest.mark.parametrize(
-    "estimator",
-    [
-        DropoutLogisticRegression(l1_ratio=1.0, noise=None, C=10),
-        DropoutSVC(l1_ratio=1.0, noise=GaussianNoise(scale=0.01), C=10),
-        DropoutLogisticRegression(l1_ratio=0.3, noise=None, C=10),
-    ],
-    ids=["logistic", "hinge", "elastic net"],
+    ("estimator", "layout"),
+    deal(
+        [
+            DropoutLogisticRegression(l1_ratio=1.0, noise=None, C=10),
+            DropoutSVC(l1_ratio=1.0, noise=GaussianNoise(scale=0.01), C=10),
+            DropoutLogisticRegression(l1_ratio=0.3, noise=None, C=10),
+        ],
+        ["dense", "sparse"],
+    ),
+    ids=str,
 )
 def test_the_objective_does_not_depend_on_the_shift_of_the_features(estimator, layout):
     rng = np.random.default_rng(0)
@@ -65,8 +68,7 @@ def test_the_objective_does_not_depend_on_the_shift_of_the_features(estimator, l
 # The hinge with very weak noise, and without any ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("C", [1e3, 1e4])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("seed", "C"), deal(range(6), [1e3, 1e4], n=6))
 def test_weak_noise_large_c_and_weights_over_two_decades(seed, C):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(60, 20))
@@ -98,8 +100,11 @@ def test_the_reference_is_scikit_learn_without_noise():
     np.testing.assert_allclose(ours, np.append(theirs.coef_, theirs.intercept_), rtol=1e-6)
 
 
-@pytest.mark.parametrize("noise", [("dropout", 0.4), ("gaussian", 0.3), ("laplace", 0.2), ("poisson",)], ids=str)
-@pytest.mark.parametrize("loss", MOMENT_LOSSES + MGF_LOSSES)
+@pytest.mark.parametrize(
+    ("loss", "noise"),
+    deal(MOMENT_LOSSES + MGF_LOSSES, [("dropout", 0.4), ("gaussian", 0.3), ("laplace", 0.2), ("poisson",)], n=14),
+    ids=str,
+)
 def test_the_reference_is_a_stationary_point(loss, noise):
     rng = np.random.default_rng(2)
     X = rng.poisson(1.0, (40, 4)) + 0.1

@@ -22,7 +22,7 @@ from helpers import (
     NOISES,
     SOME_NOISES,
     as_format,
-    each_layout,
+    deal,
     make_data,
     make_objective,
     plain_variance,
@@ -140,7 +140,7 @@ def test_lemma_2_with_q_optimised_out_the_bound_is_our_loss():
 
 
 def _paper_step(loss, noise, X, y, C, coef, fit_intercept, margin=1.0):
-    """Return one E-step and M-step as the paper writes them; an offset is a feature without noise or penalty."""
+    """Return one E-step and M-step as the paper writes them; an intercept is a feature without noise or penalty."""
     V = plain_variance(noise, X)
     if fit_intercept:
         X, V = np.hstack([X, np.ones((len(X), 1))]), np.hstack([V, np.zeros((len(X), 1))])
@@ -175,11 +175,14 @@ def _one_step(loss, noise, X, y, C, coef, fit_intercept):
     return result.coef[:, 0]
 
 
-@pytest.mark.parametrize("start", ["zero", "random"])
-@pytest.mark.parametrize("fit_intercept", [True, False], ids=["offset", "no offset"])
-@pytest.mark.parametrize("loss", [Hinge(), Hinge(margin=2.5), Logistic()], ids=["hinge", "hinge 2.5", "logistic"])
-@each_noise
+_LOSSES = {"hinge": Hinge(), "hinge margin 2.5": Hinge(margin=2.5), "logistic": Logistic()}
+
+
+@pytest.mark.parametrize(
+    ("loss", "noise", "fit_intercept", "start"), deal(_LOSSES, SOME_NOISES, [True, False], ["zero", "random"])
+)
 def test_one_irls_step_is_the_papers_closed_form(loss, noise, fit_intercept, start):
+    loss = _LOSSES[loss]
     X, labels, _ = make_data()
     y = labels[:, 0]
     coef = 0.7 * np.random.default_rng(5).normal(size=N_FEATURES + 1) * (start == "random")
@@ -189,8 +192,7 @@ def test_one_irls_step_is_the_papers_closed_form(loss, noise, fit_intercept, sta
     assert_allclose(_one_step(loss, NOISES[noise], X, y, 0.6, coef, fit_intercept), expected, rtol=1e-8, atol=1e-10)
 
 
-@each_layout
-@each_noise
+@pytest.mark.parametrize(("noise", "layout"), deal(SOME_NOISES, ["dense", "sparse"], n=8))
 def test_the_estimator_takes_the_papers_logistic_steps(noise, layout):
     X, labels, _ = make_data()
     y = labels[:, 0]
@@ -218,8 +220,7 @@ def test_the_estimator_takes_the_papers_hinge_step_from_a_warm_start(noise):
     assert_allclose(np.append(model.coef_, model.intercept_), expected, rtol=1e-5, atol=1e-6)
 
 
-@each_noise
-@pytest.mark.parametrize("margin", [1.0, 2.0])
+@pytest.mark.parametrize(("noise", "margin"), deal(SOME_NOISES, [1.0, 2.0], n=8))
 def test_with_its_weights_fixed_the_step_is_the_quadratic_loss(noise, margin):
     """From w = 0 every gamma_n is 1/l and y^h = 2 l y: the quadratic problem with C / (4 l), times 2 l."""
     X, labels, _ = make_data()

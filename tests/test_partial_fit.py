@@ -27,7 +27,7 @@ from dropmargin.noise import DropoutNoise, Variance
 from dropmargin.online.descent import _Space, descend, follow
 from dropmargin.online.past import Column
 from dropmargin.online.rows import Setting, StreamRows
-from helpers import make_objective
+from helpers import deal, make_objective
 
 _SMOOTH = {
     "logistic": DropoutLogisticRegression,
@@ -66,8 +66,9 @@ def feed(model, X, y, size, classes=None, weights=None):
 # Few rows: the solution of a batch -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("noise", noises())
-@pytest.mark.parametrize("name", ["svc", "svc-gaussian", "logistic", "logistic-gaussian", "quadratic"])
+@pytest.mark.parametrize(
+    ("name", "noise"), deal(["svc", "svc-gaussian", "logistic", "logistic-gaussian", "quadratic"], noises(), n=14)
+)
 def test_few_rows_are_solved_like_a_batch(name, noise):
     X, y = make_binary()
     given = {"noise": noises()[noise], "C": 0.5, "tol": 1e-8}
@@ -93,20 +94,18 @@ def test_several_classes_in_few_rows(multi_class):
     assert relative_difference(feed(clone(model), X, y, 70), whole) < 1e-3
 
 
-@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
-def test_few_rows_with_more_entries_than_a_partition(convert):
+def test_few_rows_with_more_entries_than_a_partition():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 9000))  # a batch fit cuts them in two
     y = (X[:, :20].sum(axis=1) > 0.0).astype(int)
     model = DropoutLogisticRegression(tol=1e-8)
-    assert relative_difference(clone(model).partial_fit(convert(X), y, classes=[0, 1]), model.fit(X, y)) < 1e-3
+    assert relative_difference(clone(model).partial_fit(X, y, classes=[0, 1]), model.fit(X, y)) < 1e-3
 
 
 # Many rows: near the optimum -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [100, 700, 6000])
-@pytest.mark.parametrize("name", _SMOOTH)
+@pytest.mark.parametrize(("name", "size"), deal(_SMOOTH, [100, 700, 6000], n=6))
 def test_one_pass_comes_near_the_optimum(name, size):
     X, y = make_stream()
     model = _SMOOTH[name](noise=0.3, C=0.01)
@@ -116,8 +115,11 @@ def test_one_pass_comes_near_the_optimum(name, size):
     assert online._stream.waiting is None or len(online._stream.waiting) < 512
 
 
-@pytest.mark.parametrize("noise", [None, 0.5, GaussianNoise(0.2)], ids=str)
-@pytest.mark.parametrize("loss", [Logistic(), Quadratic(), GaussianLogistic(), Hinge()], ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize(
+    ("loss", "noise"),
+    deal([Logistic(), Quadratic(), GaussianLogistic(), Hinge()], [None, 0.5, GaussianNoise(0.2)], n=8),
+    ids=str,
+)
 def test_every_loss_under_every_kind_of_variance(loss, noise):
     X, y = make_stream(3000)
     model = NoisyLinearClassifier(loss, noise=noise, C=0.01)

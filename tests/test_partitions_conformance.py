@@ -16,6 +16,7 @@ from dropmargin.data import PerPartition, partitions
 from dropmargin.estimators.partition_fit import fit_partitions
 from dropmargin.data import Rows
 from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise
+from helpers import deal
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -36,12 +37,16 @@ NOISES = {
     "poisson": PoissonNoise(),
 }
 L1_RATIOS = (0.0, 1.0, 0.5)
-PROBLEMS = list(itertools.product(LOSSES, NOISES, L1_RATIOS))
 LAYOUTS = ("dense", "sparse")
 
-each_backend = pytest.mark.parametrize(
-    "backend", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW_BACKENDS else name for name in BACKENDS]
-)
+
+def for_each_backend(*names_and_factors, n=None):
+    """Parametrise by backend and by factors that are dealt out to the backends; cases of slow backends are slow."""
+    names, factors = names_and_factors[::2], names_and_factors[1::2]
+    cases = deal(BACKENDS, *factors, n=n) if factors else [(backend,) for backend in BACKENDS]
+    marks = {True: [pytest.mark.slow], False: []}
+    params = [pytest.param(*case, marks=marks[case[0] in SLOW_BACKENDS]) for case in cases]
+    return pytest.mark.parametrize(("backend", *names), params)
 
 
 def make_parts(n_parts, layout, dtype=np.float64):
@@ -82,34 +87,25 @@ def assert_same_model(model, expected):
     assert model.history_ == expected.history_
 
 
-def _dealt_backends():
-    """Return each problem with one backend, so that it is quick: each has every loss, noise and penalty."""
-    names = list(BACKENDS)
-    return [(*problem, names[(i + i // len(names)) % len(names)]) for i, problem in enumerate(PROBLEMS)]
-
-
-@pytest.mark.parametrize(("loss", "noise", "l1_ratio", "backend"), _dealt_backends())
-def test_every_problem_is_solved_alike(loss, noise, l1_ratio, backend, tmp_path):
-    layout = LAYOUTS[PROBLEMS.index((loss, noise, l1_ratio)) % 2]
+@pytest.mark.parametrize(
+    ("loss", "backend", "noise", "l1_ratio", "layout"), deal(LOSSES, BACKENDS, NOISES, L1_RATIOS, LAYOUTS)
+)
+def test_every_problem_is_solved_alike(loss, backend, noise, l1_ratio, layout, tmp_path):
     with BACKENDS[backend](make_parts(3, layout), tmp_path) as data:
         model = fit_partitions(make_estimator(loss, noise, l1_ratio), data)
     assert_same_model(model, serial_fit(loss, noise, l1_ratio, 3, layout))
 
 
-@each_backend
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("n_parts", [1, 2, 3, 8, 17])
-@pytest.mark.parametrize("loss", ["hinge", "logistic"])
-def test_any_number_of_partitions(loss, n_parts, layout, backend, tmp_path):
+@for_each_backend("n_parts", [1, 2, 3, 8, 17], "loss", ["hinge", "logistic"], "layout", LAYOUTS)
+def test_any_number_of_partitions(backend, n_parts, loss, layout, tmp_path):
     with BACKENDS[backend](make_parts(n_parts, layout), tmp_path) as data:
         assert data.n_partitions == n_parts
-        model = fit_partitions(make_estimator(loss, "dropout", "l2"), data)
-    assert_same_model(model, serial_fit(loss, "dropout", "l2", n_parts, layout))
+        model = fit_partitions(make_estimator(loss, "dropout", 0.0), data)
+    assert_same_model(model, serial_fit(loss, "dropout", 0.0, n_parts, layout))
 
 
-@each_backend
-@pytest.mark.parametrize("options", [{"multi_class": "ovo"}, {"solver": "lbfgs"}, {"class_weight": "balanced"}])
-def test_other_parameters(options, backend, tmp_path):
+@for_each_backend("options", [{"multi_class": "ovo"}, {"solver": "lbfgs"}, {"class_weight": "balanced"}])
+def test_other_parameters(backend, options, tmp_path):
     with BACKENDS[backend](make_parts(8, "sparse", np.float32), tmp_path) as data:
         model = fit_partitions(DropoutLogisticRegression(C=0.3, **options), data)
     expected = fit_partitions(
@@ -148,9 +144,8 @@ def _scaled(rows, value, factor):
     return value * factor
 
 
-@each_backend
-@pytest.mark.parametrize("n_parts", [1, 3, 17])
-def test_map_deals_out_what_belongs_to_a_partition(n_parts, backend, tmp_path):
+@for_each_backend("n_parts", [1, 3, 17])
+def test_map_passes_each_partition_its_own_arguments(backend, n_parts, tmp_path):
     parts = make_parts(n_parts, "dense")
     with BACKENDS[backend](parts, tmp_path) as data:
         assert data.rows_in_memory() is None
@@ -163,22 +158,20 @@ def test_map_deals_out_what_belongs_to_a_partition(n_parts, backend, tmp_path):
         assert data.gather(data.map(_scaled, data.settle(first), 3)) == [3 * value for value in expected]
 
 
-@each_backend
-@pytest.mark.parametrize("n_parts", [1, 2, 3, 8, 17])
-def test_sums_are_in_the_order_of_the_tree(n_parts, backend, tmp_path):
-    parts = make_parts(n_parts, "dense")
-    with BACKENDS[backend](parts, tmp_path) as data:
-        vector, nothing, count, number = data.map_sum(_totals, 0.1, 1.5)
-    assert_array_equal(vector, _tree([_totals(rows, 0.1, 1.5)[0] for rows in parts]))
-    assert nothing is None
-    assert count == N_ROWS
-    assert number == float(N_ROWS)
+@for_each_backend()
+def test_sums_are_in_the_order_of_the_tree(backend, tmp_path):
+    for n_parts in (1, 2, 3, 8, 17):
+        parts = make_parts(n_parts, "dense")
+        with BACKENDS[backend](parts, tmp_path) as data:
+            vector, nothing, count, number = data.map_sum(_totals, 0.1, 1.5)
+        assert_array_equal(vector, _tree([_totals(rows, 0.1, 1.5)[0] for rows in parts]))
+        assert nothing is None
+        assert count == N_ROWS
+        assert number == float(N_ROWS)
 
 
-@each_backend
-@pytest.mark.parametrize("stored", [False, True])
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_derived_partitions_are_partitions(layout, stored, backend, tmp_path):
+@for_each_backend("layout", LAYOUTS, "stored", [False, True])
+def test_derived_partitions_are_partitions(backend, layout, stored, tmp_path):
     parts = make_parts(3, layout)
     with BACKENDS[backend](parts, tmp_path) as data:
         with data.map_partitions(_fewer, 2, stored=stored, shared_cache={"a": 1}) as fewer:
@@ -191,7 +184,7 @@ def test_derived_partitions_are_partitions(layout, stored, backend, tmp_path):
     assert_array_equal(sums[0], reference([_fewer(rows, 2) for rows in parts]).map_sum(_totals, 1.0, 1.0)[0])
 
 
-@each_backend
+@for_each_backend()
 def test_an_error_in_one_partition_is_the_callers_and_the_backend_lives_on(backend, tmp_path):
     parts = make_parts(3, "dense")
     with BACKENDS[backend](parts, tmp_path) as data:
@@ -210,9 +203,9 @@ def _tree(values):
     return values[0]
 
 
-@pytest.mark.parametrize("n_parts", [*range(1, 40), 64, 100])
-def test_results_are_added_pair_by_pair(n_parts):
-    values = list(np.random.default_rng(n_parts).normal(size=(n_parts, 50)) ** 7)
-    before = [value.copy() for value in values]
-    assert_array_equal(partitions.add_up([(value,) for value in values])[0], _tree(values))
-    assert_array_equal(values, before)
+def test_results_are_added_pair_by_pair():
+    for n_parts in (*range(1, 40), 64, 100):
+        values = list(np.random.default_rng(n_parts).normal(size=(n_parts, 50)) ** 7)
+        before = [value.copy() for value in values]
+        assert_array_equal(partitions.add_up([(value,) for value in values])[0], _tree(values))
+        assert_array_equal(values, before)

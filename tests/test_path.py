@@ -26,6 +26,7 @@ from dropmargin import (
     noise_path,
 )
 from dropmargin.model_selection.grid import Grid, check_grid
+from helpers import deal
 
 # The hinge without noise has a kink and does not get further than this; it is worth six digits of the coefficients.
 _TOL, _DIGITS = 1e-12, 1e-5
@@ -40,7 +41,6 @@ _NOISES = [
 ]
 _CS = [0.1, 1.0]
 _ESTIMATORS = estimators(tol=_TOL)
-every_loss = pytest.mark.parametrize("estimator", _ESTIMATORS.values(), ids=_ESTIMATORS.keys())
 both = pytest.mark.parametrize("plain", [DropoutSVC, DropoutLogisticRegression])
 
 
@@ -58,10 +58,10 @@ def _assert_cold_fits(path, estimator, X, y, weights=None, digits=_DIGITS):
 # The solutions ------------------------------------------------------------------------------------------------------
 
 
-@every_loss
-@pytest.mark.parametrize(("make", "noises"), [(make_binary, _NOISES), (make_multiclass, [0.7, PoissonNoise(), 0.3])])
-def test_every_point_is_the_fit_with_that_noise_and_c(estimator, make, noises):
+@pytest.mark.parametrize(("name", "make"), deal(_ESTIMATORS, [make_binary, make_multiclass], n=10))
+def test_every_point_is_the_fit_with_that_noise_and_c(name, make):
     X, y = make()
+    noises, estimator = _NOISES if make is make_binary else [0.7, PoissonNoise(), 0.3], _ESTIMATORS[name]
     path = noise_path(X, y, noises, _CS, estimator=estimator)
     assert path.coefs.shape == (len(noises), 2, 1 if make is make_binary else 3, N_FEATURES)
     assert path.converged.all()
@@ -78,11 +78,10 @@ _VARIANTS = {
 }
 
 
-@both
-@pytest.mark.parametrize("options", _VARIANTS.values(), ids=_VARIANTS.keys())
-def test_every_option_of_the_estimator_holds_along_the_path(plain, options):
+@pytest.mark.parametrize(("variant", "plain"), deal(_VARIANTS, [DropoutSVC, DropoutLogisticRegression], n=8))
+def test_every_option_of_the_estimator_holds_along_the_path(variant, plain):
     X, y = make_multiclass(n_samples=60)
-    estimator = plain(tol=1e-10, **options)
+    estimator = plain(tol=1e-10, **_VARIANTS[variant])
     _assert_cold_fits(noise_path(X, y, [0.3, 0.6], _CS, estimator=estimator), estimator, X, y, digits=1e-4)
 
 
@@ -94,8 +93,9 @@ def test_weights_of_rows_are_those_of_the_fits(plain):
     _assert_cold_fits(path, plain(tol=_TOL), X, y, weights)
 
 
-@both
-@pytest.mark.parametrize("layout", [sparse.csr_array, sparse.coo_matrix])
+@pytest.mark.parametrize(
+    ("plain", "layout"), [(DropoutSVC, sparse.csr_array), (DropoutLogisticRegression, sparse.coo_matrix)]
+)
 def test_sparse_rows_give_what_dense_ones_give(plain, layout):
     X, y = make_binary()
     dense = noise_path(X, y, _NOISES[:4], _CS, estimator=plain(tol=_TOL))
@@ -121,8 +121,7 @@ def test_single_precision(plain):
     _assert_cold_fits(path, estimator, X.astype(np.float64), y, digits=5e-3)
 
 
-@both
-@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize(("plain", "layout"), [(DropoutSVC, sparse.csr_array), (DropoutLogisticRegression, np.asarray)])
 def test_missing_entries(plain, layout):
     X, y = make_multiclass()
     X[np.random.RandomState(0).rand(*X.shape) < 0.1] = np.nan
@@ -217,13 +216,12 @@ def test_labels_may_be_strings_and_rows_a_frame():
 # The grid -----------------------------------------------------------------------------------------------------------
 
 
-@both
-def test_the_order_of_the_grid_does_not_matter(plain):
+def test_the_order_of_the_grid_does_not_matter():
     X, y = make_multiclass()
     Cs = [0.1, 1.0, 10.0]
     noises, order = [0.3, GaussianNoise(0.3), 0.7, PoissonNoise(), 0.1], [4, 1, 0, 2, 3]
-    there = noise_path(X, y, noises, Cs, estimator=plain(tol=_TOL))
-    back = noise_path(X, y, [noises[k] for k in order], Cs[::-1], estimator=plain(tol=_TOL))
+    there = noise_path(X, y, noises, Cs, estimator=DropoutLogisticRegression(tol=_TOL))
+    back = noise_path(X, y, [noises[k] for k in order], Cs[::-1], estimator=DropoutLogisticRegression(tol=_TOL))
     np.testing.assert_array_equal(back.Cs, Cs)
     assert relative_difference(back.coefs, there.coefs[order]) < _DIGITS
     np.testing.assert_array_equal(back.scores, there.scores[order])

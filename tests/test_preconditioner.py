@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 from dropmargin.losses import Logistic
 from dropmargin.noise import DropoutNoise
-from dropmargin.objective.preconditioner import (
-    Cholesky,
-    Diagonal,
-    Woodbury,
-    diagonal,
-    explicit_curvature,
-    factorise,
-    shared_gram,
-    woodbury,
-)
+from dropmargin.objective.preconditioner import Cholesky, Diagonal, Woodbury, factorise
 from helpers import (
     LOSSES,
     MOMENT_LOSSES,
     N_FEATURES,
     NOISES,
+    RADIAL,
     as_format,
     as_matrix,
+    deal,
     make_coefficients,
     make_data,
     make_objective,
@@ -36,122 +27,89 @@ from helpers import (
     PROBLEM_C as C,
 )
 
-MOMENT_PAIRS = list(itertools.product(MOMENT_LOSSES, NOISES))
-each_moment_pair = pytest.mark.parametrize(("loss", "noise"), MOMENT_PAIRS)
-each_layout = pytest.mark.parametrize("layout", ["dense", "sparse"])
-with_and_without_intercept = pytest.mark.parametrize("fit_intercept", [True, False], ids=["offset", "no offset"])
+LAYOUTS = ["dense", "sparse"]
 
 
-# Preconditioners ----------------------------------------------------------------------------------------------------
-
-
-@each_layout
-@with_and_without_intercept
-@each_moment_pair
-def test_explicit_curvature_is_the_matrix_of_the_products(loss, noise, fit_intercept, layout):
+@pytest.mark.parametrize(
+    ("loss", "noise", "kind", "layout", "fit_intercept"),
+    deal(MOMENT_LOSSES, NOISES, ["hessian", "majoriser"], LAYOUTS, [True, False]),
+)
+def test_direct_preconditioner_of_few_features_is_the_inverse(loss, noise, kind, layout, fit_intercept):
     objective, *_, coef = make_problem(loss, noise, layout, fit_intercept=fit_intercept)
-    point = objective.at(coef)
-    for curvature in (point.hessian(), point.majoriser()):
-        for k, matrix in enumerate(explicit_curvature(point, curvature.weights, curvature.diagonal)):
-            products = as_matrix(curvature, k, 3)
-            if not fit_intercept:  # products are only ever asked for directions without an offset
-                products[:-1, -1] = 0.0
-            assert_allclose(matrix, products, rtol=1e-9, atol=1e-10)
+    curvature = getattr(objective.at(coef), kind)(direct=True)
+    # of a product, as a hinge without noise has no curvature but for the penalty
+    image = curvature.product(make_coefficients(3, fit_intercept, seed=3))
+    solved = curvature.precondition(image)
+    assert_allclose(curvature.product(solved), image, rtol=1e-8, atol=1e-10)
+    assert_allclose(curvature.select([2, 0]).precondition(image[:, [2, 0]]), solved[:, [2, 0]], rtol=1e-12)
 
 
-@with_and_without_intercept
-@pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("loss", ["logistic", "quadratic", "gaussian-logistic"])
-def test_cholesky_preconditioner_is_the_inverse(loss, noise, fit_intercept):
-    objective, *_, coef = make_problem(loss, noise, fit_intercept=fit_intercept)
-    hessian = objective.at(coef).hessian(direct=True)
-    assert isinstance(hessian.preconditioner, Cholesky)
-    direction = make_coefficients(3, fit_intercept, seed=3)
-    assert_allclose(hessian.precondition(hessian.product(direction)), direction, rtol=1e-8, atol=1e-10)
-
-
-@each_layout
-@with_and_without_intercept
-@pytest.mark.parametrize(("loss", "noise"), list(itertools.product(["hinge", "logistic", "quadratic"], NOISES)))
-def test_woodbury_is_the_inverse_of_the_majoriser(loss, noise, fit_intercept, layout):
-    X, labels, weights = make_data(n_samples=4, n_columns=2, seed=2)  # fewer rows than features
+@pytest.mark.parametrize(("loss", "noise", "layout", "fit_intercept"), deal(RADIAL, NOISES, LAYOUTS, [True, False]))
+def test_preconditioner_of_fewer_rows_than_features_is_the_inverse(loss, noise, layout, fit_intercept):
+    X, labels, weights = make_data(n_samples=4, n_columns=2, seed=2)
     options = {"C": C, "fit_intercept": fit_intercept}
     objective = make_objective(as_format(X, layout), labels, weights, LOSSES[loss], NOISES[noise], **options)
-    point = objective.at(make_coefficients(2, fit_intercept, seed=4))
-    majoriser = point.majoriser(direct=True)
+    majoriser = objective.at(make_coefficients(2, fit_intercept, seed=4)).majoriser()
     assert isinstance(majoriser.preconditioner, Woodbury)
     right = make_coefficients(2, fit_intercept, seed=9)
     for k in range(2):
         matrix = as_matrix(majoriser, k, 2)
-        if not fit_intercept:
+        if not fit_intercept:  # products are only ever asked for directions without an intercept
             matrix[:-1, -1] = 0.0
-        assert_allclose(
-            majoriser.precondition(right)[:, k], np.linalg.solve(matrix, right[:, k]), rtol=1e-8, atol=1e-10
-        )
-        chosen = woodbury(point, majoriser.weights, majoriser.diagonal).select([k])
-        assert_allclose(chosen.solve(right[:, [k]])[:, 0], majoriser.precondition(right)[:, k], rtol=1e-12)
+        solved = majoriser.precondition(right)[:, k]
+        assert_allclose(solved, np.linalg.solve(matrix, right[:, k]), rtol=1e-8, atol=1e-10)
+        assert_allclose(majoriser.select([k]).precondition(right[:, [k]])[:, 0], solved, rtol=1e-12)
 
 
-@each_layout
-@with_and_without_intercept
-@pytest.mark.parametrize(("loss", "noise"), list(itertools.product(["hinge", "logistic", "gaussian-hinge"], NOISES)))
-def test_shared_gram_is_the_mean_weight_times_the_gram_matrix(loss, noise, fit_intercept, layout):
-    objective, X, _, weights, coef = make_problem(loss, noise, layout, fit_intercept=fit_intercept)
-    point = objective.at(coef)
-    curvature = point.majoriser()
-    h = np.concatenate([part.by_mean for part in curvature.weights])
-    rows = np.hstack([X, np.ones((len(X), 1))])
-    gram = (rows * (C * weights)[:, None]).T @ rows
-    for k, matrix in enumerate(shared_gram(point, h.sum(axis=0), curvature.diagonal)):
-        expected = gram * (h[:, k].sum() / (C * weights.sum()))
-        expected[:-1, :-1] += np.eye(N_FEATURES) + np.diag(point.noise_curvature[:, k])
-        if not fit_intercept:
-            expected[-1] = expected[:, -1] = 0.0
-            expected[-1, -1] = 1.0
-        assert_allclose(matrix, expected, rtol=1e-11, atol=1e-12)
-
-
-def test_shared_gram_may_be_asked_twice():
-    """The Gram matrix is kept between steps, so nothing may be added to the one that is kept."""
-    objective, *_, coef = make_problem("logistic", "dropout")
-    point = objective.at(coef)
-    totals = np.array([1.0, 2.0, 3.0])
-    own = point.hessian().diagonal
-    assert_array_equal(list(shared_gram(point, totals, own)), list(shared_gram(point, totals, own)))
-
-
-@each_layout
-@pytest.mark.parametrize(("loss", "noise"), list(itertools.product(["hinge", "logistic", "quadratic"], NOISES)))
-def test_diagonal_is_that_of_the_majoriser(loss, noise, layout):
-    objective, *_, coef = make_problem(loss, noise, layout)
-    point = objective.at(coef)
-    majoriser = point.majoriser()
-    squares = [
-        part.block.squares_transposed(own.by_mean)
-        for part, own in zip(objective.data.parts, majoriser.weights, strict=True)
-    ]
-    total = sum(own.by_mean.sum(axis=0) for own in majoriser.weights)
-    out = 1.0 / diagonal(point, sum(squares), total, majoriser.diagonal).inverse
-    for k in range(3):
-        assert_allclose(out[:, k], np.diag(as_matrix(majoriser, k, 3)), rtol=1e-11)
-    right = make_coefficients(3, seed=8)
-    assert_allclose(Diagonal(out).solve(right), right / out)
-    assert_allclose(Diagonal(out).select([2, 1]).solve(right[:, [2, 1]]), (right / out)[:, [2, 1]])
-
-
-@each_layout
 @pytest.mark.parametrize(
-    ("n_samples", "n_features", "direct", "expected"),
+    ("noise", "n_outputs", "loss", "layout", "fit_intercept"),
+    deal(NOISES, [3, 5], ["hinge", "logistic"], LAYOUTS, [True, False]),
+)
+def test_shared_gram_matrix_is_exact_where_all_rows_weigh_alike(noise, n_outputs, loss, layout, fit_intercept):
+    """So they do at zero weights; three outputs have a factor each, five share their eigenvectors."""
+    X, labels, weights = make_data(n_columns=n_outputs)
+    options = {"C": C, "fit_intercept": fit_intercept}
+    objective = make_objective(as_format(X, layout), labels, weights, LOSSES[loss], NOISES[noise], **options)
+    start = objective.at(np.zeros((N_FEATURES + 1, n_outputs))).majoriser()
+    # The Gram matrix is kept from point to point, so that no point may change it.
+    elsewhere = objective.at(make_coefficients(n_outputs, fit_intercept)).majoriser()
+    again = objective.at(np.zeros((N_FEATURES + 1, n_outputs))).majoriser()
+    right = make_coefficients(n_outputs, fit_intercept, seed=3)
+    for majoriser in (start, again):
+        assert_allclose(majoriser.precondition(majoriser.product(right)), right, rtol=1e-9, atol=1e-10)
+        one = majoriser.select([2]).precondition(right[:, [2]])
+        assert_allclose(one, majoriser.precondition(right)[:, [2]], rtol=1e-12)
+    assert np.all(np.sum(right * elsewhere.precondition(right), axis=0) > 0.0)
+
+
+@pytest.mark.parametrize(("noise", "loss", "layout"), deal(NOISES, RADIAL, LAYOUTS, n=12))
+def test_preconditioner_of_many_features_is_the_diagonal_of_the_majoriser(noise, loss, layout):
+    rng = np.random.default_rng(0)
+    X = rng.poisson(0.1, (210, 216)) * rng.uniform(0.3, 1.2, (210, 216))
+    labels = rng.choice([-1.0, 1.0], (210, 2))
+    noise = NOISES[noise] and NOISES[noise].take(np.arange(216) % N_FEATURES)
+    objective = make_objective(as_format(X, layout), labels, rng.uniform(0.5, 2.0, 210), LOSSES[loss], noise, C=C)
+    majoriser = objective.at(0.2 * rng.normal(size=(217, 2))).majoriser()
+    for d in (0, 1, 2, 100, 215, 216):
+        unit = np.zeros((217, 2))
+        unit[d] = 1.0
+        assert_allclose(majoriser.precondition(unit), unit / majoriser.product(unit)[d], rtol=1e-11)
+    right = rng.normal(size=(217, 2))
+    assert_allclose(majoriser.select([1]).precondition(right[:, [1]]), majoriser.precondition(right)[:, [1]])
+
+
+@pytest.mark.parametrize(
+    ("n_samples", "n_features", "direct", "expected", "layout"),
     [
-        (30, 8, True, Cholesky),
-        (8, 30, False, Woodbury),
-        (400, 250, False, Cholesky),  # of the shared Gram matrix
-        (250, 400, False, Diagonal),
-        (250, 400, True, Woodbury),
-        (400, 250, True, Cholesky),
+        (30, 8, True, Cholesky, "dense"),
+        (8, 30, False, Woodbury, "sparse"),
+        (400, 250, False, Cholesky, "sparse"),  # of the shared Gram matrix
+        (250, 400, False, Diagonal, "dense"),
+        (250, 400, True, Woodbury, "dense"),
+        (400, 250, True, Cholesky, "sparse"),
     ],
 )
-def test_every_preconditioner_is_positive_definite_and_the_direct_ones_exact(
+def test_preconditioner_is_positive_definite_and_exact_where_it_is_direct(
     n_samples, n_features, direct, expected, layout
 ):
     rng = np.random.default_rng(0)
