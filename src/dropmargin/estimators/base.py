@@ -23,13 +23,12 @@ from dropmargin.data.inputs import validate_rows
 from dropmargin.estimators import missing, stability, validation
 from dropmargin.estimators.fitting import Problem, fit_groups, group_columns, no_monitor
 from dropmargin.estimators.missing import Columns
+from dropmargin.estimators.parameters import ModelParameters, check_parameter, check_parameters
 from dropmargin.losses import Loss, MGFLoss
 from dropmargin.noise import Noise, as_noise
 from dropmargin.penalties import Penalty
 from dropmargin.solvers import Iteration, Result, choose_solver
 from dropmargin.typing import Array
-
-_MULTI_CLASS = ("ovr", "ovo")
 
 
 def _gives_probabilities(estimator: MarginalisedClassifier) -> bool:
@@ -64,23 +63,8 @@ class TrainingRows:
         return TrainingRows(self.X[rows], self.y[rows], self.weights[rows], self.has_missing)
 
 
-class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
+class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
     """Base of the linear classifiers whose loss is averaged over noise on the features."""
-
-    # Set by the constructors of the subclasses
-    noise: Any
-    C: float
-    l1_ratio: float
-    solver: str
-    tol: float
-    max_iter: int
-    fit_intercept: bool
-    multi_class: str
-    missing: str
-    class_weight: Any
-    warm_start: bool
-    n_jobs: int | None
-    verbose: int
 
     def _make_loss(self) -> Loss:
         """Return the loss; each subclass defines its own."""
@@ -163,20 +147,14 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
 
     def _problem(self) -> Problem:
         """Check the parameters and return the problem that they describe."""
-        C = validation.check_number("C", self.C, 0.0, low_open=True)
-        tol = validation.check_number("tol", self.tol, 0.0)
-        max_iter = validation.check_integer("max_iter", self.max_iter, 1)
-        validation.check_choice("multi_class", self.multi_class, _MULTI_CLASS)
-        validation.check_choice("missing", self.missing, missing.CHOICES)
-        if self.n_jobs is not None:
-            validation.check_n_jobs(self.n_jobs)
-        ratio = validation.check_number("l1_ratio", self.l1_ratio, 0.0, high=1.0)
-        penalty = Penalty(l2=1.0 - ratio, l1=ratio)
+        values = check_parameters(self)
+        penalty = Penalty(l2=1.0 - values["l1_ratio"], l1=values["l1_ratio"])
         loss, noise = self._make_loss(), as_noise(self.noise)
         if isinstance(loss, MGFLoss) and noise is not None and not noise.has_log_mgf:
             raise ValueError(f"{type(loss).__name__} needs a noise with log_mgf(), which {type(noise).__name__} lacks.")
         solver = choose_solver(self.solver, loss, penalty)
-        return Problem(loss, noise, penalty, C, bool(self.fit_intercept), solver, tol, max_iter, self._monitor())
+        given = {name: values[name] for name in ("C", "fit_intercept", "tol", "max_iter")}
+        return Problem(loss=loss, noise=noise, penalty=penalty, solver=solver, monitor=self._monitor(), **given)
 
     def _monitor(self) -> Callable[[Iteration], None]:
         name = type(self).__name__
@@ -249,7 +227,7 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
     def _check_rows(self, X: Any) -> Any:
         """Return rows to predict as an array or a sparse matrix, after scikit-learn's checks."""
         check_is_fitted(self)
-        validation.check_choice("missing", self.missing, missing.CHOICES)
+        check_parameter(self, "missing")
         if self.missing == "rescale":
             if not hasattr(self, "feature_means_"):
                 raise ValueError(

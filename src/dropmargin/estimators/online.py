@@ -40,8 +40,6 @@ def _can_stream(estimator: OnlineMixin) -> bool:
 class OnlineMixin(MarginalisedClassifier):
     """Adds `partial_fit` to a classifier."""
 
-    _stream: Stream
-
     @available_if(_can_stream)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> OnlineMixin:
         """Learn from some more rows, which are not asked for again.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -20,6 +20,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedClassifier, TrainingRows
+from dropmargin.estimators.parameters import (
+    Parameters,
+    RunParameters,
+    SharedParameters,
+    check_parameters,
+    parameter,
+    specification,
+)
 from dropmargin.model_selection.grid import Grid, check_grid, check_noisy_problems
 from dropmargin.model_selection.search import (
     FINAL_SHARE,
@@ -36,7 +44,6 @@ from dropmargin.typing import Array
 
 # Coefficients of all points are kept up to this many bytes, if nobody says otherwise.
 _MOST_STORED = 2**28
-_OWN = ("noises", "Cs", "cv", "scoring", "rule", "prune", "store_coefs", "n_jobs", "verbose")
 
 
 def _plain_has(name: str) -> Any:
@@ -49,30 +56,31 @@ def _plain_has(name: str) -> Any:
     return check
 
 
-class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
-    """Base of the classifiers that choose noise and ``C``; the chosen plain classifier does the rest."""
+class GridParameters(Parameters):
+    """The parameters of the search over noise and ``C``."""
 
-    # Set by the constructors of the subclasses
-    noises: Any
-    Cs: Any
-    cv: Any
-    scoring: Any
-    rule: str
-    prune: bool
-    multi_class: str
-    missing: str
-    tol: float
-    store_coefs: bool | str
-    n_jobs: int | None
-    verbose: int
+    noises: Any = parameter(default=10)
+    Cs: Any = parameter(default=13)
+    cv: Any = parameter(default=None)
+    scoring: Any = parameter(default=None)
+    rule: str = parameter(default="best", choices=RULES)
+    prune: bool = parameter(default=True)
+    store_coefs: bool | str = parameter(default="auto")
 
-    #: The classifier without the choice.
-    _plain_class: type[MarginalisedClassifier]
+
+class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, ClassifierMixin, BaseEstimator):
+    """Base of the classifiers that choose noise and ``C`` by cross-validation."""
+
+    verbose: int = parameter(default=1)
+
+    #: The classifier with a given noise and ``C``.
+    _plain_class: ClassVar[type[MarginalisedClassifier]]
 
     def _plain(self) -> MarginalisedClassifier:
-        """Return the plain classifier with the shared parameters."""
-        shared = {name: value for name, value in self.get_params(deep=False).items() if name not in _OWN}
-        return self._plain_class(noise=None, **shared)
+        """Return the plain classifier with the parameters that it shares with the search, and without noise."""
+        shared = specification(type(self)).keys() & specification(self._plain_class).keys()
+        shared -= specification(RunParameters).keys()
+        return self._plain_class(noise=None, **{name: getattr(self, name) for name in shared})
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> MarginalisedClassifierCV:
         """Choose noise and ``C`` by cross-validation and fit the model with them to all rows.
@@ -96,9 +104,7 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> MarginalisedClassifierCV:
         # 1. Everything that can be wrong is looked at before the work begins.
-        rule = validation.check_choice("rule", self.rule, RULES)
-        if self.n_jobs is not None:
-            validation.check_n_jobs(self.n_jobs)
+        rule = check_parameters(self)["rule"]
         template = self._plain()
         X, y = indexable(X, y)
         rows = template._check_training(X, y, sample_weight)

@@ -116,8 +116,8 @@ class Noise(BaseEstimator):
         self.check(X.shape[1])
         if not self.allows_negative and entry_range(X)[0] < 0.0:
             raise ValueError(
-                f"{type(self).__name__} noise needs X >= 0, but X has {entry_range(X)[0]:g}. "
-                "Negative values in data: choose Dropout or Gaussian noise."
+                f"{type(self).__name__} needs X >= 0, but X has {entry_range(X)[0]:g}. "
+                "Negative values in data: choose DropoutNoise or GaussianNoise."
             )
         rng = check_random_state(random_state)
 
