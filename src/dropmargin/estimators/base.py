@@ -32,7 +32,7 @@ from dropmargin.typing import Array
 
 
 def _gives_probabilities(estimator: MarginalisedClassifier) -> bool:
-    """Return whether `predict_proba` exists; if not, say what does."""
+    """Return whether `predict_proba` exists; if not, raise an error that names the alternatives."""
     if not estimator._make_loss().scores_are_log_odds:
         raise AttributeError(
             f"{type(estimator).__name__} has no predict_proba: its scores are not log-odds. Wrap it in "
@@ -64,10 +64,10 @@ class TrainingRows:
 
 
 class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
-    """Base of the linear classifiers whose loss is averaged over noise on the features."""
+    """Base of the linear classifiers whose loss is marginalised over noise on the features."""
 
     def _make_loss(self) -> Loss:
-        """Return the loss; each subclass defines its own."""
+        """Return the loss. Each subclass defines it."""
         raise NotImplementedError
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MarginalisedClassifier:
@@ -214,10 +214,14 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
 
         Returns
         -------
-        ndarray of shape (n_samples,) for two classes, positive for ``classes_[1]``, else (n_samples, n_classes).
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes one score per row, positive for ``classes_[1]``; for more, one per class. With
+            ``multi_class="ovo"`` the score of a class is its number of votes, plus less than half a vote from the sums
+            of the scores, which decides ties.
         """
         X = self._check_rows(X)
         if self.missing == "error":
@@ -250,7 +254,18 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         return scores
 
     def predict(self, X: Any) -> Array:
-        """Return the predicted label of each row of ``X``."""
+        """Return the predicted label of each row of ``X``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Labels of ``classes_``.
+        """
         winners = _winners(self.decision_function(X))
         return self.classes_[winners]
 
@@ -259,37 +274,40 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
     ) -> Array:
         """Return, for each row, the probability that its predicted label is still predicted under noise.
 
-        The noise is unbiased, ``E[x~] = x``: dropout divides what it keeps by ``1 - rate``. Features that are missing
-        (``missing="rescale"``) stay missing, and the noise falls on the observed ones.
+        The noise is unbiased, ``E[x~] = x``: dropout divides the features that it keeps by ``1 - rate``. Features that
+        are missing (``missing="rescale"``) stay missing, and only the observed ones are corrupted.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
         noise : float, Noise or None, default=None
-            A number means ``DropoutNoise(rate=noise)``, ``None`` the estimator's own noise; if it has none, every
+            A number means ``DropoutNoise(rate=noise)``, ``None`` the noise of the estimator. Without noise, every
             probability is 1.
         method : {"auto", "normal", "guaranteed"}, default="auto"
-            ``"auto"``: the probability itself, exact or with a known standard error. Exact for Gaussian noise, and for
-            dropout in rows with few features: those that are not zero and have a coefficient can be dropped in at most
-            ``4 * n_draws`` ways, which by default is 13 features. Otherwise the share of ``n_draws`` draws from the
-            noise that leave the label as it is, with a standard error of at most ``sqrt(p (1 - p) / (n_draws - 1))``,
-            by default .011. Noise that cannot be drawn (a class without ``draw``; Laplace noise on a sparse ``X``,
-            which it would make dense) is treated as by ``"normal"``.
-            ``"normal"``: a fast approximation, as if scores were normal: ``Phi(|m| / sqrt(v))`` for two classes, with
-            ``m`` and ``v`` the score's mean and variance; for more, the probability that the score of the predicted
-            class stays above all others. It is wrong where few features carry the score.
+            ``"auto"``: the probability itself, exact or with a known standard error. It is exact for Gaussian noise,
+            and for dropout in rows where the features that are not zero and have a coefficient can be dropped in at
+            most ``4 * n_draws`` ways, by default 13 features. Otherwise it is the share of ``n_draws`` draws from the
+            noise that do not change the label, with a standard error of at most ``sqrt(p (1 - p) / (n_draws - 1))``,
+            by default .011. For a noise that cannot be drawn (a class without ``draw``; Laplace noise on a sparse
+            ``X``, which it would make dense) it is that of ``"normal"``.
+            ``"normal"``: a fast approximation that takes the scores as normally distributed: ``Phi(|m| / sqrt(v))`` for
+            two classes, with ``m`` and ``v`` the mean and the variance of the score; for more, the probability that
+            the score of the predicted class stays above all others. It is inaccurate if few features determine the
+            score.
             ``"guaranteed"``: a lower bound for every noise with these variances, ``m^2 / (m^2 + v)`` (Cantelli) for two
-            classes; for more, one less the sum of ``v / (m^2 + v)`` over the other classes, or 0.
+            classes; for more, 1 minus the sum of ``v / (m^2 + v)`` over the other classes, at least 0.
             ``"normal"`` and ``"guaranteed"`` need ``multi_class="ovr"`` if there are more than two classes.
         n_draws : int, default=2048
-            Number of draws of ``method="auto"``: four times as many halve the standard error.
+            Number of draws of ``method="auto"``. Four times as many halve the standard error.
         random_state : int, RandomState instance or None, default=0
-            Seed of these draws. With an integer, the probability of a row is the same in every call, whatever other
-            rows ``X`` has.
+            Seed of these draws. With an integer, the probability of a row is the same in every call and does not depend
+            on the other rows of ``X``.
 
         Returns
         -------
-        ndarray of shape (n_samples,)
+        probabilities : ndarray of shape (n_samples,)
+            Probabilities, or lower bounds on them.
 
         Examples
         --------
@@ -329,12 +347,36 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
 
     @available_if(_gives_probabilities)
     def predict_proba(self, X: Any) -> Array:
-        """Return the probability of each class, one column per class; one-vs-rest probabilities are normalised."""
+        """Return the probability of each class.
+
+        Only for losses whose scores are log-odds (the logistic losses), and with ``multi_class="ovr"``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            For more than two classes, the one-vs-rest probabilities divided by their sum.
+        """
         return np.exp(self.predict_log_proba(X))
 
     @available_if(_gives_probabilities)
     def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithm of `predict_proba`, finite also where the probability is not a number above zero."""
+        """Return the logarithm of the probability of each class, accurate also for very small probabilities.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+            The logarithm of `predict_proba`.
+        """
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return log_expit(np.stack([-scores, scores], axis=1))

@@ -1,4 +1,4 @@
-"""The shell of the classifiers that choose noise and ``C``: checks, folds, routing, the search, the refit."""
+"""Base of the classifiers that choose noise and ``C``: checks, folds, metadata routing, search and final fit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _MOST_STORED = 2**28
 
 
 def _plain_has(name: str) -> Any:
-    """Return whether the plain classifier has a method; its own error says what to do if not."""
+    """Return the check that the plain classifier has a method; if not, it raises the error of the plain classifier."""
 
     def check(estimator: MarginalisedClassifierCV) -> bool:
         getattr(getattr(estimator, "best_estimator_", None) or estimator._plain(), name)
@@ -88,22 +88,25 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training data. With ``missing="rescale"``, NaN is a missing feature.
         y : array-like of shape (n_samples,)
+            Labels: numbers, strings or booleans.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, in the fits and in the scores (with scikit-learn's metadata routing enabled: in the
-            scores if the scorer asks for them).
+            Weights of the rows, in the fits and in the scores. With scikit-learn's metadata routing enabled, the scores
+            have weights only if the scorer requests them.
         groups : array-like of shape (n_samples,), default=None
-            For a ``cv`` that keeps groups of rows together.
+            Groups of rows, for a ``cv`` that needs them, such as `sklearn.model_selection.GroupKFold`.
 
         Returns
         -------
-        self : the fitted estimator. If the fit fails or is interrupted, the estimator is as it was before.
+        self : object
+            The fitted estimator. If the fit fails or is interrupted, the estimator is unchanged.
         """
         with validation.unchanged_on_failure(self):
             return self._fit(X, y, sample_weight, groups)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> MarginalisedClassifierCV:
-        # 1. Everything that can be wrong is looked at before the work begins.
+        # 1. All checks come before the search.
         rule = check_parameters(self)["rule"]
         template = self._plain()
         X, y = indexable(X, y)
@@ -121,7 +124,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         store = self._stores(len(folds), grid, len(encoded[0]), rows.X.shape[1])
         search = Search(template, problem, grid, scorer, tol, rough_tol, rule, store, n_threads, len(rows.y))
         try_scorer(search, folds[0]())
-        # 2. The search, and the chosen model on all rows.
+        # 2. The search, and the final fit to all rows.
         outcome = search.run(folds, self.verbose)
         if not np.isfinite(outcome.mean).any():
             raise ValueError("scoring gave NaN at every point of the grid: there is nothing to choose by.")
@@ -184,7 +187,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         return {"groups": groups}, weights
 
     def _scorer(self) -> Any:
-        # Not at the top: the scorers take a good part of a second to import.
+        # Imported late, because it takes a good part of a second.
         from sklearn.metrics import check_scoring
 
         return check_scoring(self._plain(), scoring="accuracy" if self.scoring is None else self.scoring)
@@ -226,36 +229,122 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         return self.best_estimator_
 
     def predict(self, X: Any) -> Array:
-        """Return the predicted label of each row of ``X``."""
+        """Return the predicted label of each row of ``X``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Labels of ``classes_``.
+        """
         return self._best().predict(X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the score of the rows of ``X``: that of ``scoring``, accuracy by default."""
+        """Return the score of the rows of ``X``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
+        y : array-like of shape (n_samples,)
+            True labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        score : float
+            The score of ``scoring``, accuracy by default.
+        """
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return float(self._scorer()(self._best(), X, y, **weights))
 
     def decision_function(self, X: Any) -> Array:
-        """Return the scores of the rows of ``X``, see `DropoutSVC.decision_function`."""
+        """Return the scores of the rows of ``X``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            As in `DropoutSVC.decision_function`.
+        """
         return self._best().decision_function(X)
 
     @available_if(_plain_has("predict_proba"))
     def predict_proba(self, X: Any) -> Array:
-        """Return the probability of each class, one column per class."""
+        """Return the probability of each class.
+
+        Only for losses whose scores are log-odds (the logistic losses), and with ``multi_class="ovr"``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            As in `DropoutLogisticRegression.predict_proba`.
+        """
         return self._best().predict_proba(X)
 
     @available_if(_plain_has("predict_log_proba"))
     def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithm of `predict_proba`."""
+        """Return the logarithm of the probability of each class.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+            The logarithm of `predict_proba`.
+        """
         return self._best().predict_log_proba(X)
 
     def predict_stability(
         self, X: Any, noise: Any = None, method: str = "auto", *, n_draws: int = 2048, random_state: Any = 0
     ) -> Array:
-        """Return how probable it is that each label survives noise, see `DropoutSVC.predict_stability`."""
+        """Return, for each row, the probability that its predicted label is still predicted under noise.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
+        noise : float, Noise or None, default=None
+            A number means ``DropoutNoise(rate=noise)``, ``None`` the chosen noise.
+        method : {"auto", "normal", "guaranteed"}, default="auto"
+            As in `DropoutSVC.predict_stability`.
+        n_draws : int, default=2048
+            Number of draws of ``method="auto"``.
+        random_state : int, RandomState instance or None, default=0
+            Seed of these draws.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples,)
+            Probabilities, or lower bounds on them.
+        """
         return self._best().predict_stability(X, noise, method, n_draws=n_draws, random_state=random_state)
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return what of ``fit``'s parameters goes to the splitter and to the scorer."""
+        """Return which parameters of `fit` go to the splitter and which to the scorer.
+
+        Returns
+        -------
+        routing : sklearn.utils.metadata_routing.MetadataRouter
+            The routing.
+        """
         return (
             MetadataRouter(owner=self)
             .add_self_request(self)

@@ -81,7 +81,7 @@ class DropoutSVCCV(ApproximationParameter, MarginalisedClassifierCV):
     >>> from sklearn.preprocessing import scale
     >>> from dropmargin import DropoutSVCCV
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = DropoutSVCCV(noises=[0, 0.1, 0.5]).fit(scale(X), y)
+    >>> model = DropoutSVCCV(noises=[0, 0.1, 0.5], Cs=[0.01, 0.1, 1, 10]).fit(scale(X), y)
     >>> model.best_score_ > 0.97
     True
     """
@@ -163,7 +163,8 @@ class DropoutLogisticRegressionCV(ApproximationParameter, MarginalisedClassifier
     >>> from sklearn.preprocessing import scale
     >>> from dropmargin import DropoutLogisticRegressionCV
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = DropoutLogisticRegressionCV(noises=[0, 0.1, 0.5], scoring="neg_log_loss").fit(scale(X), y)
+    >>> model = DropoutLogisticRegressionCV(noises=[0, 0.01, 0.1], Cs=[0.01, 0.1, 1, 10], scoring="neg_log_loss")
+    >>> model = model.fit(scale(X), y)
     >>> model.predict_proba(scale(X)).shape
     (569, 2)
     """
@@ -246,7 +247,7 @@ class NoisyLinearClassifierCV(LossParameter, ApproximationParameter, Marginalise
     >>> from dropmargin import GaussianNoise, NoisyLinearClassifierCV
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> noises = [None, GaussianNoise(scale=0.1), GaussianNoise(scale=1.0)]
-    >>> model = NoisyLinearClassifierCV("quadratic", noises=noises).fit(scale(X), y)
+    >>> model = NoisyLinearClassifierCV("quadratic", noises=noises, Cs=[1e-4, 1e-3, 0.01, 0.1]).fit(scale(X), y)
     >>> model.best_score_ > 0.94
     True
     """
