@@ -326,7 +326,7 @@ def test_the_attributes_of_a_fit(make, multi_class, n_columns):
     assert model.refined_.dtype == bool
     np.testing.assert_array_equal(model.Cs_, _CS)
     assert [repr(noise) for noise in model.noises_] == [
-        "DropoutNoise()",
+        "DropoutNoise(rate=0.5)",
         "None",
         "GaussianNoise(scale=0.4)",
         "DropoutNoise(rate=0.2)",

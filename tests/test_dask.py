@@ -250,7 +250,8 @@ def test_parameters_are_those_of_the_local_class_and_the_clusters(name):
     assert clone(estimator).get_params() == estimator.get_params()
     assert estimator.to_local().get_params() == getattr(dropmargin, name)(C=3.0).get_params()
     doc = getattr(on_cluster, name).__doc__
-    assert all(f"    {parameter} : " in doc for parameter in there if parameter not in ("self",))
+    assert all(f"    {parameter} : " in doc for parameter in added)
+    assert f"dropmargin.{name}`" in doc
 
 
 @pytest.mark.parametrize("pickler", [pickle, cloudpickle])

@@ -198,7 +198,13 @@ def test_worst_case_baseline_comes_back(ending, tmp_path):
 def test_unusual_parameters_come_back(tmp_path):
     X, y = make_binary()
     model = DropoutSVC(
-        C=np.float32(0.1), tol=1, max_iter=np.int64(500), l1_ratio=math.nan, fit_intercept=0, n_jobs=-1, warm_start=True
+        C=np.float32(0.1),
+        tol=1,
+        max_iter=np.int64(500),
+        l1_ratio=np.float32(0.5),
+        fit_intercept=0,
+        n_jobs=-1,
+        warm_start=True,
     ).fit(X, y)
     _assert_same(round_trip(model, tmp_path), model, X)
 
@@ -217,7 +223,7 @@ def test_every_parameter_of_every_classifier_can_be_stored():
     for cls in CLASSES.values():
         given = cls().get_params(deep=False)
         facts, arrays = encode_parameters(given)
-        assert decode_parameters(facts, list(given), arrays) == given
+        assert decode_parameters(facts, cls, arrays) == given
 
 
 def test_wide_models_are_archives_whatever_the_name(tmp_path):
@@ -327,7 +333,7 @@ def test_what_a_file_cannot_hold_is_refused_before_writing(model, complaint, tmp
         ("missing", "rescale", "feature_means_"),
         ("C", "a lot", "'C' has a value of the wrong type"),
         ("C", 10**30, "C must be below 2"),
-        ("noise", 7, "rate of Dropout must be in"),
+        ("noise", 7, "rate of DropoutNoise must be in"),
         ("multi_class", "both", "multi_class must be one of"),
         ("solver", "\ud800", "no valid Unicode"),
         ("solver", [np.eye(2)], "plain data"),

@@ -385,3 +385,17 @@ def test_a_noise_that_defines_nothing_says_what_is_missing(method, args):
     assert not Nothing().has_log_mgf
     with pytest.raises(NotImplementedError, match=rf"Nothing.*{method}"):
         getattr(Nothing(), method)(*args)
+
+
+@pytest.mark.parametrize(
+    ("noise", "text"),
+    [
+        (DropoutNoise(), "DropoutNoise(rate=0.5)"),
+        (GaussianNoise(), "GaussianNoise(scale=0.1)"),
+        (LaplaceNoise(scale=[0.1, 0.2]), "LaplaceNoise(scale=[0.1, 0.2])"),
+        (PoissonNoise(), "PoissonNoise()"),
+    ],
+)
+def test_the_representation_has_all_numbers(noise, text):
+    assert repr(noise) == text
+    assert repr(eval(text)) == text

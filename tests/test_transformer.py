@@ -111,10 +111,10 @@ def test_the_noise_can_be_searched_for_and_cloned():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"noise": 1.0}, r"rate of Dropout must be in \[0, 1\)"),
+        ({"noise": 1.0}, r"rate of DropoutNoise must be in \[0, 1\)"),
         ({"noise": "dropout"}, "noise must be None, a dropout rate"),
         ({"noise": DropoutNoise(rate=[0.1, 0.2])}, "one number per feature"),
-        ({"noise": PoissonNoise()}, "Poisson noise needs X >= 0"),
+        ({"noise": PoissonNoise()}, "PoissonNoise needs X >= 0"),
         ({"when": "predict"}, r"when must be one of \['fit', 'always'\], got 'predict'"),
         ({"when": None}, "when must be one of"),
         ({"random_state": "seed"}, "seed"),

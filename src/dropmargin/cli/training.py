@@ -17,6 +17,7 @@ from dropmargin.cli.console import Console, UsageError
 from dropmargin.data import canonical
 from dropmargin.data.missing_values import has_missing
 from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, NoisyLinearClassifier
+from dropmargin.estimators.parameters import specification
 from dropmargin.io.data import (
     Dataset,
     Frame,
@@ -37,6 +38,11 @@ from dropmargin.typing import Array
 _STDIN = "-"
 _TABLES = ("csv", "tsv", "parquet", "arrow")
 _HASHED_AT_ONCE = 2**20
+#: Loss -> the classifier, and the search over noise and C.
+_CLASSES: dict[str, tuple[Any, Any]] = {
+    "hinge": (DropoutSVC, DropoutSVCCV),
+    "logistic": (DropoutLogisticRegression, DropoutLogisticRegressionCV),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,31 +209,18 @@ def check_loss(options: argparse.Namespace) -> None:
 def make_classifier(options: argparse.Namespace, X: Any, console: Console, **own: Any) -> Any:
     """Return the unfitted classifier, or with ``noises`` and ``Cs`` the search, that the options ask for.
 
-    ``own`` are the parameters that `add_learning_options` does not have.
+    An option of the name of a parameter is its value; ``own`` are the parameters that have no such option.
     """
     missing = options.missing
     if missing is None:
         missing = "rescale" if has_missing(canonical(X)) else "error"
         if missing == "rescale":
             console.note("there are missing values: each is taken as a missing feature (--missing rescale)")
-    parameters = {
-        "approximation": options.approximation,
-        "l1_ratio": options.l1_ratio,
-        "multi_class": options.multi_class,
-        "class_weight": options.class_weight,
-        "missing": missing,
-        "fit_intercept": not options.no_intercept,
-        "tol": options.tol,
-        "max_iter": options.max_iter,
-        "n_jobs": options.n_jobs,
-        **own,
-    }
     is_search = "noises" in own
-    if options.loss == "hinge":
-        return (DropoutSVCCV if is_search else DropoutSVC)(**parameters)
-    if options.loss == "logistic":
-        return (DropoutLogisticRegressionCV if is_search else DropoutLogisticRegression)(**parameters)
-    return (NoisyLinearClassifierCV if is_search else NoisyLinearClassifier)(loss=options.loss, **parameters)
+    plain, search = _CLASSES.get(options.loss, (NoisyLinearClassifier, NoisyLinearClassifierCV))
+    cls = search if is_search else plain
+    given = vars(options) | {"missing": missing} | own
+    return cls(**{name: given[name] for name in specification(cls) if name in given})
 
 
 def save_model(classifier: Any, data: TrainingData, path: str, summary: dict[str, Any]) -> None:

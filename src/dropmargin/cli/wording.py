@@ -14,7 +14,7 @@ def noise_text(noise: Any) -> str:
     noise = as_noise(noise)  # a model may have a number
     if noise is None or noise.variance().is_zero:
         return "none"
-    kind = type(noise).__name__.lower()
+    kind = type(noise).__name__.removesuffix("Noise").lower()
     values = list(noise.get_params(deep=False).values())
     if not values:
         return kind

@@ -6,200 +6,147 @@ from typing import Any
 
 from dropmargin import estimators
 from dropmargin.dask.base import ClusterClassifier
+from dropmargin.estimators.parameters import Parameters, parameter
 
-_CLUSTER = """
+
+class ClusterParameters(Parameters):
+    """The parameters that the local classes lack."""
+
+    client: Any = parameter(default=None)
+    timeout: float | None = parameter(default=600.0)
+
+
+class DropoutSVC(ClusterParameters, ClusterClassifier, estimators.DropoutSVC):
+    """`dropmargin.DropoutSVC`, trained on a Dask cluster.
+
+    Parameters that are not listed here, and the fitted attributes, are those of `dropmargin.DropoutSVC`.
+    ``n_jobs`` has no effect: each worker uses its threads.
+
+    Parameters
+    ----------
     client : dask.distributed.Client or None, default=None
-        ``None`` means the present client. It is not pickled.
+        The client of the cluster; ``None`` means the current one. It is not pickled.
     timeout : float or None, default=600
-        The most seconds in which the cluster may finish nothing; then the fit ends with a `ClusterError`.
-    n_jobs : int or None, default=None
-        Without effect: each worker uses its threads.
-    verbose : int, default=0
-        Whether to print a line per iteration to the standard error stream.
+        The longest time in seconds in which the cluster may finish no task; then the fit ends with a `ClusterError`.
+        ``None`` means no limit.
+
+    See Also
+    --------
+    dropmargin.DropoutSVC : The local class.
+    grid_search : Choose noise and ``C`` by cross-validation on the cluster.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from dask.distributed import Client
+    >>> from dropmargin.dask import DropoutSVC
+    >>> client = Client("scheduler:8786")  # doctest: +SKIP
+    >>> X = da.random.normal(size=(1000, 5), chunks=(250, 5))
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> model = DropoutSVC(noise=0.5).fit(X, y)  # doctest: +SKIP
+    >>> model.predict(X)  # lazy: a dask array  # doctest: +SKIP
     """
 
-
-def _document(cls: type) -> type:
-    """Give a class the docstring of the local one, with the parameters of the cluster before those it returns."""
-    local = (cls.__mro__[2].__doc__ or "").partition("\n    Examples\n")[0]
-    begin, end = local.index("    n_jobs : "), local.index("\n    Attributes\n")
-    cls.__doc__ = local[:begin] + _CLUSTER.strip("\n ").join(["    ", "\n"]) + local[end:].rstrip() + "\n    "
-    return cls
-
-
-@_document
-class NoisyLinearClassifier(ClusterClassifier, estimators.NoisyLinearClassifier):
-    _local_class = estimators.NoisyLinearClassifier
-
-    def __init__(
-        self,
-        loss: Any = "hinge",
-        *,
-        noise: Any = 0.1,
-        C: float = 1.0,
-        l1_ratio: float = 0.0,
-        approximation: str = "bound",
-        solver: str = "auto",
-        tol: float = 1e-4,
-        max_iter: int = 1000,
-        fit_intercept: bool = True,
-        multi_class: str = "ovr",
-        missing: str = "error",
-        class_weight: Any = None,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        client: Any = None,
-        timeout: float | None = 600.0,
-    ) -> None:
-        super().__init__(
-            loss=loss,
-            noise=noise,
-            C=C,
-            l1_ratio=l1_ratio,
-            approximation=approximation,
-            solver=solver,
-            tol=tol,
-            max_iter=max_iter,
-            fit_intercept=fit_intercept,
-            multi_class=multi_class,
-            missing=missing,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
-        self.client = client
-        self.timeout = timeout
-
-
-@_document
-class DropoutSVC(ClusterClassifier, estimators.DropoutSVC):
     _local_class = estimators.DropoutSVC
 
-    def __init__(
-        self,
-        *,
-        noise: Any = 0.1,
-        C: float = 1.0,
-        l1_ratio: float = 0.0,
-        approximation: str = "bound",
-        solver: str = "auto",
-        tol: float = 1e-4,
-        max_iter: int = 1000,
-        fit_intercept: bool = True,
-        multi_class: str = "ovr",
-        missing: str = "error",
-        class_weight: Any = None,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        client: Any = None,
-        timeout: float | None = 600.0,
-    ) -> None:
-        super().__init__(
-            noise=noise,
-            C=C,
-            l1_ratio=l1_ratio,
-            approximation=approximation,
-            solver=solver,
-            tol=tol,
-            max_iter=max_iter,
-            fit_intercept=fit_intercept,
-            multi_class=multi_class,
-            missing=missing,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
-        self.client = client
-        self.timeout = timeout
 
+class DropoutLogisticRegression(ClusterParameters, ClusterClassifier, estimators.DropoutLogisticRegression):
+    """`dropmargin.DropoutLogisticRegression`, trained on a Dask cluster.
 
-@_document
-class DropoutLogisticRegression(ClusterClassifier, estimators.DropoutLogisticRegression):
+    Parameters that are not listed here, and the fitted attributes, are those of `dropmargin.DropoutLogisticRegression`.
+    ``n_jobs`` has no effect: each worker uses its threads.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client or None, default=None
+        The client of the cluster; ``None`` means the current one. It is not pickled.
+    timeout : float or None, default=600
+        The longest time in seconds in which the cluster may finish no task; then the fit ends with a `ClusterError`.
+        ``None`` means no limit.
+
+    See Also
+    --------
+    dropmargin.DropoutLogisticRegression : The local class.
+    grid_search : Choose noise and ``C`` by cross-validation on the cluster.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from dask.distributed import Client
+    >>> from dropmargin.dask import DropoutLogisticRegression
+    >>> client = Client("scheduler:8786")  # doctest: +SKIP
+    >>> X = da.random.normal(size=(1000, 5), chunks=(250, 5))
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> model = DropoutLogisticRegression(noise=0.5).fit(X, y)  # doctest: +SKIP
+    >>> model.predict(X)  # lazy: a dask array  # doctest: +SKIP
+    """
+
     _local_class = estimators.DropoutLogisticRegression
 
-    def __init__(
-        self,
-        *,
-        noise: Any = 0.1,
-        C: float = 1.0,
-        l1_ratio: float = 0.0,
-        approximation: str = "bound",
-        solver: str = "auto",
-        tol: float = 1e-4,
-        max_iter: int = 1000,
-        fit_intercept: bool = True,
-        multi_class: str = "ovr",
-        missing: str = "error",
-        class_weight: Any = None,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        client: Any = None,
-        timeout: float | None = 600.0,
-    ) -> None:
-        super().__init__(
-            noise=noise,
-            C=C,
-            l1_ratio=l1_ratio,
-            approximation=approximation,
-            solver=solver,
-            tol=tol,
-            max_iter=max_iter,
-            fit_intercept=fit_intercept,
-            multi_class=multi_class,
-            missing=missing,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
-        self.client = client
-        self.timeout = timeout
+
+class NoisyLinearClassifier(ClusterParameters, ClusterClassifier, estimators.NoisyLinearClassifier):
+    """`dropmargin.NoisyLinearClassifier`, trained on a Dask cluster.
+
+    Parameters that are not listed here, and the fitted attributes, are those of `dropmargin.NoisyLinearClassifier`.
+    ``n_jobs`` has no effect: each worker uses its threads.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client or None, default=None
+        The client of the cluster; ``None`` means the current one. It is not pickled.
+    timeout : float or None, default=600
+        The longest time in seconds in which the cluster may finish no task; then the fit ends with a `ClusterError`.
+        ``None`` means no limit.
+
+    See Also
+    --------
+    dropmargin.NoisyLinearClassifier : The local class.
+    grid_search : Choose noise and ``C`` by cross-validation on the cluster.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from dask.distributed import Client
+    >>> from dropmargin.dask import NoisyLinearClassifier
+    >>> client = Client("scheduler:8786")  # doctest: +SKIP
+    >>> X = da.random.normal(size=(1000, 5), chunks=(250, 5))
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> model = NoisyLinearClassifier(noise=0.5).fit(X, y)  # doctest: +SKIP
+    >>> model.predict(X)  # lazy: a dask array  # doctest: +SKIP
+    """
+
+    _local_class = estimators.NoisyLinearClassifier
 
 
-@_document
-class MCFClassifier(ClusterClassifier, estimators.MCFClassifier):
+class MCFClassifier(ClusterParameters, ClusterClassifier, estimators.MCFClassifier):
+    """`dropmargin.MCFClassifier`, trained on a Dask cluster.
+
+    Parameters that are not listed here, and the fitted attributes, are those of `dropmargin.MCFClassifier`.
+    ``n_jobs`` has no effect: each worker uses its threads.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client or None, default=None
+        The client of the cluster; ``None`` means the current one. It is not pickled.
+    timeout : float or None, default=600
+        The longest time in seconds in which the cluster may finish no task; then the fit ends with a `ClusterError`.
+        ``None`` means no limit.
+
+    See Also
+    --------
+    dropmargin.MCFClassifier : The local class.
+    grid_search : Choose noise and ``C`` by cross-validation on the cluster.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from dask.distributed import Client
+    >>> from dropmargin.dask import MCFClassifier
+    >>> client = Client("scheduler:8786")  # doctest: +SKIP
+    >>> X = da.random.normal(size=(1000, 5), chunks=(250, 5))
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> model = MCFClassifier(noise=0.5).fit(X, y)  # doctest: +SKIP
+    >>> model.predict(X)  # lazy: a dask array  # doctest: +SKIP
+    """
+
     _local_class = estimators.MCFClassifier
-
-    def __init__(
-        self,
-        loss: str = "quadratic",
-        *,
-        noise: Any = 0.1,
-        C: float = 1.0,
-        l1_ratio: float = 0.0,
-        solver: str = "auto",
-        tol: float = 1e-4,
-        max_iter: int = 1000,
-        fit_intercept: bool = True,
-        multi_class: str = "ovr",
-        missing: str = "error",
-        class_weight: Any = None,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        client: Any = None,
-        timeout: float | None = 600.0,
-    ) -> None:
-        super().__init__(
-            loss=loss,
-            noise=noise,
-            C=C,
-            l1_ratio=l1_ratio,
-            solver=solver,
-            tol=tol,
-            max_iter=max_iter,
-            fit_intercept=fit_intercept,
-            multi_class=multi_class,
-            missing=missing,
-            class_weight=class_weight,
-            warm_start=warm_start,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
-        self.client = client
-        self.timeout = timeout

@@ -1,4 +1,4 @@
-"""The scikit-learn estimators: a thin shell over noise, loss, objective and solver."""
+"""The scikit-learn estimators: parameters, checks, fit and prediction."""
 
 from dropmargin.estimators.classifiers import (
     DropoutLogisticRegression,

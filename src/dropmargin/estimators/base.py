@@ -22,17 +22,16 @@ from dropmargin.data import ClassArray, Rows, binary_outputs, canonical, linear_
 from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import FeatureStatistics, feature_statistics, has_missing, nan_to_negative_zero
 from dropmargin.estimators import missing, stability, validation
+from dropmargin.estimators.parameters import ModelParameters, check_parameter, check_parameters
 from dropmargin.losses import Loss, MGFLoss
 from dropmargin.noise import Noise, as_noise
 from dropmargin.penalties import Penalty
 from dropmargin.solvers import Iteration, Problem, Result, choose_solver, no_monitor, solve
 from dropmargin.typing import Array
 
-_MULTI_CLASS = ("ovr", "ovo")
-
 
 def _gives_probabilities(estimator: MarginalisedClassifier) -> bool:
-    """Return whether `predict_proba` exists; if not, say what does."""
+    """Return whether `predict_proba` exists; if not, raise an error that names the alternatives."""
     if not estimator._make_loss().scores_are_log_odds:
         raise AttributeError(
             f"{type(estimator).__name__} has no predict_proba: its scores are not log-odds. Wrap it in "
@@ -60,26 +59,11 @@ class CheckedRows(Rows):
         return CheckedRows(self.X[index], self.y[index], self.sample_weight[index], self.has_missing)
 
 
-class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
-    """Base of the linear classifiers whose loss is averaged over noise on the features."""
-
-    # Set by the constructors of the subclasses
-    noise: Any
-    C: float
-    l1_ratio: float
-    solver: str
-    tol: float
-    max_iter: int
-    fit_intercept: bool
-    multi_class: str
-    missing: str
-    class_weight: Any
-    warm_start: bool
-    n_jobs: int | None
-    verbose: int
+class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
+    """Base of the linear classifiers whose loss is marginalised over noise on the features."""
 
     def _make_loss(self) -> Loss:
-        """Return the loss; each subclass defines its own."""
+        """Return the loss. Each subclass defines it."""
         raise NotImplementedError
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MarginalisedClassifier:
@@ -149,22 +133,15 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
 
     def _problem(self) -> Problem:
         """Check the parameters and return the problem that they describe."""
-        C = validation.check_number("C", self.C, 0.0, low_open=True)
-        tol = validation.check_number("tol", self.tol, 0.0)
-        max_iter = validation.check_integer("max_iter", self.max_iter, 1)
-        validation.check_choice("multi_class", self.multi_class, _MULTI_CLASS)
-        validation.check_choice("missing", self.missing, missing.CHOICES)
-        if self.n_jobs is not None:
-            validation.check_n_jobs(self.n_jobs)
-        ratio = validation.check_number("l1_ratio", self.l1_ratio, 0.0, high=1.0)
-        penalty = Penalty(l2=1.0 - ratio, l1=ratio)
+        values = check_parameters(self)
+        penalty = Penalty(l2=1.0 - values["l1_ratio"], l1=values["l1_ratio"])
         loss, noise = self._make_loss(), as_noise(self.noise)
         if isinstance(loss, MGFLoss) and noise is not None and not noise.has_log_mgf:
             raise ValueError(f"{type(loss).__name__} needs a noise with log_mgf(), which {type(noise).__name__} lacks.")
         solver = choose_solver(self.solver, loss, penalty)
-        return Problem(
-            loss, noise, penalty, C, bool(self.fit_intercept), self.multi_class, solver, tol, max_iter, self._monitor()
-        )
+        names = ("C", "fit_intercept", "multi_class", "tol", "max_iter")
+        given = {name: values[name] for name in names}
+        return Problem(loss=loss, noise=noise, penalty=penalty, solver=solver, monitor=self._monitor(), **given)
 
     def _monitor(self) -> Callable[[Iteration], None]:
         name = type(self).__name__
@@ -227,10 +204,14 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
 
         Returns
         -------
-        ndarray of shape (n_samples,) for two classes, positive for ``classes_[1]``, else (n_samples, n_classes).
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes one score per row, positive for ``classes_[1]``; for more, one per class. With
+            ``multi_class="ovo"`` the score of a class is its number of votes, plus less than half a vote from the sums
+            of the scores, which decides ties.
         """
         X = self._check_rows(X)
         if self.missing == "error":
@@ -240,7 +221,7 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
     def _check_rows(self, X: Any) -> Any:
         """Return rows to predict as an array or a sparse matrix, after scikit-learn's checks."""
         check_is_fitted(self)
-        validation.check_choice("missing", self.missing, missing.CHOICES)
+        check_parameter(self, "missing")
         if self.missing == "rescale":
             if not hasattr(self, "feature_means_"):
                 raise ValueError(
@@ -263,7 +244,18 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
         return scores
 
     def predict(self, X: Any) -> Array:
-        """Return the predicted label of each row of ``X``."""
+        """Return the predicted label of each row of ``X``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Labels of ``classes_``.
+        """
         winners = _winners(self.decision_function(X))
         return self.classes_[winners]
 
@@ -272,37 +264,40 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
     ) -> Array:
         """Return, for each row, the probability that its predicted label is still predicted under noise.
 
-        The noise is unbiased, ``E[x~] = x``: dropout divides what it keeps by ``1 - rate``. Features that are missing
-        (``missing="rescale"``) stay missing, and the noise falls on the observed ones.
+        The noise is unbiased, ``E[x~] = x``: dropout divides the features that it keeps by ``1 - rate``. Features that
+        are missing (``missing="rescale"``) stay missing, and only the observed ones are corrupted.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
         noise : float, Noise or None, default=None
-            A number means ``DropoutNoise(rate=noise)``, ``None`` the estimator's own noise; if it has none, every
+            A number means ``DropoutNoise(rate=noise)``, ``None`` the noise of the estimator. Without noise, every
             probability is 1.
         method : {"auto", "normal", "guaranteed"}, default="auto"
-            ``"auto"``: the probability itself, exact or with a known standard error. Exact for Gaussian noise, and for
-            dropout in rows with few features: those that are not zero and have a coefficient can be dropped in at most
-            ``4 * n_draws`` ways, which by default is 13 features. Otherwise the share of ``n_draws`` draws from the
-            noise that leave the label as it is, with a standard error of at most ``sqrt(p (1 - p) / (n_draws - 1))``,
-            by default .011. Noise that cannot be drawn (a class without ``draw``; Laplace noise on a sparse ``X``,
-            which it would make dense) is treated as by ``"normal"``.
-            ``"normal"``: a fast approximation, as if scores were normal: ``Phi(|m| / sqrt(v))`` for two classes, with
-            ``m`` and ``v`` the score's mean and variance; for more, the probability that the score of the predicted
-            class stays above all others. It is wrong where few features carry the score.
+            ``"auto"``: the probability itself, exact or with a known standard error. It is exact for Gaussian noise,
+            and for dropout in rows where the features that are not zero and have a coefficient can be dropped in at
+            most ``4 * n_draws`` ways, by default 13 features. Otherwise it is the share of ``n_draws`` draws from the
+            noise that do not change the label, with a standard error of at most ``sqrt(p (1 - p) / (n_draws - 1))``,
+            by default .011. For a noise that cannot be drawn (a class without ``draw``; Laplace noise on a sparse
+            ``X``, which it would make dense) it is that of ``"normal"``.
+            ``"normal"``: a fast approximation that takes the scores as normally distributed: ``Phi(|m| / sqrt(v))`` for
+            two classes, with ``m`` and ``v`` the mean and the variance of the score; for more, the probability that
+            the score of the predicted class stays above all others. It is inaccurate if few features determine the
+            score.
             ``"guaranteed"``: a lower bound for every noise with these variances, ``m^2 / (m^2 + v)`` (Cantelli) for two
-            classes; for more, one less the sum of ``v / (m^2 + v)`` over the other classes, or 0.
+            classes; for more, 1 minus the sum of ``v / (m^2 + v)`` over the other classes, at least 0.
             ``"normal"`` and ``"guaranteed"`` need ``multi_class="ovr"`` if there are more than two classes.
         n_draws : int, default=2048
-            Number of draws of ``method="auto"``: four times as many halve the standard error.
+            Number of draws of ``method="auto"``. Four times as many halve the standard error.
         random_state : int, RandomState instance or None, default=0
-            Seed of these draws. With an integer, the probability of a row is the same in every call, whatever other
-            rows ``X`` has.
+            Seed of these draws. With an integer, the probability of a row is the same in every call and does not depend
+            on the other rows of ``X``.
 
         Returns
         -------
-        ndarray of shape (n_samples,)
+        probabilities : ndarray of shape (n_samples,)
+            Probabilities, or lower bounds on them.
 
         Examples
         --------
@@ -342,12 +337,36 @@ class MarginalisedClassifier(ClassifierMixin, BaseEstimator):
 
     @available_if(_gives_probabilities)
     def predict_proba(self, X: Any) -> Array:
-        """Return the probability of each class, one column per class; one-vs-rest probabilities are normalised."""
+        """Return the probability of each class.
+
+        Only for losses whose scores are log-odds (the logistic losses), and with ``multi_class="ovr"``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            For more than two classes, the one-vs-rest probabilities divided by their sum.
+        """
         return np.exp(self.predict_log_proba(X))
 
     @available_if(_gives_probabilities)
     def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithm of `predict_proba`, finite also where the probability is not a number above zero."""
+        """Return the logarithm of the probability of each class, accurate also for very small probabilities.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+            The logarithm of `predict_proba`.
+        """
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return log_expit(np.stack([-scores, scores], axis=1))

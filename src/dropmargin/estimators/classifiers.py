@@ -1,150 +1,100 @@
-"""The public classifiers: what differs between them is the loss and its parameters."""
+"""The public classifiers. They differ in their loss and its parameters."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from dropmargin.estimators import validation
 from dropmargin.estimators.online import OnlineMixin
+from dropmargin.estimators.parameters import ApproximationParameter, LossParameter, parameter
 from dropmargin.losses import Loss, as_loss
 
-_PARAMETERS = """
+
+class DropoutSVC(ApproximationParameter, OnlineMixin):
+    """Linear support vector machine trained under noise on its features (Dropout-SVM).
+
+    Minimises ``R(w) + C sum_i s_i phi(y_i; m_i, v_i)`` over the coefficients ``w`` and the intercept ``b``, where
+    ``m_i = w.x_i + b`` is the mean and ``v_i`` the variance of the score of row ``i`` under the noise, ``s_i`` is its
+    sample weight and ``R`` the penalty. The loss is an upper bound on the expected hinge loss in closed form [1]_,
+    ``phi = (z + sqrt(z^2 + v)) / 2`` with ``z = 1 - y m``. No corrupted rows are sampled. With ``noise=None`` it is the
+    ordinary support vector machine with an unpenalised intercept.
+
+    Parameters
+    ----------
     noise : float, Noise or None, default=0.1
-        A number q in [0, 1) means ``DropoutNoise(rate=q)``; ``None`` means no noise.
+        The noise on the features. A number ``q`` in [0, 1) means ``DropoutNoise(rate=q)``; ``None`` means no noise.
     C : float, default=1.0
-        Inverse strength of the penalty: it multiplies the loss, as in `sklearn.svm.LinearSVC`.
+        Inverse strength of the penalty: ``C`` multiplies the loss, as in `sklearn.svm.LinearSVC`.
     l1_ratio : float, default=0.0
-        The penalty is ``l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|_2^2``: 0 is l2, 1 is l1, and a number between them the
-        elastic net. The intercept is not penalised."""
-_SOLVING = """
+        The penalty is ``l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|_2^2``: 0 is l2, 1 is l1, and a number between them is
+        the elastic net. The intercept is not penalised.
     solver : {"auto", "newton", "irls", "lbfgs", "closed-form"}, default="auto"
-        ``"newton"``: re-weighted least squares at first, then Newton steps; ``"irls"``: the paper's two steps;
-        ``"lbfgs"``: the paper's numerical method; ``"closed-form"``: for the quadratic loss.
-        ``"auto"`` is ``"newton"``, the only one for an l1 or elastic-net penalty.
+        ``"newton"``: iteratively reweighted least squares at first, then Newton steps; ``"irls"``: the algorithm of the
+        paper; ``"lbfgs"``: L-BFGS; ``"closed-form"``: one linear system, for the quadratic loss. ``"auto"`` is
+        ``"newton"``, the only solver for an l1 or elastic-net penalty.
     tol : float, default=1e-4
-        The relative gap ``(J - J*) / J`` to stop at, as estimated (for the noise-free hinge: as proved).
+        The relative gap ``(J - J*) / J`` of the objective to stop at: an estimate or, for the hinge loss without noise,
+        a bound from the dual.
     max_iter : int, default=1000
-        Most outer iterations.
+        The largest number of outer iterations.
     fit_intercept : bool, default=True
-        Whether to fit an offset, neither corrupted nor penalised.
+        Whether to fit an intercept. It is neither corrupted nor penalised.
     multi_class : {"ovr", "ovo"}, default="ovr"
-        One column per class, all solved as one block, or one per pair of classes.
+        Strategy for more than two classes: one output per class against the rest, or one per pair of classes.
     missing : {"error", "rescale"}, default="error"
-        What NaN means: an error, or a feature that is missing. In training a missing entry has neither mean nor
-        variance. At prediction the score is ``b + w.mu + 1/share sum_observed w_d (x_d - mu_d)``, with ``mu`` the
-        training mean and ``share`` what is observed of ``sum_d |w_d| sd_d``, at least half of the row's share of
-        observed features; a row with nothing observed has ``b + w.mu``. A column that a data frame lacks is missing in
-        every row.
+        What NaN in ``X`` means: an error, or a missing feature. In training a missing entry adds nothing to the mean
+        and to the variance of the score. At prediction the score is
+        ``b + w.mu + 1 / share * sum_observed w_d (x_d - mu_d)``, where ``mu`` are the training means and ``share`` is
+        the observed share of ``sum_d |w_d| sd_d``, at least half of the share of observed features. A row without any
+        observed feature has the score ``b + w.mu``. A column that a data frame lacks is missing in every row.
     class_weight : dict, "balanced" or None, default=None
-        Factors of the sample weights; ``"balanced"`` counts rows by their weight.
-    warm_start : bool, default=False
-        Start from the coefficients of the last fit, if their shape and the classes are the same.
+        Factors of the sample weights by class. ``"balanced"`` gives all classes the same total weight.
     n_jobs : int or None, default=None
-        Threads that share the rows (or the pairs); it never changes the result.
+        Number of threads that share the rows (or the pairs of classes), -1 for all cores. It does not change the
+        result.
     verbose : int, default=0
         Whether to print a line per iteration to the standard error stream.
+    warm_start : bool, default=False
+        Whether to start from the coefficients of the last fit, if their shape and the classes are the same.
+    approximation : {"bound", "gaussian"}, default="bound"
+        How the expected loss is computed: the upper bound of the paper, or the expectation under a normally distributed
+        score.
 
     Attributes
     ----------
-    coef_ : ndarray of shape (1, n_features), (n_classes, n_features) or (n_pairs, n_features)
-    intercept_ : ndarray of shape (1,), (n_classes,) or (n_pairs,)
+    coef_ : ndarray of shape (n_outputs, n_features)
+        Coefficients. There is one output for two classes; for more, one per class, or one per pair of classes with
+        ``multi_class="ovo"``. A sparse matrix after `sparsify`.
+    intercept_ : ndarray of shape (n_outputs,)
+        Intercepts.
     classes_ : ndarray of shape (n_classes,)
+        The class labels, sorted.
     n_iter_ : int
-        Outer iterations; the most of any column where columns are solved apart.
+        Number of outer iterations; the largest of any output where outputs are solved separately.
     n_passes_ : float
-        Passes over the data: a product with X and one with its transpose are one pass. Summed over columns that are
-        solved one by one (sparse X), and with a first fit to a sample of the rows in it, by its share.
+        Number of passes over the data. A product with ``X`` and one with its transpose are one pass. Passes are summed
+        over outputs that are solved separately, and include those over a subsample by its share of the rows.
     objective_ : float
-        The objective at the solution, summed over the columns.
+        The objective at the solution, summed over the outputs.
     converged_ : bool
-    history_ : list of named tuples (iteration, objective, gap, passes, n_active)
+        Whether the solver reached ``tol``.
+    history_ : list of Iteration
+        Named tuples (iteration, objective, gap, passes, n_active), one per outer iteration.
     feature_means_, feature_deviations_ : ndarray of shape (n_features,)
-        Mean and standard deviation of the observed entries of each feature, weighted as the fit weighs the rows; only
-        with ``missing="rescale"``.
+        Mean and standard deviation of the observed entries of each feature, weighted by the sample and class weights.
+        Only with ``missing="rescale"``.
     n_features_in_ : int
+        Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Only if X had string column names."""
-_APPROXIMATION = """
-    approximation : {"bound", "gaussian"}, default="bound"
-        The paper's upper bound on the expected loss, or the expectation under a normal score."""
+        Names of the features, only if ``X`` has column names that are all strings.
 
+    See Also
+    --------
+    DropoutSVCCV : Chooses noise and ``C`` by cross-validation.
+    DropoutLogisticRegression : The logistic loss, with probabilities.
+    NoisyLinearClassifier : Any loss.
 
-def _document(cls: type) -> type:
-    """Fill the shared sections into a class's docstring."""
-    text = cls.__doc__ or ""
-    for name, section in (("PARAMETERS", _PARAMETERS), ("SOLVING", _SOLVING), ("APPROXIMATION", _APPROXIMATION)):
-        text = text.replace(f"\n    <{name}>", section)
-    cls.__doc__ = text
-    return cls
-
-
-@_document
-class NoisyLinearClassifier(OnlineMixin):
-    """A linear classifier for any pair of loss and noise.
-
-    Minimises ``R(w) + C sum_i s_i phi(y_i; m_i, v_i)``, where ``m_i`` and ``v_i`` are the mean and the variance of the
-    score of row ``i`` under the noise.
-
-    Parameters
+    References
     ----------
-    loss : str or Loss, default="hinge"
-        ``"hinge"``, ``"logistic"``, ``"quadratic"``, ``"exponential"``, ``"mcf-logistic"``, or an object of
-        `dropmargin.losses`.
-    <PARAMETERS>
-    <APPROXIMATION>
-    <SOLVING>
-    """
-
-    def __init__(
-        self,
-        loss: Any = "hinge",
-        *,
-        noise: Any = 0.1,
-        C: float = 1.0,
-        l1_ratio: float = 0.0,
-        approximation: str = "bound",
-        solver: str = "auto",
-        tol: float = 1e-4,
-        max_iter: int = 1000,
-        fit_intercept: bool = True,
-        multi_class: str = "ovr",
-        missing: str = "error",
-        class_weight: Any = None,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.loss = loss
-        self.noise = noise
-        self.C = C
-        self.l1_ratio = l1_ratio
-        self.approximation = approximation
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.multi_class = multi_class
-        self.missing = missing
-        self.class_weight = class_weight
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
-    def _make_loss(self) -> Loss:
-        return as_loss(self.loss, self.approximation)
-
-
-@_document
-class DropoutSVC(OnlineMixin):
-    """A linear support vector machine trained under noise on its features (Chen et al. 2014, Dropout-SVM).
-
-    The expected hinge loss is bounded, in closed form, by ``(z + sqrt(z^2 + v)) / 2`` with ``z = 1 - y m``: nothing is
-    sampled. With ``noise=None`` it is the ordinary SVM with an unpenalised offset.
-
-    Parameters
-    ----------
-    <PARAMETERS>
-    <APPROXIMATION>
-    <SOLVING>
+    .. [1] N. Chen, J. Zhu, J. Chen and B. Zhang, "Dropout Training for Support Vector Machines", AAAI 2014.
 
     Examples
     --------
@@ -152,115 +102,329 @@ class DropoutSVC(OnlineMixin):
     >>> from sklearn.preprocessing import scale
     >>> from dropmargin import DropoutSVC
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> DropoutSVC(noise=0.5).fit(scale(X), y).score(scale(X), y) > 0.95
+    >>> model = DropoutSVC(noise=0.5).fit(scale(X), y)
+    >>> model.score(scale(X), y) > 0.95
     True
     """
 
-    def __init__(
-        self,
-        *,
-        noise: Any = 0.1,
-        C: float = 1.0,
-        l1_ratio: float = 0.0,
-        approximation: str = "bound",
-        solver: str = "auto",
-        tol: float = 1e-4,
-        max_iter: int = 1000,
-        fit_intercept: bool = True,
-        multi_class: str = "ovr",
-        missing: str = "error",
-        class_weight: Any = None,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.noise = noise
-        self.C = C
-        self.l1_ratio = l1_ratio
-        self.approximation = approximation
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.multi_class = multi_class
-        self.missing = missing
-        self.class_weight = class_weight
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
-    _loss_name = "hinge"
-
     def _make_loss(self) -> Loss:
-        return as_loss(self._loss_name, self.approximation)
+        return as_loss("hinge", self.approximation)
 
 
-@_document
-class DropoutLogisticRegression(DropoutSVC):
-    """Logistic regression trained under noise on its features (Chen et al. 2014, Dropout-Logistic).
+class DropoutLogisticRegression(ApproximationParameter, OnlineMixin):
+    """Logistic regression trained under noise on its features (Dropout-Logistic).
 
-    The expected logistic loss is bounded, in closed form, by ``log(2 cosh(r / 2)) - y m / 2`` with ``r^2 = m^2 + v``:
-    nothing is sampled. With ``noise=None`` it is ordinary logistic regression.
+    Minimises ``R(w) + C sum_i s_i phi(y_i; m_i, v_i)`` over the coefficients ``w`` and the intercept ``b``, where
+    ``m_i = w.x_i + b`` is the mean and ``v_i`` the variance of the score of row ``i`` under the noise, ``s_i`` is its
+    sample weight and ``R`` the penalty. The loss is an upper bound on the expected logistic loss in closed form [1]_,
+    ``phi = log(2 cosh(r / 2)) - y m / 2`` with ``r^2 = m^2 + v``. No corrupted rows are sampled. With ``noise=None`` it
+    is ordinary logistic regression.
 
     Parameters
     ----------
-    <PARAMETERS>
-    <APPROXIMATION>
-    <SOLVING>
+    noise : float, Noise or None, default=0.1
+        The noise on the features. A number ``q`` in [0, 1) means ``DropoutNoise(rate=q)``; ``None`` means no noise.
+    C : float, default=1.0
+        Inverse strength of the penalty: ``C`` multiplies the loss, as in `sklearn.svm.LinearSVC`.
+    l1_ratio : float, default=0.0
+        The penalty is ``l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|_2^2``: 0 is l2, 1 is l1, and a number between them is
+        the elastic net. The intercept is not penalised.
+    solver : {"auto", "newton", "irls", "lbfgs", "closed-form"}, default="auto"
+        ``"newton"``: iteratively reweighted least squares at first, then Newton steps; ``"irls"``: the algorithm of the
+        paper; ``"lbfgs"``: L-BFGS; ``"closed-form"``: one linear system, for the quadratic loss. ``"auto"`` is
+        ``"newton"``, the only solver for an l1 or elastic-net penalty.
+    tol : float, default=1e-4
+        The relative gap ``(J - J*) / J`` of the objective to stop at: an estimate or, for the hinge loss without noise,
+        a bound from the dual.
+    max_iter : int, default=1000
+        The largest number of outer iterations.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept. It is neither corrupted nor penalised.
+    multi_class : {"ovr", "ovo"}, default="ovr"
+        Strategy for more than two classes: one output per class against the rest, or one per pair of classes.
+    missing : {"error", "rescale"}, default="error"
+        What NaN in ``X`` means: an error, or a missing feature. In training a missing entry adds nothing to the mean
+        and to the variance of the score. At prediction the score is
+        ``b + w.mu + 1 / share * sum_observed w_d (x_d - mu_d)``, where ``mu`` are the training means and ``share`` is
+        the observed share of ``sum_d |w_d| sd_d``, at least half of the share of observed features. A row without any
+        observed feature has the score ``b + w.mu``. A column that a data frame lacks is missing in every row.
+    class_weight : dict, "balanced" or None, default=None
+        Factors of the sample weights by class. ``"balanced"`` gives all classes the same total weight.
+    n_jobs : int or None, default=None
+        Number of threads that share the rows (or the pairs of classes), -1 for all cores. It does not change the
+        result.
+    verbose : int, default=0
+        Whether to print a line per iteration to the standard error stream.
+    warm_start : bool, default=False
+        Whether to start from the coefficients of the last fit, if their shape and the classes are the same.
+    approximation : {"bound", "gaussian"}, default="bound"
+        How the expected loss is computed: the upper bound of the paper, or the expectation under a normally distributed
+        score.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_outputs, n_features)
+        Coefficients. There is one output for two classes; for more, one per class, or one per pair of classes with
+        ``multi_class="ovo"``. A sparse matrix after `sparsify`.
+    intercept_ : ndarray of shape (n_outputs,)
+        Intercepts.
+    classes_ : ndarray of shape (n_classes,)
+        The class labels, sorted.
+    n_iter_ : int
+        Number of outer iterations; the largest of any output where outputs are solved separately.
+    n_passes_ : float
+        Number of passes over the data. A product with ``X`` and one with its transpose are one pass. Passes are summed
+        over outputs that are solved separately, and include those over a subsample by its share of the rows.
+    objective_ : float
+        The objective at the solution, summed over the outputs.
+    converged_ : bool
+        Whether the solver reached ``tol``.
+    history_ : list of Iteration
+        Named tuples (iteration, objective, gap, passes, n_active), one per outer iteration.
+    feature_means_, feature_deviations_ : ndarray of shape (n_features,)
+        Mean and standard deviation of the observed entries of each feature, weighted by the sample and class weights.
+        Only with ``missing="rescale"``.
+    n_features_in_ : int
+        Number of features seen in `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, only if ``X`` has column names that are all strings.
+
+    See Also
+    --------
+    DropoutLogisticRegressionCV : Chooses noise and ``C`` by cross-validation.
+    DropoutSVC : The hinge loss.
+    NoisyLinearClassifier : Any loss.
+
+    References
+    ----------
+    .. [1] N. Chen, J. Zhu, J. Chen and B. Zhang, "Dropout Training for Support Vector Machines", AAAI 2014.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.preprocessing import scale
+    >>> from dropmargin import DropoutLogisticRegression
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = DropoutLogisticRegression(noise=0.1, C=10.0).fit(scale(X), y)
+    >>> model.predict_proba(scale(X)[:2]).round(2)
+    array([[0.9 , 0.1 , 0.  ],
+           [0.76, 0.24, 0.  ]])
     """
 
-    _loss_name = "logistic"
+    def _make_loss(self) -> Loss:
+        return as_loss("logistic", self.approximation)
 
 
+class NoisyLinearClassifier(LossParameter, ApproximationParameter, OnlineMixin):
+    """Linear classifier for any pair of a loss and a noise.
+
+    Minimises ``R(w) + C sum_i s_i phi(y_i; m_i, v_i)`` over the coefficients ``w`` and the intercept ``b``, where
+    ``m_i = w.x_i + b`` is the mean and ``v_i`` the variance of the score of row ``i`` under the noise, ``s_i`` is its
+    sample weight and ``R`` the penalty. For a loss through the moment generating function [2]_, ``phi`` is a function
+    of ``K_i = log E exp(-y_i s(x~_i))`` instead, where ``s(x~_i)`` is the score of the corrupted row.
+
+    Parameters
+    ----------
+    loss : str or Loss, default="hinge"
+        ``"hinge"``, ``"logistic"`` [1]_, ``"quadratic"``, ``"exponential"``, ``"mcf-logistic"`` [2]_, or an object of
+        `dropmargin.losses`.
+    noise : float, Noise or None, default=0.1
+        The noise on the features. A number ``q`` in [0, 1) means ``DropoutNoise(rate=q)``; ``None`` means no noise.
+    C : float, default=1.0
+        Inverse strength of the penalty: ``C`` multiplies the loss, as in `sklearn.svm.LinearSVC`.
+    l1_ratio : float, default=0.0
+        The penalty is ``l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|_2^2``: 0 is l2, 1 is l1, and a number between them is
+        the elastic net. The intercept is not penalised.
+    solver : {"auto", "newton", "irls", "lbfgs", "closed-form"}, default="auto"
+        ``"newton"``: iteratively reweighted least squares at first, then Newton steps; ``"irls"``: the algorithm of the
+        paper; ``"lbfgs"``: L-BFGS; ``"closed-form"``: one linear system, for the quadratic loss. ``"auto"`` is
+        ``"newton"``, the only solver for an l1 or elastic-net penalty.
+    tol : float, default=1e-4
+        The relative gap ``(J - J*) / J`` of the objective to stop at: an estimate or, for the hinge loss without noise,
+        a bound from the dual.
+    max_iter : int, default=1000
+        The largest number of outer iterations.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept. It is neither corrupted nor penalised.
+    multi_class : {"ovr", "ovo"}, default="ovr"
+        Strategy for more than two classes: one output per class against the rest, or one per pair of classes.
+    missing : {"error", "rescale"}, default="error"
+        What NaN in ``X`` means: an error, or a missing feature. In training a missing entry adds nothing to the mean
+        and to the variance of the score. At prediction the score is
+        ``b + w.mu + 1 / share * sum_observed w_d (x_d - mu_d)``, where ``mu`` are the training means and ``share`` is
+        the observed share of ``sum_d |w_d| sd_d``, at least half of the share of observed features. A row without any
+        observed feature has the score ``b + w.mu``. A column that a data frame lacks is missing in every row.
+    class_weight : dict, "balanced" or None, default=None
+        Factors of the sample weights by class. ``"balanced"`` gives all classes the same total weight.
+    n_jobs : int or None, default=None
+        Number of threads that share the rows (or the pairs of classes), -1 for all cores. It does not change the
+        result.
+    verbose : int, default=0
+        Whether to print a line per iteration to the standard error stream.
+    warm_start : bool, default=False
+        Whether to start from the coefficients of the last fit, if their shape and the classes are the same.
+    approximation : {"bound", "gaussian"}, default="bound"
+        How the expected loss is computed: the upper bound of the paper, or the expectation under a normally distributed
+        score. Only the hinge and the logistic loss have the second.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_outputs, n_features)
+        Coefficients. There is one output for two classes; for more, one per class, or one per pair of classes with
+        ``multi_class="ovo"``. A sparse matrix after `sparsify`.
+    intercept_ : ndarray of shape (n_outputs,)
+        Intercepts.
+    classes_ : ndarray of shape (n_classes,)
+        The class labels, sorted.
+    n_iter_ : int
+        Number of outer iterations; the largest of any output where outputs are solved separately.
+    n_passes_ : float
+        Number of passes over the data. A product with ``X`` and one with its transpose are one pass. Passes are summed
+        over outputs that are solved separately, and include those over a subsample by its share of the rows.
+    objective_ : float
+        The objective at the solution, summed over the outputs.
+    converged_ : bool
+        Whether the solver reached ``tol``.
+    history_ : list of Iteration
+        Named tuples (iteration, objective, gap, passes, n_active), one per outer iteration.
+    feature_means_, feature_deviations_ : ndarray of shape (n_features,)
+        Mean and standard deviation of the observed entries of each feature, weighted by the sample and class weights.
+        Only with ``missing="rescale"``.
+    n_features_in_ : int
+        Number of features seen in `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, only if ``X`` has column names that are all strings.
+
+    See Also
+    --------
+    NoisyLinearClassifierCV : Chooses noise and ``C`` by cross-validation.
+    DropoutSVC : The hinge loss.
+    DropoutLogisticRegression : The logistic loss.
+    MCFClassifier : The losses of [2]_.
+
+    References
+    ----------
+    .. [1] N. Chen, J. Zhu, J. Chen and B. Zhang, "Dropout Training for Support Vector Machines", AAAI 2014.
+    .. [2] L. van der Maaten, M. Chen, S. Tyree and K. Q. Weinberger, "Learning with Marginalized Corrupted Features",
+           ICML 2013.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> from dropmargin import GaussianNoise, NoisyLinearClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = NoisyLinearClassifier("quadratic", noise=GaussianNoise(scale=0.5)).fit(scale(X), y)
+    >>> model.score(scale(X), y) > 0.95
+    True
+    """
+
+    def _make_loss(self) -> Loss:
+        return as_loss(self.loss, self.approximation)
+
+
+#: The name of a loss in `MCFClassifier` -> its name in `dropmargin.losses`.
 _MCF_LOSSES = {"quadratic": "quadratic", "exponential": "exponential", "logistic": "mcf-logistic"}
 
 
-@_document
 class MCFClassifier(OnlineMixin):
-    """Marginalised corrupted features (van der Maaten et al. 2013), the baselines of the paper.
+    """Linear classifier with marginalised corrupted features (MCF) [1]_.
+
+    Minimises ``R(w) + C sum_i s_i E[phi(y_i s(x~_i))]`` over the coefficients ``w`` and the intercept ``b``, where
+    ``s(x~_i) = w.x~_i + b`` is the score of the corrupted row, ``s_i`` is the sample weight and ``R`` the penalty.
 
     Parameters
     ----------
     loss : {"quadratic", "exponential", "logistic"}, default="quadratic"
-        The first two are exact expectations, the third is Jensen's bound through the noise's log-MGF.
-    <PARAMETERS>
-    <SOLVING>
+        For the first two the expectation is exact; for the logistic loss it is Jensen's upper bound through the moment
+        generating function of the noise. The last two need a noise with `log_mgf`.
+    noise : float, Noise or None, default=0.1
+        The noise on the features. A number ``q`` in [0, 1) means ``DropoutNoise(rate=q)``; ``None`` means no noise.
+    C : float, default=1.0
+        Inverse strength of the penalty: ``C`` multiplies the loss, as in `sklearn.svm.LinearSVC`.
+    l1_ratio : float, default=0.0
+        The penalty is ``l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|_2^2``: 0 is l2, 1 is l1, and a number between them is
+        the elastic net. The intercept is not penalised.
+    solver : {"auto", "newton", "irls", "lbfgs", "closed-form"}, default="auto"
+        ``"newton"``: iteratively reweighted least squares at first, then Newton steps; ``"irls"``: the algorithm of the
+        paper; ``"lbfgs"``: L-BFGS; ``"closed-form"``: one linear system, for the quadratic loss. ``"auto"`` is
+        ``"newton"``, the only solver for an l1 or elastic-net penalty.
+    tol : float, default=1e-4
+        The relative gap ``(J - J*) / J`` of the objective to stop at: an estimate or, for the hinge loss without noise,
+        a bound from the dual.
+    max_iter : int, default=1000
+        The largest number of outer iterations.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept. It is neither corrupted nor penalised.
+    multi_class : {"ovr", "ovo"}, default="ovr"
+        Strategy for more than two classes: one output per class against the rest, or one per pair of classes.
+    missing : {"error", "rescale"}, default="error"
+        What NaN in ``X`` means: an error, or a missing feature. In training a missing entry adds nothing to the mean
+        and to the variance of the score. At prediction the score is
+        ``b + w.mu + 1 / share * sum_observed w_d (x_d - mu_d)``, where ``mu`` are the training means and ``share`` is
+        the observed share of ``sum_d |w_d| sd_d``, at least half of the share of observed features. A row without any
+        observed feature has the score ``b + w.mu``. A column that a data frame lacks is missing in every row.
+    class_weight : dict, "balanced" or None, default=None
+        Factors of the sample weights by class. ``"balanced"`` gives all classes the same total weight.
+    n_jobs : int or None, default=None
+        Number of threads that share the rows (or the pairs of classes), -1 for all cores. It does not change the
+        result.
+    verbose : int, default=0
+        Whether to print a line per iteration to the standard error stream.
+    warm_start : bool, default=False
+        Whether to start from the coefficients of the last fit, if their shape and the classes are the same.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_outputs, n_features)
+        Coefficients. There is one output for two classes; for more, one per class, or one per pair of classes with
+        ``multi_class="ovo"``. A sparse matrix after `sparsify`.
+    intercept_ : ndarray of shape (n_outputs,)
+        Intercepts.
+    classes_ : ndarray of shape (n_classes,)
+        The class labels, sorted.
+    n_iter_ : int
+        Number of outer iterations; the largest of any output where outputs are solved separately.
+    n_passes_ : float
+        Number of passes over the data. A product with ``X`` and one with its transpose are one pass. Passes are summed
+        over outputs that are solved separately, and include those over a subsample by its share of the rows.
+    objective_ : float
+        The objective at the solution, summed over the outputs.
+    converged_ : bool
+        Whether the solver reached ``tol``.
+    history_ : list of Iteration
+        Named tuples (iteration, objective, gap, passes, n_active), one per outer iteration.
+    feature_means_, feature_deviations_ : ndarray of shape (n_features,)
+        Mean and standard deviation of the observed entries of each feature, weighted by the sample and class weights.
+        Only with ``missing="rescale"``.
+    n_features_in_ : int
+        Number of features seen in `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, only if ``X`` has column names that are all strings.
+
+    See Also
+    --------
+    DropoutSVC : The hinge loss.
+    DropoutLogisticRegression : The logistic loss, with a tighter bound.
+    NoisyLinearClassifier : Any loss.
+
+    References
+    ----------
+    .. [1] L. van der Maaten, M. Chen, S. Tyree and K. Q. Weinberger, "Learning with Marginalized Corrupted Features",
+           ICML 2013.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> from dropmargin import MCFClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = MCFClassifier("quadratic", noise=0.5).fit(scale(X), y)
+    >>> model.score(scale(X), y) > 0.9
+    True
     """
 
-    def __init__(
-        self,
-        loss: str = "quadratic",
-        *,
-        noise: Any = 0.1,
-        C: float = 1.0,
-        l1_ratio: float = 0.0,
-        solver: str = "auto",
-        tol: float = 1e-4,
-        max_iter: int = 1000,
-        fit_intercept: bool = True,
-        multi_class: str = "ovr",
-        missing: str = "error",
-        class_weight: Any = None,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.loss = loss
-        self.noise = noise
-        self.C = C
-        self.l1_ratio = l1_ratio
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.multi_class = multi_class
-        self.missing = missing
-        self.class_weight = class_weight
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    loss: str = parameter(default="quadratic", choices=tuple(_MCF_LOSSES), kw_only=False)
 
     def _make_loss(self) -> Loss:
-        if not isinstance(self.loss, str) or self.loss not in _MCF_LOSSES:
-            raise ValueError(f"loss of MCFClassifier must be one of {list(_MCF_LOSSES)}, got {self.loss!r}.")
-        return as_loss(_MCF_LOSSES[self.loss])
+        return as_loss(_MCF_LOSSES[validation.check_choice("loss", self.loss, tuple(_MCF_LOSSES))])

@@ -24,7 +24,7 @@ _SHOWN_LABELS = 5
 
 
 def _can_stream(estimator: OnlineMixin) -> bool:
-    """Return whether `partial_fit` exists; if not, say why."""
+    """Return whether `partial_fit` exists; if not, raise an error that explains why."""
     name = type(estimator).__name__
     loss = estimator._make_loss()
     if not isinstance(loss, MomentLoss):
@@ -42,35 +42,47 @@ def _can_stream(estimator: OnlineMixin) -> bool:
 class OnlineMixin(MarginalisedClassifier):
     """Adds `partial_fit` to a classifier."""
 
-    _stream: Stream
-
     @available_if(_can_stream)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> OnlineMixin:
-        """Learn from some more rows, which are not asked for again.
+        """Update the model with a batch of rows, which is not stored.
 
-        After rows ``1..n`` the aim is the optimum of what `fit` minimises on all of them, ``R(w) + C sum_{i<=n} s_i
-        phi_i``, with the noise integrated out as there. Up to 511 rows in all are solved as `fit` solves them; of
-        more, a parabola is kept in place of the rows (docs/online.md says how near to the optimum that leads). The
-        model may be used after every call. Batches of a thousand rows and more are the fastest.
+        After rows ``1..n`` the model approximates the minimum over all of them, ``R(w) + C sum_{i<=n} s_i phi_i``, the
+        objective of `fit`. Up to 511 rows in all are solved as in `fit`. Of more rows, a quadratic approximation of
+        their loss is kept (docs/online.md has its accuracy). The model can be used after every call. Batches of a
+        thousand rows and more are the fastest.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows, never changed.
+            Rows of the batch.
         y : array-like of shape (n_samples,)
-            Labels, all among ``classes``. A batch need not show all of them.
+            Labels, all among ``classes``. A batch need not have all of them.
         classes : array-like of shape (n_classes,), default=None
-            All labels that the stream will have: needed in the first call, and the same if given again. After `fit`,
-            or for a model from a file, those of the model are taken, with a warning that the stream starts anew.
+            All labels of the stream. Required in the first call, and the same if given again. After `fit`, and for a
+            model from a file, ``None`` means the classes of the model, with a warning that the stream starts anew.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows; a row of weight 2 counts as the row twice, one of weight 0 not at all. Weights that are
-            all zero are an error, as rows that are not there are, in the first call and in any other. A batch whose
-            rows are all of a class that ``class_weight`` gives the weight 0 is a call that changes no coefficient.
+            Weights of the rows. A row of weight 2 counts as two rows, a row of weight 0 is left out. Weights that are
+            all zero are an error. A batch whose rows all have a class of ``class_weight`` 0 does not change the
+            coefficients.
 
         Returns
         -------
-        self : the estimator. If the call fails or is interrupted, it is as it was before. `fit` starts anew, and so
-            does the first `partial_fit` after `fit`. ``objective_`` is an estimate: the rows are gone.
+        self : object
+            The estimator. If the call fails or is interrupted, the estimator is unchanged. `fit` starts anew, and so
+            does the first `partial_fit` after `fit`. ``objective_`` is an estimate.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from sklearn.preprocessing import scale
+        >>> from dropmargin import DropoutSVC
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> X, model = scale(X), DropoutSVC(noise=0.1)
+        >>> for begin in range(0, len(X), 200):
+        ...     batch = slice(begin, begin + 200)
+        ...     model = model.partial_fit(X[batch], y[batch], classes=[0, 1])
+        >>> model.score(X, y) > 0.95
+        True
         """
         with validation.unchanged_on_failure(self):
             return self._partial_fit(X, y, classes, sample_weight)

@@ -166,8 +166,8 @@ def check_range(low: float, high: float, noise: Noise | None, where: Callable[[b
         )
     if noise is not None and not noise.allows_negative and low < 0.0:
         raise ValueError(
-            f"{type(noise).__name__} noise needs X >= 0, but X has {low:g} in {where(True)}. "
-            "Negative values in data: choose Dropout or Gaussian noise."
+            f"{type(noise).__name__} needs X >= 0, but X has {low:g} in {where(True)}. "
+            "Negative values in data: choose DropoutNoise or GaussianNoise."
         )
 
 

@@ -1,4 +1,4 @@
-"""Paths over noise and ``C``: one walk over the grid, cross-validation, and the classifiers that choose by it."""
+"""Choice of noise and ``C``: cross-validation along a path over the grid, and the solutions of the path."""
 
 from dropmargin.model_selection.estimators import DropoutLogisticRegressionCV, DropoutSVCCV, NoisyLinearClassifierCV
 from dropmargin.model_selection.noise_path import NoisePath, noise_path

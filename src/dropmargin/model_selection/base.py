@@ -1,11 +1,11 @@
-"""The shell of the classifiers that choose noise and ``C``: checks, folds, routing, the search, the refit."""
+"""Base of the classifiers that choose noise and ``C``: checks, folds, metadata routing, search and final fit."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -21,6 +21,14 @@ from sklearn.utils.validation import check_is_fitted
 from dropmargin.data import ClassArray, binary_outputs
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import CheckedRows, MarginalisedClassifier
+from dropmargin.estimators.parameters import (
+    Parameters,
+    RunParameters,
+    SharedParameters,
+    check_parameters,
+    parameter,
+    specification,
+)
 from dropmargin.model_selection.grid import Grid, check_grid, check_noisy_problems
 from dropmargin.model_selection.search import (
     FINAL_SHARE,
@@ -38,11 +46,10 @@ from dropmargin.typing import Array
 
 # Coefficients of all points are kept up to this many bytes, if nobody says otherwise.
 _MOST_STORED = 2**28
-_OWN = ("noises", "Cs", "cv", "scoring", "rule", "prune", "store_coefs", "n_jobs", "verbose")
 
 
 def _plain_has(name: str) -> Any:
-    """Return whether the plain classifier has a method; its own error says what to do if not."""
+    """Return the check that the plain classifier has a method; if not, it raises the error of the plain classifier."""
 
     def check(estimator: MarginalisedClassifierCV) -> bool:
         getattr(getattr(estimator, "best_estimator_", None) or estimator._plain(), name)
@@ -51,30 +58,31 @@ def _plain_has(name: str) -> Any:
     return check
 
 
-class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
-    """Base of the classifiers that choose noise and ``C``; the chosen plain classifier does the rest."""
+class GridParameters(Parameters):
+    """The parameters of the search over noise and ``C``."""
 
-    # Set by the constructors of the subclasses
-    noises: Any
-    Cs: Any
-    cv: Any
-    scoring: Any
-    rule: str
-    prune: bool
-    multi_class: str
-    missing: str
-    tol: float
-    store_coefs: bool | str
-    n_jobs: int | None
-    verbose: int
+    noises: Any = parameter(default=10)
+    Cs: Any = parameter(default=13)
+    cv: Any = parameter(default=None)
+    scoring: Any = parameter(default=None)
+    rule: str = parameter(default="best", choices=RULES)
+    prune: bool = parameter(default=True)
+    store_coefs: bool | str = parameter(default="auto")
 
-    #: The classifier without the choice.
-    _plain_class: type[MarginalisedClassifier]
+
+class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, ClassifierMixin, BaseEstimator):
+    """Base of the classifiers that choose noise and ``C`` by cross-validation."""
+
+    verbose: int = parameter(default=1)
+
+    #: The classifier with a given noise and ``C``.
+    _plain_class: ClassVar[type[MarginalisedClassifier]]
 
     def _plain(self) -> MarginalisedClassifier:
-        """Return the plain classifier with the shared parameters."""
-        shared = {name: value for name, value in self.get_params(deep=False).items() if name not in _OWN}
-        return self._plain_class(noise=None, **shared)
+        """Return the plain classifier with the parameters that it shares with the search, and without noise."""
+        shared = specification(type(self)).keys() & specification(self._plain_class).keys()
+        shared -= specification(RunParameters).keys()
+        return self._plain_class(noise=None, **{name: getattr(self, name) for name in shared})
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> MarginalisedClassifierCV:
         """Choose noise and ``C`` by cross-validation and fit the model with them to all rows.
@@ -82,25 +90,26 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training data. With ``missing="rescale"``, NaN is a missing feature.
         y : array-like of shape (n_samples,)
+            Labels: numbers, strings or booleans.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, in the fits and in the scores (with scikit-learn's metadata routing enabled: in the
-            scores if the scorer asks for them).
+            Weights of the rows, in the fits and in the scores. With scikit-learn's metadata routing enabled, the scores
+            have weights only if the scorer requests them.
         groups : array-like of shape (n_samples,), default=None
-            For a ``cv`` that keeps groups of rows together.
+            Groups of rows, for a ``cv`` that needs them, such as `sklearn.model_selection.GroupKFold`.
 
         Returns
         -------
-        self : the fitted estimator. If the fit fails or is interrupted, the estimator is as it was before.
+        self : object
+            The fitted estimator. If the fit fails or is interrupted, the estimator is unchanged.
         """
         with validation.unchanged_on_failure(self):
             return self._fit(X, y, sample_weight, groups)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> MarginalisedClassifierCV:
-        # 1. Everything that can be wrong is looked at before the work begins.
-        rule = validation.check_choice("rule", self.rule, RULES)
-        if self.n_jobs is not None:
-            validation.check_n_jobs(self.n_jobs)
+        # 1. All checks come before the search.
+        rule = check_parameters(self)["rule"]
         template = self._plain()
         X, y = indexable(X, y)
         rows = template._validate_data(template._problem(), X, y, sample_weight)
@@ -117,7 +126,7 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
         store = self._stores(len(folds), grid, len(classes), rows.X.shape[1])
         search = Search(template, problem, grid, scorer, tol, rough_tol, rule, store, n_threads, len(rows.y))
         try_scorer(search, folds[0]())
-        # 2. The search, and the chosen model on all rows.
+        # 2. The search, and the final fit to all rows.
         outcome = search.run(folds, self.verbose)
         if not np.isfinite(outcome.mean).any():
             raise ValueError("scoring gave NaN at every point of the grid: there is nothing to choose by.")
@@ -178,7 +187,7 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
         return {"groups": groups}, weights
 
     def _scorer(self) -> Any:
-        # Not at the top: the scorers take a good part of a second to import.
+        # Imported late, because it takes a good part of a second.
         from sklearn.metrics import check_scoring
 
         return check_scoring(self._plain(), scoring="accuracy" if self.scoring is None else self.scoring)
@@ -223,36 +232,122 @@ class MarginalisedClassifierCV(ClassifierMixin, BaseEstimator):
         return self.best_estimator_
 
     def predict(self, X: Any) -> Array:
-        """Return the predicted label of each row of ``X``."""
+        """Return the predicted label of each row of ``X``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Labels of ``classes_``.
+        """
         return self._best().predict(X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the score of the rows of ``X``: that of ``scoring``, accuracy by default."""
+        """Return the score of the rows of ``X``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
+        y : array-like of shape (n_samples,)
+            True labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        score : float
+            The score of ``scoring``, accuracy by default.
+        """
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return float(self._scorer()(self._best(), X, y, **weights))
 
     def decision_function(self, X: Any) -> Array:
-        """Return the scores of the rows of ``X``, see `DropoutSVC.decision_function`."""
+        """Return the scores of the rows of ``X``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            As in `DropoutSVC.decision_function`.
+        """
         return self._best().decision_function(X)
 
     @available_if(_plain_has("predict_proba"))
     def predict_proba(self, X: Any) -> Array:
-        """Return the probability of each class, one column per class."""
+        """Return the probability of each class.
+
+        Only for losses whose scores are log-odds (the logistic losses), and with ``multi_class="ovr"``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            As in `DropoutLogisticRegression.predict_proba`.
+        """
         return self._best().predict_proba(X)
 
     @available_if(_plain_has("predict_log_proba"))
     def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithm of `predict_proba`."""
+        """Return the logarithm of the probability of each class.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+            The logarithm of `predict_proba`.
+        """
         return self._best().predict_log_proba(X)
 
     def predict_stability(
         self, X: Any, noise: Any = None, method: str = "auto", *, n_draws: int = 2048, random_state: Any = 0
     ) -> Array:
-        """Return how probable it is that each label survives noise, see `DropoutSVC.predict_stability`."""
+        """Return, for each row, the probability that its predicted label is still predicted under noise.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. With ``missing="rescale"``, NaN is a missing feature.
+        noise : float, Noise or None, default=None
+            A number means ``DropoutNoise(rate=noise)``, ``None`` the chosen noise.
+        method : {"auto", "normal", "guaranteed"}, default="auto"
+            As in `DropoutSVC.predict_stability`.
+        n_draws : int, default=2048
+            Number of draws of ``method="auto"``.
+        random_state : int, RandomState instance or None, default=0
+            Seed of these draws.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples,)
+            Probabilities, or lower bounds on them.
+        """
         return self._best().predict_stability(X, noise, method, n_draws=n_draws, random_state=random_state)
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return what of ``fit``'s parameters goes to the splitter and to the scorer."""
+        """Return which parameters of `fit` go to the splitter and which to the scorer.
+
+        Returns
+        -------
+        routing : sklearn.utils.metadata_routing.MetadataRouter
+            The routing.
+        """
         return (
             MetadataRouter(owner=self)
             .add_self_request(self)

@@ -1,4 +1,4 @@
-"""The grid of noises and values of ``C``: defaults from the data, checks, and who is whose neighbour."""
+"""The grid of noises and values of ``C``: defaults from the data, checks, and the order of the path."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _HIGHEST_RATE = 0.9
 # The default values of C are powers of the root of ten around 1 / (mean squared length of a row), times these.
 _FIRST_FACTOR, _LAST_FACTOR = 0.1, 1e5
 
-# A rough walk solves this share of a chain of noises, if there are so many, and interpolates the others by polynomials
-# through so many knots.
+# With pruning, this share of a chain of noises is solved, if the chain has at least so many; the others are
+# interpolated by polynomials through so many knots.
 _KNOTS = 0.4
 _FEWEST_TO_SKIP = 6
 _ORDER = 4

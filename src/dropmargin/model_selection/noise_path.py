@@ -21,20 +21,33 @@ from dropmargin.typing import Array
 
 @dataclass(frozen=True, eq=False)
 class NoisePath:
-    """Solutions along a grid, as `noise_path` returns them.
+    """Solutions along a grid of noises and values of ``C``, as `noise_path` returns them.
 
     Attributes
     ----------
     noises : tuple of Noise or None
+        The noises of the grid.
     Cs : ndarray of shape (n_Cs,)
-        In ascending order.
-    coefs : ndarray of shape (n_noises, n_Cs, n_columns, n_features)
-    intercepts : ndarray of shape (n_noises, n_Cs, n_columns)
+        The values of ``C`` of the grid, in ascending order.
+    coefs : ndarray of shape (n_noises, n_Cs, n_outputs, n_features)
+        The coefficients.
+    intercepts : ndarray of shape (n_noises, n_Cs, n_outputs)
+        The intercepts.
     objectives : ndarray of shape (n_noises, n_Cs)
+        The objective at each solution, summed over the outputs.
     scores : ndarray of shape (n_noises, n_Cs)
+        The score of each solution.
     n_iter : ndarray of shape (n_noises, n_Cs)
-    converged : bool ndarray of shape (n_noises, n_Cs)
+        Numbers of outer iterations.
+    converged : ndarray of bool of shape (n_noises, n_Cs)
+        Whether the solver reached the tolerance.
     classes : ndarray of shape (n_classes,)
+        The class labels, sorted.
+
+    See Also
+    --------
+    noise_path : Computes the solutions.
+    NoisePathDisplay : Plots them.
     """
 
     noises: tuple[Noise | None, ...]
@@ -63,23 +76,28 @@ def noise_path(
 ) -> NoisePath:
     """Return coefficients, objectives and scores for every pair of a noise and a ``C``.
 
-    Each point starts where its neighbours point, so the whole grid costs far less than as many fits.
+    Each point starts from the solutions of its neighbours, so the grid takes far less time than separate fits.
 
     Parameters
     ----------
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Training data.
     y : array-like of shape (n_samples,)
+        Labels.
     noises : int or list of float, Noise or None, default=10
-        Dropout rates, noises of any kind, ``None`` for no noise; a number means that many rates from 0 to 0.9.
+        Dropout rates, noises of any kind, ``None`` for no noise. An integer is the number of dropout rates, evenly
+        spaced from 0 to 0.9.
     Cs : int or list of float, default=13
-        A number means that many values, on a logarithmic scale that suits the data.
+        Values of ``C``. An integer is the number of values, on a logarithmic scale that suits the data.
     estimator : classifier, default=None
-        The classifier whose loss, tolerance, class weights and so on are used, such as
+        The classifier whose other parameters (loss, tolerance, class weights) are used, such as
         ``DropoutLogisticRegression(tol=1e-6)``; ``None`` means ``DropoutSVC()``. It is not changed.
-    X_test, y_test : default=None
-        Rows to score on; ``None`` means the training rows, whose scores say nothing of other rows.
+    X_test : {array-like, sparse matrix} of shape (n_test, n_features), default=None
+        Rows to score; ``None`` means the training rows.
+    y_test : array-like of shape (n_test,), default=None
+        Labels of these rows.
     scoring : str, callable or None, default=None
-        A score of scikit-learn; ``None`` means accuracy.
+        The score: a name or a scorer of scikit-learn; ``None`` means accuracy.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the training rows.
     verbose : int, default=1
@@ -87,9 +105,25 @@ def noise_path(
 
     Returns
     -------
-    NoisePath
+    path : NoisePath
+        The solutions.
+
+    See Also
+    --------
+    DropoutSVCCV : Chooses noise and ``C`` by cross-validation.
+    NoisePathDisplay : Plots the path.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> from dropmargin import noise_path
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> path = noise_path(scale(X), y, noises=[0, 0.1, 0.5], Cs=[0.01, 0.1, 1])
+    >>> path.coefs.shape
+    (3, 3, 1, 30)
     """
-    # Not at the top: the scorers take a good part of a second to import.
+    # Imported late, because it takes a good part of a second.
     from sklearn.metrics import check_scoring
 
     if estimator is None:

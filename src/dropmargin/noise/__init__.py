@@ -1,4 +1,4 @@
-"""Noise distributions: what may happen to the features of a row."""
+"""Noise distributions: dropout, Gaussian, Laplace and Poisson noise on the features of a row."""
 
 from dropmargin.noise.base import Noise, Variance, as_noise
 from dropmargin.noise.distributions import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise

@@ -1,9 +1,4 @@
-"""What a noise is: an unbiased distribution ``x~`` around each row, independent per feature, ``E[x~] = x``.
-
-To add one, subclass `Noise` and define `variance`; define `log_mgf` as well for the losses that need the moment
-generating function, and `draw` to sample. Parameters are stored by the constructor as given, a number or one number
-per feature, and checked by `check`, as scikit-learn does it.
-"""
+"""Base class of the noises: unbiased distributions ``x~`` around each row, independent per feature, ``E[x~] = x``."""
 
 from __future__ import annotations
 
@@ -29,11 +24,21 @@ class Variance:
 
     Parameters
     ----------
-    entry : callable or None
-        An element-wise function; ``None`` if the variance does not depend on ``x``. Where ``entry(0)`` is not 0, rows
-        must have all their entries stored, zeros too.
-    slope, floor : float or ndarray of shape (n_features,)
-        Its factor, and the variance of a feature that is zero.
+    entry : callable or None, default=None
+        An element-wise function of the entries; ``None`` if the variance does not depend on ``x``. If ``entry(0)`` is
+        not 0, all entries of a row must be stored, also zeros.
+    slope : float or ndarray of shape (n_features,), default=0.0
+        The factor of ``entry``.
+    floor : float or ndarray of shape (n_features,), default=0.0
+        The variance of a feature that is zero.
+
+    Examples
+    --------
+    >>> from dropmargin import DropoutNoise, GaussianNoise
+    >>> DropoutNoise(rate=0.5).variance().has_floor
+    False
+    >>> GaussianNoise(scale=0.1).variance().has_floor
+    True
     """
 
     entry: Callable[[Array], Array] | None = None
@@ -42,7 +47,7 @@ class Variance:
 
     @cached_property
     def is_zero(self) -> bool:
-        """Whether no feature is ever corrupted."""
+        """Whether the variance of every feature is zero."""
         return not (self.moves_entries or self.has_floor)
 
     @cached_property
@@ -52,35 +57,114 @@ class Variance:
 
     @cached_property
     def has_floor(self) -> bool:
-        """Whether a feature that is zero is corrupted, too."""
+        """Whether the noise corrupts zeros by ``floor``."""
         return bool(np.any(self.floor))
 
     @cached_property
     def moves_zeros(self) -> bool:
-        """Whether an entry that is zero becomes noisy."""
+        """Whether the noise corrupts zeros, by ``floor`` or by ``entry(0)``."""
         return self.has_floor or (self.entry is not None and self.moves_entries and bool(self.entry(np.zeros(1))[0]))
 
 
 class Noise(BaseEstimator):
-    """Base class of the noise distributions."""
+    """Base class of the noise distributions.
 
-    #: Whether the distribution is defined for negative values.
+    A subclass defines `variance`. It also defines `log_mgf` to serve the losses that need the moment generating
+    function, `draw` to be sampled, and `check` if it has parameters. The constructor stores its parameters as given,
+    each a number or one number per feature, as scikit-learn's estimators do.
+
+    Attributes
+    ----------
+    allows_negative : bool
+        Whether the distribution is defined for negative entries. A class attribute.
+
+    See Also
+    --------
+    DropoutNoise : Sets features to zero.
+    GaussianNoise : Adds normal noise.
+    LaplaceNoise : Adds Laplace noise.
+    PoissonNoise : Draws counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dropmargin import DropoutSVC
+    >>> from dropmargin.noise import Noise, Variance
+    >>> class SpeckleNoise(Noise):
+    ...     def __init__(self, scale=0.1):
+    ...         self.scale = scale
+    ...
+    ...     def variance(self):
+    ...         return Variance(entry=np.square, slope=np.square(self.scale))
+    >>> X = np.array([[1.0, 2.0], [2.0, 1.0], [-1.0, 1.0], [-2.0, -1.0]])
+    >>> DropoutSVC(noise=SpeckleNoise(scale=0.3)).fit(X, [1, 1, 0, 0]).predict(X)
+    array([1, 1, 0, 0])
+    """
+
     allows_negative = True
 
+    def __repr__(self) -> str:
+        """Return the noise with all its parameters, also those that have their default."""
+        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params(deep=False).items())
+        return f"{type(self).__name__}({given})"
+
     def variance(self) -> Variance:
-        """Return the variance of a corrupted feature, as a function of its value."""
+        """Return the variance of a corrupted feature as a function of its value.
+
+        Returns
+        -------
+        Variance
+            The variance, without a copy of the data.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define variance().")
 
     def log_mgf(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
-        """Return ``K(t) = log E exp(t x~)`` and its first and second derivative by ``t``, element by element."""
+        """Return the log moment generating function of a corrupted feature and its derivatives.
+
+        Parameters
+        ----------
+        t : ndarray
+            The argument, element by element.
+        x : ndarray of the same shape
+            The values of the features.
+
+        Returns
+        -------
+        value, first, second : ndarray
+            ``K(t) = log E exp(t x~)`` and its first and second derivative by ``t``.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no log_mgf().")
 
     def draw(self, x: Array, rng: np.random.RandomState) -> Array:
-        """Return one corrupted copy of the values ``x``."""
+        """Return one corrupted copy of the values.
+
+        Parameters
+        ----------
+        x : ndarray
+            The values of the features; parameters with one number per feature must have its shape, see `take`.
+        rng : numpy.random.RandomState
+            The source of random numbers.
+
+        Returns
+        -------
+        ndarray of the shape of ``x``
+            The corrupted values.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no draw().")
 
     def check(self, n_features: int) -> None:
-        """Raise a `ValueError` if a parameter is out of range or has the wrong length."""
+        """Check the parameters.
+
+        Parameters
+        ----------
+        n_features : int
+            The number of features of the data.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range or has the wrong length.
+        """
 
     @property
     def has_log_mgf(self) -> bool:
@@ -93,7 +177,18 @@ class Noise(BaseEstimator):
         return type(self).draw is not Noise.draw
 
     def take(self, columns: Any) -> Noise:
-        """Return the noise of these columns: each per-feature parameter is indexed, each scalar kept."""
+        """Return the noise of some features.
+
+        Parameters
+        ----------
+        columns : slice, array of bool or array of int
+            The features.
+
+        Returns
+        -------
+        Noise
+            A copy. A parameter with one number per feature is indexed, a single number is kept.
+        """
         taken = copy.copy(self)
         for name, value in self.get_params(deep=False).items():
             if np.ndim(value):
@@ -105,19 +200,30 @@ class Noise(BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        random_state : int, RandomState instance or None
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The rows to corrupt. They are not changed.
+        random_state : int, RandomState instance or None, default=None
+            The seed.
 
         Returns
         -------
-        ndarray or sparse array of the shape of ``X``; sparse if ``X`` is.
+        ndarray or sparse array of shape (n_samples, n_features)
+            The corrupted rows; sparse if ``X`` is.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dropmargin import DropoutNoise
+        >>> DropoutNoise(rate=0.5).sample(np.ones((2, 4)), random_state=0)
+        array([[2., 2., 2., 2.],
+               [0., 2., 0., 2.]])
         """
         X = check_rows(X)
         self.check(X.shape[1])
         if not self.allows_negative and entry_range(X)[0] < 0.0:
             raise ValueError(
-                f"{type(self).__name__} noise needs X >= 0, but X has {entry_range(X)[0]:g}. "
-                "Negative values in data: choose Dropout or Gaussian noise."
+                f"{type(self).__name__} needs X >= 0, but X has {entry_range(X)[0]:g}. "
+                "Negative values in data: choose DropoutNoise or GaussianNoise."
             )
         rng = check_random_state(random_state)
 
@@ -152,7 +258,29 @@ class Noise(BaseEstimator):
 
 
 def as_noise(noise: Any) -> Noise | None:
-    """Return the noise that a user meant: ``None``, a dropout rate, or a `Noise`."""
+    """Return the noise of a parameter ``noise``.
+
+    Parameters
+    ----------
+    noise : float, Noise or None
+        A number is a dropout rate.
+
+    Returns
+    -------
+    Noise or None
+        ``DropoutNoise(rate=noise)`` for a number; anything else unchanged.
+
+    Raises
+    ------
+    ValueError
+        If ``noise`` is none of these. The range of a rate is checked by `Noise.check`.
+
+    Examples
+    --------
+    >>> from dropmargin.noise import as_noise
+    >>> as_noise(0.5)
+    DropoutNoise(rate=0.5)
+    """
     from dropmargin.noise.distributions import DropoutNoise
 
     if noise is None or isinstance(noise, Noise):

@@ -14,15 +14,30 @@ from dropmargin.typing import Array
 
 
 class DropoutNoise(Noise):
-    """Blankout noise: a feature is deleted with probability ``rate`` and rescaled otherwise.
+    """Dropout (blankout) noise: a feature is set to zero with probability ``rate``, and rescaled otherwise.
 
-    ``x~ = 0`` with probability ``q``, else ``x / (1 - q)``. Variance ``q / (1 - q) x^2``;
-    ``K(t) = log(q + (1 - q) exp(t x / (1 - q)))``. Zeros stay zeros, so sparse data stay sparse.
+    ``x~ = 0`` with probability ``q``, else ``x / (1 - q)``. The variance is ``q / (1 - q) x^2`` and the log moment
+    generating function ``K(t) = log(q + (1 - q) exp(t x / (1 - q)))``. Zeros stay zeros, so sparse data stay sparse.
 
     Parameters
     ----------
     rate : float or array-like of shape (n_features,), default=0.5
-        Probability ``q`` of deletion, in [0, 1).
+        The probability ``q`` that a feature is dropped, in [0, 1).
+
+    See Also
+    --------
+    estimate_dropout_rates : One rate per feature, from data.
+
+    References
+    ----------
+    .. [1] N. Chen, J. Zhu, J. Chen and B. Zhang, "Dropout Training for Support Vector Machines", AAAI 2014.
+
+    Examples
+    --------
+    >>> from dropmargin import DropoutNoise, DropoutSVC
+    >>> DropoutNoise()
+    DropoutNoise(rate=0.5)
+    >>> model = DropoutSVC(noise=DropoutNoise(rate=[0.1, 0.9]))  # one rate per feature
     """
 
     def __init__(self, rate: Any = 0.5) -> None:
@@ -55,12 +70,21 @@ class DropoutNoise(Noise):
 
 
 class GaussianNoise(Noise):
-    """Additive normal noise: variance ``scale^2``, ``K(t) = t x + scale^2 t^2 / 2``.
+    """Additive normal noise with mean 0.
+
+    The variance is ``scale^2`` and the log moment generating function ``K(t) = t x + scale^2 t^2 / 2``. Sparse data
+    are not made dense in training.
 
     Parameters
     ----------
     scale : float or array-like of shape (n_features,), default=0.1
-        Standard deviation, at least 0.
+        The standard deviation, at least 0.
+
+    Examples
+    --------
+    >>> from dropmargin import GaussianNoise
+    >>> float(GaussianNoise(scale=2.0).variance().floor)
+    4.0
     """
 
     def __init__(self, scale: Any = 0.1) -> None:
@@ -81,14 +105,22 @@ class GaussianNoise(Noise):
 
 
 class LaplaceNoise(Noise):
-    """Additive Laplace noise: variance ``2 scale^2``, ``K(t) = t x - log(1 - scale^2 t^2)`` for ``|t| < 1 / scale``.
+    """Additive Laplace noise with mean 0.
 
-    Outside that interval the expectation is infinite, so a loss through the log-MGF keeps its weights inside.
+    The variance is ``2 scale^2`` and the log moment generating function ``K(t) = t x - log(1 - scale^2 t^2)`` for
+    ``|t| < 1 / scale``. Outside that interval the expectation is infinite, so a loss through the moment generating
+    function keeps the coefficients below ``1 / scale``.
 
     Parameters
     ----------
     scale : float or array-like of shape (n_features,), default=0.1
-        Scale of the Laplace distribution, at least 0.
+        The scale of the Laplace distribution, at least 0.
+
+    Examples
+    --------
+    >>> from dropmargin import LaplaceNoise
+    >>> float(LaplaceNoise(scale=2.0).variance().floor)
+    8.0
     """
 
     def __init__(self, scale: Any = 0.1) -> None:
@@ -116,7 +148,19 @@ class LaplaceNoise(Noise):
 
 
 class PoissonNoise(Noise):
-    """Poisson noise with mean ``x``, for counts: variance ``x``, ``K(t) = x (exp(t) - 1)``; needs ``X >= 0``."""
+    """Poisson noise with mean ``x``, for counts.
+
+    The variance is ``x`` and the log moment generating function ``K(t) = x (exp(t) - 1)``. ``X`` must not be negative.
+    Zeros stay zeros, so sparse data stay sparse.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dropmargin import PoissonNoise
+    >>> corrupted = PoissonNoise().sample(np.array([[0.0, 3.0, 100.0]]), random_state=0)
+    >>> float(corrupted[0, 0])
+    0.0
+    """
 
     allows_negative = False
 

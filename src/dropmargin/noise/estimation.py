@@ -1,4 +1,4 @@
-"""Dropout rates from data: how often a feature of training is gone where the model will be used."""
+"""Dropout rates from data: how often a feature of the training data is absent where the model will be used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dropmargin.typing import Array
 
 
 def estimate_dropout_rates(X_train: Any, X_target: Any) -> Array:
-    """Return one dropout rate per feature, from a sample without labels of where the model will be used.
+    """Return one dropout rate per feature, estimated from unlabelled rows of where the model will be used.
 
     ``rate_d = max(0, 1 - P_target(x_d present) / P_train(x_d present))``, where an entry is present if it is neither
     zero nor NaN, and ``P`` is the share of rows. A feature that is as frequent as in training, or more, has rate 0.
@@ -20,21 +20,25 @@ def estimate_dropout_rates(X_train: Any, X_target: Any) -> Array:
     Parameters
     ----------
     X_train : {array-like, sparse matrix, data frame} of shape (n_train, n_features)
-        The rows that the model learns from.
+        The training data.
     X_target : {array-like, sparse matrix, data frame} of shape (n_target, n_features)
-        Rows of where it will be used, with the same columns in the same order.
+        Rows of where the model will be used, with the same features in the same order.
 
     Returns
     -------
-    ndarray of shape (n_features,)
-        Rates in [0, 1), ready for ``DropoutNoise(rate=rates)``.
+    rates : ndarray of shape (n_features,)
+        Rates in [0, 1), for ``DropoutNoise(rate=rates)``.
+
+    See Also
+    --------
+    DropoutNoise : The noise with these rates.
 
     Notes
     -----
-    A feature that is never present in the target would have rate 1, which no noise may have. ``n_target`` rows without
-    it do not prove that it is gone for ever, either: its share counts as ``1 / (n_target + 1)``, so that its rate is
-    at most ``1 - 1 / (n_target + 1)``, and 0 if it is so rare in training that its absence says nothing.
-    A feature that is never present in training has rate 0: there is nothing to drop.
+    A feature that is never present in the target would have rate 1, which is not allowed. Its share of rows counts as
+    ``1 / (n_target + 1)`` instead, so its rate is at most ``1 - 1 / (n_target + 1)``, and 0 if the feature is so rare
+    in training that its absence in ``n_target`` rows is no evidence. A feature that is never present in training has
+    rate 0.
 
     Examples
     --------

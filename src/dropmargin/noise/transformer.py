@@ -16,26 +16,32 @@ _OCCASIONS = ("fit", "always")
 class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Corrupt the rows of ``X`` by a noise, to train any model on corrupted rows.
 
-    With ``when="fit"`` the noise strikes in `fit_transform` alone, which a pipeline calls in training; `transform`,
-    which it calls for a prediction, returns ``X`` as it is: data augmentation, as a dropout layer does it. So
-    ``fit_transform(X)`` and ``fit(X).transform(X)`` differ on purpose. With ``when="always"`` both corrupt.
+    With ``when="fit"``, only `fit_transform` corrupts the rows, which a pipeline calls in training. `transform`, which
+    it calls at prediction, returns ``X`` unchanged, as a dropout layer does. So ``fit_transform(X)`` and
+    ``fit(X).transform(X)`` differ on purpose. With ``when="always"`` both corrupt.
 
-    A corrupted row takes the place of the original, so the number of rows stays.
+    A corrupted row replaces the original, so the number of rows does not change.
 
     Parameters
     ----------
     noise : float, Noise or None, default=0.1
-        A number is the rate of dropout; ``None`` changes nothing.
+        A number is a dropout rate; ``None`` changes nothing.
     when : {"fit", "always"}, default="fit"
-        Whether rows are corrupted only in training, or at prediction, too.
+        Whether rows are corrupted only in training, or also at prediction.
     random_state : int, RandomState instance or None, default=None
-        An int draws the same noise in every call, a RandomState instance goes on from call to call.
+        An integer draws the same noise in every call; a RandomState instance continues from call to call.
 
     Attributes
     ----------
     n_features_in_ : int
+        Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Only if ``X`` has column names that are all strings.
+        Names of the features, only if ``X`` has column names that are all strings.
+
+    See Also
+    --------
+    ExplicitCorruption : Trains a classifier on several corrupted copies of the rows.
+    Noise.sample : One corrupted copy.
 
     Examples
     --------
@@ -57,16 +63,19 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> NoiseTransformer:
-        """Check the parameters against the columns of ``X``; nothing is learnt.
+        """Check the parameters and the features of ``X``.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training data.
         y : ignored
+            Present for the scikit-learn API.
 
         Returns
         -------
-        self
+        self : NoiseTransformer
+            The fitted transformer.
         """
         self._fit(X)
         return self
@@ -77,25 +86,30 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training data.
         y : ignored
+            Present for the scikit-learn API.
 
         Returns
         -------
-        ndarray or CSR matrix of the shape of ``X``; sparse if ``X`` is.
+        ndarray or CSR matrix of shape (n_samples, n_features)
+            The corrupted rows; sparse if ``X`` is.
         """
         X, noise = self._fit(X)
         return X if noise is None else noise.sample(X, self.random_state)
 
     def transform(self, X: Any) -> Any:
-        """Return the rows as they are, or a corrupted copy if ``when="always"``.
+        """Return the rows unchanged, or a corrupted copy if ``when="always"``.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data.
 
         Returns
         -------
-        ndarray or CSR matrix of the shape of ``X``; sparse if ``X`` is.
+        ndarray or CSR matrix of shape (n_samples, n_features)
+            The rows; sparse if ``X`` is.
         """
         check_is_fitted(self)
         noise = self._checked_noise()
@@ -122,6 +136,6 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = isinstance(self.noise, Noise) and not self.noise.allows_negative
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        # fit_transform is not fit and then transform: scikit-learn's checks have no better word for it
+        # fit_transform differs from fit followed by transform; scikit-learn has no other tag for that
         tags.non_deterministic = self.noise is not None
         return tags

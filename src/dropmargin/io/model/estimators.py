@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.baselines import FDropSVC
 from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
+from dropmargin.estimators.parameters import specification
 from dropmargin.io.model.parameters import decode_parameters, encode_parameters
 from dropmargin.io.model.schema import ModelFormatError, choice, fields, from_plain, integer, shown, to_plain
 from dropmargin.losses import as_loss
@@ -22,18 +23,15 @@ from dropmargin.noise import as_noise
 from dropmargin.solvers import Iteration
 from dropmargin.typing import Array
 
-#: The classifiers that a file can name. To add one: add its parameters to `parameters`, its numbers to `_SCALARS`.
+#: The classifiers that a file can name.
 CLASSES: dict[str, type] = {
     cls.__name__: cls for cls in (DropoutSVC, DropoutLogisticRegression, MCFClassifier, NoisyLinearClassifier, FDropSVC)
 }
-_SCALARS = {
-    name: ("n_iter_", "objective_", "gap_" if name == "FDropSVC" else "n_passes_", "converged_") for name in CLASSES
-}
+_SCALARS = ("n_iter_", "objective_", "n_passes_", "converged_")
+_FDROP_SCALARS = ("n_iter_", "objective_", "gap_", "converged_")
 _ARRAYS = ("coef_", "intercept_", "classes_")
 _OPTIONAL_ARRAYS = ("feature_names_in_", "feature_means_", "feature_deviations_")
 _HISTORY = "history_"
-_MCF_LOSSES = ("quadratic", "exponential", "logistic")
-_MULTI_CLASS, _MISSING = ("ovr", "ovo"), ("error", "rescale")
 
 
 def plain_classifier(model: Any) -> Any:
@@ -57,7 +55,7 @@ def encode_classifier(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return a fitted classifier as facts and arrays."""
     name = type(model).__name__
     parameters, arrays = encode_parameters(model.get_params(deep=False))
-    fitted = {attribute: to_plain(getattr(model, attribute), attribute) for attribute in _SCALARS[name]}
+    fitted = {attribute: to_plain(getattr(model, attribute), attribute) for attribute in _scalars(type(model))}
     own = {attribute: np.asarray(getattr(model, attribute)) for attribute in _ARRAYS}
     own |= {
         attribute: np.asarray(getattr(model, attribute)) for attribute in _OPTIONAL_ARRAYS if hasattr(model, attribute)
@@ -72,8 +70,8 @@ def decode_classifier(facts: Any, arrays: dict[str, Array]) -> Any:
     facts = fields(facts, "model", ("class", "parameters", "fitted"))
     name = choice(facts["class"], "class", CLASSES)
     cls = CLASSES[name]
-    model = cls(**decode_parameters(facts["parameters"], list(cls().get_params(deep=False)), arrays))
-    scalars = fields(facts["fitted"], "fitted", _SCALARS[name])
+    model = cls(**decode_parameters(facts["parameters"], cls, arrays))
+    scalars = fields(facts["fitted"], "fitted", _scalars(cls))
     missing = [key for key in (*_ARRAYS, _HISTORY) if key not in arrays]
     if missing:
         raise ModelFormatError(f"it lacks the array {missing[0]!r}")
@@ -82,11 +80,15 @@ def decode_classifier(facts: Any, arrays: dict[str, Array]) -> Any:
     _check_parameters(model, found)
     for attribute, value in found.items():
         setattr(model, attribute, value)  # a name of the two tables above
-    for attribute in _SCALARS[name]:
+    for attribute in _scalars(cls):
         setattr(model, attribute, _scalar(attribute, scalars[attribute]))
     model.n_features_in_ = found["coef_"].shape[1]
     model.history_ = _decode_history(arrays.pop(_HISTORY))
     return model
+
+
+def _scalars(cls: type) -> tuple[str, ...]:
+    return _FDROP_SCALARS if cls is FDropSVC else _SCALARS
 
 
 def _scalar(attribute: str, value: Any) -> Any:
@@ -100,17 +102,16 @@ def _scalar(attribute: str, value: Any) -> Any:
 
 def _check_parameters(model: Any, arrays: dict[str, Array]) -> None:
     """Check the parameters that predictions depend on."""
-    choice(getattr(model, "multi_class", "ovr"), "multi_class", _MULTI_CLASS)
-    kind = choice(getattr(model, "missing", "error"), "missing", _MISSING)
-    if kind == "rescale" and "feature_means_" not in arrays:
+    for name, declared in specification(type(model)).items():
+        if declared.choices is not None:
+            choice(getattr(model, name), name, declared.choices)
+    if getattr(model, "missing", "error") == "rescale" and "feature_means_" not in arrays:
         raise ModelFormatError("missing='rescale' needs 'feature_means_', which is not there")
     try:
         noise = as_noise(getattr(model, "noise", None))
         if noise is not None:
             noise.check(arrays["coef_"].shape[1])
-        if isinstance(model, MCFClassifier):
-            choice(model.loss, "loss", _MCF_LOSSES)
-        elif hasattr(model, "approximation"):
+        if hasattr(model, "approximation"):
             as_loss(getattr(model, "loss", "hinge"), model.approximation)
     except ValueError as error:
         raise ModelFormatError(str(error)) from None

@@ -1,7 +1,7 @@
 """Constructor parameters as plain data: numbers, names, and the noises, losses and class weights of the library.
 
-What a parameter may be is decided by its name, so that a file cannot smuggle in anything else; whether its value makes
-sense is for `fit` to say, as always.
+The specification of a parameter (`dropmargin.estimators.parameters`) decides which types a file may give it. `fit`
+checks the value, as always.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dropmargin.estimators.parameters import INTEGER, NUMBER, ModelParameters, specification
 from dropmargin.io.model.schema import ModelFormatError, choice, fields, from_plain, items, shown, text, to_plain
 from dropmargin.losses import (
     Exponential,
@@ -33,25 +34,8 @@ _LOSSES: dict[str, type[Loss]] = {
 }
 _LOSS_PARAMETERS = {"Hinge": ("margin",), "GaussianHinge": ("margin",)}
 
-_NUMBER, _INTEGER, _TEXT = (int, float), (int, bool), (str,)
-#: Parameter -> types of its value; the three that are not plain have functions of their own.
-_PLAIN: dict[str, tuple[type, ...]] = {
-    "C": _NUMBER,
-    "l1_ratio": _NUMBER,
-    "tol": _NUMBER,
-    "max_iter": _INTEGER,
-    "n_deleted": _INTEGER,
-    "verbose": _INTEGER,
-    "fit_intercept": _INTEGER,
-    "warm_start": _INTEGER,
-    "n_jobs": (int, type(None)),
-    "approximation": _TEXT,
-    "solver": _TEXT,
-    "multi_class": _TEXT,
-    "missing": _TEXT,
-}
-#: Parameters that files of an earlier version may lack: they take the constructor's default.
-ADDED_LATER: frozenset[str] = frozenset()
+#: Types of the parameters of `FDropSVC` that no other classifier has.
+_FDROP_TYPES = {"n_deleted": INTEGER}
 
 
 def encode_parameters(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -71,10 +55,17 @@ def encode_parameters(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], di
     return facts, arrays
 
 
-def decode_parameters(facts: Any, names: list[str], arrays: dict[str, Array]) -> dict[str, Any]:
-    """Return the parameters of these names from facts; the arrays that are used are taken out of ``arrays``."""
-    required = [name for name in names if name not in ADDED_LATER]
+def decode_parameters(facts: Any, cls: type, arrays: dict[str, Array]) -> dict[str, Any]:
+    """Return the parameters of a class from facts; the arrays that are used are taken out of ``arrays``.
+
+    The specification of the class says which types a plain parameter may have, and which parameters may be absent.
+    """
+    declared = specification(cls)
+    names = list(cls().get_params(deep=False))
+    required = [name for name in names if name not in declared or not declared[name].optional_in_files]
     facts = fields(facts, "parameters", required, names)
+    # A name means the same in all classes: `FDropSVC`, which has no specification, takes the types of the others.
+    types = {name: known.stored_as for name, known in (declared or specification(ModelParameters)).items()}
     decoded: dict[str, Any] = {}
     for name, value in facts.items():
         if name == "noise":
@@ -84,15 +75,15 @@ def decode_parameters(facts: Any, names: list[str], arrays: dict[str, Array]) ->
         elif name == "class_weight":
             decoded[name] = _decode_class_weight(value)
         else:
-            decoded[name] = _decode_plain(name, value)
+            decoded[name] = _decode_plain(name, value, (_FDROP_TYPES | types).get(name, ()))
     return decoded
 
 
-def _decode_plain(name: str, value: Any) -> Any:
-    if name not in _PLAIN:
+def _decode_plain(name: str, value: Any, types: tuple[type, ...]) -> Any:
+    if not types:
         raise ModelFormatError(f"parameter {name!r} cannot be stored by this version of dropmargin")
     found = from_plain(value, name)
-    if type(found) not in _PLAIN[name]:
+    if type(found) not in types:
         raise ModelFormatError(f"parameter {name!r} has a value of the wrong type: {shown(found)}")
     return found
 
@@ -124,7 +115,7 @@ def _encode_noise(noise: Any) -> tuple[Any, dict[str, Array]]:
 def _decode_noise(facts: Any, arrays: dict[str, Array]) -> Any:
     if type(facts) is not dict or "noise" not in facts:
         found = from_plain(facts, "noise")
-        if found is not None and type(found) not in _NUMBER:
+        if found is not None and type(found) not in NUMBER:
             raise ModelFormatError(f"noise must be null, a number or a noise, got {shown(found)}")
         return found
     facts = fields(facts, "noise", ("noise", "parameters"))
@@ -194,7 +185,7 @@ def _decode_class_weight(facts: Any) -> Any:
         if len(items(pair, "class_weight")) != 2:
             raise ModelFormatError("class_weight must hold pairs of a label and a weight")
         label, weight = (from_plain(part, "class_weight") for part in pair)
-        if type(label) not in (str, int, float, bool) or type(weight) not in _NUMBER or label in weights:
+        if type(label) not in (str, int, float, bool) or type(weight) not in NUMBER or label in weights:
             raise ModelFormatError(f"class_weight has a wrong pair of label {shown(label)} and weight {shown(weight)}")
         weights[label] = weight
     return weights

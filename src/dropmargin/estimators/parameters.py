@@ -1,0 +1,215 @@
+"""The constructor parameters of the classifiers, each declared once.
+
+A class that derives from `Parameters` declares a parameter as an annotated attribute::
+
+    class MySVC(DropoutSVC):
+        temperature: float = parameter(default=1.0, check=number(0.0), stored_as=NUMBER)
+
+The declaration holds all that the library needs of it: the default, the check that `fit` runs, and the type that model
+files accept. The constructor follows from the declarations of a class and of its bases: an ordinary ``__init__`` that
+stores its arguments, with an explicit signature, as scikit-learn's `get_params` and `clone` need it. The classes are
+not dataclasses, because Dask takes a dataclass apart into its fields and would lose the fitted attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, make_dataclass
+from typing import Any, ClassVar, dataclass_transform
+
+import numpy as np
+
+from dropmargin.estimators import validation
+from dropmargin.estimators.missing import CHOICES as MISSING_CHOICES
+
+#: Types of a plain value in a model file.
+NUMBER: tuple[type, ...] = (int, float)
+INTEGER: tuple[type, ...] = (int, bool)
+TEXT: tuple[type, ...] = (str,)
+
+#: Takes the name and the value of a parameter; returns the value as it is used, or raises a `ValueError`.
+Check = Callable[[str, Any], Any]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """The declaration of a constructor parameter, see `parameter`."""
+
+    default: Any
+    check: Check | None
+    choices: tuple[str, ...] | None
+    stored_as: tuple[type, ...]
+    optional_in_files: bool
+    kw_only: bool
+
+
+def parameter(
+    *,
+    default: Any,
+    check: Check | None = None,
+    choices: tuple[str, ...] | None = None,
+    stored_as: tuple[type, ...] = (),
+    optional_in_files: bool = False,
+    kw_only: bool = True,
+) -> Any:
+    """Declare a constructor parameter; its type is that of the annotated attribute.
+
+    Parameters
+    ----------
+    default : object
+        The default value. It must be immutable, as all estimators share it.
+    check : callable, default=None
+        ``check(name, value)`` returns the value as it is used, or raises a `ValueError`. ``None`` means that the value
+        is checked where it is used, because the check depends on the data or on other parameters.
+    choices : tuple of str, default=None
+        The allowed values, in place of ``check`` and ``stored_as``.
+    stored_as : tuple of type, default=()
+        The types that a model file accepts. Empty for parameters that are not plain values:
+        `dropmargin.io.model.parameters` has functions of its own for noise, loss and class weights.
+    optional_in_files : bool, default=False
+        Whether model files may lack the parameter, because earlier versions did not have it. It then takes its default.
+    kw_only : bool, default=True
+        Whether the constructor takes it by name only.
+
+    Returns
+    -------
+    Parameter
+        The declaration. Instances have the value of the parameter in its place.
+    """
+    if choices is not None:
+        check, stored_as = _one_of(choices), TEXT
+    return Parameter(default, check, choices, stored_as, optional_in_files, kw_only)
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(parameter,))
+class Parameters:
+    """Base of the classes whose constructor follows from their declared parameters.
+
+    A subclass with an ``__init__`` of its own keeps it.
+    """
+
+    _declared: ClassVar[dict[str, Parameter]] = {}
+    _own_declared: ClassVar[dict[str, Parameter]] = {}
+    _has_generated_init: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
+        for name in own:
+            delattr(cls, name)
+        cls._own_declared = own
+        cls._declared = {}
+        types: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            for name, declared in vars(base).get("_own_declared", {}).items():
+                cls._declared[name] = declared
+                types[name] = base.__annotations__[name]
+        if "__init__" in vars(cls):
+            cls._has_generated_init = False
+        elif own or cls._has_generated_init:
+            cls._has_generated_init = True
+            cls.__init__ = _make_init(cls, types)  # type: ignore[method-assign]
+
+
+def _make_init(cls: type[Parameters], types: dict[str, Any]) -> Any:
+    """Return the ``__init__`` that `dataclasses` generates for the declared parameters."""
+    fields = [
+        (name, types[name], field(default=declared.default, kw_only=declared.kw_only))
+        for name, declared in cls._declared.items()
+    ]
+    made = make_dataclass(cls.__name__, fields, namespace={"__module__": __name__}, eq=False, repr=False)
+    init = vars(made)["__init__"]
+    init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+    return init
+
+
+def specification(cls: type) -> dict[str, Parameter]:
+    """Return the declared constructor parameters of a class by name, empty if it declares none."""
+    return getattr(cls, "_declared", {})
+
+
+def check_parameter(estimator: Parameters, name: str) -> Any:
+    """Return the value of one parameter as it is used, after its check."""
+    check = estimator._declared[name].check
+    value = getattr(estimator, name)
+    return value if check is None else check(name, value)
+
+
+def check_parameters(estimator: Parameters) -> dict[str, Any]:
+    """Return the values of all declared parameters as they are used, after their checks."""
+    return {name: check_parameter(estimator, name) for name in estimator._declared}
+
+
+# Checks ---------------------------------------------------------------------------------------------------------------
+
+
+def number(low: float, high: float = np.inf, *, low_open: bool = False) -> Check:
+    """Return the check of a finite number in ``[low, high]``, or in ``(low, high]`` with ``low_open``."""
+    return lambda name, value: validation.check_number(name, value, low, low_open=low_open, high=high)
+
+
+def integer(low: int) -> Check:
+    """Return the check of an integer of at least ``low``."""
+    return lambda name, value: validation.check_integer(name, value, low)
+
+
+def _one_of(choices: tuple[str, ...]) -> Check:
+    return lambda name, value: validation.check_choice(name, value, choices)
+
+
+def _as_bool(name: str, value: Any) -> bool:
+    return bool(value)
+
+
+def _n_jobs(name: str, value: Any) -> int | None:
+    if value is not None:
+        validation.check_n_jobs(value)
+    return value
+
+
+# Declarations ---------------------------------------------------------------------------------------------------------
+
+
+class NoiseParameters(Parameters):
+    """The two parameters that the CV classes choose."""
+
+    noise: Any = parameter(default=0.1)
+    C: float = parameter(default=1.0, check=number(0.0, low_open=True), stored_as=NUMBER)
+
+
+class SharedParameters(Parameters):
+    """Parameters of all classifiers, also of those that choose noise and ``C``."""
+
+    l1_ratio: float = parameter(default=0.0, check=number(0.0, 1.0), stored_as=NUMBER)
+    solver: str = parameter(default="auto", stored_as=TEXT)
+    tol: float = parameter(default=1e-4, check=number(0.0), stored_as=NUMBER)
+    max_iter: int = parameter(default=1000, check=integer(1), stored_as=INTEGER)
+    fit_intercept: bool = parameter(default=True, check=_as_bool, stored_as=INTEGER)
+    multi_class: str = parameter(default="ovr", choices=("ovr", "ovo"))
+    missing: str = parameter(default="error", choices=MISSING_CHOICES)
+    class_weight: Any = parameter(default=None)
+
+
+class RunParameters(Parameters):
+    """Parameters that do not change the result."""
+
+    n_jobs: int | None = parameter(default=None, check=_n_jobs, stored_as=(int, type(None)))
+    verbose: int = parameter(default=0, stored_as=INTEGER)
+
+
+class ModelParameters(RunParameters, SharedParameters, NoiseParameters):
+    """Parameters of the classifiers with a given noise and ``C``."""
+
+    warm_start: bool = parameter(default=False, check=_as_bool, stored_as=INTEGER)
+
+
+class ApproximationParameter(Parameters):
+    """The parameter of the classifiers with a bound and a normal approximation of the expected loss."""
+
+    approximation: str = parameter(default="bound", choices=("bound", "gaussian"))
+
+
+class LossParameter(Parameters):
+    """The parameter of the classifiers with any loss."""
+
+    loss: Any = parameter(default="hinge", kw_only=False)
