@@ -14,8 +14,8 @@ from numpy.testing import assert_array_equal
 
 from backends import reference
 from dropmargin.dask import DaskPartitions
-from dropmargin.estimators.partition_fit import fit_partitions
 from dropmargin.data import Rows
+from dropmargin.estimators.partition_fit import fit_partitions
 
 # Long enough for a machine with much else to do; a hang is found by the tests' own time limits.
 PATIENCE = 100.0

@@ -264,7 +264,7 @@ _THREADED = [
     DropoutLogisticRegression(noise=GaussianNoise(scale=0.2)),
     DropoutLogisticRegression(noise=0.3, solver="irls"),
     DropoutLogisticRegression(noise=0.3, solver="lbfgs"),
-    MCFClassifier("quadratic", noise=0.3, solver="closed-form"),
+    MCFClassifier("quadratic", noise=0.3),
     MCFClassifier("exponential", noise=0.3),
     MCFClassifier("logistic", noise=PoissonNoise(), l1_ratio=0.5),
 ]

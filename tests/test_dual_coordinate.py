@@ -12,23 +12,19 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, LinearSVC
 
 from dropmargin import DropoutSVC
-from dropmargin.data import LocalPartitions, PerPartition, canonical, kernels, row_blocks
+from dropmargin.data import LocalPartitions, PerPartition, Rows, canonical, kernels, row_blocks
 from dropmargin.losses import Hinge
 from dropmargin.noise import Variance
-from dropmargin.objective import Labelled, MomentObjective
+from dropmargin.objective import MomentObjective
 from dropmargin.penalties import Penalty
-from dropmargin.solvers import SOLVERS, minimise
+from dropmargin.solvers import SOLVERS, Dual, Options
 from dropmargin.solvers.central_path import follow_central_path
-from dropmargin.solvers.dual_coordinate import best_factor, best_offset, descend_dual
+from dropmargin.solvers.dual_coordinate import best_factor, best_intercept, descend_dual
 from dropmargin.solvers.newton import newton
-from dropmargin.solvers.noise_free import carried
+from dropmargin.solvers.solve import choose_method, rescaled_dual
 from helpers import deal
 
 pytestmark = pytest.mark.skipif(not kernels.available(), reason="the kernels were not built: no C compiler")
-
-
-def _silent(entry):
-    pass
 
 
 def _text(n_rows=150, n_features=60, seed=0, noise=1.0):
@@ -46,7 +42,7 @@ def _objective(X, y, weights, *, fit_intercept=True, l2=1.0, margin=1.0, n_parts
     parts = []
     for begin, end in pairwise(edges):
         (block,) = row_blocks(canonical(X[begin:end]))
-        parts.append(Labelled(block, y[begin:end, None], weights[begin:end, None]))
+        parts.append(Rows(block, y[begin:end, None], weights[begin:end]))
     columns = np.array([0])
     return MomentObjective(
         LocalPartitions(parts, n_threads), Hinge(margin), Variance(), Penalty(l2=l2), fit_intercept, X.shape[1], columns
@@ -66,12 +62,13 @@ def _dual(X, y, weights, shares, l2=1.0, margin=1.0):
 
 def _central_path(objective, tol):
     start = objective.at(np.zeros((objective.n_features + 1, 1)))
-    return follow_central_path(newton, objective, start, tol=tol, max_iter=1000, monitor=_silent, warm=False)
+    return follow_central_path(newton, objective, start, Options(tol, 1000))
 
 
-def _solve(objective, tol, **options):
-    start = objective.at(np.zeros((objective.n_features + 1, 1)))
-    return minimise(SOLVERS["newton"], objective, start, tol=tol, max_iter=1000, **options)
+def _solve(objective, tol, dual=None, coef=None, max_iter=1000):
+    start = objective.at(np.zeros((objective.n_features + 1, 1)) if coef is None else coef)
+    method, args = choose_method(SOLVERS["newton"], objective, dual)
+    return method(*args, objective, start, Options(tol, max_iter, warm=coef is not None))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +178,7 @@ def test_every_kind_of_data_gives_the_same_optimum(dtype, index):
     X = sparse.csr_array(np.round(X.toarray(), 2).astype(np.float32))  # the same numbers in both precisions
     kind = sparse.csr_array(X.astype(dtype))
     kind.indices, kind.indptr = kind.indices.astype(index), kind.indptr.astype(index)
-    result = descend_dual(_objective(kind, y, weights), None, tol=1e-6, max_iter=1000, monitor=_silent)
+    result = descend_dual(_objective(kind, y, weights), None, Options(1e-6, 1000))
     exact = _central_path(_objective(X.astype(np.float64), y, weights), tol=1e-9)
     assert result.converged
     assert result.objective[0] == pytest.approx(exact.objective[0], rel=1e-6)
@@ -189,10 +186,10 @@ def test_every_kind_of_data_gives_the_same_optimum(dtype, index):
 
 def test_the_other_solver_takes_over_without_kernels(monkeypatch):
     X, y, weights = _text()
-    options = {"tol": 1e-4, "max_iter": 100, "monitor": _silent}
-    assert descend_dual(_objective(X, y, weights), None, **options) is not None
+    options = Options(1e-4, 100)
+    assert descend_dual(_objective(X, y, weights), None, options) is not None
     monkeypatch.setattr(kernels, "_LIBRARY", None)
-    assert descend_dual(_objective(X, y, weights), None, **options) is None
+    assert descend_dual(_objective(X, y, weights), None, options) is None
     assert _solve(_objective(X, y, weights), 1e-6).converged
 
 
@@ -205,7 +202,7 @@ def test_the_multipliers_of_the_optimum_are_a_start_that_saves_the_work(layout):
     X = X if layout == "sparse" else X.toarray()
     cold = _solve(_objective(X, y, weights), 1e-6)
     start = _objective(X, y, weights)
-    again = minimise(SOLVERS["newton"], start, start.at(cold.coef), tol=1e-5, max_iter=99, warm=True, dual=cold.dual)
+    again = _solve(start, 1e-5, cold.dual, cold.coef, 99)
     assert again.converged
     assert again.n_iter <= 2
     assert again.n_iter < cold.n_iter
@@ -217,7 +214,7 @@ def test_rescaled_multipliers_start_a_problem_with_another_c(ratio):
     X, y, weights = _text()
     objective = _objective(X, y, weights)
     near = _solve(objective, 1e-6)
-    start = carried(objective.data, near.dual, ratio)
+    start = rescaled_dual(objective.data, Dual(near.dual, 1.0), ratio)
     before = np.concatenate(near.dual)[:, 0]
     after = np.concatenate(start)[:, 0]
     assert np.all(after[before == 1.0] == 1.0)
@@ -239,7 +236,7 @@ def test_an_epoch_is_a_pass_and_every_round_is_shown():
     X, y, weights = _text()
     shown = []
     objective = _objective(X, y, weights)
-    result = descend_dual(objective, None, tol=1e-5, max_iter=1000, monitor=shown.append)
+    result = descend_dual(objective, None, Options(1e-5, 1000, shown.append))
     assert shown == result.history
     assert [entry.iteration for entry in shown] == list(range(1, result.n_iter + 1))
     assert shown[0].passes >= 4.0  # the first round has four epochs
@@ -265,7 +262,7 @@ def test_the_other_solver_takes_over_where_coordinate_descent_is_too_slow():
     scores = X @ np.logspace(2, -2, 8) + 3.0 * rng.normal(size=120)
     y = np.where(scores > np.median(scores), 1.0, -1.0)
     weights = np.full(120, 10.0)
-    alone = descend_dual(_objective(X, y, weights), None, tol=1e-8, max_iter=1000, monitor=_silent)
+    alone = descend_dual(_objective(X, y, weights), None, Options(1e-8, 1000))
     assert not alone.converged
     assert alone.n_iter < 100
     result = _solve(_objective(X, y, weights), 1e-8)
@@ -288,7 +285,7 @@ def test_the_best_offset_and_the_best_factor_have_no_better_neighbour(seed):
     def loss(offset):
         return weights @ np.maximum(0.0, 1.5 - y * (scores + offset))
 
-    offset = best_offset(1.5 * y - scores, y, weights)
+    offset = best_intercept(1.5 * y - scores, y, weights)
     assert loss(offset) <= min(loss(offset + step) for step in np.linspace(-3.0, 3.0, 601)) + 1e-12
 
     def value(factor):
@@ -300,4 +297,4 @@ def test_the_best_offset_and_the_best_factor_have_no_better_neighbour(seed):
 
 def test_the_best_offset_of_a_balanced_problem_is_the_middle_one():
     y = np.array([1.0, -1.0])
-    assert best_offset(2.0 * y, y, np.ones(2)) == 0.0
+    assert best_intercept(2.0 * y, y, np.ones(2)) == 0.0

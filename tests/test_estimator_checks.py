@@ -35,7 +35,7 @@ _ESTIMATORS = [
     DropoutSVC(solver="irls"),
     DropoutLogisticRegression(l1_ratio=0.5),
     DropoutLogisticRegression(approximation="gaussian", multi_class="ovo"),
-    MCFClassifier("quadratic", solver="closed-form"),
+    MCFClassifier("quadratic"),
     MCFClassifier("logistic", noise=LaplaceNoise(scale=0.1), l1_ratio=1.0),
     DropoutSVC(missing="rescale"),
     DropoutLogisticRegression(noise=GaussianNoise(scale=0.5), missing="rescale"),

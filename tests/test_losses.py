@@ -22,7 +22,7 @@ from dropmargin.losses import (
     Quadratic,
     SmoothedHinge,
 )
-from helpers import MGF_LOSSES, NOISES, RADIAL, SOME_NOISES, plain_moment_loss, plain_variance
+from helpers import MGF_LOSSES, NOISES, SOME_NOISES, plain_moment_loss, plain_variance
 
 MOMENT = {
     "hinge": Hinge(),
@@ -424,4 +424,3 @@ def test_mgf_losses_at_extremes(loss, low, high):
 def test_only_log_odds_are_called_log_odds():
     assert [loss for loss in MOMENT if MOMENT[loss].scores_are_log_odds] == ["logistic", "gaussian logistic"]
     assert [loss for loss in MGF_LOSSES if MGF_LOSSES[loss].scores_are_log_odds] == ["mcf-logistic"]
-    assert [name for name in RADIAL if MOMENT[name].is_quadratic] == ["quadratic"]

@@ -231,11 +231,10 @@ def test_a_bad_loss_or_approximation_is_refused(estimator, parts):
 @pytest.mark.parametrize(
     ("estimator", "parts"),
     [
-        (DropoutSVC(solver="closed-form"), ["closed-form", "quadratic loss", "newton"]),
         (DropoutSVC(solver="irls", l1_ratio=1.0), ["irls", "l1", "newton"]),
         (DropoutSVC(solver="orthant"), ["orthant", "newton"]),
         (MCFClassifier("exponential", solver="irls"), ["irls", "majoriser", "newton"]),
-        (MCFClassifier("logistic", solver="closed-form"), ["closed-form", "quadratic", "lbfgs"]),
+        (MCFClassifier("logistic", solver="irls"), ["irls", "majoriser", "lbfgs"]),
         (DropoutLogisticRegression(approximation="gaussian", solver="irls"), ["irls", "majoriser", "newton"]),
     ],
     ids=str,

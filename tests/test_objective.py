@@ -306,7 +306,7 @@ def test_threads_do_not_warn_where_trial_steps_overflow(solver, layout):
     assert_array_equal(found[0].coef, found[1].coef)
 
 
-@pytest.mark.parametrize("solver", ["newton", "irls", "closed-form"])
+@pytest.mark.parametrize("solver", ["newton", "irls"])
 def test_quadratic_problem_has_one_solution_from_any_start(solver):
     X, labels, weights = make_data(n_columns=3)
     objective = make_objective(X, labels, weights, Quadratic(), DropoutNoise(0.3), C=C)

@@ -227,5 +227,5 @@ def test_with_its_weights_fixed_the_step_is_the_quadratic_loss(noise, margin):
     y = labels[:, 0]
     step = _one_step(Hinge(margin), NOISES[noise], X, y, 0.8, np.zeros(N_FEATURES + 1), True)
     C = 0.8 / (4.0 * margin)
-    model = NoisyLinearClassifier("quadratic", noise=NOISES[noise], C=C, solver="closed-form").fit(X, y)
+    model = NoisyLinearClassifier("quadratic", noise=NOISES[noise], C=C).fit(X, y)
     assert_allclose(step, 2.0 * margin * np.append(model.coef_, model.intercept_), rtol=1e-8, atol=1e-10)

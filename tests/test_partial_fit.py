@@ -239,8 +239,8 @@ class _Noisier(MomentLoss):
     def curvature(self, y, m, v):
         return self.loss.curvature(y, m, v + self.variance)
 
-    def weight(self, y, m, v):
-        return self.loss.weight(y, m, v + self.variance)
+    def majoriser(self, y, m, v):
+        return self.loss.majoriser(y, m, v + self.variance)
 
 
 @pytest.mark.parametrize("noise", [None, DropoutNoise(0.4), GaussianNoise(0.3)], ids=str)

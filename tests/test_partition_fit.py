@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 
 import numpy as np
@@ -12,10 +13,8 @@ from scipy import sparse
 from sklearn.base import clone
 
 from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier
-from dropmargin.data import LocalPartitions
-from dropmargin.estimators import fitting, partitioned
+from dropmargin.data import LocalPartitions, Rows, partitioned
 from dropmargin.estimators.partition_fit import fit_partitions
-from dropmargin.data import Rows
 from dropmargin.noise import DropoutNoise, GaussianNoise, PoissonNoise
 
 pytestmark = pytest.mark.timeout(120)
@@ -101,10 +100,11 @@ def test_a_sample_within_the_partitions_is_a_start(estimator, monkeypatch):
     X, y, weights = _data(n_rows=900, n_features=4)
     parts = _parts(X, y, weights, edges=(0, 300, 300, 555, 900))
     from_zero = _fit(estimator, parts).coef_.copy()
-    monkeypatch.setattr(fitting, "_LEAST_SAMPLE", 20)
+    module = importlib.import_module("dropmargin.solvers.solve")
+    monkeypatch.setattr(module, "_LEAST_SUBSAMPLE", 20)
     starts = []
-    original = fitting._start_from_sample
-    monkeypatch.setattr(fitting, "_start_from_sample", lambda *args: starts.append(original(*args)) or starts[-1])
+    original = module._start_from_subsample
+    monkeypatch.setattr(module, "_start_from_subsample", lambda *args: starts.append(original(*args)) or starts[-1])
     assert_allclose(_fit(estimator, parts).coef_, from_zero, rtol=1e-3, atol=1e-4)
     assert len(starts) == 1
     assert starts[0][0] is not None
@@ -217,14 +217,14 @@ def test_a_light_class_beside_a_heavy_one_keeps_its_digits():
     X, y, weights = _data()
     weights = np.where(y == "a", 1e14 * weights, weights)
     seen = []
-    original = partitioned.remember_shape
+    original = partitioned.set_target_summary
 
     def spy(data, shape):
-        seen.append(shape.label_weights)
+        seen.append(shape.target_weights)
         original(data, shape)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partitioned, "remember_shape", spy)
+        patch.setattr(partitioned, "set_target_summary", spy)
         _fit(DropoutLogisticRegression(C=1e-14), _parts(X, y == "a", weights))
     expected = [weights[y == "a"].sum(), weights[y != "a"].sum()]
     assert_allclose(seen[-1][:, 0], 1e-14 * np.array(expected), rtol=1e-12)

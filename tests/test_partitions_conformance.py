@@ -12,9 +12,8 @@ from scipy import sparse
 
 from backends import BACKENDS, SLOW_BACKENDS, reference
 from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
-from dropmargin.data import PerPartition, partitions
+from dropmargin.data import PerPartition, Rows, partitions
 from dropmargin.estimators.partition_fit import fit_partitions
-from dropmargin.data import Rows
 from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise
 from helpers import deal
 

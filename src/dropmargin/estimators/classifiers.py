@@ -26,9 +26,9 @@ class DropoutSVC(ApproximationParameter, OnlineMixin):
     l1_ratio : float, default=0.0
         The penalty is ``l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|_2^2``: 0 is l2, 1 is l1, and a number between them is
         the elastic net. The intercept is not penalised.
-    solver : {"auto", "newton", "irls", "lbfgs", "closed-form"}, default="auto"
+    solver : {"auto", "newton", "irls", "lbfgs"}, default="auto"
         ``"newton"``: iteratively reweighted least squares at first, then Newton steps; ``"irls"``: the algorithm of the
-        paper; ``"lbfgs"``: L-BFGS; ``"closed-form"``: one linear system, for the quadratic loss. ``"auto"`` is
+        paper; ``"lbfgs"``: L-BFGS. ``"auto"`` is
         ``"newton"``, the only solver for an l1 or elastic-net penalty.
     tol : float, default=1e-4
         The relative gap ``(J - J*) / J`` of the objective to stop at: an estimate or, for the hinge loss without noise,
@@ -129,9 +129,9 @@ class DropoutLogisticRegression(ApproximationParameter, OnlineMixin):
     l1_ratio : float, default=0.0
         The penalty is ``l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|_2^2``: 0 is l2, 1 is l1, and a number between them is
         the elastic net. The intercept is not penalised.
-    solver : {"auto", "newton", "irls", "lbfgs", "closed-form"}, default="auto"
+    solver : {"auto", "newton", "irls", "lbfgs"}, default="auto"
         ``"newton"``: iteratively reweighted least squares at first, then Newton steps; ``"irls"``: the algorithm of the
-        paper; ``"lbfgs"``: L-BFGS; ``"closed-form"``: one linear system, for the quadratic loss. ``"auto"`` is
+        paper; ``"lbfgs"``: L-BFGS. ``"auto"`` is
         ``"newton"``, the only solver for an l1 or elastic-net penalty.
     tol : float, default=1e-4
         The relative gap ``(J - J*) / J`` of the objective to stop at: an estimate or, for the hinge loss without noise,
@@ -235,9 +235,9 @@ class NoisyLinearClassifier(LossParameter, ApproximationParameter, OnlineMixin):
     l1_ratio : float, default=0.0
         The penalty is ``l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|_2^2``: 0 is l2, 1 is l1, and a number between them is
         the elastic net. The intercept is not penalised.
-    solver : {"auto", "newton", "irls", "lbfgs", "closed-form"}, default="auto"
+    solver : {"auto", "newton", "irls", "lbfgs"}, default="auto"
         ``"newton"``: iteratively reweighted least squares at first, then Newton steps; ``"irls"``: the algorithm of the
-        paper; ``"lbfgs"``: L-BFGS; ``"closed-form"``: one linear system, for the quadratic loss. ``"auto"`` is
+        paper; ``"lbfgs"``: L-BFGS. ``"auto"`` is
         ``"newton"``, the only solver for an l1 or elastic-net penalty.
     tol : float, default=1e-4
         The relative gap ``(J - J*) / J`` of the objective to stop at: an estimate or, for the hinge loss without noise,
@@ -345,9 +345,9 @@ class MCFClassifier(OnlineMixin):
     l1_ratio : float, default=0.0
         The penalty is ``l1_ratio |w|_1 + (1 - l1_ratio) / 2 |w|_2^2``: 0 is l2, 1 is l1, and a number between them is
         the elastic net. The intercept is not penalised.
-    solver : {"auto", "newton", "irls", "lbfgs", "closed-form"}, default="auto"
+    solver : {"auto", "newton", "irls", "lbfgs"}, default="auto"
         ``"newton"``: iteratively reweighted least squares at first, then Newton steps; ``"irls"``: the algorithm of the
-        paper; ``"lbfgs"``: L-BFGS; ``"closed-form"``: one linear system, for the quadratic loss. ``"auto"`` is
+        paper; ``"lbfgs"``: L-BFGS. ``"auto"`` is
         ``"newton"``, the only solver for an l1 or elastic-net penalty.
     tol : float, default=1e-4
         The relative gap ``(J - J*) / J`` of the objective to stop at: an estimate or, for the hinge loss without noise,

@@ -68,7 +68,7 @@ def descend_dual(objective: MomentObjective, dual: PerPartition | None, options:
     if cache["rows for descent"] is None:
         return None
     rows = _AllRows(objective, parts, cache["rows for descent"])
-    dual_values = rows.upper * rows.joined(dual) if dual is not None else np.zeros_like(rows.upper)
+    dual_values = rows.upper * np.clip(rows.joined(dual), 0.0, 1.0) if dual is not None else np.zeros_like(rows.upper)
     proof = _Proof(rows, dual_values)
     dual_values, weights, intercept = (
         proof.dual_values.copy(),

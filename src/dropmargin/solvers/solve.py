@@ -213,7 +213,7 @@ def solve_outputs(problem: Problem, rows: BinaryRows, start: Array | None = None
     options = Options(problem.tol, problem.max_iter, problem.monitor, warm=start is not None)
     with rows.partitions(problem.C, entry, means) as data, one_blas_thread():
         objective = _objective(problem, data, variance, rows)
-        method, args = choose_method(problem.solver, objective, _rescaled_dual(data, dual, problem.C))
+        method, args = choose_method(problem.solver, objective, rescaled_dual(data, dual, problem.C))
         result = method(*args, objective, objective.at(coef), options)
         n_passes = data.n_passes
     coef = result.coef
@@ -294,7 +294,7 @@ def _solve_l1(objective: Any, start: Any, options: Options) -> Result:
     return replace(whole, n_iter=len(history), history=history)
 
 
-def _rescaled_dual(data: Partitions[Rows], dual: Dual | None, C: float) -> PerPartition | None:
+def rescaled_dual(data: Partitions[Rows], dual: Dual | None, C: float) -> PerPartition | None:
     """Return dual variables to start from, as shares of the rows' weights, from those for another ``C``.
 
     Rows at their upper bound stay there; the others keep their values, which are smaller shares if ``C`` grows.
