@@ -23,35 +23,27 @@ import numpy as np
 from benchmarks import report
 from benchmarks.cases import CASES
 from dropmargin import DropoutLogisticRegression, DropoutSVC
-from dropmargin.data import LocalPartitions, canonical, row_blocks
-from dropmargin.objective import Labelled, MomentObjective
+from dropmargin.data import ClassArray, binary_outputs, canonical
+from dropmargin.objective import MomentObjective
 from dropmargin.penalties import Penalty
 
 MODELS = {"DropoutSVC": DropoutSVC, "DropoutLogisticRegression": DropoutLogisticRegression}
 
 
 def batch_objectives(model: Any, X: Any, y: Any) -> list[MomentObjective]:
-    """Return the objectives that `fit` minimises, one per column."""
+    """Return the objectives that `fit` minimises, one per output."""
     problem = model._problem()
-    variance = problem.noise.variance()
-    blocks = row_blocks(canonical(X), variance.entry)
-    edges = np.cumsum([0] + [block.n_rows for block in blocks])
-    out = []
-    classes = np.unique(y)
-    for positive in classes if len(classes) > 2 else classes[1:]:
-        labels = np.where(y == positive, 1.0, -1.0)[:, None]
-        weights = np.full_like(labels, problem.C)
-        parts = [
-            Labelled(block, labels[a:b], weights[a:b]) for block, a, b in zip(blocks, edges, edges[1:], strict=False)
-        ]
-        out.append(
-            MomentObjective(LocalPartitions(parts), problem.loss, variance, Penalty(), True, X.shape[1], np.arange(1))
-        )
+    classes, index = np.unique(y, return_inverse=True)
+    rows = ClassArray(canonical(X), index, np.ones(len(y)), len(classes))
+    variance, out = problem.variance, []
+    for output in binary_outputs(len(classes), "ovr"):
+        data = rows.open([output]).partitions(problem.C, variance.entry, None)
+        out.append(MomentObjective(data, problem.loss, variance, Penalty(), True, X.shape[1], np.arange(1)))
     return out
 
 
 def value(objectives: list[MomentObjective], model: Any) -> float:
-    """Return the objective at a model's coefficients, summed over the columns."""
+    """Return the objective at a model's coefficients, summed over the outputs."""
     coef = np.vstack([model.coef_.T, model.intercept_])
     return float(sum(own.at(coef[:, [k]]).value[0] for k, own in enumerate(objectives)))
 

@@ -165,8 +165,6 @@ def test_large_arguments_and_large_sums_travel_on_their_own(monkeypatch):
             back, square = data.map_sum(_back, data.map(_scores, w))
             assert_array_equal(back, expected[0])
             assert square == expected[1]
-        settled = data.settle(data.map(_scores, w))
-        assert_array_equal(data.map_sum(_back, settled)[0], expected[0])
         assert data.gather(data.map(_n_rows, PerPartition(range(17)))) == [len(p.y) + i for i, p in enumerate(parts)]
 
 

@@ -53,13 +53,13 @@ def _as_matrices(curvature):
 )
 def test_deflated_directions_have_their_exact_products(pair, shape, layout, kind, fit_intercept):
     curvature = make_curvature(*pair, shape, kind, fit_intercept, layout)
-    coarse = curvature.coarse
-    assert_allclose(coarse.coef_image, curvature.product(coarse.coef), rtol=1e-9, atol=1e-9)
-    intercept = np.zeros_like(coarse.coef)
+    space = curvature.deflation
+    assert_allclose(space.coef_image, curvature.product(space.coef), rtol=1e-9, atol=1e-9)
+    intercept = np.zeros_like(space.coef)
     intercept[-1] = 1.0
     expected = curvature.product(intercept) if fit_intercept else intercept
-    assert_allclose(coarse.offset_image, expected, rtol=1e-9, atol=1e-9)
-    for whole, part in zip(coarse, coarse.select([2, 0]), strict=True):
+    assert_allclose(space.intercept_image, expected, rtol=1e-9, atol=1e-9)
+    for whole, part in zip(space, space.select([2, 0]), strict=True):
         assert_allclose(part, whole[:, [2, 0]])
 
 
@@ -69,19 +69,19 @@ def test_products_of_the_deflated_directions_cost_one_product_back(shape):
     data = curvature.objective.data
     point = curvature.objective.at(curvature.coef)
     point.hessian()
-    before = data.n_sweeps
+    before = data.n_products
     point.hessian()
-    assert data.n_sweeps - before == 1
+    assert data.n_products - before == 1
 
 
 @each_shape
 def test_deflation_is_exact_on_the_plane_and_conjugate_to_it(shape):
     curvature = make_curvature("hinge", "dropout", shape)
-    deflation, matrices = Deflation(curvature.coarse), _as_matrices(curvature)
+    deflation, matrices = Deflation(curvature.deflation), _as_matrices(curvature)
     right = np.random.default_rng(0).normal(size=curvature.coef.shape)
     solution, image = deflation.solve(right)
     assert_allclose(image, curvature.product(solution), rtol=1e-9, atol=1e-9)
-    plane = [curvature.coarse.coef, np.eye(len(right))[:, [-1] * 3]]
+    plane = [curvature.deflation.coef, np.eye(len(right))[:, [-1] * 3]]
     projected = deflation.project(right.copy())
     for k, matrix in enumerate(matrices):
         for direction in plane:
@@ -92,9 +92,9 @@ def test_deflation_is_exact_on_the_plane_and_conjugate_to_it(shape):
 def test_deflation_of_no_weights_is_that_of_the_intercept():
     curvature = make_curvature("logistic", "dropout")
     start = curvature.objective.at(np.zeros_like(curvature.coef)).majoriser()
-    solution, _ = Deflation(start.coarse).solve(np.ones_like(curvature.coef))
+    solution, _ = Deflation(start.deflation).solve(np.ones_like(curvature.coef))
     assert np.all(solution[:-1] == 0.0)
-    assert_allclose(solution[-1], 1.0 / start.coarse.offset_image[-1])
+    assert_allclose(solution[-1], 1.0 / start.deflation.intercept_image[-1])
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,11 @@ def test_deflation_saves_products(shape):
     data = curvature.objective.data
 
     def cost(matrix):
-        before = data.n_sweeps
+        before = data.n_products
         conjugate_gradient.solve(matrix, matrix.product(np.ones_like(matrix.coef)), 1e-10, 300)
-        return data.n_sweeps - before
+        return data.n_products - before
 
-    assert cost(curvature) < cost(replace(curvature, coarse=None))
+    assert cost(curvature) < cost(replace(curvature, deflation=None))
 
 
 @pytest.mark.parametrize(("loss", "shape"), deal(RADIAL, SHAPES))
@@ -129,14 +129,14 @@ def test_predicted_decrease_is_the_decrease_or_more(loss, shape):
     rng = np.random.default_rng(2)
     full = conjugate_gradient.solve(curvature, rng.normal(size=curvature.coef.shape), 1e-14, 300)
     gradient = rng.normal(size=curvature.coef.shape)
-    promised = conjugate_gradient.promise(curvature, gradient, full.lowest)
+    promised = conjugate_gradient.decrease_bound(curvature, gradient, full.lowest)
     for k, matrix in enumerate(_as_matrices(curvature)):
         decrease = 0.5 * gradient[:, k] @ np.linalg.solve(matrix, gradient[:, k])
         assert decrease * (1.0 - 1e-6) <= promised[k] <= 50.0 * decrease
 
 
 def test_lowest_ritz_values_are_eigenvalues_at_the_end():
-    curvature = replace(make_curvature("logistic", "dropout"), coarse=None)
+    curvature = replace(make_curvature("logistic", "dropout"), deflation=None)
     right = np.random.default_rng(4).normal(size=curvature.coef.shape)
     lowest = conjugate_gradient.solve(curvature, right, 1e-13, 100).lowest
     preconditioned = np.stack([curvature.precondition(m) for m in _as_matrices(curvature).transpose(2, 1, 0)])

@@ -133,7 +133,7 @@ def test_logistic_limits_at_zero_weights():
     assert_allclose(loss.value(y, zero, zero), np.log(2.0), rtol=1e-15)
     assert_allclose(loss.gradient(y, zero, zero), [-y / 2.0, [1.0 / 8.0] * 2], rtol=1e-14)
     assert_allclose(loss.curvature(y, zero, zero), [[0.25] * 2, [0.0] * 2, [-1.0 / 96.0] * 2], rtol=1e-13)
-    assert_allclose(loss.weight(y, zero, zero), 0.25)
+    assert_allclose(loss.majoriser(y, zero, zero), 0.25)
 
 
 @pytest.mark.parametrize("name", ["hinge", "gaussian hinge"])
@@ -155,7 +155,7 @@ def test_hinges_have_a_subgradient_in_the_kink(name):
     assert_allclose(loss.value(y, m, v), 0.0, atol=1e-90)
     by_mean, by_variance = loss.gradient(y, m, v)
     assert np.all((-y * by_mean >= 0.0) & (-y * by_mean <= 1.0))
-    for part in (by_variance, *loss.curvature(y, m, v), loss.weight(y, m, v)):
+    for part in (by_variance, *loss.curvature(y, m, v), loss.majoriser(y, m, v)):
         assert np.all(np.isfinite(part))
 
 
@@ -169,7 +169,7 @@ def test_everything_is_finite_at_extremes(name):
             value = loss.value(*given)
             by_mean, by_variance = loss.gradient(*given)
             second = loss.curvature(*given)
-            weight = loss.weight(*given)
+            weight = loss.majoriser(*given)
         for part in (value, by_mean, by_variance, *second, weight):
             assert np.all(np.isfinite(part))
         assert np.all(value >= 0.0)
@@ -269,7 +269,7 @@ def test_the_weighted_square_lies_above_the_loss_and_touches_it(name, m, sd, y):
         r_squared.append(u[-1] ** 2 + deviation**2)
         value = loss.value(np.array([y]), np.array([mean]), np.array([deviation**2]))[0]
         psi.append(value + loss.k * y * u[-1])
-    weight = loss.weight(np.array([y]), np.array([m[0]]), np.array([sd[0] ** 2]))[0]
+    weight = loss.majoriser(np.array([y]), np.array([m[0]]), np.array([sd[0] ** 2]))[0]
     if r_squared[0] == 0.0:  # the hinge's weight is infinite in its kink
         return
     parabola = psi[0] + 0.5 * weight * (r_squared[1] - r_squared[0])
@@ -281,17 +281,17 @@ def test_the_weight_is_twice_the_slope_by_the_variance(name):
     """Equality of the slopes at r0: d psi / d v = gamma / 2, so the parabola touches from above."""
     loss = MOMENT[name]
     y, m, v = _random_scores()
-    assert_allclose(loss.weight(y, m, v), 2.0 * loss.gradient(y, m, v)[1], rtol=1e-14)
+    assert_allclose(loss.majoriser(y, m, v), 2.0 * loss.gradient(y, m, v)[1], rtol=1e-14)
 
 
 def test_the_weights_of_the_paper():
     y, m, v = _random_scores()
     for margin in (1.0, 2.0):
         zeta = np.sqrt((margin - y * m) ** 2 + v)
-        assert_allclose(Hinge(margin).weight(y, m, v), 0.5 / zeta, rtol=1e-12)
+        assert_allclose(Hinge(margin).majoriser(y, m, v), 0.5 / zeta, rtol=1e-12)
     r = np.sqrt(m**2 + v)
-    assert_allclose(Logistic().weight(y, m, v), np.tanh(r / 2.0) / (2.0 * r), rtol=1e-12)
-    assert_array_equal(Quadratic().weight(y, m, v), 2.0)
+    assert_allclose(Logistic().majoriser(y, m, v), np.tanh(r / 2.0) / (2.0 * r), rtol=1e-12)
+    assert_array_equal(Quadratic().majoriser(y, m, v), 2.0)
 
 
 def test_logistic_weight_and_its_slope_are_smooth_across_their_series():

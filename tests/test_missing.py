@@ -367,7 +367,7 @@ class _Both(Noise):
 @pytest.mark.parametrize(
     ("noise", "layout", "message"),
     [
-        (GaussianNoise(0.1), explicit, r"X is sparse with NaN, and Gaussian noise .* Pass X.toarray\(\)"),
+        (GaussianNoise(0.1), explicit, r"X is sparse with NaN, and GaussianNoise .* Pass X.toarray\(\)"),
         (_Both(), np.array, "variance of _Both noise .*SimpleImputer"),
     ],
 )
@@ -384,7 +384,7 @@ def test_negative_values_among_nan_are_seen_by_poisson_noise():
     X, y = make_binary()
     bad = with_nan(X)
     bad[0, 2] = -1.0
-    with pytest.raises(ValueError, match="Poisson noise needs X >= 0"):
+    with pytest.raises(ValueError, match="PoissonNoise needs X >= 0"):
         DropoutSVC(noise=PoissonNoise(), missing="rescale").fit(bad, y)
 
 

@@ -125,14 +125,13 @@ def test_gradient_at_tiny_and_huge_weights_is_finite_and_descends(loss, noise, s
 
 
 @pytest.mark.parametrize(("loss", "noise", "fit_intercept"), some_pairs(LOSSES, 14, [True, False]))
-def test_preconditioner_and_line_are_the_same_for_dense_and_sparse_rows(loss, noise, fit_intercept):
+def test_value_gradient_and_preconditioner_are_the_same_for_dense_and_sparse_rows(loss, noise, fit_intercept):
     answers = []
     for layout in LAYOUTS:
         objective, *_, coef = make_problem(loss, noise, layout, fit_intercept=fit_intercept)
         direction = make_coefficients(coef.shape[1], fit_intercept, seed=5)
         point = objective.at(coef)
-        moved = point.along(direction).value(np.full(coef.shape[1], 0.3))
-        answers.append([point.value, point.gradient, point.hessian().precondition(direction), moved])
+        answers.append([point.value, point.gradient, point.hessian().precondition(direction)])
     for first, second in zip(*answers, strict=True):
         assert_allclose(first, second, rtol=1e-10, atol=1e-12)
 
@@ -161,59 +160,25 @@ def test_selected_outputs_are_those_of_the_block_and_of_problems_of_their_own(lo
     selected = block.select(columns)
     fresh = objective.select(columns).at(coef[:, columns])
     alone = make_objective(X, labels[:, columns], weights, LOSSES[loss], NOISES[noise], C=C).at(coef[:, columns])
-    assert selected.objective.n_columns == fresh.objective.n_columns == coef[:, columns].shape[1]
+    assert selected.objective.n_outputs == fresh.objective.n_outputs == coef[:, columns].shape[1]
     for point in (selected, fresh, alone):
         assert_array_equal(point.coef, coef[:, columns])
         assert_allclose(point.value, block.value[columns], rtol=1e-13)
         assert_allclose(point.gradient, block.gradient[:, columns], rtol=1e-11, atol=1e-12)
     image = block.hessian().product(direction)[:, columns]
     solved = block.hessian().precondition(direction)[:, columns]
-    moved = block.along(direction).value(np.full(3, 0.4))[columns]
     for curvature in (selected.hessian(), fresh.hessian(), block.hessian().select(columns), alone.hessian()):
         assert_allclose(curvature.product(direction[:, columns]), image, rtol=1e-11, atol=1e-12)
         assert_allclose(curvature.precondition(direction[:, columns]), solved, rtol=1e-9, atol=1e-11)
-    line = selected.along(direction[:, columns])
-    assert_allclose(line.value(np.full(fresh.objective.n_columns, 0.4)), moved, rtol=1e-12)
-
-
-# Lines --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("loss", "noise", "layout"), some_pairs(MOMENT_LOSSES, 20, LAYOUTS) + some_pairs(MGF_LOSSES, 8, LAYOUTS)
-)
-def test_line_has_the_values_and_points_of_the_objective(loss, noise, layout):
-    objective, *_, coef = make_problem(loss, noise, layout)
-    direction = make_coefficients(coef.shape[1], seed=7, scale=0.3)
-    line = objective.at(coef).along(direction)
-    for scale in (-1.0, 0.0, 1e-3, 1.0):
-        step = scale * np.linspace(1.0, 2.0, coef.shape[1])
-        there = objective.at(coef + step * direction)
-        assert_allclose(line.value(step), there.value, rtol=1e-12)
-        point = line.point(step)
-        assert_allclose(point.coef, coef + step * direction, rtol=1e-15)
-        assert_allclose(point.value, there.value, rtol=1e-12)
-        assert_allclose(point.gradient, there.gradient, rtol=1e-8, atol=1e-10)
-        assert_allclose(point.hessian().product(direction), there.hessian().product(direction), rtol=1e-7, atol=1e-9)
-
-
-@pytest.mark.parametrize("loss", RADIAL)
-def test_variance_of_a_line_through_zero_weights_is_not_negative(loss):
-    """At step 1 every weight is zero; rounding must not leave a negative variance."""
-    objective, *_, coef = make_problem(loss, "dropout")
-    there = objective.at(coef).along(-coef).point(np.ones(3))
-    assert_allclose(there.value, objective.at(np.zeros_like(coef)).value, rtol=1e-7)
-    assert np.all(np.isfinite(there.gradient))
 
 
 @pytest.mark.parametrize(("loss", "noise", "layout"), deal(MGF_LOSSES, ["laplace", "laplace per feature"], LAYOUTS))
-def test_line_is_infinite_outside_the_domain_of_the_noise(loss, noise, layout):
+def test_value_is_infinite_outside_the_domain_of_the_noise(loss, noise, layout):
     objective, *_, coef = make_problem(loss, noise, layout)
     direction = np.zeros_like(coef)
     direction[0] = 1.0
-    line = objective.at(np.zeros_like(coef)).along(direction)
-    assert np.isfinite(line.value(np.array([4.9])))
-    assert_array_equal(line.value(np.array([5.1])), np.inf)
+    assert np.isfinite(objective.value(4.9 * direction))
+    assert_array_equal(objective.value(5.1 * direction), np.inf)
 
 
 # The majoriser ------------------------------------------------------------------------------------------------------

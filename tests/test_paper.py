@@ -80,7 +80,7 @@ def test_lemma_1_the_re_weight_is_the_moment_of_q(square):
     )
     assert moment == pytest.approx(1.0 / np.sqrt(square), rel=1e-7)
     z = 0.6 * np.sqrt(square)
-    weight = Hinge().weight(*_arrays(1.0, 1.0 - z, square - z**2))[0]
+    weight = Hinge().majoriser(*_arrays(1.0, 1.0 - z, square - z**2))[0]
     assert moment == pytest.approx(2.0 * weight, rel=1e-7)
 
 
@@ -118,7 +118,7 @@ def test_lemma_2_the_re_weight_is_the_moment_of_the_tilted_polya_gamma(r):
     tilted = _integrate(lambda lam: np.exp(-0.5 * lam * r**2) * _polya_gamma(lam))
     moment = _integrate(lambda lam: lam * np.exp(-0.5 * lam * r**2) * _polya_gamma(lam)) / tilted
     assert moment == pytest.approx(np.tanh(r / 2.0) / (2.0 * r), rel=1e-7)
-    assert moment == pytest.approx(Logistic().weight(*_arrays(1.0, 0.6 * r, 0.64 * r**2))[0], rel=1e-7)
+    assert moment == pytest.approx(Logistic().majoriser(*_arrays(1.0, 0.6 * r, 0.64 * r**2))[0], rel=1e-7)
 
 
 def test_lemma_2_the_moment_by_the_sum_of_gammas():

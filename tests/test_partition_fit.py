@@ -12,8 +12,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 
+from backends import Elsewhere
 from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier
-from dropmargin.data import LocalPartitions, Rows, partitioned
+from dropmargin.data import Rows, partitioned
 from dropmargin.estimators.partition_fit import fit_partitions
 from dropmargin.noise import DropoutNoise, GaussianNoise, PoissonNoise
 
@@ -34,7 +35,7 @@ def _parts(X, y, weights=None, edges=_EDGES):
 
 
 def _fit(estimator, parts, **options):
-    return fit_partitions(estimator, LocalPartitions(parts, is_local=False), **options)
+    return fit_partitions(estimator, Elsewhere(parts), **options)
 
 
 def _assert_close(model, expected, tol=1e-5):
@@ -190,7 +191,7 @@ def test_what_is_wrong_with_a_partition_is_said_by_its_name(parts, message):
 
 def test_negative_entries_are_found_by_a_noise_that_cannot_have_them():
     parts = _spoilt(3, X=_with(-2.0))
-    with pytest.raises(ValueError, match=r"Poisson noise needs X >= 0, but X has -2 in column 'f2' of partition 3"):
+    with pytest.raises(ValueError, match=r"PoissonNoise needs X >= 0, but X has -2 in column 'f2' of partition 3"):
         _fit(DropoutSVC(noise=PoissonNoise()), parts, feature_names=[f"f{i}" for i in range(8)])
 
 

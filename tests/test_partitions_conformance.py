@@ -154,7 +154,6 @@ def test_map_passes_each_partition_its_own_arguments(backend, n_parts, tmp_path)
         assert len(first) == n_parts
         assert data.gather(first) == expected
         assert data.gather(data.map(_scaled, first, 3)) == [3 * value for value in expected]
-        assert data.gather(data.map(_scaled, data.settle(first), 3)) == [3 * value for value in expected]
 
 
 @for_each_backend()
