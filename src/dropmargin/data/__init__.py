@@ -11,6 +11,8 @@ from dropmargin.data.csr import SparseBlock, rows_for_descent
 from dropmargin.data.dense import DenseBlock
 from dropmargin.data.kernels import DualDescent
 from dropmargin.data.matrix import (
+    as_dense,
+    as_sparse,
     canonical,
     column_counts,
     column_means,
@@ -51,6 +53,8 @@ __all__ = [
     "Partitions",
     "PerPartition",
     "SparseBlock",
+    "as_dense",
+    "as_sparse",
     "canonical",
     "column_counts",
     "column_dots",

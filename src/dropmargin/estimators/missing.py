@@ -172,12 +172,12 @@ def _check_floor(has_implicit: bool, noise: Noise) -> None:
     name = type(noise).__name__
     if noise.variance().moves_entries:
         raise ValueError(
-            f"X has NaN, and the variance of {name} noise depends on the entries and reaches zeros, too: "
+            f"X has NaN, and the variance of {name} depends on the entries and reaches zeros, too: "
             "missing='rescale' cannot tell zeros and NaN apart. Impute X first, as with sklearn.impute.SimpleImputer."
         )
     if has_implicit:
         raise ValueError(
-            f"X is sparse with NaN, and {name} noise reaches the zeros that it does not store: missing='rescale' "
+            f"X is sparse with NaN, and {name} reaches the zeros that it does not store: missing='rescale' "
             "cannot tell zeros and NaN apart. Pass X.toarray() if that fits into memory, or choose "
             "DropoutNoise or PoissonNoise."
         )
