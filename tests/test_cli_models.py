@@ -175,6 +175,13 @@ def test_cv_chooses_as_python_does_and_saves_the_refitted_model(run, tmp_path):
     assert describe("m.json")["summary"]["score"] == search.best_score_
 
 
+def test_cv_warns_at_the_end_of_the_grid_in_the_words_of_the_command_line(run, tmp_path):
+    X, y = load_breast_cancer(return_X_y=True)
+    write_npz(tmp_path / "d.npz", scale(X)[:200], y[:200])
+    done = run("cv", "d.npz", "--noises", "none", "--cs", "1e-4,1e-2", "--folds", "3")
+    assert "warning: --cs: the chosen C 0.01 is the largest of the grid" in done.err
+
+
 def test_cv_of_text_with_another_score_and_rule(run, tmp_path):
     rows = [f"{'good' if i % 3 else 'bad'} thing {'so' if i % 5 else 'not'},{5 if i % 3 else 1}" for i in range(40)]
     (tmp_path / "r.csv").write_text("\n".join(["review,stars", *rows]) + "\n")

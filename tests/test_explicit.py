@@ -186,7 +186,7 @@ def test_column_names_are_kept():
         ({"n_copies": 0}, "n_copies must be an integer of at least 1, got 0"),
         ({"n_copies": 2.5}, "n_copies must be an integer of at least 1, got 2.5"),
         ({"n_epochs": 0}, "n_epochs must be an integer of at least 1, got 0"),
-        ({"noise": 1.0}, r"rate of Dropout must be in \[0, 1\), got 1.0"),
+        ({"noise": 1.0}, r"rate of DropoutNoise must be in \[0, 1\), got 1.0"),
         ({"noise": "dropout"}, "noise must be None, a dropout rate"),
         ({"noise": DropoutNoise(rate=[0.1, 0.2])}, "one number per feature"),
     ],
@@ -201,7 +201,7 @@ def test_bad_parameters_are_named(params, message):
 
 def test_noise_that_does_not_suit_the_data_is_refused():
     X, y = make_binary()
-    with pytest.raises(ValueError, match="Poisson noise needs X >= 0"):
+    with pytest.raises(ValueError, match="PoissonNoise needs X >= 0"):
         ExplicitCorruption(LogisticRegression(), noise=PoissonNoise()).fit(X - 1.0, y)
     with pytest.raises(ValueError, match="a sparse X would become dense"):
         ExplicitCorruption(LogisticRegression(), noise=GaussianNoise(0.1)).fit(sparse.csr_array(X), y)

@@ -30,6 +30,7 @@ from dropmargin import (
     DropoutLogisticRegression,
     DropoutNoise,
     DropoutSVC,
+    DropoutSVCCV,
     GaussianNoise,
     LaplaceNoise,
     MCFClassifier,
@@ -38,7 +39,7 @@ from dropmargin import (
 )
 from dropmargin.data import missing_values as missing_module
 from dropmargin.noise import Noise, Variance
-from helpers import plain_log_mgf, plain_moment_loss, plain_variance
+from helpers import as_format, plain_log_mgf, plain_moment_loss, plain_variance
 
 
 def with_nan(X, share=0.3, seed=5):
@@ -367,8 +368,8 @@ class _Both(Noise):
 @pytest.mark.parametrize(
     ("noise", "layout", "message"),
     [
-        (GaussianNoise(0.1), explicit, r"X is sparse with NaN, and GaussianNoise .* Pass X.toarray\(\)"),
-        (_Both(), np.array, "variance of _Both noise .*SimpleImputer"),
+        (GaussianNoise(0.1), explicit, r"X is sparse with NaN, and GaussianNoise reaches .* Pass X.toarray\(\)"),
+        (_Both(), np.array, "variance of _Both depends .*SimpleImputer"),
     ],
 )
 def test_noise_that_cannot_spare_missing_entries_says_so(noise, layout, message):
@@ -421,3 +422,18 @@ def test_a_frame_without_any_column_is_all_missing():
     frame = pandas.DataFrame(X, columns=[f"c{d}" for d in range(X.shape[1])])
     model = DropoutSVC(missing="rescale").fit(frame, y)
     np.testing.assert_array_equal(model.decision_function(frame[[]]), model.decision_function(frame * np.nan))
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+@pytest.mark.parametrize("estimator", [DropoutSVC(), DropoutSVCCV(cv=2)], ids=["plain", "search"])
+def test_nan_without_the_option_is_an_error_that_names_it(estimator, layout):
+    X = np.eye(6)
+    y = [0, 1] * 3
+    gapped = X.copy()
+    gapped[2, 3] = np.nan
+    message = r"Input X contains NaN, .* missing='error'\. Set missing='rescale'"
+    with pytest.raises(ValueError, match=message) as error:
+        estimator.fit(as_format(gapped, layout), y)
+    assert "HistGradientBoosting" not in str(error.value)
+    with pytest.raises(ValueError, match=message):
+        DropoutSVC().fit(X, y).predict(as_format(gapped, layout))

@@ -241,7 +241,7 @@ def test_where_nothing_is_observed_nothing_changes(make, method):
     ("arguments", "message"),
     [
         ({"method": "exact"}, r"method must be one of \['auto', 'normal', 'guaranteed'\], got 'exact'"),
-        ({"noise": 1.0}, r"rate of Dropout must be in \[0, 1\), got 1.0"),
+        ({"noise": 1.0}, r"rate of DropoutNoise must be in \[0, 1\), got 1.0"),
         ({"noise": -0.1}, "rate of Dropout"),
         ({"noise": "dropout"}, "noise must be None, a dropout rate"),
         ({"noise": DropoutNoise([0.1, 0.2])}, "X has 8 features, rate has shape"),
@@ -272,7 +272,7 @@ def test_bad_data():
     model = MCFClassifier().fit(X, y)
     with pytest.raises(ValueError, match="expecting 8 features"):
         model.predict_stability(X[:, :3])
-    with pytest.raises(ValueError, match="Poisson noise needs X >= 0"):
+    with pytest.raises(ValueError, match="PoissonNoise needs X >= 0"):
         model.predict_stability(-X, PoissonNoise())
     with pytest.raises(ValueError, match="whose squares overflow"):
         model.predict_stability(X * 1e200)

@@ -1,4 +1,4 @@
-"""An error that names a parameter, so that each interface can say it in its own words."""
+"""An error and a warning that name a parameter, so that each interface can use its own words."""
 
 from __future__ import annotations
 
@@ -14,6 +14,27 @@ class ParameterError(ValueError):
         The name of the parameter.
     reason : str
         What is wrong and what to do, without names of Python; the command line puts its option before it.
+    """
+
+    def __init__(self, message: str, parameter: str, reason: str) -> None:
+        super().__init__(message)
+        self.parameter, self.reason = parameter, reason
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
+        return type(self), (str(self), self.parameter, self.reason)
+
+
+class ParameterWarning(UserWarning):
+    """A parameter has a value that is valid, but probably not the best.
+
+    Parameters
+    ----------
+    message : str
+        The warning in the words of Python.
+    parameter : str
+        The name of the parameter.
+    reason : str
+        What to do, without names of Python; the command line puts its option before it.
     """
 
     def __init__(self, message: str, parameter: str, reason: str) -> None:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, NoReturn
 from dropmargin import __version__
 from dropmargin.cli.console import Console, UsageError, print_output, printable
 from dropmargin.cli.streams import abandon, prepared_streams, writing_output
-from dropmargin.errors import ParameterError
+from dropmargin.errors import ParameterError, ParameterWarning
 
 SUCCESS, FAILURE, WRONG_USE, NOT_CONVERGED = 0, 1, 2, 3
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
@@ -83,7 +83,7 @@ def _guarded(arguments: list[str]) -> int:
         console.error(str(error))
         return WRONG_USE
     except ParameterError as error:
-        console.error(f"--{error.parameter.replace('_', '-')}: {error.reason}")
+        console.error(_with_option(error))
         return WRONG_USE
     except (ValueError, OSError, ImportError, MemoryError) as error:
         if "--debug" in arguments:
@@ -148,8 +148,17 @@ def _run(arguments: list[str], console: Console) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        warnings.showwarning = lambda message, *place: console.warn(str(message))
+        warnings.showwarning = lambda message, *place: console.warn(_warning_text(message))
         return int(import_module(commands[first].module).run(options, console))
+
+
+def _with_option(problem: ParameterError | ParameterWarning) -> str:
+    """Return what is wrong with a parameter, with the name of its option."""
+    return f"--{problem.parameter.replace('_', '-').lower()}: {problem.reason}"
+
+
+def _warning_text(message: Any) -> str:
+    return _with_option(message) if isinstance(message, ParameterWarning) else str(message)
 
 
 def _overview() -> str:

@@ -11,6 +11,8 @@ from dropmargin.data.csr import SparseBlock, rows_for_descent
 from dropmargin.data.dense import DenseBlock
 from dropmargin.data.kernels import DualDescent
 from dropmargin.data.matrix import (
+    as_dense,
+    as_sparse,
     canonical,
     column_counts,
     column_means,
@@ -60,6 +62,8 @@ __all__ = [
     "Rows",
     "SparseBlock",
     "TargetSummary",
+    "as_dense",
+    "as_sparse",
     "binary_outputs",
     "canonical",
     "column_counts",

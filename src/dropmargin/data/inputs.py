@@ -21,6 +21,10 @@ _ACCEPTED: dict[str, Any] = {
     "dtype": [np.float64, np.float32],
 }
 _DROP = "set missing='rescale' on a classifier that has this parameter: then they are missing features"
+_NAN = (
+    "Input X contains NaN, which {} does not accept with missing='error'. Set missing='rescale' before fit: then NaN "
+    "is a missing feature. Or impute X, for example with sklearn.impute.SimpleImputer."
+)
 _REMEDIES = {
     "y": "Leave these rows out, as with X[~y.mask] and y.compressed()",
     "sample_weight": "Fill them, as with sample_weight.filled(0.0) to leave these rows out",
@@ -36,7 +40,13 @@ def validate_rows(
     """
     X = _prepared(X, "X", ensure_all_finite)
     check_unmasked(y, "y")
-    return validate_data(estimator, X, y, reset=reset, ensure_all_finite=ensure_all_finite, **_ACCEPTED)
+    try:
+        return validate_data(estimator, X, y, reset=reset, ensure_all_finite=ensure_all_finite, **_ACCEPTED)
+    except ValueError as error:
+        # scikit-learn's message recommends another estimator.
+        if hasattr(estimator, "missing") and str(error).startswith("Input X contains NaN"):
+            raise ValueError(_NAN.format(type(estimator).__name__)) from None
+        raise
 
 
 def check_rows(X: Any, *, input_name: str = "X", ensure_all_finite: Any = True, **options: Any) -> Any:

@@ -283,6 +283,17 @@ def subtract(X: Any, feature_means: Array | None) -> Any:
     return X - sparse.csr_array((data, np.tile(columns, X.shape[0]), begins), shape=X.shape)
 
 
-def linear_scores(X: Any, coef: Array, intercept: Array) -> Array:
-    """Return ``X @ coef.T + intercept`` as a dense array of one column per row of ``coef``."""
-    return np.asarray(X @ coef.T) + intercept
+def linear_scores(X: Any, coef: Any, intercept: Array) -> Array:
+    """Return ``X @ coef.T + intercept`` as a dense array of one column per row of ``coef``; both may be sparse."""
+    product = X @ coef.T
+    return (product.toarray() if sparse.issparse(product) else np.asarray(product)) + intercept
+
+
+def as_sparse(coef: Any) -> Any:
+    """Return coefficients as a CSR array."""
+    return sparse.csr_array(coef)
+
+
+def as_dense(coef: Any) -> Array:
+    """Return coefficients as a dense array."""
+    return coef.toarray() if sparse.issparse(coef) else coef

@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.data import ClassArray, Rows, binary_outputs, canonical, linear_scores
+from dropmargin.data import ClassArray, Rows, as_dense, as_sparse, binary_outputs, canonical, linear_scores
 from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import FeatureStatistics, feature_statistics, has_missing, nan_to_negative_zero
 from dropmargin.estimators import missing, stability, validation
@@ -163,7 +163,7 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
             return None
         if self.coef_.shape != (len(binary_outputs(len(classes), self.multi_class)), n_features):
             return None
-        return np.vstack([self.coef_.T, self.intercept_[None, :]]).astype(np.float64)
+        return np.vstack([as_dense(self.coef_).T, self.intercept_[None, :]]).astype(np.float64)
 
     def _store(
         self, result: Result, classes: Array, dtype: Any, statistics: FeatureStatistics | None
@@ -216,7 +216,8 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         X = self._check_rows(X)
         if self.missing == "error":
             return self._combine(linear_scores(X, self.coef_, self.intercept_))
-        return self._combine(missing.anchored_scores(X, self.coef_, self.intercept_, self._feature_statistics()))
+        statistics = self._feature_statistics()
+        return self._combine(missing.anchored_scores(X, as_dense(self.coef_), self.intercept_, statistics))
 
     def _check_rows(self, X: Any) -> Any:
         """Return rows to predict as an array or a sparse matrix, after scikit-learn's checks."""
@@ -319,16 +320,17 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
             return np.ones(X.shape[0])
         noise.check(X.shape[1])
         names, out = getattr(self, "feature_names_in_", None), np.empty(X.shape[0])
-        columns = self._feature_statistics() if self.missing == "rescale" else None
-        room = stability.n_results(len(self.coef_))
-        for where, rows in missing.anchored_rows(canonical(X), self.coef_, self.intercept_, columns, room):
+        statistics = self._feature_statistics() if self.missing == "rescale" else None
+        coef = as_dense(self.coef_)
+        room = stability.n_results(len(coef))
+        for where, rows in missing.anchored_rows(canonical(X), coef, self.intercept_, statistics, room):
             rows = replace(rows, filled=validation.check_entries(rows.filled, noise, names))
             if method == "auto":
                 out[where] = stability.exact_or_drawn(
-                    rows, self.coef_, noise, self._winners_of, by_pairs=by_pairs, n_draws=n_draws, seed=seed
+                    rows, coef, noise, self._winners_of, by_pairs=by_pairs, n_draws=n_draws, seed=seed
                 )
             else:
-                out[where] = stability.closed_form(rows, self.coef_, noise.variance(), method)
+                out[where] = stability.closed_form(rows, coef, noise.variance(), method)
         return out
 
     def _winners_of(self, scores: Array) -> Array:
@@ -372,6 +374,44 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
             return log_expit(np.stack([-scores, scores], axis=1))
         logs = log_expit(scores)
         return logs - logsumexp(logs, axis=1, keepdims=True)
+
+    def sparsify(self) -> MarginalisedClassifier:
+        """Convert the coefficients to a sparse array, as in `sklearn.svm.LinearSVC`.
+
+        With an l1 penalty, most coefficients may be zero. Sparse coefficients then take less memory, and predictions
+        less time. `predict_stability`, and predictions of rows with missing features, convert them to a dense array for
+        the time of the call. `fit` and `partial_fit` make them dense again.
+
+        Returns
+        -------
+        self : object
+            The estimator, with ``coef_`` as a CSR array.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from sklearn.preprocessing import scale
+        >>> from dropmargin import DropoutSVC
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> model = DropoutSVC(C=0.01, l1_ratio=1.0).fit(scale(X), y).sparsify()
+        >>> model.coef_.nnz < X.shape[1]
+        True
+        """
+        check_is_fitted(self)
+        self.coef_ = as_sparse(self.coef_)
+        return self
+
+    def densify(self) -> MarginalisedClassifier:
+        """Convert the coefficients to a dense array, which they are after `fit`.
+
+        Returns
+        -------
+        self : object
+            The estimator, with ``coef_`` as an ndarray.
+        """
+        check_is_fitted(self)
+        self.coef_ = as_dense(self.coef_)
+        return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

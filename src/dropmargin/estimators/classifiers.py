@@ -62,7 +62,7 @@ class DropoutSVC(ApproximationParameter, OnlineMixin):
     ----------
     coef_ : ndarray of shape (n_outputs, n_features)
         Coefficients. There is one output for two classes; for more, one per class, or one per pair of classes with
-        ``multi_class="ovo"``. A sparse matrix after `sparsify`.
+        ``multi_class="ovo"``. A CSR array after `sparsify`.
     intercept_ : ndarray of shape (n_outputs,)
         Intercepts.
     classes_ : ndarray of shape (n_classes,)
@@ -165,7 +165,7 @@ class DropoutLogisticRegression(ApproximationParameter, OnlineMixin):
     ----------
     coef_ : ndarray of shape (n_outputs, n_features)
         Coefficients. There is one output for two classes; for more, one per class, or one per pair of classes with
-        ``multi_class="ovo"``. A sparse matrix after `sparsify`.
+        ``multi_class="ovo"``. A CSR array after `sparsify`.
     intercept_ : ndarray of shape (n_outputs,)
         Intercepts.
     classes_ : ndarray of shape (n_classes,)
@@ -271,7 +271,7 @@ class NoisyLinearClassifier(LossParameter, ApproximationParameter, OnlineMixin):
     ----------
     coef_ : ndarray of shape (n_outputs, n_features)
         Coefficients. There is one output for two classes; for more, one per class, or one per pair of classes with
-        ``multi_class="ovo"``. A sparse matrix after `sparsify`.
+        ``multi_class="ovo"``. A CSR array after `sparsify`.
     intercept_ : ndarray of shape (n_outputs,)
         Intercepts.
     classes_ : ndarray of shape (n_classes,)
@@ -378,7 +378,7 @@ class MCFClassifier(OnlineMixin):
     ----------
     coef_ : ndarray of shape (n_outputs, n_features)
         Coefficients. There is one output for two classes; for more, one per class, or one per pair of classes with
-        ``multi_class="ovo"``. A sparse matrix after `sparsify`.
+        ``multi_class="ovo"``. A CSR array after `sparsify`.
     intercept_ : ndarray of shape (n_outputs,)
         Intercepts.
     classes_ : ndarray of shape (n_classes,)

@@ -30,6 +30,7 @@ from dropmargin.estimators.parameters import (
     specification,
 )
 from dropmargin.model_selection.grid import Grid, check_grid, check_noisy_problems
+from dropmargin.model_selection.results import cv_results, warn_at_ends
 from dropmargin.model_selection.search import (
     FINAL_SHARE,
     ROUGH_TOL,
@@ -103,6 +104,15 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         -------
         self : object
             The fitted estimator. If the fit fails or is interrupted, the estimator is unchanged.
+
+        Warns
+        -----
+        UserWarning
+            If the chosen ``C``, or the chosen noise among those of its class, is at an end of the grid, so that values
+            outside of the grid may score higher. There is no warning for a grid of one value, where the score does not
+            change towards the end, or at a natural end: no noise, and dropout rates from 0.9 on.
+        ConvergenceWarning
+            If a fit did not converge.
         """
         with validation.unchanged_on_failure(self):
             return self._fit(X, y, sample_weight, groups)
@@ -133,6 +143,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         self._store(grid, outcome, outcome.chosen(rule))
         self._refit(template, rows, (classes, encoded), outcome)
         warn_unconverged(np.append(outcome.converged, self.best_estimator_.converged_), stacklevel=4)
+        warn_at_ends(grid, outcome.mean, self.best_index_, stacklevel=3)
         return self
 
     def _stores(self, n_folds: int, grid: Grid, n_classes: int, n_features: int) -> bool:
@@ -199,6 +210,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
             self.coefs_paths_ = outcome.coefs
         elif hasattr(self, "coefs_paths_"):  # of an earlier fit
             del self.coefs_paths_
+        self.cv_results_ = cv_results(grid, outcome.scores, outcome.refined)
         self.best_index_ = chosen
         self.best_score_ = float(outcome.mean[chosen])
         self.noise_, self.C_ = grid.noises[chosen[0]], float(grid.Cs[chosen[1]])
@@ -339,6 +351,28 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
             Probabilities, or lower bounds on them.
         """
         return self._best().predict_stability(X, noise, method, n_draws=n_draws, random_state=random_state)
+
+    def sparsify(self) -> MarginalisedClassifierCV:
+        """Convert the coefficients to a sparse array, see `DropoutSVC.sparsify`.
+
+        Returns
+        -------
+        self : object
+            The estimator, with ``coef_``, also of ``best_estimator_``, as a CSR array.
+        """
+        self.coef_ = self._best().sparsify().coef_
+        return self
+
+    def densify(self) -> MarginalisedClassifierCV:
+        """Convert the coefficients to a dense array, which they are after `fit`.
+
+        Returns
+        -------
+        self : object
+            The estimator, with ``coef_``, also of ``best_estimator_``, as an ndarray.
+        """
+        self.coef_ = self._best().densify().coef_
+        return self
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return which parameters of `fit` go to the splitter and which to the scorer.

@@ -62,6 +62,11 @@ class DropoutSVCCV(ApproximationParameter, MarginalisedClassifierCV):
         The values of ``C`` of the grid, in ascending order.
     scores_ : ndarray of shape (n_folds, n_noises, n_Cs)
         The scores on the held-out rows.
+    cv_results_ : dict of ndarray
+        The same scores as those of `sklearn.model_selection.GridSearchCV`, for ``pandas.DataFrame(model.cv_results_)``:
+        ``params``, ``param_noise``, ``param_C``, ``split0_test_score`` and so on, ``mean_test_score``,
+        ``std_test_score``, ``rank_test_score``, and ``refined``. The points are those of ``scores_``, with ``C``
+        varying fastest. There are no times, because points on a path have no time of their own.
     coefs_paths_ : ndarray of shape (n_folds, n_noises, n_Cs, n_outputs, n_features + 1)
         The coefficients, followed by the intercept. Only if they are stored.
     n_iter_ : ndarray of shape (n_folds, n_noises, n_Cs)
@@ -84,6 +89,8 @@ class DropoutSVCCV(ApproximationParameter, MarginalisedClassifierCV):
     >>> model = DropoutSVCCV(noises=[0, 0.1, 0.5], Cs=[0.01, 0.1, 1, 10]).fit(scale(X), y)
     >>> model.best_score_ > 0.97
     True
+    >>> model.cv_results_["params"][0]
+    {'noise': DropoutNoise(rate=0.0), 'C': 0.01}
     """
 
     _plain_class = DropoutSVC
@@ -144,6 +151,11 @@ class DropoutLogisticRegressionCV(ApproximationParameter, MarginalisedClassifier
         The values of ``C`` of the grid, in ascending order.
     scores_ : ndarray of shape (n_folds, n_noises, n_Cs)
         The scores on the held-out rows.
+    cv_results_ : dict of ndarray
+        The same scores as those of `sklearn.model_selection.GridSearchCV`, for ``pandas.DataFrame(model.cv_results_)``:
+        ``params``, ``param_noise``, ``param_C``, ``split0_test_score`` and so on, ``mean_test_score``,
+        ``std_test_score``, ``rank_test_score``, and ``refined``. The points are those of ``scores_``, with ``C``
+        varying fastest. There are no times, because points on a path have no time of their own.
     coefs_paths_ : ndarray of shape (n_folds, n_noises, n_Cs, n_outputs, n_features + 1)
         The coefficients, followed by the intercept. Only if they are stored.
     n_iter_ : ndarray of shape (n_folds, n_noises, n_Cs)
@@ -163,8 +175,7 @@ class DropoutLogisticRegressionCV(ApproximationParameter, MarginalisedClassifier
     >>> from sklearn.preprocessing import scale
     >>> from dropmargin import DropoutLogisticRegressionCV
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = DropoutLogisticRegressionCV(noises=[0, 0.01, 0.1], Cs=[0.01, 0.1, 1, 10], scoring="neg_log_loss")
-    >>> model = model.fit(scale(X), y)
+    >>> model = DropoutLogisticRegressionCV(noises=[0, 0.1, 0.3], Cs=[0.1, 1, 10, 100]).fit(scale(X), y)
     >>> model.predict_proba(scale(X)).shape
     (569, 2)
     """
@@ -227,6 +238,11 @@ class NoisyLinearClassifierCV(LossParameter, ApproximationParameter, Marginalise
         The values of ``C`` of the grid, in ascending order.
     scores_ : ndarray of shape (n_folds, n_noises, n_Cs)
         The scores on the held-out rows.
+    cv_results_ : dict of ndarray
+        The same scores as those of `sklearn.model_selection.GridSearchCV`, for ``pandas.DataFrame(model.cv_results_)``:
+        ``params``, ``param_noise``, ``param_C``, ``split0_test_score`` and so on, ``mean_test_score``,
+        ``std_test_score``, ``rank_test_score``, and ``refined``. The points are those of ``scores_``, with ``C``
+        varying fastest. There are no times, because points on a path have no time of their own.
     coefs_paths_ : ndarray of shape (n_folds, n_noises, n_Cs, n_outputs, n_features + 1)
         The coefficients, followed by the intercept. Only if they are stored.
     n_iter_ : ndarray of shape (n_folds, n_noises, n_Cs)
@@ -247,7 +263,7 @@ class NoisyLinearClassifierCV(LossParameter, ApproximationParameter, Marginalise
     >>> from dropmargin import GaussianNoise, NoisyLinearClassifierCV
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> noises = [None, GaussianNoise(scale=0.1), GaussianNoise(scale=1.0)]
-    >>> model = NoisyLinearClassifierCV("quadratic", noises=noises, Cs=[1e-4, 1e-3, 0.01, 0.1]).fit(scale(X), y)
+    >>> model = NoisyLinearClassifierCV("quadratic", noises=noises, Cs=[0.01, 0.1, 1, 10]).fit(scale(X), y)
     >>> model.best_score_ > 0.94
     True
     """

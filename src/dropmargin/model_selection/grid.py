@@ -16,7 +16,8 @@ from dropmargin.noise import Noise, Variance, as_noise
 from dropmargin.solvers import Problem
 from dropmargin.typing import Array
 
-_HIGHEST_RATE = 0.9
+#: The highest dropout rate of the default grid.
+HIGHEST_RATE = 0.9
 # The default values of C are powers of the root of ten around 1 / (mean squared length of a row), times these.
 _FIRST_FACTOR, _LAST_FACTOR = 0.1, 1e5
 
@@ -125,7 +126,7 @@ def check_noisy_problems(template: MarginalisedClassifier, rows: CheckedRows, gr
 def _check_noises(noises: Any, n_features: int) -> tuple[Noise | None, ...]:
     if _is_count(noises):
         count = _check_count("noises", noises)
-        return tuple(as_noise(float(rate)) for rate in np.round(np.linspace(0.0, _HIGHEST_RATE, count), 6))
+        return tuple(as_noise(float(rate)) for rate in np.round(np.linspace(0.0, HIGHEST_RATE, count), 6))
     checked: list[Noise | None] = []
     for index, given in enumerate(_as_list("noises", noises, "[0.1, 0.5, GaussianNoise(scale=0.1)]")):
         try:

@@ -7,6 +7,7 @@ that a file says becomes a name of an attribute, a function or a module.
 from __future__ import annotations
 
 import math
+from copy import copy
 from itertools import pairwise
 from typing import Any
 
@@ -48,7 +49,7 @@ def plain_classifier(model: Any) -> Any:
             f"TextEncoder and one of these); got {type(found).__name__}."
         )
     check_is_fitted(found)
-    return found
+    return copy(found).densify() if hasattr(found, "densify") else found
 
 
 def encode_classifier(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
