@@ -53,11 +53,13 @@ def _complete(rows: list[list[int]], values: list[list[Any]]) -> list[tuple[Any,
     return out
 
 
-def deal_checks(full: list[Any], others: list[Any], *, rounds: int = 1, failing: Any = None) -> pytest.MarkDecorator:
+def deal_checks(
+    full: list[Any], others: list[Any], *, rounds: int = 1, failing: Any = None, keep_slow: bool = False
+) -> pytest.MarkDecorator:
     """Return a mark with all of scikit-learn's checks of some estimators, and a share of the checks of others.
 
-    Each check meets ``rounds`` of the others, in turn. ``failing(estimator)`` has the checks that are expected to fail,
-    with the reasons.
+    Each check meets ``rounds`` of the others, in turn; with ``keep_slow`` the rest of their checks is marked as slow.
+    ``failing(estimator)`` has the checks that are expected to fail, with the reasons.
     """
     cases = []
     for number, estimator in enumerate([*full, *others]):
@@ -67,6 +69,8 @@ def deal_checks(full: list[Any], others: list[Any], *, rounds: int = 1, failing:
         for index, case in enumerate(checks):
             if turn < 0 or (turn - index * rounds) % len(others) < rounds:
                 cases.append(case)
+            elif keep_slow:
+                cases.append(pytest.param(*case, marks=pytest.mark.slow))
     return pytest.mark.parametrize(("estimator", "check"), cases, ids=_id)
 
 
