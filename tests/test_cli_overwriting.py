@@ -102,7 +102,7 @@ def test_an_older_output_is_replaced(run, files, tmp_path):
     run("train", "data.csv", "new.json", "--target", "y")
     run("predict", "data.csv", "new.json", "-o", "labels.csv")
     new, old = (load(tmp_path / name) for name in ("new.json", "model.json"))
-    assert new.coef_.tobytes() == old.coef_.tobytes()
+    assert new[-1].coef_.tobytes() == old[-1].coef_.tobytes()
     labels = (tmp_path / "labels.csv").read_text()
     assert "from before" not in labels
     assert labels == run("predict", "data.csv", "model.json").out
