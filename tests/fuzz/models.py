@@ -58,7 +58,7 @@ _VALUES += [
     {"float": "x"},
     "ovo",
     "ovr",
-    "drop",
+    "rescale",
     "error",
     "balanced",
     "hinge",
@@ -83,7 +83,7 @@ def sample_models() -> dict[str, Any]:
     models = {
         "binary": dropmargin.DropoutSVC(noise=rates).fit(X, pairs),
         "votes": dropmargin.DropoutSVC(multi_class="ovo", class_weight=weights).fit(X, words),
-        "missing": dropmargin.DropoutLogisticRegression(missing="drop").fit(gapped, codes),
+        "missing": dropmargin.DropoutLogisticRegression(missing="rescale").fit(gapped, codes),
         "loss": dropmargin.NoisyLinearClassifier(Hinge(2.0), noise=dropmargin.PoissonNoise()).fit(
             X.astype(np.float32), words
         ),
