@@ -183,14 +183,15 @@ def main(method: str) -> None:
             outcome = "no error"
         except Exception as error:
             outcome = type(error).__name__
-        print(json.dumps([name, outcome]), flush=True)
+        print(json.dumps([method, name, outcome]), flush=True)
     for name, valid in VALID.items():
         X = valid()
         before = _arrays(X)
         is_right = np.allclose(call(method, X), expected, rtol=1e-9, atol=1e-12)
         outcome = "right" if is_right and before == _arrays(X) else "wrong, or the matrix was changed"
-        print(json.dumps([name, outcome]), flush=True)
+        print(json.dumps([method, name, outcome]), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    for method in sys.argv[1:]:
+        main(method)

@@ -31,7 +31,7 @@ def project(tmp_path_factory):
 @pytest.mark.parametrize(
     ("compiler", "libraries"),
     [
-        pytest.param("cc -pipe -DNOTE='a b'", LIBRARIES, marks=needs_cc),
+        pytest.param("cc -pipe -DNOTE='a b'", LIBRARIES, marks=[needs_cc, pytest.mark.slow]),
         ("no-such-compiler -pipe", set()),
     ],
 )

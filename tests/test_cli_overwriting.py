@@ -10,6 +10,7 @@ import pytest
 
 from command_line import environment
 from datasets import make_binary
+from dropmargin import load
 from stream_data import make_rows, write_parts
 
 SMALL = ("--noises", "0.1", "--cs", "1", "--folds", "2")
@@ -95,8 +96,15 @@ def test_a_file_that_the_shell_has_opened_is_not_replaced(files, tmp_path, line)
     assert contents(tmp_path) == files
 
 
-def test_an_older_output_is_replaced(run, files):
-    for _ in range(2):
-        run("train", "data.csv", "new.json", "--target", "y")
-        run("predict", "data.csv", "new.json", "-o", "labels.csv")
-        run("predict", "data.csv", "new.json", "-o", os.devnull)
+def test_an_older_output_is_replaced(run, files, tmp_path):
+    for name in ("new.json", "labels.csv"):
+        (tmp_path / name).write_text("from before\n")
+    run("train", "data.csv", "new.json", "--target", "y")
+    run("predict", "data.csv", "new.json", "-o", "labels.csv")
+    new, old = (load(tmp_path / name) for name in ("new.json", "model.json"))
+    assert new[-1].coef_.tobytes() == old[-1].coef_.tobytes()
+    labels = (tmp_path / "labels.csv").read_text()
+    assert "from before" not in labels
+    assert labels == run("predict", "data.csv", "model.json").out
+    run("predict", "data.csv", "new.json", "-o", os.devnull)
+    assert {path: data for path, data in contents(tmp_path).items() if path in files} == files

@@ -1,4 +1,7 @@
-"""Commands whose standard streams are closed, full, gone, not UTF-8 or terminals; inputs that are no ordinary files."""
+"""Commands whose standard streams are closed, full, gone, not UTF-8 or terminals; inputs that are no ordinary files.
+
+Every case starts a process. One of each kind is run by default, the others are slow tests.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ import numpy as np
 import pytest
 
 from command_line import environment
+from dropmargin import load
 from dropmargin.cli.main import main
+from dropmargin.io.data import ReadOptions, read_data
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes, devices and terminals of POSIX")
 
@@ -18,6 +23,11 @@ NOT_UTF_8 = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTH
 TRAIN = "train data.csv new.json --target label"
 PREDICT = "predict data.csv model.json"
 EVALUATE = "evaluate data.csv model.json"
+
+
+def slow(*values):
+    """Return a case that `make test` leaves out."""
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +67,10 @@ def shell(folder):
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
-        (TRAIN, "saved new.json"),
-        (f"{TRAIN} --json", '"new.json"'),
-        ("cv data.csv --target label --noises 0.1 --cs 1 --folds 2", "accuracy"),
-        (EVALUATE, "gr\\xfcn"),
+        slow(TRAIN, "saved new.json"),
+        slow(f"{TRAIN} --json", '"new.json"'),
+        slow("cv data.csv --target label --noises 0.1 --cs 1 --folds 2", "accuracy"),
+        slow(EVALUATE, "gr\\xfcn"),
         ("info model.json", "\\u8d64 (against gr\\xfcn)"),
     ],
 )
@@ -77,6 +87,7 @@ def test_an_error_about_names_that_are_not_ascii(shell):
     assert "'gr\\xf6\\xdfe'" in err
 
 
+@pytest.mark.slow
 def test_predictions_in_a_file_or_pipe_are_utf_8_whatever_the_locale(shell, folder):
     code, out, _ = shell(PREDICT, **NOT_UTF_8)
     assert (code, out.split()[:3]) == (0, ["label", "grün", "赤"])
@@ -92,10 +103,10 @@ def test_predictions_in_a_file_or_pipe_are_utf_8_whatever_the_locale(shell, fold
     [
         ("--help >&-", None),
         ("train --help >/dev/full", None),
-        (f"{PREDICT} >&-", None),
-        (f"{EVALUATE} >&-", None),
+        slow(f"{PREDICT} >&-", None),
+        slow(f"{EVALUATE} >&-", None),
         (f"{TRAIN} >&-", "new.json"),
-        (f"{PREDICT} -o new.csv >&-", "new.csv"),
+        slow(f"{PREDICT} -o new.csv >&-", "new.csv"),
     ],
 )
 def test_a_result_that_cannot_be_printed_is_an_error_but_files_are_written(shell, folder, line, file):
@@ -105,7 +116,7 @@ def test_a_result_that_cannot_be_printed_is_an_error_but_files_are_written(shell
     assert file is None or (folder / file).stat().st_size > 0
 
 
-@pytest.mark.parametrize("redirection", ["2>&-", "2>&- <&-", "-v 2>/dev/full", "-v 2> >(true)"])
+@pytest.mark.parametrize("redirection", [slow("2>&-"), slow("2>&- <&-"), "-v 2>/dev/full", slow("-v 2> >(true)")])
 def test_notes_that_cannot_be_printed_are_dropped(shell, folder, redirection):
     code, out, _ = shell(f"{TRAIN} {redirection}")
     assert code == 0
@@ -116,17 +127,21 @@ def test_notes_that_cannot_be_printed_are_dropped(shell, folder, redirection):
 def test_an_error_without_standard_error_is_not_printed_elsewhere(shell):
     assert shell("train data.csv new.json --target nope 2>&-")[:2] == (1, "")
     assert shell("2>&-")[:2] == (2, "")
+
+
+@pytest.mark.slow
+def test_all_three_streams_closed(shell):
     assert shell(f"{TRAIN} >&- 2>&- <&-")[0] == 1
 
 
-@pytest.mark.parametrize("line", ["train - new.json --target label", "predict - model.json"])
+@pytest.mark.parametrize("line", ["train - new.json --target label", slow("predict - model.json")])
 def test_closed_standard_input(shell, line):
     code, out, err = shell(f"{line} --format csv <&-")
     assert (code, out) == (1, "")
     assert "standard input: it is closed" in err
 
 
-@pytest.mark.parametrize("line", ["train --help", TRAIN, PREDICT])
+@pytest.mark.parametrize("line", ["train --help", slow(TRAIN), PREDICT])
 def test_a_reader_that_reads_nothing(shell, folder, line):
     code, out, err = shell(f"{line} | head -0")
     assert (code, out) == (141, "")
@@ -159,10 +174,10 @@ def on_terminal(line, folder, **more):
     "line",
     [
         "predict escapes.npz escapes.json",
-        "predict escapes.npz escapes.json --output label,decision",
-        "evaluate escapes.npz escapes.json",
-        "info escapes.json",
-        "train escapes.npz new.json",
+        slow("predict escapes.npz escapes.json --output label,decision"),
+        slow("evaluate escapes.npz escapes.json"),
+        slow("info escapes.json"),
+        slow("train escapes.npz new.json"),
     ],
 )
 def test_control_characters_do_not_reach_a_terminal(folder, line):
@@ -171,11 +186,13 @@ def test_control_characters_do_not_reach_a_terminal(folder, line):
     assert ("\\x1b[31mred" in shown) != line.startswith("train")
 
 
+@pytest.mark.slow
 def test_labels_on_a_terminal_that_is_not_utf_8(folder):
     assert b"gr\\xfcn\r\n\\u8d64\r\n" in on_terminal(PREDICT, folder, **NOT_UTF_8)
     assert "grün\r\n赤\r\n".encode() in on_terminal(PREDICT, folder, PYTHONIOENCODING="utf-8")
 
 
+@pytest.mark.slow
 def test_labels_in_a_pipe_are_as_they_are(shell):
     assert shell("predict escapes.npz escapes.json")[1].splitlines()[1] == "\x1b[31mred"
 
@@ -186,11 +203,11 @@ def test_labels_in_a_pipe_are_as_they_are(shell):
 @pytest.mark.parametrize(
     "line",
     [
-        "train /dev/null new.json --target label --format csv",
         "train <(true) new.json --target label --format csv",
-        "train empty new.json --target label --format csv",
-        "train - new.json --target label --format csv </dev/null",
-        "predict /dev/null model.json --format csv",
+        slow("train /dev/null new.json --target label --format csv"),
+        slow("train empty new.json --target label --format csv"),
+        slow("train - new.json --target label --format csv </dev/null"),
+        slow("predict /dev/null model.json --format csv"),
     ],
 )
 def test_input_without_rows(shell, line):
@@ -199,13 +216,21 @@ def test_input_without_rows(shell, line):
     assert "the file is empty" in err
 
 
+@pytest.mark.slow
 def test_a_folder_is_no_data_file(shell):
     code, _, err = shell("train . new.json --format csv --target label")
     assert (code, "Is a directory" in err) == (1, True)
 
 
-def test_a_pipe_is_read_as_a_file_is(shell):
+@pytest.mark.parametrize(
+    "line", ["predict <(cat data.csv) model.json --format csv", slow("predict - model.json --format csv < data.csv")]
+)
+def test_a_pipe_is_read_as_a_file_is(shell, folder, line):
+    model = load(folder / "model.json")
+    rows = read_data(folder / "data.csv", ReadOptions(target="label"))
+    assert shell(line)[1].split() == ["label", *model.predict(rows.X)]
+
+
+@pytest.mark.slow
+def test_a_pipe_is_trained_on(shell):
     assert shell("train <(cat data.csv) new.json --format csv --target label")[0] == 0
-    expected = shell(PREDICT)[1]
-    assert shell("predict <(cat data.csv) model.json --format csv")[1] == expected
-    assert shell("predict - model.json --format csv < data.csv")[1] == expected

@@ -15,19 +15,12 @@ from datasets import (
     assert_bitwise_equal,
     make_binary,
     make_multiclass,
-    make_sparse,
     parameters,
 )
+from dealing import deal, round_robin
 from dropmargin import DropoutLogisticRegression, DropoutSVC, GaussianNoise, MCFClassifier, PoissonNoise
 from dropmargin.data import matrix, row_blocks
-from invariance import (
-    ESTIMATORS,
-    assert_close,
-    each_core_loss,
-    every_loss,
-    every_noise,
-    fit,
-)
+from invariance import CORE, ESTIMATORS, NOISES, assert_close, fit
 
 # Containers -------------------------------------------------------------------------------------------------------
 
@@ -49,29 +42,24 @@ def _with_index_type(X, dtype):
     return X
 
 
-@pytest.mark.parametrize("container", _CONTAINERS.values(), ids=_CONTAINERS.keys())
-@pytest.mark.parametrize("name", ["svc", "mcf-quadratic", "mcf-exponential"])
-def test_every_container_gives_the_dense_model(name, container):
+@pytest.mark.parametrize(("kind", "name"), round_robin(_CONTAINERS, CORE))
+def test_every_container_gives_the_dense_model(kind, name):
     X, y = make_multiclass()
+    container = _CONTAINERS[kind]
     dense, other = (fit(ESTIMATORS[name], data, y, noise=0.3) for data in (X, container(X)))
     assert_close(other, dense)
     np.testing.assert_allclose(other.decision_function(container(X)), dense.decision_function(X), rtol=1e-9, atol=1e-9)
 
 
-@every_loss
-@every_noise
-def test_sparse_equals_dense_for_every_noise(estimator, noise):
-    X, y = make_binary()
-    assert_close(fit(estimator, sparse.csr_array(X), y, noise=noise), fit(estimator, X, y, noise=noise))
+_INDEX_TYPES = [np.int32, np.int64]
 
 
-@pytest.mark.parametrize("index_type", [np.int32, np.int64])
-@each_core_loss
-def test_index_type_does_not_matter_and_is_accepted_everywhere(estimator, index_type):
+@pytest.mark.parametrize(("name", "noise", "index_type"), deal(ESTIMATORS, NOISES, _INDEX_TYPES))
+def test_sparse_equals_dense_for_every_noise(name, noise, index_type):
     X, y = make_binary()
     rows = _with_index_type(X, index_type)
-    model = fit(estimator, rows, y, noise=0.3)
-    assert_close(model, fit(estimator, X, y, noise=0.3))
+    model, dense = (fit(ESTIMATORS[name], data, y, noise=NOISES[noise]) for data in (rows, X))
+    assert_close(model, dense)
     np.testing.assert_array_equal(model.predict(rows), model.predict(X))
 
 
@@ -90,12 +78,14 @@ def _non_canonical(X, index_type):
     return out
 
 
-@pytest.mark.parametrize("index_type", [np.int32, np.int64])
-@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix])
-@pytest.mark.parametrize("noise", [None, 0.3, PoissonNoise(), GaussianNoise(scale=0.2)], ids=str)
-@each_core_loss
-def test_non_canonical_csr_gives_the_dense_model_and_is_left_untouched(estimator, noise, kind, index_type):
+@pytest.mark.parametrize(
+    ("noise", "kind", "index_type", "name"),
+    deal([None, 0.3, PoissonNoise(), GaussianNoise(scale=0.2)], ["csr_array", "csr_matrix"], _INDEX_TYPES, CORE),
+    ids=str,
+)
+def test_non_canonical_csr_gives_the_dense_model_and_is_left_untouched(noise, kind, index_type, name):
     X, y = make_binary()
+    estimator = CORE[name]
     X = np.round(4.0 * X)  # so that duplicates add up exactly
     X[:, 5] = 0.0  # an empty column
     X[7] = 0.0  # an empty row
@@ -105,8 +95,8 @@ def test_non_canonical_csr_gives_the_dense_model_and_is_left_untouched(estimator
         messy.data = np.where(messy.data == -3.0, 1.0, np.where(messy.data == 0.0, 0.0, messy.data - 4.0))
     arrays = messy.data, messy.indices, messy.indptr
     np.testing.assert_array_equal(messy.toarray(), X)
-    if kind is sparse.csr_matrix:
-        messy = kind(X.shape)
+    if kind == "csr_matrix":
+        messy = sparse.csr_matrix(X.shape)
         messy.data, messy.indices, messy.indptr = arrays
     before = [a.tobytes() for a in arrays]
     model = fit(estimator, messy, y, noise=noise)
@@ -128,10 +118,13 @@ def test_a_false_claim_of_canonical_format_is_not_believed():
     assert_close(fit(estimator, messy, y), fit(estimator, np.round(4.0 * X), y))
 
 
-@pytest.mark.parametrize("make", [np.ascontiguousarray, np.asfortranarray, sparse.csr_array, sparse.csc_array])
-@each_core_loss
-def test_the_callers_data_labels_and_weights_are_left_untouched(estimator, make):
+@pytest.mark.parametrize(
+    ("name", "make"),
+    round_robin(ESTIMATORS, [np.ascontiguousarray, np.asfortranarray, sparse.csr_array, sparse.csc_array]),
+)
+def test_the_callers_data_labels_and_weights_are_left_untouched(name, make):
     X, y = make_binary()
+    estimator = ESTIMATORS[name]
     X, weights = make(X), np.linspace(0.0, 2.0, len(y))
     stored = [X.data, X.indices, X.indptr] if sparse.issparse(X) else [X]
     before = [a.tobytes() for a in [*stored, y, weights]]
@@ -142,12 +135,13 @@ def test_the_callers_data_labels_and_weights_are_left_untouched(estimator, make)
 # Precision --------------------------------------------------------------------------------------------------------
 
 
-@each_core_loss
-@every_noise
-@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
-def test_single_precision_agrees_with_double_and_is_kept(estimator, noise, make):
+@pytest.mark.parametrize(
+    ("noise", "make", "name"), deal(NOISES, [np.asarray, sparse.csr_array], CORE), ids=lambda value: str(value)[:20]
+)
+def test_single_precision_agrees_with_double_and_is_kept(noise, make, name):
     X, y = make_binary()
     X = X.astype(np.float32)
+    estimator, noise = CORE[name], NOISES[noise]
     single = fit(estimator, make(X), y, noise=noise, tol=1e-10)
     double = fit(estimator, make(X.astype(np.float64)), y, noise=noise, tol=1e-10)
     assert single.coef_.dtype == single.intercept_.dtype == np.float32
@@ -156,15 +150,15 @@ def test_single_precision_agrees_with_double_and_is_kept(estimator, noise, make)
     assert_close(parameters(single).astype(np.float64), double, bar=1e-5)
 
 
-@each_core_loss
-@pytest.mark.parametrize("noise", [None, 0.3, GaussianNoise(scale=1.0)], ids=["none", "dropout", "gaussian"])
-@pytest.mark.parametrize("size", [1e-30, 1e-19, 1e19, 1e25, 1e30])
-def test_single_precision_never_overflows_where_double_does_not(estimator, noise, size):
+@pytest.mark.parametrize(
+    ("name", "noise", "size"), deal(CORE, ["none", "dropout", "gaussian"], [1e-30, 1e-19, 1e19, 1e25, 1e30])
+)
+def test_single_precision_never_overflows_where_double_does_not(name, noise, size):
     # squares of these are beyond single precision
     X, y = make_binary()
     X = (X * size).astype(np.float32)
-    if isinstance(noise, GaussianNoise):
-        noise = GaussianNoise(scale=0.3 * size)
+    estimator = CORE[name]
+    noise = {"none": None, "dropout": 0.3, "gaussian": GaussianNoise(scale=0.3 * size)}[noise]
     options = {"noise": noise, "C": 0.5 / size**2, "tol": 1e-10}
     single = fit(estimator, X, y, **options)
     double = fit(estimator, X.astype(np.float64), y, **options)
@@ -172,9 +166,11 @@ def test_single_precision_never_overflows_where_double_does_not(estimator, noise
     np.testing.assert_allclose(single.decision_function(X), scores, atol=1e-4 * np.abs(scores).max())
 
 
-@pytest.mark.parametrize("name", ["svc", "mcf-logistic"])
-@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8, bool, np.float16, np.longdouble, object])
-def test_every_other_number_type_is_read_as_double(name, dtype):
+_NUMBER_TYPES = [np.int8, np.int32, np.int64, np.uint8, bool, np.float16, np.longdouble, object]
+
+
+@pytest.mark.parametrize(("dtype", "name"), round_robin(_NUMBER_TYPES, ["svc", "mcf-logistic", "mcf-quadratic"]))
+def test_every_other_number_type_is_read_as_double(dtype, name):
     X, y = make_binary()
     X = np.round(2.0 * X) if dtype is not bool else X > 0.5
     assert_close(
@@ -192,10 +188,10 @@ def _memmapped(array, path):
     return np.load(path, mmap_mode="r")
 
 
-@each_core_loss
-@pytest.mark.parametrize("as_sparse", [False, True], ids=["dense", "sparse"])
-def test_read_only_memory_maps_are_accepted(estimator, as_sparse, tmp_path):
+@pytest.mark.parametrize(("name", "as_sparse"), round_robin(CORE, [False, True]))
+def test_read_only_memory_maps_are_accepted(name, as_sparse, tmp_path):
     X, y = make_binary()
+    estimator = CORE[name]
     weights = np.linspace(0.5, 2.0, len(y))
     if as_sparse:
         rows = sparse.csr_array(X)
@@ -221,10 +217,10 @@ def test_joblib_memory_maps_are_accepted(as_sparse, tmp_path):
         assert_bitwise_equal(fit(estimator, mapped, labels, noise=0.3), fit(estimator, X, y, noise=0.3))
 
 
-@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
-@each_core_loss
-def test_frames_with_string_labels_give_the_array_model_and_name_the_features(estimator, frame):
+@pytest.mark.parametrize(("name", "frame"), round_robin(CORE, [pd.DataFrame, pl.DataFrame]))
+def test_frames_with_string_labels_give_the_array_model_and_name_the_features(name, frame):
     X, y = make_multiclass()
+    estimator = CORE[name]
     names = [f"word {d}" for d in range(N_FEATURES)]
     table = frame({name: X[:, d] for d, name in enumerate(names)})
     key = "data" if frame is pd.DataFrame else "values"
@@ -270,8 +266,7 @@ _THREADED = [
 ]
 
 
-@pytest.mark.parametrize("estimator", _THREADED, ids=str)
-@pytest.mark.parametrize("make", [np.asfortranarray, sparse.csr_array])
+@pytest.mark.parametrize(("estimator", "make"), round_robin(_THREADED, [np.asfortranarray, sparse.csr_array]), ids=str)
 def test_the_number_of_threads_does_not_change_a_bit(estimator, make, monkeypatch):
     X, y = make_multiclass(n_samples=120)
     monkeypatch.setattr(matrix, "_PARTITION_ENTRIES", 50)
@@ -284,8 +279,10 @@ def test_the_number_of_threads_does_not_change_a_bit(estimator, make, monkeypatc
         assert other.n_iter_ == one.n_iter_
 
 
-@pytest.mark.parametrize("noise", [0.3, GaussianNoise(scale=0.2)], ids=str)
-@pytest.mark.parametrize("name", ["svc", "logistic", "mcf-quadratic", "mcf-logistic"])
+@pytest.mark.parametrize(
+    ("name", "noise"),
+    round_robin(["svc", "logistic", "mcf-quadratic", "mcf-logistic"], [0.3, GaussianNoise(scale=0.2)]),
+)
 def test_the_partition_of_the_rows_changes_rounding_only(name, noise, monkeypatch):
     X, y = make_multiclass()
     whole = fit(ESTIMATORS[name], X, y, noise=noise)
@@ -293,10 +290,10 @@ def test_the_partition_of_the_rows_changes_rounding_only(name, noise, monkeypatc
     assert_close(fit(ESTIMATORS[name], X, y, noise=noise), whole)
 
 
-@pytest.mark.parametrize("as_sparse", [False, True], ids=["dense", "sparse"])
-def test_the_number_of_threads_does_not_change_a_bit_on_data_of_real_size(as_sparse):
-    X, y = make_sparse(24_000, 1_000, 0.1) if as_sparse else make_sparse(9_000, 300, 0.5)
-    X = X if as_sparse else X.toarray()
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_the_number_of_threads_does_not_change_a_bit_on_data_of_real_size(make):
+    X, y = make_binary(n_samples=8_000, n_features=400)  # of which 70 percent are not zero
+    X = make(X)
     assert len(row_blocks(X)) > 3
     estimator = DropoutSVC(noise=0.3, C=0.01, tol=1e-2)
     assert_bitwise_equal(fit(estimator, X, y, n_jobs=1), fit(estimator, X, y, n_jobs=2))

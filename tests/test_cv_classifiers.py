@@ -25,6 +25,7 @@ from datasets import (
     make_sparse,
     relative_difference,
 )
+from dealing import round_robin
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutLogisticRegressionCV,
@@ -45,6 +46,9 @@ _CS = [0.3, 1.0, 10.0]
 _SMALL = {"noises": [0.1, 0.5], "Cs": [0.1, 1.0], "cv": 3}
 _PAIRS = [(DropoutSVC, DropoutSVCCV), (DropoutLogisticRegression, DropoutLogisticRegressionCV)]
 both = pytest.mark.parametrize(("plain", "search"), _PAIRS, ids=["svc", "logistic"])
+svc_if_slow = pytest.mark.parametrize(
+    ("plain", "search"), [pytest.param(*_PAIRS[0], marks=pytest.mark.slow), _PAIRS[1]], ids=["svc", "logistic"]
+)
 
 
 def _scores_of_fits(estimator, model, X, y, cv, scoring=None, weights=None, score_weights=None):
@@ -71,10 +75,10 @@ _OPTIONS = {
 }
 
 
-@both
-@pytest.mark.parametrize("options", _OPTIONS.values(), ids=_OPTIONS.keys())
-def test_scores_are_those_of_plain_fits(plain, search, options):
+@pytest.mark.parametrize(("options", "pair"), round_robin(_OPTIONS, _PAIRS))
+def test_scores_are_those_of_plain_fits(options, pair):
     X, y = make_multiclass()
+    options, (plain, search) = _OPTIONS[options], pair
     noises = _NOISES[1:] if plain is DropoutLogisticRegression else _NOISY
     model = search(noises=noises, Cs=_CS[1:], cv=2, prune=False, tol=_TOL, **options).fit(X, y)
     for row, noise in enumerate(noises):
@@ -212,18 +216,19 @@ def _assert_choice_of_grid_search(plain, search, X, y, noises, Cs, cv=3, tol=1e-
         assert model.refined_.all() or prune
 
 
-@both
+@svc_if_slow
 def test_the_choice_on_breast_cancer(plain, search):
     X, y = load_breast_cancer(return_X_y=True)
     _assert_choice_of_grid_search(plain, search, scale(X), y, [0.0, 0.1, 0.3, 0.6], [0.01, 0.1, 1.0])
 
 
-@both
+@svc_if_slow
 def test_the_choice_on_digits(plain, search):
     X, y = load_digits(return_X_y=True)
     _assert_choice_of_grid_search(plain, search, X[:300] / 16.0, y[:300], [0.1, 0.5], [0.3, 3.0])
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.skipif(not (_DATA / "amazon5k").is_dir(), reason=f"the Amazon reviews are not in {_DATA}")
 def test_the_choice_on_reviews(plain, search):
@@ -233,6 +238,7 @@ def test_the_choice_on_reviews(plain, search):
     _assert_choice_of_grid_search(plain, search, X[::4], y[::4], [0.1, 0.5, 0.9], [0.001, 0.01], cv=2, tol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (_DATA / "news20.npz").is_file(), reason=f"20 newsgroups are not in {_DATA}")
 def test_the_choice_on_newsgroups():
     with np.load(_DATA / "news20.npz") as file:
@@ -303,9 +309,9 @@ def test_the_one_standard_error_rule_with_and_without_the_early_stop():
 # The fit ------------------------------------------------------------------------------------------------------------
 
 
-@both
-@pytest.mark.parametrize("make", [make_binary, make_multiclass])
-def test_the_final_model_is_a_plain_fit_to_all_rows(plain, search, make):
+@pytest.mark.parametrize(("pair", "make"), round_robin(_PAIRS, [make_binary, make_multiclass]))
+def test_the_final_model_is_a_plain_fit_to_all_rows(pair, make):
+    plain, search = pair
     X, y = make()
     model = search(noises=[0.5, PoissonNoise(), 0.2], Cs=_CS, cv=3, tol=1e-16).fit(X, y)
     final = plain(noise=model.noise_, C=model.C_, tol=1e-16).fit(X, y)
@@ -357,7 +363,7 @@ def test_threads_change_nothing(plain, search):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
-@both
+@svc_if_slow
 def test_without_stored_coefficients_the_result_is_the_same(plain, search):
     X, y = make_binary()
     options = {"noises": [0.5, 0.2, GaussianNoise(0.4)], "Cs": _CS, "cv": 3, "tol": _TOL}
@@ -372,8 +378,8 @@ def test_without_stored_coefficients_the_result_is_the_same(plain, search):
 
 
 def test_coefficients_of_hashed_features_are_not_all_kept():
-    X, y = make_sparse(60, 2**18, 1e-4)
-    model = DropoutLogisticRegressionCV(noises=[0.1, 0.5, 0.9], Cs=[0.1, 1.0], cv=30, verbose=0).fit(X, y)
+    X, y = make_sparse(40, 2**20, 1e-5)
+    model = DropoutLogisticRegressionCV(noises=[0.1, 0.5], Cs=[0.1, 1.0], cv=9).fit(X, y)  # 36 times 8 MB
     assert not hasattr(model, "coefs_paths_")
     assert np.count_nonzero(model.coef_) <= X.nnz
 
@@ -396,9 +402,9 @@ def test_single_precision_stays_single():
         assert model.best_score_ == pytest.approx(DropoutSVCCV(**_SMALL).fit(rows, y).best_score_, abs=0.04)
 
 
-@both
-@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
-def test_missing_entries_in_training_and_test_rows(plain, search, layout):
+@pytest.mark.parametrize(("pair", "layout"), round_robin(_PAIRS, [np.asarray, sparse.csr_array]))
+def test_missing_entries_in_training_and_test_rows(pair, layout):
+    plain, search = pair
     X, y = make_binary(90)
     X[np.random.RandomState(0).rand(*X.shape) < 0.15] = np.nan
     X = layout(X)

@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, PredefinedSplit
 
 from datasets import N_FEATURES, assert_same_state, fitted_state, make_binary, make_multiclass
+from dealing import deal
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutLogisticRegressionCV,
@@ -39,37 +40,37 @@ def no_fits(monkeypatch):
 
 _BAD_NOISES = [
     ([], "noises is empty"),
-    (0, "noises must be a number of values of at least 1.*got 0"),
-    (-3, "noises must be a number of values of at least 1.*got -3"),
-    (0.5, "noises must be a number of values or a list.*got 0.5"),
-    (None, "noises must be a number of values or a list.*got None"),
-    (True, "noises must be a number of values or a list.*got True"),
-    ("0.5", "noises must be a number of values or a list.*got '0.5'"),
-    (DropoutNoise(rate=0.5), r"noises must be a number of values or a list"),
-    (np.array(0.5), "noises must be a number of values or a list"),
-    ([0.1, "a"], r"noises\[1\]: noise must be None, a dropout rate.*got 'a'"),
+    (0, "noises .*got 0"),
+    (-3, "noises .*got -3"),
+    (0.5, "noises .*got 0.5"),
+    (None, "noises .*got None"),
+    (True, "noises .*got True"),
+    ("0.5", "noises .*got '0.5'"),
+    (DropoutNoise(rate=0.5), r"noises .*DropoutNoise"),
+    (np.array(0.5), "noises .*0.5"),
+    ([0.1, "a"], r"noises\[1\].*got 'a'"),
     ([True], r"noises\[0\].*got True"),
-    ([[0.1] * N_FEATURES], r"noises\[0\].*DropoutNoise\(rate=rates\)"),
-    ([0.1, 1.0], r"noises\[1\]: rate of DropoutNoise must be in \[0, 1\), got 1.0"),
+    ([[0.1] * N_FEATURES], r"noises\[0\].*rate=rates"),
+    ([0.1, 1.0], r"noises\[1\].*\[0, 1\), got 1.0"),
     ([-0.1], r"noises\[0\].*got -0.1"),
     ([0.5, np.nan], r"noises\[1\].*got nan"),
-    ([0.5, GaussianNoise(scale=-1.0)], r"noises\[1\]: scale of Gaussian.*got -1.0"),
-    ([DropoutNoise(rate=[0.1, 0.2])], r"noises\[0\].*X has 8 features, rate has shape \(2,\)"),
-    ([0, None], r"DropoutNoise\(rate=0.0\) and None, which are the same"),
-    ([None, GaussianNoise(scale=0.0)], r"None and GaussianNoise\(scale=0.0\), which are the same"),
-    ([0.25, 0.5, 0.25], "noises has .*rate=0.25.* which are the same"),
-    ([0.25, DropoutNoise(rate=0.25)], "which are the same"),
-    ([0.25, DropoutNoise(rate=[0.25] * N_FEATURES)], "which are the same"),
-    ([PoissonNoise(), PoissonNoise()], "which are the same"),
-    ([DropoutNoise(np.linspace(0, 0.7, 8)), DropoutNoise(list(np.linspace(0, 0.7, 8)))], "which are the same"),
+    ([0.5, GaussianNoise(scale=-1.0)], r"noises\[1\].*scale .*got -1.0"),
+    ([DropoutNoise(rate=[0.1, 0.2])], r"noises\[0\].*8 features.*\(2,\)"),
+    ([0, None], r"rate=0.0\) and None, .*the same"),
+    ([None, GaussianNoise(scale=0.0)], r"None and .*scale=0.0\), .*the same"),
+    ([0.25, 0.5, 0.25], "rate=0.25.* the same"),
+    ([0.25, DropoutNoise(rate=0.25)], "(?s)noises .*the same"),
+    ([0.25, DropoutNoise(rate=[0.25] * N_FEATURES)], "(?s)noises .*the same"),
+    ([PoissonNoise(), PoissonNoise()], "(?s)noises .*the same"),
+    ([DropoutNoise(np.linspace(0, 0.7, 8)), DropoutNoise(list(np.linspace(0, 0.7, 8)))], "(?s)noises .*the same"),
 ]
 _BAD_CS = [
     ([], "Cs is empty"),
-    (0, "Cs must be a number of values of at least 1.*got 0"),
-    (0.5, "Cs must be a number of values or a list.*got 0.5"),
-    (True, "Cs must be a number of values or a list.*got True"),
-    ("1", "Cs must be a number of values or a list.*got '1'"),
-    ([1.0, 0.0], r"Cs\[1\] must be a number in \(0, inf\), got 0.0"),
+    (0, "Cs .*got 0"),
+    (0.5, "Cs .*got 0.5"),
+    (True, "Cs .*got True"),
+    ("1", "Cs .*got '1'"),
+    ([1.0, 0.0], r"Cs\[1\] .*\(0, inf\), got 0.0"),
     ([-1.0], r"Cs\[0\] must be .*got -1.0"),
     ([1.0, np.nan], r"Cs\[1\] must be .*got nan"),
     ([np.inf], r"Cs\[0\] must be .*got inf"),
@@ -99,21 +100,21 @@ def test_a_grid_that_is_none(name, value, message):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"rule": "two-se"}, r"rule must be one of \['best', 'one-se'\], got 'two-se'"),
-        ({"rule": None}, "rule must be one of"),
+        ({"rule": "two-se"}, "rule .*'best', 'one-se'.*'two-se'"),
+        ({"rule": None}, "rule .*None"),
         ({"n_jobs": 0}, "n_jobs must be .*got 0"),
         ({"n_jobs": "all"}, "n_jobs must be .*got 'all'"),
         ({"tol": -1.0}, "tol must be .*got -1.0"),
         ({"max_iter": 0}, "max_iter must be .*got 0"),
-        ({"l1_ratio": 3}, r"l1_ratio must be a number in \[0, 1\], got 3"),
-        ({"multi_class": "all"}, "multi_class must be one of"),
-        ({"missing": "no"}, "missing must be one of"),
+        ({"l1_ratio": 3}, r"l1_ratio .*\[0, 1\], got 3"),
+        ({"multi_class": "all"}, "multi_class .*'all'"),
+        ({"missing": "no"}, "missing .*'no'"),
         ({"solver": "fast"}, "solver.*fast"),
         ({"class_weight": {7: 1.0}}, "class_weight names"),
         ({"scoring": "goodness"}, "scoring"),
         ({"scoring": ["accuracy", "f1"]}, "scoring must give one number"),
         ({"scoring": {"one": "accuracy"}}, "scoring must give one number"),
-        ({"scoring": lambda model, X, y: "good"}, "scoring must give one number, got 'good'"),
+        ({"scoring": lambda model, X, y: "good"}, "scoring .*one number.*'good'"),
         ({"scoring": lambda model, X, y: np.ones(3)}, "scoring must give one number"),
         ({"scoring": "neg_log_loss"}, "scoring=.*log_loss.*cannot be computed for DropoutSVC.*logistic"),
         ({"cv": 1}, "k-fold.*n_splits=1|cv"),
@@ -121,9 +122,9 @@ def test_a_grid_that_is_none(name, value, message):
         ({"cv": []}, r"cv=\[\] gives no folds"),
         ({"cv": 40}, "n_splits=40"),
         ({"cv": GroupKFold(3)}, "groups"),
-        ({"cv": [(np.arange(50), np.array([], dtype=int))]}, "Fold 0 of cv has no rows to score"),
-        ({"cv": [(np.ones(60, dtype=bool), np.zeros(60, dtype=bool))]}, "Fold 0 of cv has no rows to score"),
-        ({"store_coefs": "yes"}, "store_coefs must be True, False or 'auto', got 'yes'"),
+        ({"cv": [(np.arange(50), np.array([], dtype=int))]}, "Fold 0 of cv .*no rows"),
+        ({"cv": [(np.ones(60, dtype=bool), np.zeros(60, dtype=bool))]}, "Fold 0 of cv .*no rows"),
+        ({"store_coefs": "yes"}, "store_coefs .*'yes'"),
     ],
 )
 def test_parameters_that_cannot_be(params, message):
@@ -149,7 +150,7 @@ def test_probabilities_that_are_not_there_are_missed_at_once():
 @pytest.mark.usefixtures("no_fits")
 def test_a_fold_without_weight_cannot_be_scored():
     X, y = make_binary()
-    with pytest.raises(ValueError, match="Fold 0 of cv has no rows to score, or only rows of weight 0"):
+    with pytest.raises(ValueError, match=r"Fold 0 of cv .*weight 0"):
         DropoutSVCCV(noises=[0.1], Cs=[1.0], cv=KFold(5)).fit(X, y, sample_weight=np.arange(60) >= 12)
 
 
@@ -183,7 +184,7 @@ def _with(X, value):
 @pytest.mark.parametrize(
     ("change", "params", "message"),
     [
-        (lambda X, y: (_with(X, -1.0), y), {"noises": [0.5, PoissonNoise()]}, "PoissonNoise needs X >= 0.*column 2"),
+        (lambda X, y: (_with(X, -1.0), y), {"noises": [0.5, PoissonNoise()]}, "Poisson.*X >= 0.*column 2"),
         (lambda X, y: (_with(X, np.nan), y), {}, "NaN"),
         (lambda X, y: (_with(X, np.inf), y), {"missing": "rescale"}, "infinity"),
         (lambda X, y: (_with(X, 1e200), y), {}, "column 2"),
@@ -228,10 +229,10 @@ def test_groups_of_the_wrong_length():
 def test_what_only_a_path_can_be_told_wrong():
     X, y = make_binary()
     for estimator in (DropoutSVC, DropoutSVCCV(), "svc"):
-        with pytest.raises(TypeError, match=r"estimator must be a classifier of dropmargin, such as DropoutSVC\(\)"):
+        with pytest.raises(TypeError, match=r"estimator .*DropoutSVC"):
             noise_path(X, y, [0.1], [1.0], estimator=estimator)
     for half in ({"X_test": X}, {"y_test": y}):
-        with pytest.raises(ValueError, match="X_test and y_test belong together"):
+        with pytest.raises(ValueError, match="X_test and y_test"):
             noise_path(X, y, [0.1], [1.0], **half)
     with pytest.raises(ValueError, match="features"):
         noise_path(X, y, [0.1], [1.0], X_test=X[:, :3], y_test=y)
@@ -253,10 +254,10 @@ class _FailsLater:
         return model.score(X, y)
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("no more")], ids=["interrupt", "error"])
-@pytest.mark.parametrize("n_calls", [0, 1, 5, 14])
-def test_a_search_that_fails_leaves_the_estimator_as_it_was(n_calls, error, n_jobs):
+@pytest.mark.parametrize(
+    ("n_calls", "n_jobs", "error"), deal([0, 5, 14], [1, 2], [KeyboardInterrupt(), RuntimeError("no more")])
+)
+def test_a_search_that_fails_leaves_the_estimator_as_it_was(n_calls, n_jobs, error):
     X, y = make_binary()
     fresh = DropoutSVCCV(**_SMALL, n_jobs=n_jobs, scoring=_FailsLater(n_calls, error))
     with pytest.raises(type(error)):

@@ -13,6 +13,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from dealing import round_robin
 from dropmargin import DropoutLogisticRegression, DropoutSVC
 from dropmargin.io.data import Frame, ReadOptions, TableEncoder, TextEncoder, read_chunks, read_data
 
@@ -120,9 +121,9 @@ def test_errors_of_tables():
 DOCUMENTS = ["A good, good film", "Bad film: not good", "", "Ein schöner Film"]
 
 
-@pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize(
-    "options", [{}, {"lowercase": False, "ngram_range": (1, 2)}, {"min_df": 2}, {"max_features": 3}]
+    ("options", "binary"),
+    round_robin([{}, {"lowercase": False, "ngram_range": (1, 2)}, {"min_df": 2}, {"max_features": 3}], [False, True]),
 )
 def test_text_is_encoded_as_by_scikit_learn(options, binary):
     for weighting, make in (("tfidf", TfidfVectorizer), ("counts", CountVectorizer)):
@@ -281,6 +282,17 @@ def _changed(facts, path, value):
     return out
 
 
+# Entries that the two forms of a table encoder's state have in common.
+_WRONG_IN_BOTH = [
+    (("max_categories",), 1),
+    (("max_categories",), True),
+    (("max_categories",), "5"),
+    (("categorical",), ["age"]),
+    (("categorical",), [["age"]]),
+    (("__class__",), "os.system"),
+]
+
+
 @pytest.mark.parametrize(
     ("path", "value"),
     [
@@ -293,12 +305,7 @@ def _changed(facts, path, value):
         (("categories",), ["a"]),
         (("categories", 0), "zz"),
         (("categories", 0), 1),
-        (("max_categories",), 1),
-        (("max_categories",), True),
-        (("max_categories",), "5"),
-        (("categorical",), ["age"]),
-        (("categorical",), [["age"]]),
-        (("__class__",), "os.system"),
+        *_WRONG_IN_BOTH,
     ],
 )
 def test_wrong_states_of_a_table_encoder(path, value):
@@ -341,12 +348,7 @@ def test_wrong_arrays_of_a_table_encoder():
         (("columns", 1, "categories"), ["a", "a"]),
         (("columns", 1, "categories"), ["a", 1]),
         (("columns", 1, "categories"), "ab"),
-        (("max_categories",), 1),
-        (("max_categories",), True),
-        (("max_categories",), "5"),
-        (("categorical",), ["age"]),
-        (("categorical",), [["age"]]),
-        (("__class__",), "os.system"),
+        *_WRONG_IN_BOTH,
     ],
 )
 def test_wrong_states_with_an_object_per_column(path, value):

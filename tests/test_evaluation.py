@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import NotFittedError
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, make_scorer, roc_auc_score
 from sklearn.naive_bayes import GaussianNB, MultinomialNB
@@ -19,10 +19,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from datasets import make_binary, make_multiclass, make_sparse
+from dealing import round_robin
 from dropmargin import DropoutSVC, PoissonNoise, corruption_curve, deletion_curve
 from recorder import Recorder
 
 LEVELS = [0.0, 0.3, 0.6, 1.0]
+STRATEGIES = ["entries", "columns", "worst"]
 
 
 def seen(X, **settings):
@@ -41,8 +43,9 @@ def ones():
 # What is deleted ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", ["entries", "columns", "worst"])
-@pytest.mark.parametrize("estimator", [LinearSVC(), KNeighborsClassifier(), DropoutSVC()])
+@pytest.mark.parametrize(
+    ("estimator", "strategy"), round_robin([LinearSVC(), KNeighborsClassifier(), DropoutSVC()], STRATEGIES)
+)
 def test_level_zero_is_the_plain_score(estimator, strategy):
     X, y = make_multiclass()
     estimator.fit(X, y)
@@ -50,7 +53,7 @@ def test_level_zero_is_the_plain_score(estimator, strategy):
     assert_array_equal(curve.scores[1], estimator.score(X, y))
 
 
-@pytest.mark.parametrize("strategy", ["entries", "columns", "worst"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_at_level_one_a_classifier_sees_the_same_row_every_time(strategy):
     X, y = make_multiclass()
     model = LogisticRegression().fit(X, y)
@@ -58,8 +61,7 @@ def test_at_level_one_a_classifier_sees_the_same_row_every_time(strategy):
     assert_array_equal(curve.scores, np.mean(y == model.predict(np.zeros((1, X.shape[1])))))
 
 
-@pytest.mark.parametrize("level", [0.1, 0.5, 0.9])
-@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize(("level", "layout"), round_robin([0.1, 0.5, 0.9], [np.asarray, sparse.csr_array]))
 def test_entries_are_deleted_independently_at_the_rate_of_the_level(ones, level, layout):
     kept = np.asarray(seen(layout(ones), levels=[level]) @ np.eye(50))
     gone = 1.0 - kept
@@ -79,7 +81,7 @@ def test_the_number_of_columns_is_rounded_to_the_nearest(level, n_deleted, rows)
     assert (seen(rows, levels=[level], strategy="columns") == 0.0).all(axis=0).sum() == n_deleted
 
 
-@pytest.mark.parametrize("strategy", ["entries", "columns", "worst"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_what_is_deleted_stays_deleted_at_higher_levels(ones, strategy):
     low, high = (seen(ones, levels=[level], strategy=strategy) == 0.0 for level in (0.3, 0.5))
     assert high.sum() > low.sum() > 0
@@ -95,7 +97,7 @@ def test_repeats_differ():
     assert (second != third).any()
 
 
-@pytest.mark.parametrize("strategy", ["entries", "columns", "worst"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_same_seed_gives_the_same_scores_with_any_number_of_threads(strategy):
     X, y = make_multiclass()
     model = GaussianNB().fit(X, y)
@@ -120,9 +122,10 @@ def test_deletions_depend_on_the_seed_and_not_on_the_classifier(ones):
 # What the classifier sees -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", ["entries", "columns"])
-@pytest.mark.parametrize("fill", [0.0, -1.5, np.linspace(0.0, 3.0, 10)])
-def test_survivors_are_moved_away_from_the_fill_if_rescaled(strategy, fill, rows):
+@pytest.mark.parametrize(
+    ("fill", "strategy"), round_robin([0.0, -1.5, np.linspace(0.0, 3.0, 10), 2.5], ["entries", "columns"])
+)
+def test_survivors_are_moved_away_from_the_fill_if_rescaled(fill, strategy, rows):
     plain = seen(rows, levels=[0.4], strategy=strategy, fill=fill)
     rescaled = seen(rows, levels=[0.4], strategy=strategy, fill=fill, rescale=True)
     fills = np.broadcast_to(fill, rows.shape)
@@ -150,7 +153,7 @@ def test_with_training_means_rescaling_is_anchored():
     assert_allclose(model.decision_function(recorder.seen_[0]), anchored)
 
 
-@pytest.mark.parametrize("strategy", ["entries", "columns", "worst"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_nan_marks_the_same_entries_as_zero(rows, strategy):
     missing = seen(rows, levels=[0.4], strategy=strategy, fill=np.nan)
     zeros = seen(rows, levels=[0.4], strategy=strategy)
@@ -158,8 +161,9 @@ def test_nan_marks_the_same_entries_as_zero(rows, strategy):
     assert_array_equal(np.nan_to_num(missing), zeros)
 
 
-@pytest.mark.parametrize("strategy", ["entries", "columns"])
-@pytest.mark.parametrize("container", [sparse.csr_array, sparse.csr_matrix])
+@pytest.mark.parametrize(
+    ("strategy", "container"), round_robin(["entries", "columns"], [sparse.csr_array, sparse.csr_matrix])
+)
 def test_nan_in_sparse_rows_is_stored_for_deleted_zeros_too(strategy, container, monkeypatch):
     monkeypatch.setattr("dropmargin.data.deletion._MASK_ENTRIES", 700)  # several chunks
     X = make_sparse(200, 30, 0.2)[0].astype(np.float32)
@@ -177,14 +181,14 @@ def test_nan_in_sparse_rows_is_stored_for_deleted_zeros_too(strategy, container,
 
 def test_a_classifier_that_takes_nan_is_given_nan():
     X, y = make_multiclass(200)
-    model = HistGradientBoostingClassifier(max_iter=20, random_state=0).fit(X, y)
+    model = make_pipeline(SimpleImputer(), LogisticRegression()).fit(X, y)
     curve = deletion_curve(model, X, y, levels=[0.0, 0.4], fill=np.nan, random_state=0)
     assert curve.mean[0] > curve.mean[1] > 0.3
     with pytest.raises(ValueError, match="NaN"):
         deletion_curve(LinearSVC().fit(X, y), X, y, fill=np.nan, random_state=0)
 
 
-@pytest.mark.parametrize("strategy", ["entries", "columns", "worst"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_sparse_rows_stay_sparse(strategy):
     X, y = make_sparse(100, 40, 0.2)
     model = LinearSVC().fit(X, y)
@@ -201,8 +205,7 @@ def test_duplicate_entries_live_and_die_together():
     assert set(np.unique(seen(X, levels=[0.5]).toarray())) == {0.0, 2.0}
 
 
-@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
-@pytest.mark.parametrize("strategy", ["entries", "columns", "worst"])
+@pytest.mark.parametrize(("strategy", "frame"), round_robin(STRATEGIES, [pd.DataFrame, pl.DataFrame]))
 @pytest.mark.filterwarnings("error:X :UserWarning")  # scikit-learn's complaints of feature names
 def test_frames_reach_the_classifier_as_frames(frame, strategy):
     X, y = make_multiclass()
@@ -307,18 +310,18 @@ def test_weights_go_to_the_scorer():
         ({"levels": [[0.1, 0.2]]}, "one or more numbers"),
         ({"levels": [[0.1], 0.2]}, "one or more numbers"),
         ({"levels": None}, "one or more numbers"),
-        ({"strategy": "rows"}, r"strategy must be one of \['entries', 'columns', 'worst'\], got 'rows'"),
-        ({"strategy": None}, "strategy must be one of"),
-        ({"n_repeats": 0}, "n_repeats must be an integer of at least 1, got 0"),
-        ({"n_repeats": 2.0}, "n_repeats must be an integer"),
-        ({"fill": "mean"}, "fill must be a number, NaN, or one finite number per feature"),
+        ({"strategy": "rows"}, r"strategy .*'entries', 'columns', 'worst'.*'rows'"),
+        ({"strategy": None}, "strategy .*None"),
+        ({"n_repeats": 0}, "n_repeats .*got 0"),
+        ({"n_repeats": 2.0}, "n_repeats .*got 2.0"),
+        ({"fill": "mean"}, "fill .*'mean'"),
         ({"fill": np.inf}, "fill must be"),
         ({"fill": True}, "fill must be"),
         ({"fill": None}, "fill must be"),
         ({"fill": [1.0, 2.0]}, r"fill must be.*\(8 of them\)"),
         ({"fill": [np.nan] * 8}, "fill must be"),
-        ({"rescale": "anchored"}, r"rescale must be True or False.*fill=X_train\.mean\(axis=0\)"),
-        ({"rescale": True, "fill": np.nan}, "rescale=True does not go with fill=nan"),
+        ({"rescale": "anchored"}, r"rescale .*fill=X_train"),
+        ({"rescale": True, "fill": np.nan}, "rescale=True .*fill=nan"),
         ({"n_jobs": 0}, "n_jobs must be"),
         ({"scoring": "beauty"}, "beauty"),
         ({"scoring": ["accuracy", "f1_macro"]}, "one number per data set"),
@@ -337,7 +340,7 @@ def test_a_fill_that_would_make_a_sparse_matrix_dense_is_refused():
     model = LinearSVC().fit(X, y)
     for fill in (1.0, np.ones(20)):
         for strategy in ("entries", "columns", "worst"):
-            with pytest.raises(ValueError, match=r"sparse X would become dense.*toarray"):
+            with pytest.raises(ValueError, match=r"dense.*toarray"):
                 deletion_curve(model, X, y, fill=fill, strategy=strategy)
     assert_array_equal(
         deletion_curve(model, X, y, fill=np.zeros(20), random_state=0).scores,
@@ -348,22 +351,22 @@ def test_a_fill_that_would_make_a_sparse_matrix_dense_is_refused():
 @pytest.mark.parametrize("estimator", [LinearSVC(), DropoutSVC(), make_pipeline(StandardScaler(), LinearSVC())])
 def test_an_estimator_must_be_fitted(estimator):
     X, y = make_multiclass()
-    with pytest.raises(NotFittedError, match=r"deletion_curve needs a fitted classifier.*call its fit first"):
+    with pytest.raises(NotFittedError, match=r"deletion_curve .*fitted"):
         deletion_curve(estimator, X, y)
-    with pytest.raises(NotFittedError, match="corruption_curve needs a fitted classifier"):
+    with pytest.raises(NotFittedError, match=r"corruption_curve .*fitted"):
         corruption_curve(estimator, X, y, [0.5])
 
 
 @pytest.mark.parametrize("estimator", [None, "svm", LinearSVC, StandardScaler().fit([[1.0]])])
 def test_an_estimator_must_predict(estimator):
-    with pytest.raises(TypeError, match=r"deletion_curve needs a fitted classifier with predict\(\)"):
+    with pytest.raises(TypeError, match=r"deletion_curve .*predict\(\)"):
         deletion_curve(estimator, [[1.0]], [1])
 
 
 def test_columns_and_rows_must_match():
     X, y = make_multiclass()
     model = make_pipeline(StandardScaler(), LinearSVC()).fit(X, y)
-    with pytest.raises(ValueError, match="X has 7 features, but Pipeline was fitted with 8"):
+    with pytest.raises(ValueError, match=r"7 features, .*Pipeline .*8"):
         deletion_curve(model, X[:, :7], y)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         deletion_curve(model, X, y[:-1])

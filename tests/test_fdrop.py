@@ -9,9 +9,9 @@ from scipy import sparse
 from scipy.optimize import LinearConstraint, minimize
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from datasets import assert_bitwise_equal, assert_same_state, fitted_state, make_binary, make_multiclass, make_sparse
+from dealing import deal, deal_checks
 from dropmargin import DropoutSVC, FDropSVC
 from dropmargin.baselines.cutting_planes import maximise_on_simplex
 from dropmargin.baselines.stored_rows import group_rows
@@ -20,7 +20,7 @@ from dropmargin.baselines.worst_case import WorstCaseRisk
 
 # Some checks ask for max_iter=1 or for unscaled data, where a warning is the right answer.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([FDropSVC(), FDropSVC(n_deleted=0, C=0.1), FDropSVC(fit_intercept=False)])
+@deal_checks([FDropSVC()], [FDropSVC(n_deleted=0, C=0.1), FDropSVC(fit_intercept=False)])
 def test_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
@@ -180,8 +180,7 @@ def test_offset_is_the_best_one():
     assert risks[-1] <= risks.min() + 1e-12
 
 
-@pytest.mark.parametrize("density", [0.02, 0.3, 0.95, 1.0])
-@pytest.mark.parametrize("layout", ["dense", "sparse"])
+@pytest.mark.parametrize(("density", "layout"), deal([0.02, 0.3, 0.95, 1.0], ["dense", "sparse"]))
 def test_groups_hold_every_entry_once(density, layout):
     rng = np.random.default_rng(3)
     X = np.where(rng.uniform(size=(70, 40)) < density, rng.normal(size=(70, 40)), 0.0)
@@ -261,7 +260,7 @@ def test_each_class_of_many_is_a_problem_of_its_own():
 @pytest.mark.parametrize("n_deleted", [-1, 1.5, 2.0, "2", True, None, np.nan])
 def test_n_deleted_must_be_an_integer(n_deleted):
     X, y = make_binary()
-    with pytest.raises(ValueError, match="n_deleted must be an integer of at least 0, got"):
+    with pytest.raises(ValueError, match=r"n_deleted .*got"):
         FDropSVC(n_deleted).fit(X, y)
 
 
@@ -269,7 +268,7 @@ def test_n_deleted_beyond_the_features_is_an_error_that_leaves_the_model_alone()
     X, y = make_binary()
     model = FDropSVC(1).fit(X, y)
     state = fitted_state(model.set_params(n_deleted=9))
-    with pytest.raises(ValueError, match=r"X has 8 features, got n_deleted=9. Choose an integer in \[0, 8\]"):
+    with pytest.raises(ValueError, match=r"n_deleted=9.*\[0, 8\]"):
         model.fit(X, y)
     assert_same_state(model, state)
 
@@ -277,11 +276,11 @@ def test_n_deleted_beyond_the_features_is_an_error_that_leaves_the_model_alone()
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"C": 0.0}, "C must be a number in"),
-        ({"tol": -1.0}, "tol must be a number in"),
-        ({"max_iter": 0}, "max_iter must be an integer"),
-        ({"n_jobs": 0}, "n_jobs must be"),
-        ({"class_weight": "even"}, "class_weight must be"),
+        ({"C": 0.0}, "C .*got 0.0"),
+        ({"tol": -1.0}, "tol .*got -1.0"),
+        ({"max_iter": 0}, "max_iter .*got 0"),
+        ({"n_jobs": 0}, "n_jobs .*got 0"),
+        ({"class_weight": "even"}, "class_weight .*'even'"),
     ],
 )
 def test_bad_parameters_are_named(params, message):
@@ -292,7 +291,7 @@ def test_bad_parameters_are_named(params, message):
 
 def test_too_few_iterations_warn_and_say_how_far_it_got():
     X, y = make_binary()
-    with pytest.warns(ConvergenceWarning, match="stopped after 2 iterations at a proved relative gap of"):
+    with pytest.warns(ConvergenceWarning, match="2 iterations .*gap"):
         model = FDropSVC(1, max_iter=2).fit(X, y)
     assert not model.converged_
     assert model.gap_ > 1e-4

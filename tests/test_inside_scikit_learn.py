@@ -24,6 +24,7 @@ from datasets import (
     make_sparse,
     noises,
 )
+from dealing import round_robin
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutNoise,
@@ -69,11 +70,11 @@ def test_parameters_of_the_noise_can_be_set_through_the_estimator():
         model.set_params(noise__scale=1.0)
 
 
-@every_loss
-@pytest.mark.parametrize("noise", noises().values(), ids=noises().keys())
-def test_clone_copies_the_parameters_and_not_the_fit(estimator, noise):
+@pytest.mark.parametrize(("name", "noise"), round_robin(_ESTIMATORS, noises()))
+def test_clone_copies_the_parameters_and_not_the_fit(name, noise):
     X, y = make_binary()
-    model = clone(estimator).set_params(noise=noise).fit(X, y)
+    noise = noises()[noise]
+    model = clone(_ESTIMATORS[name]).set_params(noise=noise).fit(X, y)
     copy = clone(model)
     assert not hasattr(copy, "coef_")
     assert repr(copy.get_params(deep=False)) == repr(model.get_params(deep=False))
@@ -101,12 +102,12 @@ def _by_joblib(model, path):
     return joblib.load(path / "model.joblib")
 
 
-@every_loss
-@pytest.mark.parametrize("copy", [_by_pickle, _by_joblib])
-@pytest.mark.parametrize("labels", [[0, 1, 2], ["a", "b", "c"]], ids=["int", "str"])
-def test_pickle_and_joblib_keep_the_model(estimator, copy, labels, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "copy", "labels"), round_robin(_ESTIMATORS, [_by_pickle, _by_joblib], [[0, 1, 2], ["a", "b", "c"]])
+)
+def test_pickle_and_joblib_keep_the_model(name, copy, labels, tmp_path):
     X, y = make_multiclass()
-    model = clone(estimator).set_params(noise=GaussianNoise(scale=np.linspace(0.0, 1.0, N_FEATURES)), n_jobs=2)
+    model = clone(_ESTIMATORS[name]).set_params(noise=GaussianNoise(scale=np.linspace(0.0, 1.0, N_FEATURES)), n_jobs=2)
     model.fit(X, np.array(labels)[y])
     again = copy(model, tmp_path)
     assert_bitwise_equal(again, model)
@@ -144,10 +145,12 @@ def test_calibration_gives_the_hinge_its_probabilities(multi_class):
 # What is and is not there -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["predict_proba", "predict_log_proba"])
 @pytest.mark.parametrize(
-    "estimator",
-    [DropoutSVC(), MCFClassifier("quadratic"), MCFClassifier("exponential"), NoisyLinearClassifier("hinge")],
+    ("estimator", "method"),
+    round_robin(
+        [DropoutSVC(), MCFClassifier("quadratic"), MCFClassifier("exponential"), NoisyLinearClassifier("hinge")],
+        ["predict_proba", "predict_log_proba"],
+    ),
     ids=str,
 )
 def test_scores_that_are_no_log_odds_have_no_probabilities_and_say_where_to_get_them(estimator, method):
@@ -167,10 +170,10 @@ def test_one_vs_one_has_no_probabilities_and_says_where_to_get_them():
     assert "multi_class='ovr'" in f"{caught.value} {caught.value.__cause__}"
 
 
-@every_loss
-@pytest.mark.parametrize("method", ["predict", "decision_function", "score"])
-def test_an_estimator_that_is_not_fitted_says_so(estimator, method):
+@pytest.mark.parametrize(("name", "method"), round_robin(_ESTIMATORS, ["predict", "decision_function", "score"]))
+def test_an_estimator_that_is_not_fitted_says_so(name, method):
     X, y = make_binary()
+    estimator = _ESTIMATORS[name]
     arguments = (X, y) if method == "score" else (X,)
     with pytest.raises(NotFittedError, match=type(estimator).__name__):
         getattr(clone(estimator), method)(*arguments)

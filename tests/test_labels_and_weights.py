@@ -1,12 +1,10 @@
-"""Labels, weights and parameters, right and wrong: RELIABILITY tests 19 to 22.
-
-Every error names the parameter, the value it got and what is allowed, and leaves the estimator exactly as it was.
-"""
+"""Labels, sample weights and class weights: their effect on the fit, and the errors of wrong ones."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from datasets import (
     N_FEATURES,
@@ -16,22 +14,28 @@ from datasets import (
     make_multiclass,
     relative_difference,
 )
-from dropmargin import (
-    DropoutSVC,
-)
+from dealing import deal, round_robin
+from dropmargin import DropoutSVC
 from invariance import fit
-from marks import dense_or_sparse, every_loss, says
+from marks import ESTIMATORS, every_loss, says
+
+_LAYOUTS = [np.asarray, sparse.csr_array]
 
 # Classes without weight -------------------------------------------------------------------------------------------
 
 
-@every_loss
-@pytest.mark.parametrize("class_weight", [None, "balanced", {0: 2.0, 1: 3.0, 2: 4.0, 3: 0.5}], ids=str)
-@pytest.mark.parametrize("multi_class", ["ovr", "ovo"])
-@pytest.mark.parametrize("absent", [0, 1, 2])
-def test_a_class_of_zero_weight_is_as_if_it_were_not_there(estimator, class_weight, multi_class, absent):
+_CLASS_WEIGHTS = [None, "balanced", {0: 2.0, 1: 3.0, 2: 4.0, 3: 0.5}]
+
+
+@pytest.mark.parametrize(
+    ("name", "multi_class", "class_weight", "absent"),
+    deal(ESTIMATORS, ["ovr", "ovo"], _CLASS_WEIGHTS, [0, 1, 2]),
+    ids=str,
+)
+def test_a_class_of_zero_weight_is_as_if_it_were_not_there(name, multi_class, class_weight, absent):
     # LinearSVC predicts wrong labels here, silently
     X, y = make_multiclass(n_classes=3)
+    estimator = ESTIMATORS[name]
     weights = np.where(y == absent, 0.0, np.linspace(0.5, 2.0, len(y)))
     options = {"class_weight": class_weight, "multi_class": multi_class, "tol": TIGHT}
     model = fit(estimator, X, y, weights, **options)
@@ -77,37 +81,36 @@ def _weights(change):
     return weights
 
 
-@every_loss
-@pytest.mark.parametrize(
-    ("weights", "parts"),
-    [
-        (_weights(-1.0), ["-1.0", "row 7", "negative"]),
-        (_weights(-1e-300), ["-1e-300", "row 7"]),
-        (_weights(np.nan), ["nan", "row 7", "finite"]),
-        (_weights(np.inf), ["inf", "row 7", "finite"]),
-        (np.zeros(60), ["zero"]),
-        (np.ones(59), ["(59,)", "(60,)"]),
-        (np.ones((60, 1)), ["1D", "(60, 1)"]),
-        (np.ones((60, 2)), ["1D", "(60, 2)"]),
-        (np.ones((1, 60)), ["1D", "(1, 60)"]),
-        (0.0, ["0.0"]),
-        (-1.0, ["-1.0"]),
-        (np.nan, ["nan"]),
-        (["heavy"] * 60, ["heavy"]),
-        ([], ["(0,)", "(60,)"]),
-    ],
-    ids=lambda value: f"{np.shape(value)}"[:20] if isinstance(value, np.ndarray | float) else f"{value}"[:20],
-)
-def test_bad_sample_weights_are_refused_and_named(estimator, weights, parts):
+_BAD_WEIGHTS = {
+    "negative": (_weights(-1.0), ["-1.0", "row 7", "negative"]),
+    "barely negative": (_weights(-1e-300), ["-1e-300", "row 7"]),
+    "NaN": (_weights(np.nan), ["nan", "row 7", "finite"]),
+    "infinite": (_weights(np.inf), ["inf", "row 7", "finite"]),
+    "all zero": (np.zeros(60), ["zero"]),
+    "too short": (np.ones(59), ["(59,)", "(60,)"]),
+    "one column": (np.ones((60, 1)), ["1D", "(60, 1)"]),
+    "two columns": (np.ones((60, 2)), ["1D", "(60, 2)"]),
+    "one row": (np.ones((1, 60)), ["1D", "(1, 60)"]),
+    "scalar 0": (0.0, ["0.0"]),
+    "scalar -1": (-1.0, ["-1.0"]),
+    "scalar NaN": (np.nan, ["nan"]),
+    "strings": (["heavy"] * 60, ["heavy"]),
+    "empty": ([], ["(0,)", "(60,)"]),
+}
+
+
+@pytest.mark.parametrize(("kind", "name"), round_robin(_BAD_WEIGHTS, ESTIMATORS))
+def test_bad_sample_weights_are_refused_and_named(kind, name):
     X, y = make_binary()
+    weights, parts = _BAD_WEIGHTS[kind]
     with pytest.raises(ValueError, match=says("sample_weight", *parts)):
-        fit(estimator, X, y, weights)
+        fit(ESTIMATORS[name], X, y, weights)
 
 
-@every_loss
-@pytest.mark.parametrize("dtype", [int, np.float32, bool, np.uint8, list])
-def test_weights_of_every_number_type_count_alike(estimator, dtype):
+@pytest.mark.parametrize(("name", "dtype"), round_robin(ESTIMATORS, [int, np.float32, bool, np.uint8, list]))
+def test_weights_of_every_number_type_count_alike(name, dtype):
     X, y = make_binary()
+    estimator = ESTIMATORS[name]
     weights = np.arange(60) % 2
     given = weights.tolist() if dtype is list else weights.astype(dtype)
     assert_bitwise_equal(fit(estimator, X, y, given), fit(estimator, X, y, weights.astype(float)))
@@ -122,24 +125,22 @@ def test_a_scalar_weight_is_that_weight_for_every_row(estimator):
 # Labels -----------------------------------------------------------------------------------------------------------
 
 
-@every_loss
-@pytest.mark.parametrize(
-    "names",
-    [
-        np.array([False, True]),
-        np.array(["ham", "spam"]),
-        np.array(["ham", "spam"], dtype=object),
-        np.array([-1, 1], dtype=np.int8),
-        np.array([3, 250], dtype=np.uint8),
-        np.array([0.0, 1.0], dtype=np.float32),
-        np.array([-(2**62), 2**62]),
-        np.array(["", " "]),
-    ],
-    ids=lambda names: f"{names.dtype}",
-)
-def test_labels_of_every_type_come_back_as_they_were(estimator, names):
+_LABELS = [
+    np.array([False, True]),
+    np.array(["ham", "spam"]),
+    np.array(["ham", "spam"], dtype=object),
+    np.array([-1, 1], dtype=np.int8),
+    np.array([3, 250], dtype=np.uint8),
+    np.array([0.0, 1.0], dtype=np.float32),
+    np.array([-(2**62), 2**62]),
+    np.array(["", " "]),
+]
+
+
+@pytest.mark.parametrize(("names", "loss"), round_robin(_LABELS, ESTIMATORS), ids=str)
+def test_labels_of_every_type_come_back_as_they_were(names, loss):
     X, y = make_binary()
-    model, plain = fit(estimator, X, names[y]), fit(estimator, X, y)
+    model, plain = fit(ESTIMATORS[loss], X, names[y]), fit(ESTIMATORS[loss], X, y)
     assert_bitwise_equal(model, plain)
     np.testing.assert_array_equal(model.classes_, names)
     assert model.classes_.dtype == names.dtype
@@ -160,13 +161,12 @@ _BAD_LABELS = {
 }
 
 
-@every_loss
-@pytest.mark.parametrize("kind", _BAD_LABELS)
-def test_bad_labels_are_refused_with_the_reason(estimator, kind):
+@pytest.mark.parametrize(("kind", "name"), round_robin(_BAD_LABELS, ESTIMATORS))
+def test_bad_labels_are_refused_with_the_reason(kind, name):
     X, _ = make_binary()
     y, parts = _BAD_LABELS[kind]
     with pytest.raises(ValueError, match=says(*parts)):
-        fit(estimator, X, y)
+        fit(ESTIMATORS[name], X, y)
 
 
 def test_one_class_left_by_the_weights_is_said_to_be_so():
@@ -175,24 +175,22 @@ def test_one_class_left_by_the_weights_is_said_to_be_so():
         DropoutSVC().fit(X, y, sample_weight=y)
 
 
-@every_loss
-def test_none_and_missing_among_object_labels_are_refused(estimator):
+@pytest.mark.parametrize("missing", [None, np.nan], ids=str)
+def test_none_and_nan_among_object_labels_are_refused(missing):
     X, y = make_binary()
     labels = np.array(["ham", "spam"], dtype=object)[y]
-    labels[3] = None
+    labels[3] = missing
     with pytest.raises((ValueError, TypeError)):
-        fit(estimator, X, labels)
+        DropoutSVC().fit(X, labels)
 
 
-@every_loss
-@dense_or_sparse
-@pytest.mark.parametrize(
-    ("shape", "parts"), [((0, 3), ["0 sample"]), ((1, 3), ["class"]), ((5, 0), ["0 feature"])], ids=str
-)
-def test_too_little_data_is_refused_with_the_reason(estimator, make, shape, parts):
-    X = make(np.ones(shape))
-    with pytest.raises(ValueError, match=says(*parts)):
-        fit(estimator, X, np.arange(shape[0]) % 2)
+_TOO_LITTLE = {(0, 3): "0 sample", (1, 3): "class", (5, 0): "0 feature"}
+
+
+@pytest.mark.parametrize(("shape", "make", "name"), deal(_TOO_LITTLE, _LAYOUTS, ESTIMATORS), ids=str)
+def test_too_little_data_is_refused_with_the_reason(shape, make, name):
+    with pytest.raises(ValueError, match=_TOO_LITTLE[shape]):
+        fit(ESTIMATORS[name], make(np.ones(shape)), np.arange(shape[0]) % 2)
 
 
 @every_loss
@@ -202,14 +200,12 @@ def test_two_rows_are_enough(estimator):
     np.testing.assert_array_equal(model.predict(X), ["a", "b"])
 
 
-@every_loss
-@dense_or_sparse
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_data_that_are_not_finite_are_refused(estimator, make, value):
+@pytest.mark.parametrize(("value", "make", "name"), deal([np.nan, np.inf, -np.inf], _LAYOUTS, ESTIMATORS))
+def test_data_that_are_not_finite_are_refused(value, make, name):
     X, y = make_binary()
     X[11, 2] = value
     with pytest.raises(ValueError, match="NaN" if np.isnan(value) else "infinity"):
-        fit(estimator, make(X), y)
+        fit(ESTIMATORS[name], make(X), y)
 
 
 @pytest.mark.parametrize("X", [np.ones(5), np.ones((2, 2, 2)), [["a", "b"], ["c", "d"]], "text"], ids=type)

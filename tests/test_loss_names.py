@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dealing import round_robin
 from dropmargin.losses import (
     LOSSES,
     GaussianHinge,
@@ -45,8 +46,9 @@ def test_as_loss_refuses_an_approximation_where_none_is_needed(loss):
         as_loss(loss, "gaussian")
 
 
-@pytest.mark.parametrize("cls", [Hinge, GaussianHinge])
-@pytest.mark.parametrize("margin", [0.0, -1.0, np.nan, np.inf, "wide", None], ids=repr)
-def test_a_margin_must_be_positive(cls, margin):
+@pytest.mark.parametrize(
+    ("margin", "cls"), round_robin([0.0, -1.0, np.nan, np.inf, "wide", None], [Hinge, GaussianHinge]), ids=repr
+)
+def test_a_margin_must_be_positive(margin, cls):
     with pytest.raises(ValueError, match=r"margin.*must be a positive number, got"):
         cls(margin=margin)

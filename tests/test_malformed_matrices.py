@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import malformed
 from command_line import environment
 
@@ -25,12 +23,12 @@ _METHODS = [
 ]
 
 
-@pytest.mark.parametrize("method", _METHODS)
-def test_malformed_matrix_is_an_error_and_valid_one_is_not(method):
+def test_malformed_matrix_is_an_error_and_valid_one_is_not():
     # In a process of its own: what is tested for is a segmentation fault.
-    script = Path(malformed.__file__)
-    done = subprocess.run([sys.executable, script, method], env=environment(), capture_output=True, text=True)
-    found = dict(json.loads(line) for line in done.stdout.splitlines())
-    cases = [*malformed.BROKEN, *malformed.VALID]
-    assert done.returncode == 0, (cases[len(found)], done.stderr[-2000:])
-    assert found == dict.fromkeys(malformed.BROKEN, "ValueError") | dict.fromkeys(malformed.VALID, "right")
+    command = [sys.executable, Path(malformed.__file__), *_METHODS]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    outcomes = dict.fromkeys(malformed.BROKEN, "ValueError") | dict.fromkeys(malformed.VALID, "right")
+    wanted = [[method, *case] for method in _METHODS for case in outcomes.items()]
+    assert done.returncode == 0, (wanted[len(found)], done.stderr[-2000:])
+    assert found == wanted

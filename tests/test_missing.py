@@ -26,6 +26,7 @@ from datasets import (
     parameters,
     relative_difference,
 )
+from dealing import round_robin
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutNoise,
@@ -71,9 +72,11 @@ def anchored(model, X):
 # Prediction ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", [np.array, explicit, lambda X: sparse.csr_matrix(explicit(X))])
-@pytest.mark.parametrize("make", [make_binary, make_multiclass])
-def test_scores_are_anchored_at_the_training_mean(make, layout):
+@pytest.mark.parametrize(
+    ("layout", "make"),
+    round_robin([np.array, explicit, lambda X: sparse.csr_matrix(explicit(X))], [make_binary, make_multiclass]),
+)
+def test_scores_are_anchored_at_the_training_mean(layout, make):
     X, y = make()
     model = DropoutSVC(missing="rescale").fit(X, y)
     np.testing.assert_allclose(model.feature_means_, X.mean(axis=0), rtol=1e-12)
@@ -174,9 +177,12 @@ def plain_objective(loss, noise, X, y, coef):
 
 
 @pytest.mark.parametrize(
-    "noise", [GaussianNoise(0.5), GaussianNoise(np.linspace(0.0, 0.9, N_FEATURES)), LaplaceNoise(0.3)]
+    ("loss", "noise"),
+    round_robin(
+        ["hinge", "logistic", "quadratic", "exponential"],
+        [GaussianNoise(0.5), LaplaceNoise(0.3), GaussianNoise(np.linspace(0.0, 0.9, N_FEATURES))],
+    ),
 )
-@pytest.mark.parametrize("loss", ["hinge", "logistic", "quadratic", "exponential"])
 def test_a_missing_entry_has_no_variance_under_additive_noise(loss, noise):
     X, y = make_binary()
     bad, signs = with_nan(X, 0.5), 2.0 * y - 1.0
@@ -247,7 +253,7 @@ def test_the_factor_counts_features_by_how_far_they_move_the_score():
 
 def test_a_model_without_weights_has_the_same_score_for_all():
     X, y = make_binary()
-    model = DropoutSVC(missing="rescale", l1_ratio=1.0, C=1e-6).fit(X, y)
+    model = DropoutSVC(missing="rescale", l1_ratio=1.0, C=1e-3).fit(X, y)
     assert not model.coef_.any()
     np.testing.assert_array_equal(model.decision_function(with_nan(X)), np.repeat(model.intercept_, len(X)))
 
@@ -368,8 +374,8 @@ class _Both(Noise):
 @pytest.mark.parametrize(
     ("noise", "layout", "message"),
     [
-        (GaussianNoise(0.1), explicit, r"X is sparse with NaN, and GaussianNoise reaches .* Pass X.toarray\(\)"),
-        (_Both(), np.array, "variance of _Both depends .*SimpleImputer"),
+        (GaussianNoise(0.1), explicit, r"sparse with NaN.*Gaussian.*toarray"),
+        (_Both(), np.array, "variance of _Both .*SimpleImputer"),
     ],
 )
 def test_noise_that_cannot_spare_missing_entries_says_so(noise, layout, message):
@@ -385,7 +391,7 @@ def test_negative_values_among_nan_are_seen_by_poisson_noise():
     X, y = make_binary()
     bad = with_nan(X)
     bad[0, 2] = -1.0
-    with pytest.raises(ValueError, match="PoissonNoise needs X >= 0"):
+    with pytest.raises(ValueError, match=r"Poisson.*X >= 0"):
         DropoutSVC(noise=PoissonNoise(), missing="rescale").fit(bad, y)
 
 

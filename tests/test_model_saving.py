@@ -1,4 +1,4 @@
-"""A save that fails or is killed leaves the old model or the new one, and nothing else (RELIABILITY 28)."""
+"""A save that fails or is killed leaves the old model or the new one, and nothing else."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from datasets import make_binary
+from dealing import round_robin
 from dropmargin import DropoutSVC, load, save
 from dropmargin.io.model import atomic
 
@@ -77,8 +78,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("ending", ["json", "zip"])
-@pytest.mark.parametrize("kind", ["nameless", "named"])
+@pytest.mark.parametrize(("ending", "kind"), round_robin(["json", "zip"], ["nameless", "named"]))
 def test_kill_9_leaves_the_old_model_or_the_new_one(ending, kind, tmp_path):
     lines = [line.split() for line in _run(_KILLED, tmp_path, ending, kind).splitlines()]
     values = [float(line[1]) for line in lines]
@@ -117,7 +117,7 @@ for nameless in (atomic._open_nameless, lambda folder, mode: None):
 """
 
 
-@pytest.mark.parametrize("ending", ["json", "zip"])
+@pytest.mark.parametrize("ending", ["json", pytest.param("zip", marks=pytest.mark.slow)])
 def test_limit_on_file_size_leaves_the_old_model(ending, tmp_path):
     assert _run(_LIMITED, tmp_path, ending).splitlines() == ["OSError 0.5 True"] * 2
 

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 
+from dealing import deal, round_robin
 from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, Noise, PoissonNoise, as_noise
 from helpers import N_FEATURES, NOISES, SOME_NOISES, as_format, plain_log_mgf, plain_variance
 
@@ -51,12 +52,11 @@ def test_variance_is_the_formula_of_the_design(name):
     assert_allclose(_variance(NOISES[name], ROW), plain_variance(NOISES[name], ROW[None])[0], rtol=1e-14)
 
 
-@pytest.mark.parametrize("t", [-0.8, -0.1, 0.3, 0.8])
 @pytest.mark.parametrize("name", SOME_NOISES)
-def test_log_mgf_is_that_of_the_samples(name, t, draws):
-    noise = NOISES[name]
-    tilted = np.exp(t * (draws[name] - ROW))
-    _within_standard_errors(tilted, np.exp(noise.log_mgf(np.full(N_FEATURES, t), ROW)[0] - t * ROW))
+def test_log_mgf_is_that_of_the_samples(name, draws):
+    for t in (-0.8, 0.3):
+        tilted = np.exp(t * (draws[name] - ROW))
+        _within_standard_errors(tilted, np.exp(NOISES[name].log_mgf(np.full(N_FEATURES, t), ROW)[0] - t * ROW))
 
 
 @pytest.mark.parametrize("name", SOME_NOISES)
@@ -75,7 +75,6 @@ def test_features_are_corrupted_independently(draws):
 # The log-MGF and its derivatives ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("t", [-30.0, -3.0, -0.5, 0.0, 0.5, 3.0, 30.0])
 @pytest.mark.parametrize(
     "noise",
     [
@@ -88,10 +87,10 @@ def test_features_are_corrupted_independently(draws):
     ],
     ids=repr,
 )
-def test_derivatives_of_the_log_mgf_match_finite_differences(noise, t):
+def test_derivatives_of_the_log_mgf_match_finite_differences(noise):
+    t = np.array([-30.0, -3.0, -0.5, 0.0, 0.5, 3.0, 30.0])[:, None] + np.zeros(N_FEATURES)
     if isinstance(noise, LaplaceNoise):
         t *= 0.1  # the domain is |t| < 1 / scale, and 1 / 0.3 is the narrowest here
-    t = np.full(N_FEATURES, t)
     # the scale on which K bends is (1 - rate) / x
     step = 1e-5 * (1.0 - np.max(noise.rate) if isinstance(noise, DropoutNoise) else 1.0)
     low, middle, high = (noise.log_mgf(t + shift, ROW) for shift in (-step, 0.0, step))
@@ -109,8 +108,7 @@ def test_log_mgf_at_zero_has_the_mean_and_the_variance_as_derivatives(noise):
     assert_allclose(second, _variance(noise, ROW), rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("rate", [0.0, 1e-12, 0.5, 0.999])
-@pytest.mark.parametrize("t", [-1e8, -1e3, 1e3, 1e8])
+@pytest.mark.parametrize(("rate", "t"), deal([0.0, 1e-12, 0.5, 0.999], [-1e8, 1e3]))
 def test_dropout_log_mgf_reaches_its_limits_without_overflow(rate, t):
     x = np.array([0.0, 2.0, -2.0])
     value, slope, second = DropoutNoise(rate).log_mgf(np.full(3, t), x)
@@ -147,8 +145,9 @@ def test_log_mgf_is_convex(name):
 # Columns ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("columns", [[4, 1], slice(2, 5), np.array([0, 0, 5])], ids=str)
-@pytest.mark.parametrize("name", SOME_NOISES)
+@pytest.mark.parametrize(
+    ("name", "columns"), round_robin(SOME_NOISES, [[4, 1], slice(2, 5), np.array([0, 0, 5])]), ids=str
+)
 def test_take_gives_the_noise_of_those_columns(name, columns):
     noise = NOISES[name]
     taken = noise.take(columns)
@@ -176,10 +175,15 @@ def _sparse_rows(kind=sparse.csr_array, dtype=np.float64, n_samples=50):
     return kind(dense)
 
 
-@pytest.mark.parametrize("noise", [DropoutNoise(0.4), NOISES["dropout per feature"], PoissonNoise()], ids=repr)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix, sparse.csc_array])
-def test_sparse_samples_stay_sparse(noise, dtype, kind):
+@pytest.mark.parametrize(
+    ("noise", "kind", "dtype"),
+    deal(
+        [DropoutNoise(0.4), NOISES["dropout per feature"], PoissonNoise()],
+        [sparse.csr_array, sparse.csr_matrix, sparse.csc_array],
+        [np.float32, np.float64],
+    ),
+)
+def test_sparse_samples_stay_sparse(noise, kind, dtype):
     X = _sparse_rows(kind, dtype)
     before = X.copy()
     sample = noise.sample(X, random_state=0)
@@ -205,8 +209,7 @@ def test_a_sparse_sample_shares_nothing_with_x(kind):
     assert_array_equal(X.toarray(), before.toarray())
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", SOME_NOISES)
+@pytest.mark.parametrize(("name", "dtype"), round_robin(SOME_NOISES, [np.float32, np.float64]))
 def test_dense_samples_keep_type_and_leave_x_alone(name, dtype):
     X = np.tile(ROW, (20, 1)).astype(dtype)
     before = X.copy()
@@ -287,32 +290,31 @@ BAD_NUMBERS = [
 
 
 @pytest.mark.parametrize(("cls", "parameter", "value"), BAD_NUMBERS)
-def test_a_number_out_of_range_is_an_error_that_names_it(cls, parameter, value):
+def test_a_number_out_of_range_is_an_error_that_names_it_and_the_feature(cls, parameter, value):
     with pytest.raises(ValueError, match=rf"{parameter} of {cls.__name__}.*\[0, 1.*{value}"):
         cls(value).check(3)
-
-
-@pytest.mark.parametrize(("cls", "parameter", "value"), BAD_NUMBERS)
-def test_one_feature_out_of_range_is_an_error_that_names_the_feature(cls, parameter, value):
     with pytest.raises(ValueError, match=rf"{parameter} of {cls.__name__}.*{value}.*feature 1"):
         cls([0.1, value, 0.2]).check(3)
 
 
-@pytest.mark.parametrize("value", [[0.1, 0.2], [0.1] * 4, [], [[0.1, 0.2, 0.3]]], ids=repr)
+_PARAMETERS = {DropoutNoise: "rate", GaussianNoise: "scale", LaplaceNoise: "scale"}
+
+
 @pytest.mark.parametrize(
-    ("cls", "parameter"), [(DropoutNoise, "rate"), (GaussianNoise, "scale"), (LaplaceNoise, "scale")]
+    ("value", "cls"), round_robin([[0.1, 0.2], [0.1] * 4, [], [[0.1, 0.2, 0.3]]], _PARAMETERS), ids=repr
 )
-def test_a_wrong_length_is_an_error_that_names_both_lengths(cls, parameter, value):
+def test_a_wrong_length_is_an_error_that_names_both_lengths(value, cls):
+    parameter = _PARAMETERS[cls]
     with pytest.raises(ValueError, match=rf"{parameter} of {cls.__name__}.*3 features.*shape \({np.shape(value)[0]}"):
         cls(value).check(3)
 
 
-@pytest.mark.parametrize("value", ["much", "0.5", ["a", "b", "c"], {"rate": 0.5}, 0.5j, [[0.1], [0.2, 0.3]]], ids=repr)
-@pytest.mark.parametrize(
-    ("cls", "parameter"), [(DropoutNoise, "rate"), (GaussianNoise, "scale"), (LaplaceNoise, "scale")]
-)
-def test_what_is_no_number_is_an_error_that_shows_it(cls, parameter, value):
-    with pytest.raises(ValueError, match=rf"{parameter} of {cls.__name__} must be a number") as error:
+_NO_NUMBERS = ["much", "0.5", ["a", "b", "c"], {"rate": 0.5}, 0.5j, [[0.1], [0.2, 0.3]]]
+
+
+@pytest.mark.parametrize(("value", "cls"), round_robin(_NO_NUMBERS, _PARAMETERS), ids=repr)
+def test_what_is_no_number_is_an_error_that_shows_it(value, cls):
+    with pytest.raises(ValueError, match=rf"{_PARAMETERS[cls]} of {cls.__name__}.*number") as error:
         cls(value).check(3)
     assert repr(value) in str(error.value)
 
@@ -369,7 +371,7 @@ def test_as_noise_understands_numbers_noises_and_none():
 
 @pytest.mark.parametrize("value", ["dropout", True, [0.1, 0.2], DropoutNoise], ids=repr)
 def test_as_noise_refuses_anything_else(value):
-    with pytest.raises(ValueError, match=r"noise must be None, a dropout rate"):
+    with pytest.raises(ValueError, match=r"noise must be .*got "):
         as_noise(value)
 
 

@@ -17,6 +17,7 @@ from datasets import (
     parameters,
     relative_difference,
 )
+from dealing import deal, round_robin
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutNoise,
@@ -29,7 +30,7 @@ from dropmargin import (
 )
 from dropmargin.noise import Noise
 from invariance import fit
-from marks import dense_or_sparse, every_loss, says
+from marks import ESTIMATORS, every_loss, says
 
 # Noise ------------------------------------------------------------------------------------------------------------
 
@@ -71,19 +72,18 @@ _BAD_NOISE = {
 }
 
 
-@every_loss
-@pytest.mark.parametrize("kind", _BAD_NOISE)
-def test_bad_noise_is_refused_with_parameter_value_and_range(estimator, kind):
+@pytest.mark.parametrize(("kind", "name"), round_robin(_BAD_NOISE, ESTIMATORS))
+def test_bad_noise_is_refused_with_parameter_value_and_range(kind, name):
     X, y = make_binary()
     noise, parts = _BAD_NOISE[kind]
     with pytest.raises(ValueError, match=says(*parts)):
-        fit(estimator, X, y, noise=noise)
+        fit(ESTIMATORS[name], X, y, noise=noise)
 
 
-@every_loss
-@dense_or_sparse
-def test_rates_from_zero_to_almost_one_live_side_by_side(estimator, make):
+@pytest.mark.parametrize(("name", "make"), round_robin(ESTIMATORS, [np.asarray, sparse.csr_array]))
+def test_rates_from_zero_to_almost_one_live_side_by_side(name, make):
     X, y = make_binary()
+    estimator = ESTIMATORS[name]
     rates = _rates(f0=0.0, f4=1.0 - 1e-16)
     assert rates[4] < 1.0
     model = fit(estimator, make(X), y, noise=DropoutNoise(rate=rates), tol=1e-12)
@@ -94,56 +94,52 @@ def test_rates_from_zero_to_almost_one_live_side_by_side(estimator, make):
     assert relative_difference(np.delete(parameters(model), 4, axis=1), without) <= 1e-4
 
 
-@every_loss
+_ZERO = [
+    0.0,
+    0,
+    np.float32(0.0),
+    DropoutNoise(rate=0.0),
+    DropoutNoise(rate=np.zeros(N_FEATURES)),
+    GaussianNoise(scale=0.0),
+]
+_HALF = [np.float32(0.5), np.array(0.5), [0.5] * N_FEATURES, (0.5,) * N_FEATURES]
+
+
+@pytest.mark.parametrize(("name", "zero"), round_robin(ESTIMATORS, _ZERO))
+def test_noise_of_size_zero_is_no_noise(name, zero):
+    X, y = make_binary()
+    found, wanted = (fit(ESTIMATORS[name], X, y, noise=noise, tol=TIGHT) for noise in (zero, None))
+    assert relative_difference(found, wanted) <= 1e-10
+
+
+@pytest.mark.parametrize(("name", "rate"), round_robin(ESTIMATORS, _HALF))
+def test_a_rate_may_be_given_in_any_form(name, rate):
+    X, y = make_binary()
+    found, wanted = (fit(ESTIMATORS[name], X, y, noise=noise, tol=TIGHT) for noise in (DropoutNoise(rate=rate), 0.5))
+    assert relative_difference(found, wanted) <= 1e-10
+
+
+_OVERFLOWING = [0.5, DropoutNoise(rate=0.5), PoissonNoise()]
+
+
 @pytest.mark.parametrize(
-    "zero",
-    [
-        0.0,
-        0,
-        np.float32(0.0),
-        DropoutNoise(rate=0.0),
-        DropoutNoise(rate=np.zeros(N_FEATURES)),
-        GaussianNoise(scale=0.0),
-    ],
-    ids=str,
+    ("noise", "make", "name"), deal(_OVERFLOWING, [np.asarray, sparse.csr_array], ESTIMATORS), ids=str
 )
-def test_noise_of_size_zero_is_no_noise(estimator, zero):
-    X, y = make_binary()
-    assert (
-        relative_difference(fit(estimator, X, y, noise=zero, tol=TIGHT), fit(estimator, X, y, noise=None, tol=TIGHT))
-        <= 1e-10
-    )
-
-
-@every_loss
-@pytest.mark.parametrize("rate", [0.5, np.float32(0.5), np.array(0.5), [0.5] * N_FEATURES, tuple([0.5] * N_FEATURES)])
-def test_a_rate_may_be_given_in_any_form(estimator, rate):
-    X, y = make_binary()
-    assert (
-        relative_difference(
-            fit(estimator, X, y, noise=DropoutNoise(rate=rate), tol=TIGHT), fit(estimator, X, y, noise=0.5, tol=TIGHT)
-        )
-        <= 1e-10
-    )
-
-
-@every_loss
-@dense_or_sparse
-@pytest.mark.parametrize("noise", [0.5, DropoutNoise(rate=0.5), PoissonNoise()], ids=str)
-def test_a_variance_that_overflows_is_noticed(estimator, make, noise):
+def test_a_variance_that_overflows_is_noticed(noise, make, name):
     X, y = make_binary()
     X[3, 6] = 1e200
-    with pytest.raises(ValueError, match=says("column 6", "1.0e+200", "scale")):
-        fit(estimator, make(X), y, noise=noise)
+    with pytest.raises(ValueError, match=says("column 6", "1.0e+200")):
+        fit(ESTIMATORS[name], make(X), y, noise=noise)
 
 
-@every_loss
-@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array, sparse.csc_array, np.asfortranarray])
-def test_poisson_noise_names_the_column_of_a_negative_entry(estimator, make):
+@pytest.mark.parametrize(
+    ("name", "make"), round_robin(ESTIMATORS, [np.asarray, sparse.csr_array, sparse.csc_array, np.asfortranarray])
+)
+def test_poisson_noise_names_the_column_of_a_negative_entry(name, make):
     X, y = make_binary()
     X[4, 5] = -0.25
-    with pytest.raises(ValueError, match=says("PoissonNoise", "X >= 0", "-0.25", "column 5", "DropoutNoise")):
-        fit(estimator, make(X), y, noise=PoissonNoise())
+    with pytest.raises(ValueError, match=says("PoissonNoise", "-0.25", "column 5")):
+        fit(ESTIMATORS[name], make(X), y, noise=PoissonNoise())
 
 
 def test_poisson_noise_names_the_frame_column_of_a_negative_entry():
@@ -186,24 +182,30 @@ _BAD_PARAMETERS = [
     *(("max_iter", value, ["integer", "1"]) for value in (0, -5, 10.0, np.nan, "100", None, True)),
     *(("solver", value, ["auto", "newton", "lbfgs"]) for value in ("sgd", "Newton", None, 1, _UNHASHABLE)),
     *(("multi_class", value, ["ovr", "ovo"]) for value in ("multinomial", "OVR", None, 2, ["ovr"])),
+    *(("l1_ratio", value, ["[0, 1]"]) for value in (-0.1, 1.1, np.nan, "half", None, True)),
 ]
 
 
+_CLASSES = [DropoutSVC(), DropoutLogisticRegression(), MCFClassifier(), NoisyLinearClassifier()]
+_NAMES = {name for name, _, _ in _BAD_PARAMETERS}
+
+
 @pytest.mark.parametrize(
-    "estimator", [DropoutSVC(), DropoutLogisticRegression(), MCFClassifier(), NoisyLinearClassifier()], ids=str
+    ("case", "estimator"), round_robin(_BAD_PARAMETERS, _CLASSES), ids=lambda value: str(value)[:40]
 )
-@pytest.mark.parametrize(("name", "value", "parts"), _BAD_PARAMETERS, ids=lambda value: str(value)[:20])
-def test_a_bad_parameter_is_refused_with_its_name_its_value_and_what_is_allowed(estimator, name, value, parts):
+def test_a_bad_parameter_is_refused_with_its_name_its_value_and_what_is_allowed(case, estimator):
     X, y = make_binary()
+    name, value, parts = case
     with pytest.raises(ValueError, match=says(name, repr(value), *parts)):
         fit(estimator, X, y, **{name: value})
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.1, np.nan, "half", None, True])
-def test_a_bad_l1_ratio_is_refused(value):
+@pytest.mark.parametrize("estimator", _CLASSES, ids=str)
+def test_every_class_checks_every_parameter(estimator):
     X, y = make_binary()
-    with pytest.raises(ValueError, match=says("l1_ratio", repr(value), "[0, 1]")):
-        DropoutSVC(l1_ratio=value).fit(X, y)
+    for name in sorted(_NAMES):
+        with pytest.raises(ValueError, match=says(name, "'wrong'")):
+            fit(estimator, X, y, **{name: "wrong"})
 
 
 @pytest.mark.parametrize(
@@ -284,13 +286,11 @@ _FAILING = {
 }
 
 
-@pytest.mark.parametrize("kind", _FAILING)
-@pytest.mark.parametrize("warm_start", [False, True])
-@every_loss
-def test_a_failing_fit_leaves_a_fitted_estimator_exactly_as_it_was(estimator, warm_start, kind):
+@pytest.mark.parametrize(("kind", "warm_start", "name"), deal(_FAILING, [False, True], ESTIMATORS))
+def test_a_failing_fit_leaves_a_fitted_estimator_exactly_as_it_was(kind, warm_start, name):
     pd = pytest.importorskip("pandas")
     X, y = make_binary()
-    model = fit(estimator, X, y, warm_start=warm_start)
+    model = fit(ESTIMATORS[name], X, y, warm_start=warm_start)
     scores = model.decision_function(X)
     params, data = _FAILING[kind]
     model.set_params(**params)

@@ -1,7 +1,4 @@
-"""How a fit behaves while it runs and after it: RELIABILITY tests 23 to 25, and life inside scikit-learn.
-
-Interruption, determinism, threads and processes, searches and pipelines, copies, warm starts, progress lines.
-"""
+"""Interrupts, determinism, threads and processes, progress lines and warm starts of a fit."""
 
 from __future__ import annotations
 
@@ -31,6 +28,7 @@ from datasets import (
     noises,
     relative_difference,
 )
+from dealing import deal, round_robin
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutNoise,
@@ -83,7 +81,14 @@ else:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("name", "n_jobs"),
-    [("newton", 1), ("newton", 2), ("irls", 2), ("lbfgs", 1), ("l1", 2), ("ovo", 1), ("ovo", 2), ("mgf", 1)],
+    [
+        ("newton", 2),
+        ("mgf", 1),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [("newton", 1), ("irls", 2), ("lbfgs", 1), ("l1", 2), ("ovo", 1), ("ovo", 2)]
+        ),
+    ],
 )
 def test_an_interrupt_stops_a_fit_and_leaves_the_last_one_with_no_thread_behind(name, n_jobs):
     child = subprocess.Popen(
@@ -128,12 +133,12 @@ def test_an_interrupt_inside_an_iteration_leaves_the_last_fit(after):
 # Determinism and concurrency --------------------------------------------------------------------------------------
 
 
-@every_loss
-@pytest.mark.parametrize("noise", noises().values(), ids=noises().keys())
-@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
-def test_the_same_fit_twice_is_the_same_to_the_last_bit(estimator, noise, make):
+@pytest.mark.parametrize(
+    ("name", "make", "noise"), deal(_ESTIMATORS, [np.asarray, sparse.csr_array], noises()), ids=str
+)
+def test_the_same_fit_twice_is_the_same_to_the_last_bit(name, make, noise):
     X, y = make_multiclass()
-    one, two = (clone(estimator).set_params(noise=noise).fit(make(X), y) for _ in range(2))
+    one, two = (clone(_ESTIMATORS[name]).set_params(noise=noises()[noise]).fit(make(X), y) for _ in range(2))
     assert_bitwise_equal(one, two)
     assert one.history_ == two.history_
     assert_bitwise_equal(one.fit(make(X), y), two)  # a third, on a fitted estimator
@@ -144,8 +149,7 @@ def _fit_by_seed(name, noise, seed, n_jobs=1):
     return clone(_ESTIMATORS[name]).set_params(noise=noise, n_jobs=n_jobs).fit(X, y)
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-@pytest.mark.parametrize("name", ["svc", "logistic", "mcf-quadratic", "mcf-logistic"])
+@pytest.mark.parametrize(("name", "n_jobs"), round_robin(["svc", "logistic", "mcf-quadratic", "mcf-logistic"], [1, 2]))
 def test_fits_in_concurrent_threads_do_not_disturb_each_other(name, n_jobs, monkeypatch):
     monkeypatch.setattr(matrix, "_PARTITION_ENTRIES", 50)
     noise = DropoutNoise(rate=np.linspace(0.0, 0.8, N_FEATURES))  # one object, shared by all
@@ -193,13 +197,13 @@ from dropmargin import GaussianNoise, MCFClassifier
 
 first_is_inside, second_is_inside, first_is_done = (threading.Event() for _ in range(3))
 
-class First(Gaussian):
+class First(GaussianNoise):
     def log_mgf(self, t, x):
         first_is_inside.set()
         second_is_inside.wait()
         return super().log_mgf(t, x)
 
-class Second(Gaussian):
+class Second(GaussianNoise):
     def log_mgf(self, t, x):
         second_is_inside.set()
         first_is_done.wait()
@@ -248,11 +252,10 @@ def test_a_fit_leaves_no_threads_behind():
 # Progress ---------------------------------------------------------------------------------------------------------
 
 
-@every_loss
-@pytest.mark.parametrize("noise", [None, 0.3], ids=["none", "dropout"])
-def test_verbose_prints_a_line_per_iteration_to_stderr_and_nothing_to_stdout(estimator, noise, capfd):
+@pytest.mark.parametrize(("name", "noise"), round_robin(_ESTIMATORS, [None, 0.3]))
+def test_verbose_prints_a_line_per_iteration_to_stderr_and_nothing_to_stdout(name, noise, capfd):
     X, y = make_binary()
-    model = clone(estimator).set_params(noise=noise, verbose=1).fit(X, y)
+    model = clone(_ESTIMATORS[name]).set_params(noise=noise, verbose=1).fit(X, y)
     out, err = capfd.readouterr()
     lines = err.splitlines()
     assert out == ""
@@ -296,8 +299,7 @@ def _relative_gap(model, wanted):
 _IN_THE_DUAL = ("svc", "svc-gaussian", "svc-ovo")
 
 
-@pytest.mark.parametrize("noise", [None, 0.1, 0.3], ids=["none", "little dropout", "dropout"])
-@pytest.mark.parametrize("name", _WARM)
+@pytest.mark.parametrize(("name", "noise"), deal(_WARM, [None, 0.3]))
 def test_a_warm_start_at_the_solution_costs_less_and_stays_there(name, noise):
     X, y = make_multiclass(n_samples=200)
     cold = clone(_WARM[name]).set_params(noise=noise, tol=1e-6, warm_start=True).fit(X, y)
@@ -339,10 +341,10 @@ def test_a_warm_start_far_away_reaches_the_same_optimum(estimator):
     assert relative_difference(warm, cold) <= 1e-8
 
 
-@every_loss
-@pytest.mark.parametrize("change", ["classes", "names", "features", "pairs"])
-def test_a_warm_start_with_other_classes_or_shape_starts_afresh(estimator, change):
+@pytest.mark.parametrize(("name", "change"), round_robin(_ESTIMATORS, ["classes", "names", "features", "pairs"]))
+def test_a_warm_start_with_other_classes_or_shape_starts_afresh(name, change):
     X, y = make_multiclass()
+    estimator = _ESTIMATORS[name]
     warm = clone(estimator).set_params(warm_start=True).fit(X, y)
     if change == "classes":
         X, y = make_binary()

@@ -10,6 +10,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from datasets import N_FEATURES, make_binary, make_multiclass
+from dealing import deal
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutNoise,
@@ -63,8 +64,7 @@ def wide(n_samples, n_classes, n_features=60, seed=0):
 # Two classes --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", [np.array, sparse.csr_array, sparse.csr_matrix])
-@pytest.mark.parametrize("noise", NOISES, ids=name)
+@pytest.mark.parametrize(("noise", "layout"), deal(NOISES, [np.array, sparse.csr_array]), ids=str)
 def test_two_classes_by_the_formulas(noise, layout):
     X, y = make_binary()
     model = DropoutSVC().fit(X, y)
@@ -171,9 +171,7 @@ WIDE_NOISES = [
 ]
 
 
-@pytest.mark.parametrize("missing", [0.0, 0.3])
-@pytest.mark.parametrize("n_classes", [2, 5])
-@pytest.mark.parametrize("noise", WIDE_NOISES, ids=name)
+@pytest.mark.parametrize(("noise", "n_classes", "missing"), deal(WIDE_NOISES, [2, 5], [0.0, 0.3]))
 def test_closed_forms_agree_with_draws(noise, n_classes, missing):
     X, y = wide(150, n_classes)
     model = DropoutSVC(missing="rescale").fit(X, y)
@@ -241,12 +239,12 @@ def test_where_nothing_is_observed_nothing_changes(make, method):
     ("arguments", "message"),
     [
         ({"method": "exact"}, r"method must be one of \['auto', 'normal', 'guaranteed'\], got 'exact'"),
-        ({"noise": 1.0}, r"rate of DropoutNoise must be in \[0, 1\), got 1.0"),
-        ({"noise": -0.1}, "rate of Dropout"),
-        ({"noise": "dropout"}, "noise must be None, a dropout rate"),
+        ({"noise": 1.0}, r"rate .*\[0, 1\), got 1.0"),
+        ({"noise": -0.1}, "rate .*-0.1"),
+        ({"noise": "dropout"}, "noise .*'dropout'"),
         ({"noise": DropoutNoise([0.1, 0.2])}, "X has 8 features, rate has shape"),
-        ({"n_draws": 0}, "n_draws must be an integer of at least 1, got 0"),
-        ({"n_draws": 2.5}, "n_draws must be an integer"),
+        ({"n_draws": 0}, "n_draws .*got 0"),
+        ({"n_draws": 2.5}, "n_draws .*got 2.5"),
         ({"random_state": "seed"}, "cannot be used to seed"),
     ],
 )
@@ -272,7 +270,7 @@ def test_bad_data():
     model = MCFClassifier().fit(X, y)
     with pytest.raises(ValueError, match="expecting 8 features"):
         model.predict_stability(X[:, :3])
-    with pytest.raises(ValueError, match="PoissonNoise needs X >= 0"):
+    with pytest.raises(ValueError, match=r"Poisson.*X >= 0"):
         model.predict_stability(-X, PoissonNoise())
     with pytest.raises(ValueError, match="whose squares overflow"):
         model.predict_stability(X * 1e200)

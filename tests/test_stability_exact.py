@@ -14,6 +14,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.preprocessing import scale
 
 from datasets import N_FEATURES, make_binary, make_multiclass
+from dealing import deal
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutNoise,
@@ -58,10 +59,15 @@ def test_the_example_prints_what_it_says():
 # Few features: exact ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.5, 0.95, PER_FEATURE], ids=["0.1", "0.5", "0.95", "per feature"])
-@pytest.mark.parametrize("options", [{}, {"fit_intercept": False}, {"multi_class": "ovo"}], ids=str)
-@pytest.mark.parametrize("make", [make_binary, make_multiclass])
-def test_few_features_are_exact(make, options, rate):
+@pytest.mark.parametrize(
+    ("rate", "make", "options"),
+    deal(
+        [0.1, 0.5, 0.95, PER_FEATURE],
+        [make_binary, make_multiclass],
+        [{}, {"fit_intercept": False}, {"multi_class": "ovo"}],
+    ),
+)
+def test_few_features_are_exact(rate, make, options):
     X, y = make()
     model = DropoutSVC(noise=0.2, **options).fit(X, y)
     exact = by_all_patterns(model, X[:15], rate)
@@ -130,8 +136,10 @@ def test_sparse_rows_give_what_dense_rows_give(noise):
         np.testing.assert_allclose(model.predict_stability(layout(X), noise), dense, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("noise", [DropoutNoise(0.5), PoissonNoise(), LaplaceNoise(0.3)])
-@pytest.mark.parametrize("options", [{}, {"multi_class": "ovo"}], ids=str)
+@pytest.mark.parametrize(
+    ("noise", "options"),
+    deal([DropoutNoise(0.5), PoissonNoise(), LaplaceNoise(0.3)], [{}, {"multi_class": "ovo"}]),
+)
 def test_a_row_does_not_depend_on_others_or_on_chunks(monkeypatch, noise, options):
     X, y = make_multiclass(40, 20)
     X[::2, :12] = 0.0  # rows with few features and rows with many
@@ -163,9 +171,13 @@ def test_wide_sparse_rows_are_not_made_dense():
 DATA = {"iris": load_iris, "wine": load_wine, "breast cancer": load_breast_cancer, "digits": load_digits}
 
 
-@pytest.mark.parametrize("model", [DropoutSVC(), DropoutLogisticRegression()], ids=["svc", "logistic"])
-@pytest.mark.parametrize("prepare", [np.asarray, scale], ids=["raw", "scaled"])
-@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize(
+    ("data", "prepare", "model"),
+    [
+        pytest.param(*case, marks=pytest.mark.slow if case[0] == "digits" else ())
+        for case in deal(DATA, [np.asarray, scale], [DropoutSVC(), DropoutLogisticRegression()])
+    ],
+)
 def test_real_data_against_draws(data, prepare, model):
     X, y = DATA[data](return_X_y=True)
     X = prepare(X)

@@ -13,20 +13,20 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from datasets import make_binary, make_sparse
+from dealing import deal_checks
 from dropmargin import DropoutNoise, GaussianNoise, LaplaceNoise, NoiseTransformer, PoissonNoise
 
 
-@parametrize_with_checks(
+@deal_checks(
+    [NoiseTransformer()],
     [
-        NoiseTransformer(),
         NoiseTransformer(None),
         NoiseTransformer(0.5, when="always", random_state=0),
         NoiseTransformer(LaplaceNoise(scale=0.5)),
         NoiseTransformer(GaussianNoise(scale=0.5), when="always"),
-    ]
+    ],
 )
 def test_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
@@ -80,7 +80,7 @@ def test_sparse_in_sparse_out(container):
     assert isinstance(out, container)
     assert set(np.unique(out.data / given.data)) == {0.0, 2.0}
     assert_array_equal(given.toarray(), X.toarray())
-    with pytest.raises(ValueError, match="sparse X would become dense"):
+    with pytest.raises(ValueError, match=r"GaussianNoise.*dense"):
         NoiseTransformer(GaussianNoise()).fit_transform(given)
 
 
@@ -111,12 +111,12 @@ def test_the_noise_can_be_searched_for_and_cloned():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"noise": 1.0}, r"rate of DropoutNoise must be in \[0, 1\)"),
-        ({"noise": "dropout"}, "noise must be None, a dropout rate"),
-        ({"noise": DropoutNoise(rate=[0.1, 0.2])}, "one number per feature"),
-        ({"noise": PoissonNoise()}, "PoissonNoise needs X >= 0"),
-        ({"when": "predict"}, r"when must be one of \['fit', 'always'\], got 'predict'"),
-        ({"when": None}, "when must be one of"),
+        ({"noise": 1.0}, r"rate .*\[0, 1\), got 1.0"),
+        ({"noise": "dropout"}, "noise .*'dropout'"),
+        ({"noise": DropoutNoise(rate=[0.1, 0.2])}, r"rate .*\(2,\)"),
+        ({"noise": PoissonNoise()}, "Poisson.*X >= 0"),
+        ({"when": "predict"}, r"when .*'fit', 'always'.*'predict'"),
+        ({"when": None}, "when .*None"),
         ({"random_state": "seed"}, "seed"),
     ],
 )
