@@ -242,7 +242,7 @@ IMPOSSIBLE = [
     ("closed-form", as_loss("logistic"), 0.0),
     ("closed-form", as_loss("exponential"), 0.0),
     ("closed-form", PseudoHuber(), 0.0),
-    ("irls", as_loss("hinge"), "elasticnet"),
+    ("irls", as_loss("hinge"), 0.5),
     ("lbfgs", PseudoHuber(), 1.0),
     ("closed-form", as_loss("quadratic"), 1.0),
     ("simplex", as_loss("hinge"), 0.0),
