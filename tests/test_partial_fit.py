@@ -117,12 +117,11 @@ def test_one_pass_comes_near_the_optimum(name, size):
 
 @pytest.mark.parametrize(
     ("loss", "noise"),
-    deal([Logistic(), Quadratic(), GaussianLogistic(), Hinge()], [None, 0.5, GaussianNoise(0.2)], n=8),
-    ids=str,
+    deal([Logistic, Quadratic, GaussianLogistic, Hinge], [None, 0.5, GaussianNoise(0.2)], n=8),
 )
 def test_every_loss_under_every_kind_of_variance(loss, noise):
     X, y = make_stream(3000)
-    model = NoisyLinearClassifier(loss, noise=noise, C=0.01)
+    model = NoisyLinearClassifier(loss(), noise=noise, C=0.01)
     whole = clone(model).fit(X, y)
     assert objective_of(feed(clone(model), X, y, 800), X, y) < 1.02 * whole.objective_
 
