@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import product
 from typing import Any
 
@@ -53,21 +55,48 @@ def _complete(rows: list[list[int]], values: list[list[Any]]) -> list[tuple[Any,
     return out
 
 
+def together(
+    names: str | tuple[str, ...], cases: Iterable[Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that runs many small cases in one test, and reports each that fails.
+
+    It takes what ``pytest.mark.parametrize`` takes. The fixtures of the test are made once, for all cases.
+    """
+    names = tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else tuple(names)
+    cases = [tuple(case) if len(names) > 1 else (case,) for case in cases]
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(test)
+        def run_all(**fixtures: Any) -> None:
+            failures = []
+            for case in cases:
+                try:
+                    test(**dict(zip(names, case, strict=True)), **fixtures)
+                except (Exception, pytest.fail.Exception) as error:
+                    failures.append(f"{case}: {type(error).__name__}: {error}")
+            assert not failures, f"{len(failures)} of {len(cases)} cases fail:\n" + "\n\n".join(failures)
+
+        wanted = inspect.signature(test).parameters.items()
+        run_all.__signature__ = inspect.Signature([value for name, value in wanted if name not in names])  # type: ignore[attr-defined]
+        return run_all
+
+    return decorate
+
+
 def deal_checks(
-    full: list[Any], others: list[Any], *, rounds: int = 1, failing: Any = None, keep_slow: bool = False
+    full: list[Any], others: list[Any], *, stride: int, failing: Any = None, keep_slow: bool = False
 ) -> pytest.MarkDecorator:
     """Return a mark with all of scikit-learn's checks of some estimators, and a share of the checks of others.
 
-    Each check meets ``rounds`` of the others, in turn; with ``keep_slow`` the rest of their checks is marked as slow.
-    ``failing(estimator)`` has the checks that are expected to fail, with the reasons.
+    Each of the others meets one check in ``stride``, the next one the checks after those; with ``keep_slow`` the rest
+    of their checks is marked as slow. ``failing(estimator)`` has the checks that must fail, with the reasons.
     """
     cases = []
     for number, estimator in enumerate([*full, *others]):
         expected = failing(estimator) if failing else {}
         checks = estimator_checks_generator(estimator, mark="xfail", expected_failed_checks=expected)
-        turn = number - len(full)
         for index, case in enumerate(checks):
-            if turn < 0 or (turn - index * rounds) % len(others) < rounds:
+            if number < len(full) or (index - number) % stride == 0:
                 cases.append(case)
             elif keep_slow:
                 cases.append(pytest.param(*case, marks=pytest.mark.slow))

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from dealing import together
 from dropmargin.cli.main import available_commands
 
 NOISES = ("x", "", "1", "-0.1", "nan", "inf", "gaussian=-1", "gaussian=1e400", "laplace=x", "poisson=1", "uniform=1")
@@ -118,7 +119,7 @@ def tables(tmp_path):
     (tmp_path / "data.svm").write_text("".join(f"{i % 2} 1:{i}\n" for i in range(20)))
 
 
-@pytest.mark.parametrize(
+@together(
     ("arguments", "message"),
     [
         (["train", "data.svm", "m.json", "--target", "label"], "--target is for csv"),

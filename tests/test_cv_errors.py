@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, PredefinedSplit
 
 from datasets import N_FEATURES, assert_same_state, fitted_state, make_binary, make_multiclass
-from dealing import deal
+from dealing import deal, together
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutLogisticRegressionCV,
@@ -82,7 +82,7 @@ _BAD_CS = [
 
 
 @pytest.mark.usefixtures("no_fits")
-@pytest.mark.parametrize(
+@together(
     ("name", "value", "message"),
     [("noises", *case) for case in _BAD_NOISES] + [("Cs", *case) for case in _BAD_CS],
 )
@@ -97,7 +97,7 @@ def test_a_grid_that_is_none(name, value, message):
 
 
 @pytest.mark.usefixtures("no_fits")
-@pytest.mark.parametrize(
+@together(
     ("params", "message"),
     [
         ({"rule": "two-se"}, "rule .*'best', 'one-se'.*'two-se'"),
@@ -181,7 +181,7 @@ def _with(X, value):
 
 
 @pytest.mark.usefixtures("no_fits")
-@pytest.mark.parametrize(
+@together(
     ("change", "params", "message"),
     [
         (lambda X, y: (_with(X, -1.0), y), {"noises": [0.5, PoissonNoise()]}, "Poisson.*X >= 0.*column 2"),
@@ -207,9 +207,7 @@ def test_data_that_cannot_be(change, params, message):
 
 
 @pytest.mark.usefixtures("no_fits")
-@pytest.mark.parametrize(
-    "weights", [np.ones(59), np.ones((60, 2)), -np.ones(60), np.zeros(60), np.full(60, np.nan), "a"]
-)
+@together("weights", [np.ones(59), np.ones((60, 2)), -np.ones(60), np.zeros(60), np.full(60, np.nan), "a"])
 def test_weights_that_cannot_be(weights):
     X, y = make_binary()
     with pytest.raises(ValueError, match="sample_weight"):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from data_set_files import binary_batch, cifar_batches, md5, python_batch, tar_gz, write
+from dealing import together
 from dropmargin.datasets import DatasetError, cifar10, load_cifar10
 from dropmargin.datasets.pickles import read_batch
 from dropmargin.io.data import DataFormatError
@@ -153,7 +154,7 @@ def test_no_other_name_is_looked_up(name):
         read_batch(b"\x80\x02c" + name + b"\n.", "file", 3072)
 
 
-@pytest.mark.parametrize(
+@together(
     "data",
     [
         b"",

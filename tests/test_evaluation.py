@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from datasets import make_binary, make_multiclass, make_sparse
-from dealing import round_robin
+from dealing import round_robin, together
 from dropmargin import DropoutSVC, PoissonNoise, corruption_curve, deletion_curve
 from recorder import Recorder
 
@@ -76,7 +76,7 @@ def test_random_columns_are_gone_for_all_rows(ones):
     assert sorted(kept.sum(axis=0)) == [0.0] * 15 + [400.0] * 35
 
 
-@pytest.mark.parametrize(("level", "n_deleted"), [(0.04, 0), (0.05, 1), (0.14, 1), (0.15, 2), (0.97, 10)])
+@together(("level", "n_deleted"), [(0.04, 0), (0.05, 1), (0.14, 1), (0.15, 2), (0.97, 10)])
 def test_the_number_of_columns_is_rounded_to_the_nearest(level, n_deleted, rows):
     assert (seen(rows, levels=[level], strategy="columns") == 0.0).all(axis=0).sum() == n_deleted
 
@@ -297,7 +297,7 @@ def test_weights_go_to_the_scorer():
 # Bad input ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@together(
     ("settings", "message"),
     [
         ({"levels": [0.1, -0.1]}, r"levels must be in \[0, 1\].*-0\.1"),

@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from datasets import N_FEATURES, make_binary, make_multiclass
-from dealing import deal
+from dealing import deal, together
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutNoise,
@@ -235,7 +235,7 @@ def test_where_nothing_is_observed_nothing_changes(make, method):
 # Errors -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@together(
     ("arguments", "message"),
     [
         ({"method": "exact"}, r"method must be one of \['auto', 'normal', 'guaranteed'\], got 'exact'"),
