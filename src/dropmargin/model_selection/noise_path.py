@@ -133,7 +133,7 @@ def noise_path(
     if (X_test is None) != (y_test is None):
         raise ValueError("X_test and y_test belong together: give both or neither.")
     template = clone(estimator).set_params(noise=None)
-    rows = template._validate_data(template._problem(), X, y, sample_weight)
+    rows = template._check_data(template._problem(), X, y, sample_weight)
     template._encode(rows)  # an error in the labels comes before any other
     grid = check_grid(noises, Cs, rows.X, rows.sample_weight)
     problem = check_noisy_problems(template, rows, grid)
