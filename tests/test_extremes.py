@@ -405,3 +405,15 @@ def test_a_tolerance_of_zero_ends_at_the_limit_of_precision_without_a_warning(so
     model, warned = _fit(estimator, X, y, solver=solver, tol=tol)
     assert not warned
     assert model.n_iter_ < model.max_iter
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_constant_score_at_the_kink_is_reached_exactly(sign):
+    """Under strong noise and little data, no feature is of use: the best score is the label of the heavier class."""
+    rng = np.random.default_rng(0)
+    X, y = 1.0 + rng.normal(size=(40, 5)), np.r_[np.full(8, sign), np.full(32, -sign)]
+    model = DropoutSVC(noise=0.95, C=0.01, tol=1e-8).fit(X, y)
+    assert model.converged_
+    np.testing.assert_array_equal(model.coef_, 0.0)
+    np.testing.assert_array_equal(model.intercept_, -float(sign))
+    assert model.objective_ == pytest.approx(0.01 * 8 * 2.0)

@@ -107,8 +107,10 @@ def test_a_sample_within_the_partitions_is_a_start(estimator, monkeypatch):
     original = module._start_from_subsample
     monkeypatch.setattr(module, "_start_from_subsample", lambda *args: starts.append(original(*args)) or starts[-1])
     assert_allclose(_fit(estimator, parts).coef_, from_zero, rtol=1e-3, atol=1e-4)
-    assert len(starts) == 1
-    assert starts[0][0] is not None
+    ((coef, passes),) = starts
+    # A tenth of the rows at ten times the C has about the same solution.
+    assert np.linalg.norm(coef[:-1].T - from_zero) < 0.5 * np.linalg.norm(from_zero)
+    assert passes > 0.0
 
 
 def test_warm_start_and_feature_names():
