@@ -8,10 +8,10 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dropmargin.datasets.folder import find_file
 from dropmargin.io.data import DataFormatError
 from dropmargin.io.data.errors import one_line
 from dropmargin.io.data.sources import Source
+from reproduction.datasets.folder import find_file
 
 _MAX_RATIO = 200
 _BROKEN = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, OverflowError)

@@ -127,7 +127,7 @@ def _download(remote: Remote, path: Path) -> str | None:
         import pooch
         from requests import exceptions
     except ImportError:
-        return "to fetch it, install pooch: pip install 'dropmargin[datasets]'"
+        return "to fetch it, install pooch: pip install 'dropmargin[reproduction]'"
     try:
         with _quiet(pooch.get_logger()):
             pooch.retrieve(

@@ -1,6 +1,6 @@
 """What came out of an experiment, beside what was published: the words, lines and tables of its report.
 
-An experiment's `summarise` turns the measurements of its lab book into a `Summary`; `dropmargin.report.reproduction`
+An experiment's `summarise` turns the measurements of its results log into a `Summary`; `reproduction.report`
 turns that into a page. Nothing here measures, and nothing here knows HTML.
 """
 

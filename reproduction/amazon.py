@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
-from dropmargin.datasets import Split, amazon_forms, load_amazon
 from dropmargin.model_selection import NoisyLinearClassifierCV
 from dropmargin.noise import Noise, PoissonNoise
-from dropmargin.reproduction import published
-from dropmargin.reproduction.harness import Experiment, Lab
-from dropmargin.reproduction.labbook import LabBook, Task
-from dropmargin.reproduction.summary import (
+from reproduction import published
+from reproduction.datasets import Split, amazon_forms, load_amazon
+from reproduction.harness import Experiment, RunConfig
+from reproduction.results_log import ResultsLog, Task
+from reproduction.summary import (
     Chart,
     Claim,
     Comparison,
@@ -47,43 +47,43 @@ _AIMS = {
 }
 
 
-def forms_of(domain: str, lab: Lab) -> tuple[str, ...]:
+def forms_of(domain: str, config: RunConfig) -> tuple[str, ...]:
     """Return the forms of the reviews to be read, those with the papers' documents first; the official one if none."""
-    return amazon_forms(domain, lab.data_home) or ("processed_acl",)
+    return amazon_forms(domain, config.data_home) or ("processed_acl",)
 
 
-def loader(domain: str, form: str, lab: Lab) -> Callable[[], Split]:
+def loader(domain: str, form: str, config: RunConfig) -> Callable[[], Split]:
     """Return the function that reads the reviews when it is first called, and keeps them."""
-    return cache(partial(load_amazon, domain, form=form, data_home=lab.data_home, download=lab.download))
+    return cache(partial(load_amazon, domain, form=form, data_home=config.data_home, download=config.download))
 
 
-def tasks(lab: Lab) -> list[Task]:
+def tasks(config: RunConfig) -> list[Task]:
     """Return one task per form of the data, domain, model and noise."""
-    rates = _QUICK_RATES if lab.quick else published.RATES
+    rates = _QUICK_RATES if config.quick else published.RATES
     found = []
     for domain in DOMAINS:
-        forms = forms_of(domain, lab)
-        for form in forms[:1] if lab.quick else forms:
-            load = loader(domain, form, lab)
+        forms = forms_of(domain, config)
+        for form in forms[:1] if config.quick else forms:
+            load = loader(domain, form, config)
             for model in published.LOSSES:
                 for noise in (*rates, _POISSON):
                     key = {"form": form, "domain": domain, "model": model, "noise": noise}
-                    found.append(Task(key, partial(_measure, lab, load, model, noise)))
+                    found.append(Task(key, partial(_measure, config, load, model, noise)))
     return found
 
 
-def _measure(lab: Lab, load: Callable[[], Split], model: str, noise: float | str) -> dict[str, Any]:
+def _measure(config: RunConfig, load: Callable[[], Split], model: str, noise: float | str) -> dict[str, Any]:
     """Return the test error of a model, with the ``C`` of the least cross-validated error."""
     data = load()
     level: float | Noise = PoissonNoise() if isinstance(noise, str) else noise
-    folds = StratifiedKFold(_QUICK_N_FOLDS if lab.quick else _N_FOLDS, shuffle=True, random_state=lab.seed)
+    folds = StratifiedKFold(_QUICK_N_FOLDS if config.quick else _N_FOLDS, shuffle=True, random_state=config.seed)
     search = NoisyLinearClassifierCV(
         published.LOSSES[model],
         noises=[level],
-        Cs=_QUICK_CS if lab.quick else _CS,
+        Cs=_QUICK_CS if config.quick else _CS,
         cv=folds,
         prune=False,
-        n_jobs=lab.n_jobs,
+        n_jobs=config.n_jobs,
         verbose=0,
     ).fit(data.X_train, data.y_train)
     return {
@@ -100,9 +100,9 @@ def _measure(lab: Lab, load: Callable[[], Split], model: str, noise: float | str
 class _Curves:
     """The errors of one form and domain: by model and noise."""
 
-    def __init__(self, book: LabBook, form: str, domain: str) -> None:
+    def __init__(self, log: ResultsLog, form: str, domain: str) -> None:
         self.form, self.domain = form, domain
-        self.measured = {(m.key["model"], m.key["noise"]): m.result for m in book.select(form=form, domain=domain)}
+        self.measured = {(m.key["model"], m.key["noise"]): m.result for m in log.select(form=form, domain=domain)}
         self.rates = sorted({noise for _, noise in self.measured if noise != _POISSON})
         self.sizes = next(iter(self.measured.values()))
 
@@ -131,10 +131,10 @@ class _Curves:
         return self.error(model, rate), rate
 
 
-def summarise(book: LabBook) -> Summary:
+def summarise(log: ResultsLog) -> Summary:
     """Return the curves beside the published ones, and which of the paper's claims hold."""
-    pairs = dict.fromkeys((m.key["form"], m.key["domain"]) for m in book)
-    curves = [_Curves(book, form, domain) for form, domain in pairs]
+    pairs = dict.fromkeys((m.key["form"], m.key["domain"]) for m in log)
+    curves = [_Curves(log, form, domain) for form, domain in pairs]
     claims = [claim for own in curves for claim in _claims(own)]
     return Summary(
         title="Amazon reviews (Figure 2)",
@@ -142,8 +142,8 @@ def summarise(book: LabBook) -> Summary:
         charts=[_chart(own) for own in curves],
         comparisons=[_comparison(own) for own in curves],
         claims=claims,
-        settings=_settings(curves, book.header["quick"]),
-        seconds=book.seconds,
+        settings=_settings(curves, log.header["quick"]),
+        seconds=log.seconds,
     )
 
 

@@ -18,8 +18,8 @@ import numpy as np
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
-from dropmargin.features.patches import learn_whitening, normalise_contrast, patch_grid
 from dropmargin.typing import Array
+from reproduction.features.patches import learn_whitening, normalise_contrast, patch_grid
 
 
 @dataclass(frozen=True)
