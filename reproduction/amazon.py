@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
+from dropmargin.errors import ParameterWarning
 from dropmargin.model_selection import NoisyLinearClassifierCV
 from dropmargin.noise import Noise, PoissonNoise
 from reproduction import published
@@ -85,7 +87,10 @@ def _measure(config: RunConfig, load: Callable[[], Split], model: str, noise: fl
         prune=False,
         n_jobs=config.n_jobs,
         verbose=0,
-    ).fit(data.X_train, data.y_train)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ParameterWarning)  # the report counts choices at an end of the grid
+        search.fit(data.X_train, data.y_train)
     return {
         "error": 1.0 - search.score(data.X_test, data.y_test),
         "cv_error": 1.0 - search.best_score_,
