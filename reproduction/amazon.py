@@ -40,7 +40,7 @@ _QUICK_RATES = (0.0, 0.3, 0.5, 0.7, 0.9)
 _CS, _QUICK_CS = np.logspace(-5, 1, 13), np.logspace(-4, 0, 5)
 _N_FOLDS, _QUICK_N_FOLDS = 5, 3
 _POISSON = "Poisson"
-# What full runs are to reach at the best rate, and by how much under their own error without noise.
+# Aims of full runs: the error at the best rate, and its distance below the error without noise.
 _AIMS = {
     ("Dropout-SVM", "books"): {"amazon5k": 0.158, "amazon20k": 0.152, "gain": 0.025},
     ("Dropout-SVM", "kitchen"): {"amazon5k": 0.110, "amazon20k": 0.112, "gain": 0.012},
@@ -55,7 +55,7 @@ def forms_of(domain: str, config: RunConfig) -> tuple[str, ...]:
 
 
 def loader(domain: str, form: str, config: RunConfig) -> Callable[[], Split]:
-    """Return the function that reads the reviews when it is first called, and keeps them."""
+    """Return a function that reads the reviews on its first call and caches them."""
     return cache(partial(load_amazon, domain, form=form, data_home=config.data_home, download=config.download))
 
 
@@ -117,7 +117,7 @@ class _Curves:
 
     @property
     def standard_error(self) -> float:
-        """That of one point, near the least error of Dropout-SVM."""
+        """The standard error of one point, at the least error of Dropout-SVM."""
         return standard_error(self.best("Dropout-SVM")[0], self.sizes["n_test"])
 
     def error(self, model: str, noise: float | str) -> float:
@@ -127,7 +127,7 @@ class _Curves:
         return [self.error(model, rate) for rate in self.rates]
 
     def best(self, model: str) -> tuple[float, float]:
-        """Return the least test error over the rates, and its rate: the foot of the curve, not a choice to be made."""
+        """Return the least test error over the rates and its rate. A user cannot choose this rate."""
         return min((self.error(model, rate), rate) for rate in self.rates)
 
     def by_cross_validation(self, model: str) -> tuple[float, float]:
@@ -255,7 +255,7 @@ def _beats_logistic(own: _Curves, model: str) -> Claim:
 
 
 def _beats_no_noise(own: _Curves, model: str) -> Claim:
-    """Compare with the rate that cross-validation chooses: the best one of ten is flattered."""
+    """Compare at the cross-validated rate: the least of ten test errors is biased downwards."""
     (error, rate), plain = own.by_cross_validation(model), own.error(model, 0.0)
     text = f"{model} at the cross-validated rate clearly beats q = 0, by two standard errors or more ({own.name})."
     evidence = (
@@ -266,7 +266,7 @@ def _beats_no_noise(own: _Curves, model: str) -> Claim:
 
 
 def _aims(own: _Curves, model: str) -> Iterator[Claim]:
-    """Yield whether a model reaches what this project set out to reach on the form."""
+    """Yield whether a model reaches the aims of this project on a form of the data."""
     aim, (error, rate) = _AIMS[model, own.domain], own.best(model)
     chosen, chosen_rate = own.by_cross_validation(model)
     also = f"at the cross-validated q = {chosen_rate:g}"
@@ -327,7 +327,7 @@ def _leads(curves: Sequence[_Curves]) -> str:
 
 
 def _features(curves: Sequence[_Curves]) -> list[str]:
-    """Return what the forms of the data have to do with the distance to the published curves."""
+    """Return how the form of the data affects the distance to the published curves."""
     texts = []
     for own in curves:
         if own.form == "amazon5k":

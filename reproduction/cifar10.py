@@ -48,7 +48,7 @@ _CLOSE = 0.005
 
 @dataclass(frozen=True)
 class Setting:
-    """What is chosen: the rate, if the noise is dropout, and ``C``."""
+    """The parameters to choose: the rate, if the noise is dropout, and ``C``."""
 
     kind: str
     rate: float | None
@@ -71,7 +71,7 @@ class Images:
     order: Array
 
     def part(self, n_train: int) -> tuple[tuple[Any, Array], tuple[Any, Array]]:
-        """Return so many training images, and others to choose by, at most as many as all training images allow."""
+        """Return ``n_train`` training images, or as many as there are, and other training images for validation."""
         n_validation = min(_N_VALIDATION, len(self.y_train) // 5)
         chosen = self.order[: min(n_train, len(self.y_train) - n_validation)]
         held = self.order[-n_validation:]
@@ -91,7 +91,7 @@ def grid(kind: str, quick: bool) -> list[Setting]:
 
 
 def tasks(config: RunConfig) -> list[Task]:
-    """Return the tasks of each step, once those of the step before are made."""
+    """Return the tasks of each step after those of the step before are done."""
     load = cache(partial(_load, config))
     pairs = [(model, kind) for model in published.LOSSES for kind in KINDS]
     found: list[Task] = []
@@ -111,7 +111,7 @@ def _key(stage: str, model: str, setting: Setting) -> dict[str, Any]:
 
 
 def _settings(config: RunConfig, stage: str, model: str, kind: str) -> list[Setting]:
-    """Return what is to be fitted in a step, by what is in the log."""
+    """Return the settings to fit in a step; those of later steps depend on the log."""
     if stage == "search":
         return grid(kind, config.quick)
     if stage == "final":
@@ -120,7 +120,7 @@ def _settings(config: RunConfig, stage: str, model: str, kind: str) -> list[Sett
         return []
     searched = config.log.select(stage="search", model=model, kind=kind)
     best = _least(searched)
-    # More images need less noise, so that all lower rates have their chance again.
+    # With more images the best rate is lower or the same, so all lower rates are tried again.
     rates = [None] if best.rate is None else [rate for rate in _RATES if rate <= best.rate]
     centres = [_least([m for m in searched if m.key["rate"] == rate]) for rate in rates]
     return [Setting(kind, own.rate, float(own.C * step)) for own in centres for step in (1.0 / _STEP, 1.0, _STEP)]

@@ -1,4 +1,4 @@
-"""Figure 3: a linear SVM trained on M corrupted copies of the reviews, against all of them at once: Dropout-SVM."""
+"""Figure 3: a linear SVM on M corrupted copies of the reviews, compared with Dropout-SVM."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _N_FOLDS = 3
 _N_DRAWS = {1: 5, 2: 5, 4: 3, 8: 3}
 _QUICK_COPIES = (1, 4, 16)
 _INFINITY = "infinity"
-# The best of so many fits: other work on the machine makes a short one look long.
+# The time is the least of this many fits, as other processes on the machine slow some of them down.
 _N_TIMED = 5
 _CLOSE, _SHARE_OF_TIME = 0.004, 1.0 / 50.0
 
@@ -66,7 +66,7 @@ def corrupted(X: sparse.csr_array, n_copies: int, rng: np.random.RandomState) ->
     copies = []
     for _ in range(n_copies):
         copy = sparse.csr_array(noise.sample(X, rng))
-        copy.eliminate_zeros()  # seven words in ten: the solver need not look at them
+        copy.eliminate_zeros()  # on average 7 of 10 stored entries are zero
         copies.append(copy)
     return sparse.csr_array(sparse.vstack(copies, format="csr"))
 
@@ -140,7 +140,7 @@ class _Results:
 
     @property
     def standard_error(self) -> float:
-        """That of the error of Dropout-SVM."""
+        """The standard error of the error of Dropout-SVM."""
         return standard_error(self.error, self.infinity["n_test"])
 
     @property
@@ -193,7 +193,7 @@ def _settings(every: list[_Results]) -> dict[str, str]:
 
 
 def _axis(own: _Results) -> tuple[range, list[str]]:
-    """Return where the numbers of copies stand, and what is written there."""
+    """Return the positions of the numbers of copies on the axis, and their labels."""
     names = [*map(str, own.copies), "∞"]
     return range(len(names)), names
 

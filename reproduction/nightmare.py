@@ -72,7 +72,7 @@ def grid(method: str, quick: bool) -> list[dict[str, float]]:
     if method.endswith("l2"):
         return [{"C": C} for C in Cs]
     if method == "hinge, FDROP":
-        # One-vs-rest FDROP falls to no weights at all where it may delete more; with a large C it takes very long.
+        # With more deletions all coefficients of one-vs-rest FDROP are zero; with a large C it takes very long.
         n_deleted = _QUICK_N_DELETED if quick else _N_DELETED
         return [{"n_deleted": k, "C": C} for k, C in itertools.product(n_deleted, _QUICK_CS if quick else _CS[:-1])]
     slow = method in published.THROUGH_MGF
@@ -98,7 +98,7 @@ def make(method: str, setting: Setting, n_jobs: int | None) -> Any:
 
 
 def tasks(config: RunConfig) -> list[Task]:
-    """Return the fits to a part of the images, and, once they are made, those of the settings that they choose."""
+    """Return the fits to a part of the images and, when they are done, the fits with the chosen settings."""
     load = cache(partial(_load, config))
     search = [
         Task(_key("search", method, setting), partial(_measure, config, load, "search", method, setting))
@@ -143,7 +143,7 @@ def _measure(config: RunConfig, load: Any, stage: str, method: str, setting: Set
     if method in published.THROUGH_MGF:
         X = sparse.csr_array(X)  # four pixels in five are zero, and have no part in a moment generating function
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # LIBLINEAR at its limit is a peer as it is
+        warnings.simplefilter("ignore", ConvergenceWarning)  # LIBLINEAR may stop at max_iter
         with one_blas_thread():
             model = make(method, setting, config.n_jobs).fit(X, y)
     result: dict[str, Any] = {"n_train": len(y), "n_test": len(y_test)}
@@ -287,7 +287,7 @@ def _published_best() -> list[float]:
 
 
 def _or_more(error: float | None) -> float:
-    """Return a published error; 1 where the curve had left the picture."""
+    """Return a published error; 1 where the curve is outside of the published figure."""
     return 1.0 if error is None else error
 
 
@@ -371,7 +371,7 @@ def _verdict(errors: Errors, claims: Sequence[Claim], n_test: int) -> list[str]:
 
 
 def _where_few_are_deleted(errors: Errors, papers: Sequence[float], end: int) -> list[str]:
-    """Return what there is to say of levels below 50 % at which Dropout-SVM is clearly above the published curves."""
+    """Return a paragraph on levels below 50 % at which Dropout-SVM is clearly above the published curves, if any."""
     ours = errors["Dropout-SVM", "anchored"]
     above = [i for i in range(end) if ours[i] > papers[i] + _CLOSE]
     if not above:

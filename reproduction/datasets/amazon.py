@@ -95,7 +95,7 @@ def amazon_forms(domain: str, data_home: str | os.PathLike[str] | None = None) -
 
 @dataclass(frozen=True)
 class _Request:
-    """What was asked for, checked."""
+    """The checked parameters of `load_amazon`."""
 
     domain: str
     features: int
@@ -103,7 +103,7 @@ class _Request:
     download: bool
 
     def describe(self, place: str) -> str:
-        """Return the sentence that says what the result is."""
+        """Return the description of the data in one sentence."""
         return f"Amazon reviews of {self.domain} (Blitzer et al. 2007), counts, read from {self.folder / place}."
 
 

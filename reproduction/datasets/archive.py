@@ -71,7 +71,7 @@ def _read_archive(path: Path, names: set[str], max_bytes: int) -> Iterator[Conte
 
 
 def _members(path: Path, names: set[str], max_bytes: int) -> Generator[Content, None, None]:
-    """Yield the members of these names. Nothing in an archive but the bytes of plain files is looked at."""
+    """Yield the regular files of these names; other members of the archive are ignored."""
     try:
         with tarfile.open(path, "r:*") as archive:
             for member in archive:

@@ -1,4 +1,4 @@
-"""`PatchFeatures`: what an image is made of, in the words of a codebook of patches."""
+"""`PatchFeatures`: features of an image from a codebook of patches."""
 
 from __future__ import annotations
 
