@@ -12,9 +12,9 @@ import pytest
 
 from data_set_files import binary_batch, cifar_batches, md5, python_batch, tar_gz, write
 from dealing import together
-from dropmargin.datasets import DatasetError, cifar10, load_cifar10
-from dropmargin.datasets.pickles import read_batch
 from dropmargin.io.data import DataFormatError
+from reproduction.datasets import DatasetError, cifar10, load_cifar10
+from reproduction.datasets.pickles import read_batch
 
 # CIFAR-10 -------------------------------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ def test_no_code_of_a_pickle_runs(protocol, place, tmp_path):
         b"numpy.core.multiarray\nscalar",
         b"numpy\nndarray.tofile",
         b"copyreg\n_reconstructor",
-        b"dropmargin.datasets.pickles\npickle.loads",
+        b"reproduction.datasets.pickles\npickle.loads",
     ],
 )
 def test_no_other_name_is_looked_up(name):

@@ -23,9 +23,9 @@ from sklearn.pipeline import make_pipeline
 
 from dealing import together
 from dropmargin import DropoutLogisticRegression
-from dropmargin.features import PatchFeatures, patch_features
-from dropmargin.features.codebook import learn_codebook
-from dropmargin.features.patches import learn_whitening, normalise_contrast
+from reproduction.features import PatchFeatures, patch_features
+from reproduction.features.codebook import learn_codebook
+from reproduction.features.patches import learn_whitening, normalise_contrast
 
 
 def make_images(n_images: int = 12, shape: tuple[int, ...] = (11, 10, 3), seed: int = 0) -> np.ndarray:
@@ -288,7 +288,7 @@ def test_a_killed_process_goes_on_where_it_was(tmp_path, monkeypatch):
         """
         import os, signal, sys
         from test_patch_features import make_features, make_images
-        from dropmargin.features import patch_features
+        from reproduction.features import patch_features
 
         original, done = patch_features.nearest_centroids, []
 

@@ -43,7 +43,7 @@ def nightmare_page(
 
     Parameters
     ----------
-    contestants : sequence of Contestant
+    contestants : sequence of MethodResult
         As `run_nightmare` returns them.
     n_test : int
         Number of test rows.
