@@ -12,7 +12,7 @@ from typing import Any
 
 from dropmargin.io.model.atomic import write_atomically
 from dropmargin.report.chart import Axis, Line, line_chart
-from dropmargin.report.page import Code, Figure, Figures, Heading, Paragraphs, Part, PartitionSummary, Table
+from dropmargin.report.page import Code, Facts, Figure, Figures, Heading, Paragraphs, Part, Table
 from reproduction.harness import Experiment
 from reproduction.results_log import ResultsLog, ResultsLogError, command_of
 from reproduction.summary import Chart, Claim, Comparison, Summary, three_digits
@@ -157,7 +157,7 @@ def _chapter(chapter: Chapter) -> list[Part]:
     parts += [_comparison_table(comparison) for comparison in summary.comparisons]
     if summary.claims:
         parts.append(_claims_table(summary))
-    return [*parts, PartitionSummary(_facts(chapter)), Code(_command(chapter.name, chapter.header))]
+    return [*parts, Facts(_facts(chapter)), Code(_command(chapter.name, chapter.header))]
 
 
 def _facts(chapter: Chapter) -> dict[str, str]:
