@@ -110,7 +110,7 @@ def test_a_grid_that_is_none(name, value, message):
         ({"multi_class": "all"}, "multi_class .*'all'"),
         ({"missing": "no"}, "missing .*'no'"),
         ({"solver": "fast"}, "solver.*fast"),
-        ({"class_weight": {7: 1.0}}, "class_weight names"),
+        ({"class_weight": {7: 1.0}}, "class_weight has the labels"),
         ({"scoring": "goodness"}, "scoring"),
         ({"scoring": ["accuracy", "f1"]}, "scoring must give one number"),
         ({"scoring": {"one": "accuracy"}}, "scoring must give one number"),
@@ -184,10 +184,10 @@ def _with(X, value):
 @pytest.mark.parametrize(
     ("change", "params", "message"),
     [
-        (lambda X, y: (_with(X, -1.0), y), {"noises": [0.5, PoissonNoise()]}, "Poisson.*X >= 0.*column 2"),
+        (lambda X, y: (_with(X, -1.0), y), {"noises": [0.5, PoissonNoise()]}, "Poisson.*X >= 0.*feature 2"),
         (lambda X, y: (_with(X, np.nan), y), {}, "NaN"),
         (lambda X, y: (_with(X, np.inf), y), {"missing": "rescale"}, "infinity"),
-        (lambda X, y: (_with(X, 1e200), y), {}, "column 2"),
+        (lambda X, y: (_with(X, 1e200), y), {}, "feature 2"),
         (
             lambda X, y: (sparse.csr_array(_with(X, np.nan)), y),
             {"noises": [0.5, GaussianNoise(scale=0.1)], "missing": "rescale"},
