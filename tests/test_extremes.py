@@ -68,7 +68,7 @@ def test_one_column_of_extreme_size_is_solved_or_named(name, noise, size, layout
     model, warned, refusal = _fit_or_refusal(name, X, y, noise=_NOISES[noise])
     if refusal:
         assert size > 1.0
-        assert "column 3" in refusal
+        assert "feature 3" in refusal
         return
     assert warned or model.score(X, y) > 0.7
 
@@ -82,7 +82,7 @@ def test_all_entries_of_extreme_size_are_solved_or_refused(size, name, noise):
     model, warned, refusal = _fit_or_refusal(name, X * size, y, noise=_NOISES[noise])
     if refusal:
         assert size >= 1e99
-        assert re.search(r"column \d", refusal)
+        assert re.search(r"feature \d", refusal)
         return
     # entries of 1e-300 can only be told from zero with a C to match: then the intercept alone is the right answer
     assert warned or size < 1.0 or model.score(X * size, y) > 0.7
@@ -94,7 +94,7 @@ def test_a_single_huge_entry_is_solved_or_named(name, value):
     X = np.array([[0.0], [value]])
     model, warned, refusal = _fit_or_refusal(name, X, [0, 1], noise=0.5)
     if refusal:
-        assert "column 0" in refusal
+        assert "feature 0" in refusal
         return
     assert warned or list(model.predict(X)) == [0, 1]
 
@@ -116,9 +116,9 @@ def test_the_error_about_a_huge_entry_names_the_column():
     X, y = make_binary()
     X[5, 2] = -1e250
     for make in _FORMATS.values():
-        with pytest.raises(ValueError, match=r"column 2.*scale"):
+        with pytest.raises(ValueError, match=r"feature 2.*scale"):
             DropoutSVC().fit(make(X), y)
-    with pytest.raises(ValueError, match=r"column 'c'"):
+    with pytest.raises(ValueError, match=r"feature 'c'"):
         DropoutSVC().fit(pd.DataFrame(X, columns=list("abcdefgh")), y)
 
 

@@ -42,7 +42,7 @@ def test_as_loss_refuses_an_unknown_approximation():
 
 @pytest.mark.parametrize("loss", ["quadratic", "exponential", "mcf-logistic"])
 def test_as_loss_refuses_an_approximation_where_none_is_needed(loss):
-    with pytest.raises(ValueError, match=rf"approximation='gaussian' is not for the {loss} loss.*hinge"):
+    with pytest.raises(ValueError, match=rf"approximation='gaussian' is not available for the {loss} loss.*hinge"):
         as_loss(loss, "gaussian")
 
 

@@ -126,7 +126,7 @@ _OVERFLOWING = [0.5, DropoutNoise(rate=0.5), PoissonNoise()]
 def test_a_variance_that_overflows_is_noticed(noise, make, name):
     X, y = make_binary()
     X[3, 6] = 1e200
-    with pytest.raises(ValueError, match=says("column 6", "1.0e+200")):
+    with pytest.raises(ValueError, match=says("feature 6", "1.0e+200")):
         fit(ESTIMATORS[name], make(X), y, noise=noise)
 
 
@@ -136,7 +136,7 @@ def test_a_variance_that_overflows_is_noticed(noise, make, name):
 def test_poisson_noise_names_the_column_of_a_negative_entry(name, make):
     X, y = make_binary()
     X[4, 5] = -0.25
-    with pytest.raises(ValueError, match=says("PoissonNoise", "-0.25", "column 5")):
+    with pytest.raises(ValueError, match=says("PoissonNoise", "-0.25", "feature 5")):
         fit(ESTIMATORS[name], make(X), y, noise=PoissonNoise())
 
 
@@ -144,7 +144,7 @@ def test_poisson_noise_names_the_frame_column_of_a_negative_entry():
     pd = pytest.importorskip("pandas")
     X, y = make_binary()
     X[4, 5] = -0.25
-    with pytest.raises(ValueError, match=says("column 'f'")):
+    with pytest.raises(ValueError, match=says("feature 'f'")):
         DropoutSVC(noise=PoissonNoise()).fit(pd.DataFrame(X, columns=list("abcdefgh")), y)
 
 

@@ -244,7 +244,7 @@ def test_a_fit_leaves_no_threads_behind():
     for estimator in (DropoutSVC(n_jobs=2), MCFClassifier("exponential", n_jobs=2, C=0.01)):
         estimator.fit(X, y)
         assert threading.active_count() == before
-    with pytest.raises(ValueError, match="column"):
+    with pytest.raises(ValueError, match="feature"):
         DropoutSVC(n_jobs=2).fit(X * 1e200, y)
     assert threading.active_count() == before
 
