@@ -127,7 +127,7 @@ def test_a_grid_that_is_none(name, value, message):
         ({"store_coefs": "yes"}, "store_coefs .*'yes'"),
     ],
 )
-def test_parameters_that_cannot_be(params, message):
+def test_invalid_parameters(params, message):
     X, y = make_binary()
     with pytest.raises(ValueError, match=message):
         DropoutSVCCV(**{**_SMALL, **params}).fit(X, y)
