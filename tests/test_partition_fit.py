@@ -190,7 +190,7 @@ def test_what_is_wrong_with_a_partition_is_said_by_its_name(parts, message):
 
 def test_negative_entries_are_found_by_a_noise_that_cannot_have_them():
     parts = _spoilt(3, X=_with(-2.0))
-    with pytest.raises(ValueError, match=r"Poisson noise needs X >= 0, but X has -2 in column 'f2' of partition 3"):
+    with pytest.raises(ValueError, match=r"Poisson.*X >= 0.*-2 in column 'f2' of partition 3"):
         _fit(DropoutSVC(noise=PoissonNoise()), parts, feature_names=[f"f{i}" for i in range(8)])
 
 
