@@ -162,7 +162,7 @@ def test_fits_in_concurrent_threads_do_not_disturb_each_other(name, n_jobs, monk
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_fits_in_other_processes_give_the_same_bits(start):
     arguments = [("svc", 0.3, 1, 2), ("mcf-logistic", 0.3, 2, 1)]
