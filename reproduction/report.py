@@ -107,7 +107,7 @@ def write_figures(folder: str | os.PathLike[str], chapters: Sequence[Chapter]) -
 
 
 def _standalone(svg: str) -> str:
-    """Return an SVG picture with its style inside, for a separate file; it follows the viewer's light or dark theme."""
+    """Return a chart as SVG with its style inside, for a separate file; it follows the viewer's light or dark theme."""
     style = files("dropmargin.report").joinpath("chart.css").read_text(encoding="utf-8")
     start, rest = svg.split(">", 1)
     own = "svg { background: var(--paper); font-family: system-ui, 'DejaVu Sans', sans-serif; }"
@@ -184,7 +184,7 @@ def duration_text(seconds: float) -> str:
 
 
 def chart_svg(chart: Chart, *, with_title: bool = False) -> str | None:
-    """Return the picture of a chart, or None if it has no values."""
+    """Return the plot of a chart, or None if it has no values."""
     lines = [
         Line(series.name, series.x, series.y, method=series.method, published=series.published)
         for series in chart.series

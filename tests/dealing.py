@@ -1,4 +1,4 @@
-"""Combinations of test parameters, dealt out instead of multiplied out."""
+"""Combinations of test parameters, chosen evenly instead of multiplied out."""
 
 from __future__ import annotations
 
@@ -6,53 +6,46 @@ import functools
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable
-from itertools import product
 from typing import Any
 
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 
-def deal(*factors: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """Return all pairs of values of the first two factors, each with values of the others dealt out evenly.
+def deal(*factors: Iterable[Any], n: int | None = None) -> list[tuple[Any, ...]]:
+    """Return ``n`` combinations of the factors' values, which cover the values and their pairs as evenly as possible.
 
-    A dictionary stands for its keys. Every value of every factor occurs.
+    By default every pair of values of the first two factors occurs, and each value of every other factor. If ``n`` is
+    less, every value occurs as long as ``n`` is not less than the longest factor. A dictionary stands for its keys. The
+    list is always the same.
     """
     values = [list(factor) for factor in factors]
-    return _complete([list(pair) for pair in product(*map(range, map(len, values[:2])))], values)
+    longest = max(map(len, values))
+    n = max(longest, len(values[0]) * len(values[1])) if n is None else n
+    if n < longest:
+        raise ValueError(f"n={n} combinations cannot cover a factor of {longest} values.")
+    used: Counter[tuple[int, int]] = Counter()
+    met: Counter[tuple[int, int, int, int]] = Counter()
+    cases = []
+    for _ in range(n):
+        case: list[int] = []
+        for factor, own in enumerate(values):
+
+            def cost(value: int, factor: int = factor, case: list[int] = case) -> tuple[int, int, int]:
+                together = sum(met[other, at, factor, value] for other, at in enumerate(case))
+                return together, used[factor, value], value
+
+            case.append(min(range(len(own)), key=cost))
+            used[factor, case[factor]] += 1
+            met.update((other, at, factor, case[factor]) for other, at in enumerate(case[:factor]))
+        cases.append(tuple(own[at] for own, at in zip(values, case, strict=True)))
+    return cases
 
 
 def round_robin(*factors: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """Return as many combinations as the longest factor has values; every value of every factor occurs.
-
-    A dictionary stands for its keys.
-    """
+    """Return as many combinations as the longest factor has values; every value of every factor occurs."""
     values = [list(factor) for factor in factors]
-    return _complete([[i % len(values[0])] for i in range(max(map(len, values)))], values)
-
-
-def _complete(rows: list[list[int]], values: list[list[Any]]) -> list[tuple[Any, ...]]:
-    """Give every row a value of each factor that it lacks: the one that met the values of the row least often."""
-    n_given = len(rows[0])
-    rows = rows * -(-max(map(len, values)) // len(rows))
-    met: Counter[tuple[int, int, int, int]] = Counter()
-    used: Counter[tuple[int, int]] = Counter()
-    out = []
-    for given in rows:
-        row = list(given)
-        for factor in range(n_given, len(values)):
-
-            def cost(value: int, factor: int = factor, row: list[int] = row) -> tuple[int, int, int]:
-                together = sum(met[other, at, factor, value] for other, at in enumerate(row))
-                return used[factor, value], together, value
-
-            chosen = min(range(len(values[factor])), key=cost)
-            for other, at in enumerate(row):
-                met[other, at, factor, chosen] += 1
-            used[factor, chosen] += 1
-            row.append(chosen)
-        out.append(tuple(factor[at] for factor, at in zip(values, row, strict=True)))
-    return out
+    return deal(*values, n=max(map(len, values)))
 
 
 def together(

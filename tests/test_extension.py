@@ -11,13 +11,14 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from scipy.special import ndtr
 
+from dealing import deal
 from dropmargin import MCFClassifier, NoisyLinearClassifier
 from dropmargin.data import ClassArray, canonical
 from dropmargin.losses import MGFLoss, MomentLoss, RadialLoss, as_loss
 from dropmargin.noise import Noise, Variance
 from dropmargin.penalties import Penalty
 from dropmargin.solvers import SOLVERS, Problem, choose_solver, solve
-from helpers import N_FEATURES, as_format, central_difference, deal, make_data, make_objective
+from helpers import N_FEATURES, as_format, central_difference, make_data, make_objective
 
 
 def _name(case):

@@ -16,8 +16,8 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from datasets import estimators, make_binary, make_centred, make_multiclass, make_separable, parameters
+from dealing import deal
 from dropmargin import DropoutLogisticRegression, DropoutSVC, GaussianNoise, LaplaceNoise
-from helpers import deal
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -18,8 +18,8 @@ from datasets import (
     make_multiclass,
     parameters,
 )
+from dealing import deal
 from dropmargin import DropoutLogisticRegression, DropoutNoise, GaussianNoise
-from helpers import deal
 from invariance import BAR, CORE, ESTIMATORS, NOISES, assert_close, fit
 
 every_loss = pytest.mark.parametrize("name", ESTIMATORS)

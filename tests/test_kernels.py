@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from dealing import deal
 from dropmargin import DropoutSVC
 from dropmargin.data import DenseBlock, SparseBlock, kernels
-from helpers import deal
 
 _ENTRIES = [None, np.square, np.abs]
 _WIDTHS = [(1, 0), (1, 1), (1, 2), (0, 1), (3, 0), (3, 3), (2, 4), (3, 4)]

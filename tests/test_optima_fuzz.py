@@ -7,10 +7,10 @@ import pytest
 from scipy.optimize import approx_fprime
 from sklearn.linear_model import LogisticRegression
 
+from dealing import deal
 from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, GaussianNoise, NoisyLinearClassifier
 from fuzz import optima
 from fuzz.reference import MGF_LOSSES, MOMENT_LOSSES, BinaryProblem, minimise
-from helpers import deal
 
 
 @pytest.mark.parametrize("first", range(0, 200, 10))

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from datasets import assert_bitwise_equal, make_binary, make_multiclass, noises, relative_difference
+from dealing import deal
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutSVC,
@@ -27,7 +28,7 @@ from dropmargin.noise import DropoutNoise, Variance
 from dropmargin.online.descent import _Space, descend, follow
 from dropmargin.online.past import Column
 from dropmargin.online.rows import Setting, StreamRows
-from helpers import deal, make_objective
+from helpers import make_objective
 
 _SMOOTH = {
     "logistic": DropoutLogisticRegression,
@@ -160,7 +161,7 @@ def test_large_batches_join_at_once_only_if_they_are_like_those_before(name, ord
     assert objective_of(online, X, y) < bound * clone(model).fit(X, y).objective_
 
 
-def test_without_an_offset():
+def test_without_an_intercept():
     X, y = make_stream(3000)
     model = DropoutLogisticRegression(noise=0.3, C=0.01, fit_intercept=False)
     online = feed(clone(model), X, y, 1000)
@@ -260,8 +261,8 @@ def test_the_parabola_is_right_in_value_slope_and_the_two_directions(loss, noise
     penalty = np.append(column.coef[:-1], 0.0)
     np.testing.assert_allclose(column.gradient, point.gradient[:, 0] - penalty, atol=1e-9)
     hessian = point.hessian()
-    weights_alone, offset_alone = np.append(column.coef[:-1], 0.0), np.eye(21)[20]
-    for step, direction in (([0.0, 1.0, 0.0], weights_alone), ([0.0, 0.0, 1.0], offset_alone)):
+    weights_alone, intercept_alone = np.append(column.coef[:-1], 0.0), np.eye(21)[20]
+    for step, direction in (([0.0, 1.0, 0.0], weights_alone), ([0.0, 0.0, 1.0], intercept_alone)):
         wanted = hessian.product(direction[:, None])[:, 0] - np.append(direction[:-1], 0.0)
         moved = column.copy()
         _Space(moved, slice(None), setting, np.zeros(21)).move(np.array(step))

@@ -214,6 +214,8 @@ def feature_means_far_from_zero(X: Any, weights: Array, ratio: float) -> Array |
     """
     share = weights / weights.sum()
     full = full_columns(column_counts(X), X.shape[0])
+    if not len(full):
+        return None
     mean = column_means(X, share, full)
     return means_to_subtract(mean, column_variances(X, share, full, mean), full, X.shape[1], ratio, sparse.issparse(X))
 

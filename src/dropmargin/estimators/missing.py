@@ -121,7 +121,7 @@ class _ObservedOnly(Noise):
 
 @dataclass(frozen=True)
 class IncompleteRows:
-    """IncompleteRows of ``X``, possibly with missing features. Their scores are ``shift + factor * filled @ coef.T``.
+    """Rows of ``X``, possibly with missing features. Their scores are ``shift + factor * filled @ coef.T``.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@ r"""Steps down the sum of the penalty, the parabola of the past and the exact lo
     F(w) = l2/2 |w|^2 + P(w) + sum_i s_i phi(y_i; m_i, v_i)
 
 A round takes the gradient over the diagonal of the Hessian, on the features of the rows, as a direction ``p``, and
-minimises over the space of ``p``, the coefficients and the offset. With steps ``c = (c_p, c_w, c_b)`` there,
+minimises over the space of ``p``, the coefficients and the intercept. With steps ``c = (c_p, c_w, c_b)`` there,
 
     m = m_0 + c_p X p + c_w X w + c_b,      v = (1 + c_w)^2 V w^2 + 2 c_p (1 + c_w) V (w p) + c_p^2 V p^2
 
@@ -63,9 +63,9 @@ def follow(column: Column, rows: StreamRows, setting: Setting) -> float:
     space = _Space(column, rows.where, setting, _direction(column, rows.where, setting, 0.0, 0.0))
     along = rows.block.times(space.direction[:-1])
     hessian = space.matrix.copy()
-    bend = float(at.mean_twice.sum())
-    if bend > 0.0:
-        hessian[0, 0] += column.bend / bend * float(at.mean_twice @ np.square(along))
+    mean_curvature = float(at.mean_twice.sum())
+    if mean_curvature > 0.0:
+        hessian[0, 0] += column.mean_curvature / mean_curvature * float(at.mean_twice @ np.square(along))
     space.move(space.newton(space.slope, hessian))
     return _value(column, setting)
 
@@ -73,8 +73,8 @@ def follow(column: Column, rows: StreamRows, setting: Setting) -> float:
 def take_in(column: Column, rows: StreamRows, setting: Setting) -> float:
     """Take rows in where the coefficients are, by the parabola above their loss; return the value of ``F``.
 
-    StreamRows of one label alone would drive the offset to where their loss is flat, and a flat parabola does not hold
-    against what comes later. The majoriser, which has curvature everywhere, does.
+    Rows of one label alone would move the intercept to where their loss is flat, and a flat parabola would be lost
+    against later rows. The majoriser has curvature everywhere.
     """
     at = _derivatives(column, rows, setting)
     at.majorise()
@@ -94,7 +94,7 @@ def _derivatives(column: Column, rows: StreamRows, setting: Setting) -> Derivati
 
 
 def _direction(column: Column, where: Any, setting: Setting, gradient: Array | float, diagonal: Array | float) -> Array:
-    """Return the gradient of ``F`` over the diagonal of its Hessian, given those of the rows; zero for the offset."""
+    """Return the gradient of ``F`` over the diagonal of its Hessian, from those of the rows; 0 for the intercept."""
     direction = column.gradient[where] + gradient
     direction[:-1] += setting.l2 * column.coef[where][:-1]
     whole = column.diagonal[where] + diagonal
@@ -122,7 +122,7 @@ class _Space:
         self.matrix = np.diag([p_hp + l2 * float(p @ p), w_bent + l2 * w_w, column.diagonal[-1]])
         self.matrix[[0, 1], [1, 0]] = p_bent + l2 * p_w
         # E' times the three directions, and the inverse of M = (w, e_b)'E
-        images = (column.coef_image, column.offset_image)
+        images = (column.coef_image, column.intercept_image)
         self._onto = np.array([[part[features] @ p, part[:-1] @ w, part[-1]] for part in images])
         self._onto[0] -= [p_bent, w_bent, self._bent[-1]]
         self._onto[1, 2] -= column.diagonal[-1]
@@ -151,12 +151,12 @@ class _Space:
         step = place[1] * column.coef
         step[self.where] += place[0] * self.direction
         step[-1] = place[2]
-        by_coef, by_offset = self._inverse @ (self._onto @ place)
+        by_coef, by_intercept = self._inverse @ (self._onto @ place)
         image = column.diagonal * step
         image += by_coef * column.coef_image
         image -= by_coef * self._bent
-        image += by_offset * column.offset_image
-        image[-1] = image[-1] - by_offset * column.diagonal[-1] if self.setting.fit_intercept else 0.0
+        image += by_intercept * column.intercept_image
+        image[-1] = image[-1] - by_intercept * column.diagonal[-1] if self.setting.fit_intercept else 0.0
         column.value += float(column.gradient @ step) + 0.5 * float(image @ step)
         column.coef += step
         column.gradient += image
@@ -167,7 +167,7 @@ class _Search:
     """The search for the minimum of ``F`` over the three numbers, with the exact loss of the rows."""
 
     def __init__(self, space: _Space, coef: Array, at: Derivatives) -> None:
-        self.space, self.start, self.offset = space, at, float(coef[-1])
+        self.space, self.start, self.intercept = space, at, float(coef[-1])
         products = [coef[:-1] * space.direction[:-1], np.square(space.direction[:-1])]
         self.along, self.cross, self.square = project(at.rows, at.setting.variance, space.direction, products)
 
@@ -175,7 +175,7 @@ class _Search:
         """Return the rows' loss after the steps."""
         c_p, c_w, c_b = place
         start = self.start.scores
-        mean = start.mean + c_p * self.along + c_w * (start.mean - self.offset) + c_b
+        mean = start.mean + c_p * self.along + c_w * (start.mean - self.intercept) + c_b
         variance = (1.0 + c_w) ** 2 * start.variance + c_p * (2.0 * (1.0 + c_w) * self.cross + c_p * self.square)
         # rounding may leave a variance a little below zero
         return Derivatives(self.start.rows, self.start.setting, Scores(mean, np.maximum(variance, 0.0)))
@@ -218,7 +218,7 @@ class _Search:
         """
         c_p, grown, start = place[0], 1.0 + place[1], self.start.scores
         by_p = 2.0 * (grown * self.cross + c_p * self.square)
-        return self.along, start.mean - self.offset, by_p, 2.0 * (grown * start.variance + c_p * self.cross)
+        return self.along, start.mean - self.intercept, by_p, 2.0 * (grown * start.variance + c_p * self.cross)
 
     def _gradient(self, place: Array, at: Derivatives, moves: tuple[Array, Array, Array, Array]) -> Array:
         """Return the gradient of ``F`` by the three numbers."""

@@ -1,12 +1,12 @@
 """What a stream keeps of rows that are gone: for each column a parabola, in five vectors.
 
-At the present coefficients ``w`` (the last entry is the offset) the loss of all rows that are gone is taken to be
+At the present coefficients ``w`` (the last entry is the intercept) the loss of all rows that are gone is taken to be
 
     P(w + x) = P(w) + g.x + 1/2 x'Hx,        H = diag(h) + E M^-1 E'
 
 with the gradient ``g``, a diagonal ``h``, and two directions along which ``H`` is right: the coefficients and the
-offset. As ``w`` grows with the stream, most of its drift is along these two, and the products of a row's Hessian with
-both follow from its score: no way forth, and one way back for both. With ``Hw`` and ``Hb`` the sums of these products,
+intercept. As ``w`` grows with the stream, it moves mostly along these two. The products of a row's Hessian with both
+follow from its score, by one product with the transpose. With ``Hw`` and ``Hb`` the sums of these products,
 
     E = (Hw, Hb) - diag(h) (w, e_b),        M = (w, e_b)'E
 
@@ -32,7 +32,7 @@ _SINGULAR = 1e-10
 
 @dataclass(frozen=True)
 class RowsModel:
-    """The loss of some rows to second order at the present coefficients; vectors end with the offset.
+    """The loss of some rows to second order at the present coefficients; vectors end with the intercept.
 
     Parameters
     ----------
@@ -40,9 +40,9 @@ class RowsModel:
     gradient : ndarray
     diagonal : ndarray
         What these rows add to ``h``.
-    coef_image, offset_image : ndarray
-        The products of their Hessian with the coefficients and with the offset.
-    bend : float
+    coef_image, intercept_image : ndarray
+        The products of their Hessian with the coefficients and with the intercept.
+    mean_curvature : float
         The sum of the second derivatives by the mean score.
     """
 
@@ -50,32 +50,32 @@ class RowsModel:
     gradient: Array
     diagonal: Array
     coef_image: Array
-    offset_image: Array
-    bend: float
+    intercept_image: Array
+    mean_curvature: float
 
 
 @dataclass
 class Column:
     """The coefficients of one binary problem and the parabola of the rows that are gone; see the module's docstring.
 
-    ``labels`` are the weights of all rows with label -1 and of those with +1, ``bend`` is the sum of their second
-    derivatives by the mean score.
+    ``labels`` are the weights of all rows with label -1 and of those with +1, ``mean_curvature`` is the sum of their
+    second derivatives by the mean score.
     """
 
     coef: Array
     gradient: Array
     diagonal: Array
     coef_image: Array
-    offset_image: Array
+    intercept_image: Array
     labels: Array
     value: float = 0.0
-    bend: float = 0.0
+    mean_curvature: float = 0.0
 
     @classmethod
     def start(cls, n_features: int) -> Column:
         """Return a column that has seen nothing."""
-        coef, gradient, diagonal, coef_image, offset_image = (np.zeros(n_features + 1) for _ in range(5))
-        return cls(coef, gradient, diagonal, coef_image, offset_image, np.zeros(2))
+        coef, gradient, diagonal, coef_image, intercept_image = (np.zeros(n_features + 1) for _ in range(5))
+        return cls(coef, gradient, diagonal, coef_image, intercept_image, np.zeros(2))
 
     def copy(self) -> Column:
         """Return a copy that shares nothing."""
@@ -84,11 +84,11 @@ class Column:
     def add(self, rows: RowsModel, where: Any) -> None:
         """Take rows in, as they are at the present coefficients; their vectors belong to the entries ``where``."""
         self.value += rows.value
-        self.bend += rows.bend
+        self.mean_curvature += rows.mean_curvature
         self.gradient[where] += rows.gradient
         self.diagonal[where] += rows.diagonal
         self.coef_image[where] += rows.coef_image
-        self.offset_image[where] += rows.offset_image
+        self.intercept_image[where] += rows.intercept_image
 
 
 def positive_inverse(matrix: Array) -> Array:

@@ -30,7 +30,7 @@ class Setting:
 class StreamRows:
     """Rows with labels -1 or +1 and with ``C`` times the sample weights.
 
-    ``where`` picks the features that the block's columns are, and the offset, out of a vector of all coefficients.
+    ``where`` picks the features that the block's columns are, and the intercept, out of a vector of all coefficients.
     """
 
     block: Block
@@ -112,7 +112,7 @@ def expand(coef: Array, at: Derivatives) -> RowsModel:
         back.diagonal(noise, DIAGONAL_SHARE),
         back.vector(1, along + back.by_variance(1) * weights),
         back.vector(2, back.by_variance(2) * weights),
-        back.bend,
+        back.mean_curvature,
     )
 
 
@@ -123,7 +123,7 @@ class _Back:
         setting = at.setting
         self._variance, self._fit_intercept, self._n = setting.variance, setting.fit_intercept, len(by_mean)
         self._sums = [float(factor.sum()) for factor in (*by_mean, *by_variance)]
-        self.bend = float(at.mean_twice.sum())
+        self.mean_curvature = float(at.mean_twice.sum())
         left = np.stack(by_mean + by_variance if setting.variance.moves_entries else by_mean, axis=1)
         products, squares = at.rows.block.backward_and_squares(left, self._n, at.mean_twice[:, None])
         # a row per product: all that follows is faster with whole rows
@@ -136,7 +136,7 @@ class _Back:
         return out + variance.floor * self._sums[self._n + k] if variance.has_floor else out
 
     def vector(self, k: int, rest: Array | float) -> Array:
-        """Return ``X'`` times the ``k``-th factor of the means, plus ``rest``; then the offset's entry."""
+        """Return ``X'`` times the ``k``-th factor of the means, plus ``rest``; then the intercept's entry."""
         out = np.empty(len(self._squares) + 1)
         np.add(self._products[k], rest, out=out[:-1])
         out[-1] = self._sums[k] if self._fit_intercept else 0.0
@@ -147,5 +147,5 @@ class _Back:
         out = np.empty(len(self._squares) + 1)
         np.multiply(self._squares, share, out=out[:-1])
         out[:-1] += noise
-        out[-1] = share * self.bend if self._fit_intercept else 0.0
+        out[-1] = share * self.mean_curvature if self._fit_intercept else 0.0
         return out

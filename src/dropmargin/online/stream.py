@@ -84,7 +84,7 @@ class Stream:
     n_rows : int
         How many rows have gone into the columns.
     coef : ndarray of shape (n_columns, n_features + 1)
-        The coefficients after all rows, those that wait as well; the last entry is the offset.
+        The coefficients after all rows, those that wait as well; the last entry is the intercept.
     objective : ndarray of shape (n_columns,)
         An estimate of the objective of all rows at these coefficients.
     """
