@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from dropmargin.io.model.atomic import write_atomically
+from dropmargin.io.atomic import write_atomically
 from dropmargin.report.chart import Axis, Line, line_chart
 from dropmargin.report.page import Code, Facts, Figure, Figures, Heading, Paragraphs, Part, Table
 from reproduction.harness import Experiment

@@ -23,7 +23,8 @@ from dropmargin import (
     load,
     save,
 )
-from dropmargin.io.model import atomic, describe
+from dropmargin.io import atomic
+from dropmargin.io.model import describe
 
 
 def write_npz(path, X, y):
@@ -266,7 +267,7 @@ def test_a_full_disk_leaves_the_old_file(run, data, tmp_path, monkeypatch, comma
     with monkeypatch.context() as patch:
         patch.setattr(atomic.os, "write", fail)
         error = run(*arguments, code=1).error
-    assert error == "out.model: cannot write: No space left on device; the file of that name is as it was"
+    assert error == "out.model: cannot write: No space left on device; the existing file is unchanged"
     assert (tmp_path / "out.model").read_text() == "old"
     assert set(tmp_path.iterdir()) == before
 
@@ -291,7 +292,7 @@ import os, sys
 from pathlib import Path
 from dropmargin import load
 from dropmargin.cli.main import main
-from dropmargin.io.model import atomic
+from dropmargin.io import atomic
 from killing import Killing
 
 folder = Path(sys.argv[1])

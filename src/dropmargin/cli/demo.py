@@ -113,7 +113,7 @@ def _write_digits(folder: str) -> tuple[str, str]:
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
-    from dropmargin.io.model.atomic import write_atomically
+    from dropmargin.io.atomic import write_atomically
 
     X, y = load_digits(return_X_y=True)
     halves = train_test_split(X / 16.0, y, test_size=0.5, random_state=0, stratify=y)

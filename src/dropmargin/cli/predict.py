@@ -72,7 +72,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 def _write(path: str, blocks: Iterable[bytes]) -> None:
     """Write a file whole or not at all; a device or a pipe is written to as it is."""
-    from dropmargin.io.model.atomic import write_atomically
+    from dropmargin.io.atomic import write_atomically
 
     if path.lower().endswith(".gz"):
         blocks = _packed(blocks)

@@ -12,7 +12,7 @@ from html import escape
 from importlib.resources import files
 from typing import Protocol
 
-from dropmargin.io.model.atomic import write_atomically
+from dropmargin.io.atomic import write_atomically
 
 # Even a text that was not escaped could neither run nor fetch anything.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"

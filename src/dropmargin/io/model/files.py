@@ -13,8 +13,8 @@ import scipy
 import sklearn
 from sklearn.pipeline import Pipeline
 
+from dropmargin.io.atomic import Path, write_atomically
 from dropmargin.io.model import container
-from dropmargin.io.model.atomic import Path, write_atomically
 from dropmargin.io.model.container import Document
 from dropmargin.io.model.estimators import decode_classifier, encode_classifier, plain_classifier
 from dropmargin.io.model.preprocessing import decode_preprocessing, encode_preprocessing, is_encoder

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.io.model.atomic import Path, write_atomically
+from dropmargin.io.atomic import Path, write_atomically
 from dropmargin.io.model.exports.linear import LinearModel, linear_model
 from dropmargin.typing import Array
 
