@@ -16,7 +16,7 @@ from dropmargin.io.atomic import Path, write_atomically
 from dropmargin.io.model import container
 from dropmargin.io.model.checks import ModelFormatError, check_fields, check_type, to_plain
 from dropmargin.io.model.estimators import decode_classifier, encode_classifier, plain_classifier
-from dropmargin.io.model.preprocessing import decode_preprocessing, encode_preprocessing, is_encoder
+from dropmargin.io.model.preprocessing import decode_preprocessing, encode_preprocessing, encoder_kind
 from dropmargin.typing import Array
 
 _ENTRIES = ("written_by", "model", "preprocessing", "steps", "summary", "data_hash")
@@ -214,7 +214,7 @@ def _decode_model(entries: dict[str, Any], arrays: dict[str, Array]) -> Any:
 
 def _split_pipeline(pipeline: Pipeline) -> tuple[list[str], Any, Any]:
     """Return the names of the steps, the encoder and the classifier of a pipeline that a file can hold."""
-    if len(pipeline.steps) != 2 or not is_encoder(pipeline.steps[0][1]):
+    if len(pipeline.steps) != 2 or encoder_kind(pipeline.steps[0][1]) is None:
         steps = [type(step).__name__ for _, step in pipeline.steps]
         raise ValueError(
             f"A Pipeline can be saved if it is a TableEncoder or TextEncoder and a classifier, got {steps}. Save the "

@@ -20,10 +20,10 @@ KINDS: dict[str, str] = {
 _PREFIX = "preprocessing."
 
 
-def is_encoder(step: Any) -> bool:
-    """Return whether a file can hold a step of a pipeline."""
+def encoder_kind(step: Any) -> str | None:
+    """Return the name of an encoder that a file can hold, None for any other step of a pipeline."""
     name = type(step).__name__
-    return name in KINDS and type(step).__module__ == KINDS[name]
+    return name if KINDS.get(name) == type(step).__module__ else None
 
 
 def encode_preprocessing(step: Any) -> tuple[dict[str, Any], dict[str, Array]]:

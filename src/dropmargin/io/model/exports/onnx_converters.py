@@ -6,7 +6,6 @@ classifiers compute in single precision and return either scores or probabilitie
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -22,30 +21,25 @@ from skl2onnx.common.data_types import (
     StringTensorType,
 )
 
-from dropmargin.io.data.table_encoder import TableEncoder
-from dropmargin.io.model.estimators import CLASSES
 from dropmargin.io.model.exports.linear import is_one_vs_one
 from dropmargin.typing import Array
 
 
-@cache
-def register_converters() -> None:
-    """Register the converters with skl2onnx."""
-    for name, cls in CLASSES.items():
-        update_registered_converter(
-            cls,
-            f"Dropmargin{name}",
-            _keep_types,
-            _convert_classifier,
-            parser=_parse_classifier,
-            options={"zipmap": [True, False]},  # skl2onnx sets it for every classifier; it has no effect here
-        )
+def register_classifier(cls: type) -> None:
+    """Register the converter of a class of classifiers with skl2onnx."""
+    options = {"zipmap": [True, False]}  # skl2onnx sets it for every classifier; it has no effect here
+    name = f"Dropmargin{cls.__name__}"
+    update_registered_converter(cls, name, _keep_types, _convert_classifier, parser=_parse_classifier, options=options)
+
+
+def register_table_encoder(cls: type) -> None:
+    """Register the converter of `TableEncoder` with skl2onnx."""
     update_registered_converter(
-        TableEncoder, "DropmarginTableEncoder", _keep_types, _convert_table_encoder, parser=_parse_table_encoder
+        cls, "DropmarginTableEncoder", _keep_types, _convert_table_encoder, parser=_parse_table_encoder
     )
 
 
-def _table_columns(encoder: TableEncoder) -> list[tuple[str, list[str] | None]]:
+def _table_columns(encoder: Any) -> list[tuple[str, list[str] | None]]:
     """Return the name and the categories of each column of a `TableEncoder`, None for a column of numbers."""
     facts, arrays = encoder.get_state()
     columns, start = [], 0
@@ -201,7 +195,7 @@ def _storable_labels(classes: Array) -> Array:
 # TableEncoder -------------------------------------------------------------------------------------------------------
 
 
-def _parse_table_encoder(scope: Any, model: TableEncoder, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:
+def _parse_table_encoder(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:
     operator = scope.declare_local_operator("DropmarginTableEncoder", model)
     operator.inputs = inputs
     n_features = len(model.get_feature_names_out())
