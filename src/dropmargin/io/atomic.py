@@ -1,4 +1,4 @@
-"""Writing a file so that its name always stands for the whole old content or the whole new content."""
+"""Writing a file so that it always has its whole old content or its whole new content."""
 
 from __future__ import annotations
 

@@ -85,11 +85,11 @@ def _check_start(path: Path) -> None:
         raise ModelFormatError("it is not a regular file")
     with open(path, "rb") as file:
         start = file.read(64)
-    if start.startswith((b"PK\x03\x04", b'{\n "format": "dropmargin model"')):
-        raise ModelFormatError(
-            "it is not a model file of this version; model files of dropmargin 0.1 cannot be read by later versions: "
-            "train and save the model again"
-        )
+    old = "of dropmargin 0.1, which later versions cannot read: train and save the model again"
+    if start.startswith(b'{\n "format": "dropmargin model"'):
+        raise ModelFormatError(f"it is a model file {old}")
+    if start.startswith(b"PK\x03\x04"):
+        raise ModelFormatError(f"it is a zip archive, and not a model file, unless one {old}")
     if start[8:9] != b"{":
         raise ModelFormatError("it is not a model file of dropmargin")
 
@@ -101,7 +101,7 @@ def _read_tensor(file: Any, name: str) -> Array:
         raise ModelFormatError(f"array {shorten(name)} has the type {dtype}, which no model has")
     try:
         array = file.get_tensor(name)
-    except (ValueError, MemoryError) as error:  # such as a shape of (0, 2**62)
+    except ValueError as error:  # such as a shape of (0, 2**62)
         raise ModelFormatError(f"array {shorten(name)} cannot be read: {error}") from None
     if dtype == "BOOL" and array.size and array.view(np.uint8).max() > 1:
         raise ModelFormatError(f"array {shorten(name)} has bytes that are neither true nor false")
