@@ -185,7 +185,7 @@ def _read(path: Path) -> tuple[Any, dict[str, Any]]:
         entries, arrays = container.decode(path)
         return _decode_model(entries, arrays), entries
     except ModelFormatError as error:
-        raise ModelFormatError(f"{os.fspath(path)}: {error}.") from None
+        raise ModelFormatError(f"{os.fspath(path)}: {str(error).removesuffix('.')}.") from None
 
 
 def _decode_model(entries: dict[str, Any], arrays: dict[str, Array]) -> Any:
