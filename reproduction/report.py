@@ -194,8 +194,7 @@ def draw_chart(figure: Any, chart: Chart, series: Sequence[Series]) -> None:
     measured = {one.method for one in series if not one.published}
     handles = []
     for one in series:
-        index = methods.index(one.method)
-        style = line_style(index + index // 8) | {"color": line_style(index)["color"], "linestyle": "-"}
+        style = line_style(methods.index(one.method)) | {"linestyle": "-"}
         if one.published:
             style |= {"linestyle": _DASHES, "markerfacecolor": ax.get_facecolor(), "linewidth": 1.2}
         points = sorted(zip(one.x, one.y, strict=True))
@@ -210,7 +209,7 @@ def draw_chart(figure: Any, chart: Chart, series: Sequence[Series]) -> None:
         handles[-1].set_linestyle(_DASHES)
     _set_axes(ax, chart)
     columns = 2 if max(len(handle.get_label()) for handle in handles) <= 24 else 1
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize="small", **LEGEND)
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=9, **LEGEND)
 
 
 def _set_axes(ax: Any, chart: Chart) -> None:

@@ -17,6 +17,8 @@ _MAX_COLUMNS, _MAX_ROWS = 14, 30
 _MAX_LABELS = 7
 # This share of the cells is below the colour scale: a few very low scores would leave one colour for all the others.
 _BELOW_SCALE = 0.25
+# Space to the right of the colour bar's label, in inches.
+_MARGIN = 0.2
 # Above this luminance black has more contrast than white (WCAG 2).
 _LIGHT = 0.179
 
@@ -244,7 +246,7 @@ class NoiseGridDisplay:
         end = max(panel.get_position().x1 for panel in self.axes_)
         self.colorbar_ = figure.colorbar(
             self.meshes_[0],
-            ax=self.axes_,
+            ax=self.axes_ if len(self.axes_) > 1 else self.ax_,  # a list does not work with tight_layout
             label=f"{label}, %" if grid.metric in SHARES else label,
             aspect=30,
             extend="min" if self.meshes_[0].norm.vmin > np.nanmin(self._shown_mean()) else "neither",
@@ -252,9 +254,10 @@ class NoiseGridDisplay:
         self.colorbar_.outline.set_visible(False)
         if figure.get_layout_engine() is not None:
             return
-        # The ticks and the label keep their size, so the panels and the bar share what is left of the width.
+        # Ticks and label keep their size; the panels and the bar share the rest of the width. A margin is left for the
+        # label of the axes to the right, which usually fills the gap between the two.
         bar = self.colorbar_.ax
-        outer = bar.get_tightbbox().transformed(figure.transSubfigure.inverted())
+        outer = bar.get_tightbbox().padded(_MARGIN * figure.dpi).transformed(figure.transSubfigure.inverted())
         text_width = outer.x1 - bar.get_position().x1
         shrink = max(0.2, (end - start - text_width) / (bar.get_position().x1 - start))
         for ax in (*self.axes_, bar):
