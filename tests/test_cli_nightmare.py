@@ -18,7 +18,7 @@ from dropmargin import DropoutNoise, DropoutSVC, deletion_curve
 from dropmargin.cli.main import main
 from dropmargin.cli.nightmare import levels_of
 from dropmargin.evaluation.stress import Plan, RescalingClassifier, stress_test
-from pages import assert_self_contained
+from pages import assert_self_contained, rows_of
 
 _SMALL = ["--noises", "0.1,0.5", "--cs", "0.01,1", "--repeats", "2"]
 
@@ -125,8 +125,7 @@ def test_text_and_page_have_the_same_numbers(tmp_path, capsys):
     assert "train &lt;b&gt;.csv" in html
     rows = re.findall(r"^ *(\d+) % +([\d.]+) +([\d.]+) +([\d.]+)$", out, re.M)
     assert [row[0] for row in rows] == ["0", "40", "80"] * 2
-    table = [re.findall(r"<td(?: class=\"bold\")?>([\d.]+)</td>", row) for row in re.findall("<tr>(.*?)</tr>", html)]
-    table = [row for row in table if row]
+    table = [[text for _, text in cells] for _, _, cells in rows_of(html) if len(cells) == 3]
     assert (
         np.array(table).reshape(2, 3, 3).transpose(0, 2, 1).tolist() == np.array(rows)[:, 1:].reshape(2, 3, 3).tolist()
     )

@@ -26,6 +26,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.data import canonical, map_entries
+from dropmargin.data.matrix import from_arrays, is_dense_matrix, to_arrays
 from dropmargin.data.inputs import check_rows
 from dropmargin.data.missing_values import FeatureStatistics, feature_statistics, has_missing, nan_to_negative_zero
 from dropmargin.estimators import DropoutSVC
@@ -287,10 +288,20 @@ def _values_of_c(train: tuple[Any, Any], plan: Plan) -> Array:
 def _treated(part: tuple[Any, Any], treatment: str) -> tuple[Any, Any]:
     """Return the rows with zeros for missing values if the treatment is ``"zero"``, else unchanged."""
     X, y = part
-    X = canonical(X)
+    X = _with_small_indices(canonical(X))
     if treatment == "missing" or not has_missing(X):
         return X, y
     return map_entries(X, lambda values, _: np.nan_to_num(values, nan=0.0), zeros_stay=True, what="X"), y
+
+
+def _with_small_indices(X: Any) -> Any:
+    """Return sparse rows with 32-bit indices where they fit: `LinearSVC` accepts no others."""
+    if is_dense_matrix(X):
+        return X
+    values, indices, indptr = to_arrays(X)
+    if max(X.shape[1], indptr[-1]) > np.iinfo(np.int32).max:
+        return X
+    return from_arrays([values, indices.astype(np.int32, copy=False), indptr.astype(np.int32, copy=False)], X.shape)
 
 
 def _impute_means(X: Any, columns: FeatureStatistics) -> Any:
