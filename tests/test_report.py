@@ -224,7 +224,7 @@ def test_findings_compare_with_the_best_other_method(page):
         "Deleted features are zeros: DropoutSVC has a lower error than all others at 2 of 3 levels (50 % to 90 %); "
         "DropoutSVC has a higher error than the best other at 1 of 3 levels (0 %)."
     )
-    assert missing.endswith("at 2 of 3 levels (50 % to 90 %); 1 of 3 levels are too close to call (0 %).")
+    assert missing.endswith("at 2 of 3 levels (50 % to 90 %); 1 of 3 levels is too close to call (0 %).")
     text = words(page)
     assert verdict in text
     assert all(finding.partition(": ")[2] in text for finding in (zero, missing))

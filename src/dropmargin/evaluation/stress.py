@@ -26,8 +26,8 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.data import canonical, map_entries
-from dropmargin.data.matrix import from_arrays, is_dense_matrix, to_arrays
 from dropmargin.data.inputs import check_rows
+from dropmargin.data.matrix import from_arrays, is_dense_matrix, to_arrays
 from dropmargin.data.missing_values import FeatureStatistics, feature_statistics, has_missing, nan_to_negative_zero
 from dropmargin.estimators import DropoutSVC
 from dropmargin.estimators.missing import anchored_scores

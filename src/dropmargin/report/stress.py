@@ -139,7 +139,8 @@ def _all_levels(group: Sequence[MethodResult], n_test: int) -> str:
         if where
     ]
     if close:
-        parts.append(f"{len(close)} of {n_levels} levels are {_CLOSE} ({_ranges(group, close)})")
+        verb = "is" if len(close) == 1 else "are"
+        parts.append(f"{len(close)} of {n_levels} levels {verb} {_CLOSE} ({_ranges(group, close)})")
     return "; ".join(parts) + "."
 
 
