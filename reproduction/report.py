@@ -85,7 +85,7 @@ def reproduction_verdict(chapters: Sequence[Chapter]) -> str:
 
 
 def reproduction_notes(chapters: Sequence[Chapter], missing: Mapping[str, str] | None = None) -> list[str]:
-    """Return the sources, and what is missing or short.
+    """Return the sources, and notes on quick and missing experiments.
 
     Parameters
     ----------
@@ -186,20 +186,21 @@ def chart_svg(chart: Chart, *, standalone: bool = False) -> str | None:
 
 
 def draw_chart(figure: Any, chart: Chart, series: Sequence[Series]) -> None:
-    """Draw the lines of a chart: measured ones solid, published ones of the same method dashed in the same colour."""
+    """Draw the lines of a chart, the first on top: measured ones solid, published ones dashed in the same colour."""
     from matplotlib.lines import Line2D
 
     ax = figure.subplots()
     methods = list(dict.fromkeys(one.method for one in series))
     measured = {one.method for one in series if not one.published}
     handles = []
-    for one in series:
+    for index, one in enumerate(series):
         style = line_style(methods.index(one.method)) | {"linestyle": "-"}
         if one.published:
             style |= {"linestyle": _DASHES, "markerfacecolor": ax.get_facecolor(), "linewidth": 1.2}
-        points = sorted(zip(one.x, one.y, strict=True))
+        points = sorted(zip(one.x, one.y, strict=True), key=lambda point: point[0])
         y = [float("nan") if value is None else value for _, value in points]
-        (line,) = ax.plot([x for x, _ in points], y, **(LINE | {"zorder": 2 if one.published else 3} | style))
+        zorder = (2.0 if one.published else 3.0) - 0.01 * index
+        (line,) = ax.plot([x for x, _ in points], y, zorder=zorder, **(LINE | style))
         if not (one.published and one.method in measured and one.name.endswith(", published")):
             line.set_label(plain_text(one.name))
             handles.append(line)

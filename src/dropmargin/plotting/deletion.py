@@ -165,7 +165,8 @@ class DeletionCurveDisplay:
             style, order = line_style(index), np.argsort(curve.levels, kind="stable")
             levels, mean = curve.levels[order], axis.values(curve.mean[order])
             std = curve.std[order] if curve.scores.shape[1] > 1 else None
-            self.lines_ += ax.plot(levels, mean, label=plain_text(name), zorder=3, **LINE, **style)
+            zorder = 3.0 - 0.01 * index  # the first curve is on top
+            self.lines_ += ax.plot(levels, mean, label=plain_text(name), zorder=zorder, **LINE, **style)
             self.spreads_.append(axis.draw_spread(ax, levels, mean, std, style["color"]))
         strategies = {curve.strategy for curve in curves.values()}
         ax.set_xlabel(_X_LABELS[strategies.pop()] if len(strategies) == 1 else "features deleted")

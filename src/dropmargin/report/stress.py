@@ -62,7 +62,7 @@ def findings(results: Sequence[MethodResult], n_test: int) -> list[str]:
             comparison = f"{_CLOSE}: the best other, {other.method}, has {theirs} %"
         else:
             difference = float(ours) - float(theirs)  # of the printed numbers
-            word = "less" if difference < 0.0 else "more"
+            word = "less" if group[0].error[at] < other.error[at] else "more"
             comparison = f"{abs(difference):.1f} points {word} than the best other, {other.method}"
         clauses.append(f"{ours} % if they are {_CONDITIONS[treatment]} ({comparison})")
     verdict = f"Error of {METHODS[0]} with {percent(levels[at])} of the features deleted: {'; '.join(clauses)}."
