@@ -174,11 +174,18 @@ def _check_folder(folder: str) -> None:
 def _report(chapters: list[Chapter], missing: dict[str, str], options: argparse.Namespace, console: Console) -> None:
     """Write the page and the figures, and print the claims."""
     from dropmargin.report import write_page
-    from reproduction.report import TITLE, reproduction_page, write_figures
+    from reproduction.report import (
+        TITLE,
+        reproduction_notes,
+        reproduction_sections,
+        reproduction_verdict,
+        write_figures,
+    )
 
     saved = []
     if options.html is not None:
-        write_page(options.html, TITLE, reproduction_page(chapters, missing))
+        notes = reproduction_notes(chapters, missing)
+        write_page(options.html, TITLE, reproduction_verdict(chapters), reproduction_sections(chapters), notes)
         saved.append(options.html)
     if options.figures is not None:
         saved += map(str, write_figures(options.figures, chapters))

@@ -17,8 +17,8 @@ from dealing import together
 from dropmargin import DropoutNoise, DropoutSVC, deletion_curve
 from dropmargin.cli.main import main
 from dropmargin.cli.nightmare import levels_of
-from dropmargin.evaluation.nightmare import AnchoredPeer, Plan, run_nightmare
-from pages import assert_self_contained
+from dropmargin.evaluation.stress import Plan, RescalingClassifier, stress_test
+from pages import assert_self_contained, rows_of
 
 _SMALL = ["--noises", "0.1,0.5", "--cs", "0.01,1", "--repeats", "2"]
 
@@ -64,11 +64,11 @@ def test_curves_are_those_of_deletion_curve(svm_files, capsys):
     assert [(one["method"], one["treatment"]) for one in found["results"]] == [
         (method, treatment)
         for treatment in ("zero", "missing")
-        for method in ("Dropout-SVM", "LinearSVC", "LogisticRegression")
+        for method in ("DropoutSVC", "LinearSVC", "LogisticRegression")
     ]
     for one in found["results"]:
         missing = one["treatment"] == "missing"
-        if one["method"] == "Dropout-SVM":
+        if one["method"] == "DropoutSVC":
             rate = float(one["noise"].removeprefix("dropout="))
             # As exactly as the search solves what it chooses.
             model = DropoutSVC(noise=rate, C=one["C"], missing="rescale" if missing else "error", tol=1e-6)
@@ -77,7 +77,7 @@ def test_curves_are_those_of_deletion_curve(svm_files, capsys):
                 "LinearSVC": LinearSVC(loss="hinge", max_iter=5000, C=one["C"], random_state=3),
                 "LogisticRegression": LogisticRegression(C=one["C"], max_iter=1000),
             }[one["method"]]
-            model = AnchoredPeer(model) if missing else model
+            model = RescalingClassifier(model) if missing else model
         curve = deletion_curve(
             model.fit(X, y),
             X_test,
@@ -87,7 +87,7 @@ def test_curves_are_those_of_deletion_curve(svm_files, capsys):
             fill=np.nan if missing else 0.0,
             random_state=3,
         )
-        close = 0.011 if one["method"] == "Dropout-SVM" else 1e-12  # one row of 80 is 0.0125
+        close = 0.011 if one["method"] == "DropoutSVC" else 1e-12  # one row of 80 is 0.0125
         assert one["accuracy"] == pytest.approx(curve.mean.tolist(), abs=close)
 
 
@@ -125,13 +125,12 @@ def test_text_and_page_have_the_same_numbers(tmp_path, capsys):
     assert "train &lt;b&gt;.csv" in html
     rows = re.findall(r"^ *(\d+) % +([\d.]+) +([\d.]+) +([\d.]+)$", out, re.M)
     assert [row[0] for row in rows] == ["0", "40", "80"] * 2
-    table = [re.findall(r"<td(?: class=\"best\")?>([\d.]+)</td>", row) for row in re.findall("<tr>(.*?)</tr>", html)]
-    table = [row for row in table if row]
+    table = [[text for _, text in cells] for _, _, cells in rows_of(html) if len(cells) == 3]
     assert (
         np.array(table).reshape(2, 3, 3).transpose(0, 2, 1).tolist() == np.array(rows)[:, 1:].reshape(2, 3, 3).tolist()
     )
     assert out.rstrip().endswith(f"saved {page}")
-    assert "choosing settings" in err
+    assert "choosing parameters" in err
     # The command in the page is the one that was typed.
     assert "--delete 0:0.8:3" in html
 
@@ -148,7 +147,7 @@ def test_missing_cells_and_columns_of_names(tmp_path, capsys):
 def test_an_anchored_peer_predicts_whole_rows_as_it_does_without():
     (X, y), (X_test, _) = data(3)
     plain = LogisticRegression().fit(X, y)
-    peer = AnchoredPeer(LogisticRegression()).fit(X, y)
+    peer = RescalingClassifier(LogisticRegression()).fit(X, y)
     assert peer.predict(X_test).tolist() == plain.predict(X_test).tolist()
     gone = np.full((1, X.shape[1]), np.nan)
     assert peer.decision_function(gone) == pytest.approx(plain.decision_function(X.mean(axis=0)[None]))
@@ -157,8 +156,8 @@ def test_an_anchored_peer_predicts_whole_rows_as_it_does_without():
 def test_dense_and_sparse_peers_learn_the_same_from_missing_entries():
     (X, y), (X_test, _) = data()
     X[np.random.default_rng(0).uniform(size=X.shape) < 0.2] = np.nan
-    dense = AnchoredPeer(LogisticRegression(tol=1e-8)).fit(X, y)
-    thin = AnchoredPeer(LogisticRegression(tol=1e-8)).fit(sparse.csr_array(X), y)
+    dense = RescalingClassifier(LogisticRegression(tol=1e-8)).fit(X, y)
+    thin = RescalingClassifier(LogisticRegression(tol=1e-8)).fit(sparse.csr_array(X), y)
     assert thin.decision_function(X_test) == pytest.approx(dense.decision_function(X_test), abs=1e-4)
     filled = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
     assert dense.estimator_.coef_ == pytest.approx(LogisticRegression(tol=1e-8).fit(filled, y).coef_, abs=1e-6)
@@ -168,7 +167,7 @@ def test_dense_and_sparse_peers_learn_the_same_from_missing_entries():
 def test_other_strategies(strategy):
     train, test = data()
     plan = Plan([0.0, 0.5], [0.5], strategy=strategy, noises=[0.3], Cs=[0.1], n_repeats=2)
-    found = run_nightmare(train, test, plan)
+    found = stress_test(train, test, plan)
     assert len(found) == 6
     assert all(one.error[1] >= one.error[0] - 0.05 for one in found)
     assert {one.curve.strategy for one in found} == {strategy}

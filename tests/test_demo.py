@@ -36,10 +36,10 @@ def test_the_main_job_from_end_to_end(tmp_path, capsys, monkeypatch):
     # The page says what was gained, in the words of the terminal, which ends with the table and the paths.
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert_self_contained(page)
-    sentences = [line for line in out.splitlines() if line.startswith(("With ", "If all"))]
-    assert len(sentences) == 4
+    sentences = [line for line in out.splitlines() if line.startswith("Error of ")]
+    assert len(sentences) == 1
     assert all(sentence in page.replace("\N{NO-BREAK SPACE}", " ") for sentence in sentences)
-    assert 0 < out.index("features deleted  Dropout-SVM") < out.index("Written:")
+    assert 0 < out.index("features deleted  DropoutSVC") < out.index("Written:")
     assert out.rstrip().endswith(str(folder / "report.html"))
 
 

@@ -13,7 +13,7 @@ from dropmargin.cli.console import Console, UsageError
 
 if TYPE_CHECKING:
     from dropmargin.cli.training import TrainingData
-    from dropmargin.evaluation.nightmare import MethodResult, Plan
+    from dropmargin.evaluation.stress import MethodResult, Plan
 
 _MOST_LEVELS = 1000
 # Deleted zeros of a sparse matrix have to be stored if they are to be missing: about 12 bytes each.
@@ -95,19 +95,19 @@ def run(options: argparse.Namespace, console: Console) -> int:
         shared.check_can_write("--html", options.html, (options.train, options.test, options.feature_names))
     from dropmargin.cli.main import SUCCESS
     from dropmargin.cli.training import check_folds, read_training_data
-    from dropmargin.evaluation.nightmare import run_nightmare
-    from dropmargin.report.nightmare import gains
+    from dropmargin.evaluation.stress import stress_test
+    from dropmargin.report.stress import findings
 
     data = read_training_data(options.train, options, console)
     check_folds(options.folds, data.y)
     test = _read_test_data(data, options, console)
     plan = _make_plan(options, data, test[0], console)
-    contestants = run_nightmare((data.X, data.y), test, plan, console.note)
+    contestants = stress_test((data.X, data.y), test, plan, console.note)
     for one in contestants:
         if not one.converged:
             console.warn(f"{one.method} (deleted = {one.treatment}) ended at its limit of iterations")
     n_test = int(test[0].shape[0])
-    sentences = gains(contestants, n_test)
+    sentences = findings(contestants, n_test)
     if options.html is not None:
         _write_html(options, data, n_test, plan, contestants)
     text = "\n\n".join([*_tables(contestants), *sentences])
@@ -144,7 +144,7 @@ def _read_test_data(data: TrainingData, options: argparse.Namespace, console: Co
 
 
 def _make_plan(options: argparse.Namespace, data: TrainingData, X_test: Any, console: Console) -> Plan:
-    from dropmargin.evaluation.nightmare import TREATMENTS, Plan
+    from dropmargin.evaluation.stress import TREATMENTS, Plan
 
     treatments: tuple[str, ...] = TREATMENTS if options.treatment in (None, "both") else (options.treatment,)
     if options.treatment is None and X_test.size < math.prod(X_test.shape) and math.prod(X_test.shape) > _MOST_STORED:
@@ -174,12 +174,10 @@ def _make_plan(options: argparse.Namespace, data: TrainingData, X_test: Any, con
 def _tables(contestants: list[MethodResult]) -> list[str]:
     """Return a table of errors in percent per treatment."""
     from dropmargin.cli.wording import table_text
-    from dropmargin.report.chart import percent
-    from dropmargin.report.nightmare import of_treatment, treatments_of
+    from dropmargin.report.stress import by_treatment, percent
 
     texts = []
-    for treatment in treatments_of(contestants):
-        group = of_treatment(contestants, treatment)
+    for treatment, group in by_treatment(contestants).items():
         header = ["features deleted", *(one.method for one in group)]
         rows = [
             [percent(level), *(f"{100.0 * one.error[at]:.1f}" for one in group)]
@@ -235,8 +233,7 @@ def _write_html(
     from dropmargin.cli.wording import plural
     from dropmargin.io.model.files import versions
     from dropmargin.report import write_page
-    from dropmargin.report.chart import percent
-    from dropmargin.report.nightmare import nightmare_page
+    from dropmargin.report.stress import findings, percent, stress_sections
 
     facts = {
         "training file": f"{options.train}: {plural(data.summary['rows'], 'row')}",
@@ -249,7 +246,7 @@ def _write_html(
         "hash of the training file": str(data.data_hash),
         "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
     }
-    parts = nightmare_page(
+    sections = stress_sections(
         contestants,
         n_test=n_test,
         chosen_at=f"with {', '.join(map(percent, plan.choose_at))} of the features deleted",
@@ -257,4 +254,5 @@ def _write_html(
         facts=facts,
         command=options.command_line,
     )
-    write_page(options.html, f"When features go missing: {os.path.basename(options.train)}", parts)
+    title = f"When features go missing: {os.path.basename(options.train)}"
+    write_page(options.html, title, findings(contestants, n_test)[0], sections)
