@@ -1,0 +1,36 @@
+"""The group of all commands. To add a command, write its module as `dropmargin.cli.info` and add it here."""
+
+from __future__ import annotations
+
+import click
+
+from dropmargin import __version__
+from dropmargin.cli.cv import cv
+from dropmargin.cli.demo import demo
+from dropmargin.cli.evaluate import evaluate
+from dropmargin.cli.export import export
+from dropmargin.cli.info import info
+from dropmargin.cli.predict import predict
+from dropmargin.cli.program import CONTEXT_SETTINGS, EXIT_CODES, Group
+from dropmargin.cli.stress import stress
+from dropmargin.cli.train import train
+
+_EXAMPLES = """\b
+Examples:
+  dropmargin train train.svm model.safetensors --noise 0.5 -c 1
+  dropmargin cv reviews.csv --text review --target stars -o model.safetensors
+  dropmargin predict test.svm model.safetensors -o labels.csv
+"""
+
+
+@click.group(cls=Group, context_settings=CONTEXT_SETTINGS, epilog=f"{_EXAMPLES}\n{EXIT_CODES}")
+@click.version_option(__version__, message="dropmargin %(version)s")
+def dropmargin() -> None:
+    """Linear classifiers that survive the loss of their features.
+
+    dropmargin COMMAND --help lists the options of a command.
+    """
+
+
+for _command in (train, cv, predict, evaluate, stress, info, export, demo):
+    dropmargin.add_command(_command)
