@@ -30,7 +30,7 @@ _PARAMS = [
     click.Argument(["experiment"], type=shared.Choice([*NAMES, _ALL])),
     shared.option("--quick", help="Minutes instead of hours: fewer settings or less data."),
     shared.option("--seed", type=shared.seed, default=0, metavar="N", help="Seed of all random numbers."),
-    shared.N_JOBS,
+    shared.n_jobs_option(),
     *shared.section(
         "Data",
         shared.path_option(

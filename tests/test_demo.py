@@ -22,15 +22,15 @@ def test_the_main_job_from_end_to_end(tmp_path, capsys, monkeypatch):
     # Every file that is named is there, and no other.
     named = re.findall(r"^  \S.*?  (/.*)$", out, re.M)
     assert sorted(named) == sorted(str(path) for path in folder.iterdir())
-    names = "chosen.json", "model.json", "predictions.csv", "report.html", "test.csv", "train.csv"
+    names = "chosen.safetensors", "model.safetensors", "predictions.csv", "report.html", "test.csv", "train.csv"
     assert sorted(path.name for path in folder.iterdir()) == list(names)
     # Each command is shown as it would be typed.
     commands = [shlex.split(line[2:]) for line in out.splitlines() if line.startswith("$ ")]
     assert [command[:2] for command in commands] == [
-        ["dropmargin", name] for name in ("cv", "train", "predict", "evaluate", "nightmare")
+        ["dropmargin", name] for name in ("cv", "train", "predict", "evaluate", "stress")
     ]
     # The model is the one that was chosen, and there is a prediction for each row.
-    model = dropmargin.load(folder / "model.json")
+    model = dropmargin.load(folder / "model.safetensors")
     assert (model[-1].missing, model[-1].noise.rate, model[-1].C) == ("rescale", 0.1, 1.0)
     assert len((folder / "predictions.csv").read_text().splitlines()) == 900
     # The page says what was gained, in the words of the terminal, which ends with the table and the paths.
@@ -52,7 +52,7 @@ def test_a_step_that_fails_ends_the_demo(tmp_path, capsys, monkeypatch):
     out, err = capsys.readouterr()
     assert out == ""
     assert "none.csv" in err
-    assert "nightmare" not in err
+    assert "stress" not in err
 
 
 def test_json_is_one_object(tmp_path, capsys, monkeypatch):

@@ -11,19 +11,21 @@ from dropmargin.cli.evaluate import evaluate
 from dropmargin.cli.export import export
 from dropmargin.cli.info import info
 from dropmargin.cli.predict import predict
-from dropmargin.cli.program import CONTEXT_SETTINGS, EXIT_CODES, Group
+from dropmargin.cli.program import CONTEXT_SETTINGS, Group
 from dropmargin.cli.stress import stress
 from dropmargin.cli.train import train
 
-_EXAMPLES = """\b
+_EPILOG = """\b
 Examples:
   dropmargin train train.svm model.safetensors --noise 0.5 -c 1
   dropmargin cv reviews.csv --text review --target stars -o model.safetensors
   dropmargin predict test.svm model.safetensors -o labels.csv
+
+Exit codes: 0 success, 1 failure, 2 wrong usage, 3 not converged (with --strict).
 """
 
 
-@click.group(cls=Group, context_settings=CONTEXT_SETTINGS, epilog=f"{_EXAMPLES}\n{EXIT_CODES}")
+@click.group(cls=Group, context_settings=CONTEXT_SETTINGS, epilog=_EPILOG)
 @click.version_option(__version__, message="dropmargin %(version)s")
 def dropmargin() -> None:
     """Linear classifiers that survive the loss of their features.

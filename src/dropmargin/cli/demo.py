@@ -23,7 +23,7 @@ _RESULTS = {
     "report": "report.html",
 }
 _GRID = ("--noises", "0.05,0.1,0.3", "--cs", "0.01,0.1,1,10", "--folds", "3")
-_PARAMS = [shared.file_argument("folder", default="dropmargin-demo"), shared.N_JOBS]
+_PARAMS = [shared.file_argument("folder", default="dropmargin-demo"), shared.n_jobs_option()]
 
 
 @click.command(cls=Command, params=_PARAMS, short_help="Run the main commands on data of scikit-learn.")

@@ -12,6 +12,7 @@ import click
 
 from dropmargin.cli.console import closest
 
+_MAX_INTEGER = 2**31 - 1
 _MAX_SCALE = 1e100
 _MAX_VALUES = 1000
 _MAX_WORDS = 20
@@ -50,9 +51,9 @@ class Choice(click.Choice):
             raise click.BadParameter(message, ctx, param) from None
 
 
-def integer(low: int, high: int = 2**31 - 1, *, extra: int | None = None) -> Callable[[Any], int]:
+def integer(low: int, high: int = _MAX_INTEGER, *, extra: int | None = None) -> Callable[[Any], int]:
     """Return a converter to an integer from ``low`` to ``high``, or equal to ``extra``."""
-    expected = f"an integer from {low} to {high}" if high < 2**31 - 1 else f"an integer of at least {low}"
+    expected = f"an integer of at least {low}" if high == _MAX_INTEGER else f"an integer from {low} to {high}"
     expected += "" if extra is None else f", or {extra} for all"
 
     def convert(text: Any) -> int:
@@ -68,7 +69,6 @@ def integer(low: int, high: int = 2**31 - 1, *, extra: int | None = None) -> Cal
 
 
 count = integer(1)
-n_jobs = integer(1, 10**6, extra=-1)
 seed = integer(0, 2**32 - 1)
 
 
@@ -153,7 +153,7 @@ def column_name(text: str) -> str:
 
 def column_names(text: str) -> tuple[str, ...]:
     """Return the names of columns, separated by commas; a name with a comma is in double quotes."""
-    return tuple(map(column_name, next(csv.reader([text]), [""])))
+    return tuple(map(column_name, next(csv.reader([text]), []) or [""]))
 
 
 def _texts(text: str) -> list[str]:
@@ -230,7 +230,12 @@ def section(title: str, *options: click.Option) -> list[click.Parameter]:
     return list(options)
 
 
-N_JOBS = option("--n-jobs", type=n_jobs, metavar="N", help="Threads, -1 for all; they do not change the result.")
+def n_jobs_option() -> click.Option:
+    """Return the option of the number of threads."""
+    number = integer(1, 10**6, extra=-1)
+    return option("--n-jobs", type=number, metavar="N", help="Threads, -1 for all; they do not change the result.")
+
+
 FORCE = option("--force", help="Replace an existing file of any kind.")
 IGNORE_EXTRA = option("--ignore-extra", help="svmlight: ignore features that the training data lack.")
 NOISES_HELP = "Noises such as 0,0.1,gaussian=1, or a number of dropout rates."
@@ -275,7 +280,7 @@ LEARNING_OPTIONS = section(
     option("--intercept/--no-intercept", "fit_intercept", default=True, help="Whether to fit an intercept."),
     option("--tol", type=positive_number, default=1e-4, metavar="R", help="Relative gap of the objective to stop at."),
     option("--max-iter", type=count, default=1000, metavar="N", help="Most iterations."),
-    N_JOBS,
+    n_jobs_option(),
     option("--strict", help="Exit with code 3 and save nothing if the fit does not converge."),
 )
 

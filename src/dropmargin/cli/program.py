@@ -20,7 +20,6 @@ from dropmargin.errors import ParameterError, ParameterWarning
 
 SUCCESS, FAILURE, WRONG_USAGE, NOT_CONVERGED = 0, 1, 2, 3
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
-EXIT_CODES = "Exit codes: 0 success, 1 failure, 2 wrong usage, 3 not converged (with --strict)."
 CONTEXT_SETTINGS: dict[str, Any] = {
     "help_option_names": ["-h", "--help"],
     "max_content_width": 100,
@@ -41,8 +40,7 @@ class Command(click.Command):
     """
 
     def __init__(self, name: str | None, params: list[click.Parameter], **settings: Any) -> None:
-        settings = {"context_settings": CONTEXT_SETTINGS, "epilog": EXIT_CODES} | settings
-        super().__init__(name, params=[*params, *_OUTPUT_OPTIONS], **settings)
+        super().__init__(name, CONTEXT_SETTINGS, params=[*params, *_OUTPUT_OPTIONS], **settings)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the function of the command."""

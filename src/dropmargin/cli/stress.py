@@ -58,7 +58,7 @@ _PARAMS = [
             "--delete", parse=levels_of, default=["0:0.9:10"], help="Fractions; A:B:N are N from A to B."
         ),
         shared.option("--strategy", choices=list(_DELETIONS), default="entries", help="What is deleted."),
-        shared.option("--treatment", choices=["zero", "missing", "both"], help="What a deleted feature becomes."),
+        shared.option("--treatment", choices=["zero", "missing", "both"], help="Of deleted features; by default both."),
         shared.option("--repeats", type=shared.count, default=5, metavar="N", help="Random deletions per level."),
         shared.option("--seed", type=shared.seed, default=0, metavar="N", help="Seed of the deletions and the folds."),
         shared.path_option("--html", help="Write a report with plots and tables."),
@@ -76,7 +76,7 @@ _PARAMS = [
             "--choose-at", parse=levels_of, show_default="middle of --delete", help="Fractions to choose at."
         ),
     ),
-    shared.N_JOBS,
+    shared.n_jobs_option(),
     shared.IGNORE_EXTRA,
     *shared.DATA_OPTIONS,
     *shared.FEATURE_OPTIONS,
