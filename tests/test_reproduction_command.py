@@ -59,7 +59,7 @@ def test_help_lists_the_experiments_and_imports_nothing_heavy():
         # A folder as a script: Python looks for packages inside it, not beside it.
         (["reproduction"], "src", "the package reproduction is not found: run python -m reproduction in the root of"),
         # Without site-packages and src.
-        (["-S", "-m", "reproduction"], "", "the package dropmargin is not installed: run pip install -e '.[reproduc"),
+        (["-S", "-m", "reproduction"], "", "the package click is not installed: run pip install -e '.[reproduc"),
     ],
 )
 def test_a_missing_package_is_one_line_that_says_what_to_do(command_line, path, message):
