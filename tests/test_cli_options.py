@@ -99,7 +99,7 @@ def test_the_table_of_wrong_values_has_no_other_options():
 
 @pytest.mark.parametrize("command", sorted(ARGUMENTS.keys() - {"demo"}))
 def test_a_missing_argument_is_wrong_usage(run, tmp_path, command):
-    assert "is missing (Usage: dropmargin" in run(command, code=2).error
+    assert "Missing argument" in run(command, code=2).error
     assert list(tmp_path.iterdir()) == []
 
 

@@ -11,7 +11,7 @@ from dropmargin.cli.evaluate import evaluate
 from dropmargin.cli.export import export
 from dropmargin.cli.info import info
 from dropmargin.cli.predict import predict
-from dropmargin.cli.program import CONTEXT_SETTINGS, Group
+from dropmargin.cli.program import CONTEXT_SETTINGS
 from dropmargin.cli.stress import stress
 from dropmargin.cli.train import train
 
@@ -25,7 +25,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 3 not converged (with --strict)
 """
 
 
-@click.group(cls=Group, context_settings=CONTEXT_SETTINGS, epilog=_EPILOG)
+@click.group(context_settings=CONTEXT_SETTINGS, epilog=_EPILOG)
 @click.version_option(__version__, message="dropmargin %(version)s")
 def dropmargin() -> None:
     """Linear classifiers that survive the loss of their features.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import confusion_matrix
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from dropmargin.cli.formatting import label_texts, plural, table_text
 from dropmargin.typing import Array
@@ -44,31 +44,22 @@ class ConfusionCounter:
             self._log_loss -= float(self._classifier.predict_log_proba(X)[known, codes[known]].sum())
 
     def facts(self) -> dict[str, Any]:
-        """Return the scores; a ratio with denominator zero is NaN."""
-        correct, rows = self.confusion.diagonal(), self.confusion.sum(axis=1)
-        predicted = self._counts[:, :-1].sum(axis=0)
-        n_rows, n_unknown = int(self._counts.sum()), int(self._counts[-1].sum())
-        with np.errstate(invalid="ignore"):
-            scores = {
-                "recall": correct / rows,
-                "precision": correct / predicted,
-                "f1": 2 * correct / (rows + predicted),
-            }
-        accuracy = float(correct.sum() / n_rows)
-        facts: dict[str, Any] = {
-            "rows": n_rows,
-            "accuracy": accuracy,
-            "error": 1.0 - accuracy,
-            "correct": int(correct.sum()),
-        }
+        """Return the scores; a recall, precision or F1 score without rows is NaN."""
+        labels = self._classifier.classes_.tolist()
+        actual, predicted = cells = np.nonzero(self._counts)
+        precision, recall, f1, rows = precision_recall_fscore_support(
+            actual, predicted, labels=range(len(labels)), sample_weight=self._counts[cells], zero_division=np.nan
+        )
+        correct, n_rows, n_unknown = int(self._counts.trace()), int(self._counts.sum()), int(self._counts[-1].sum())
+        accuracy = correct / n_rows
+        facts: dict[str, Any] = {"rows": n_rows, "accuracy": accuracy, "error": 1.0 - accuracy, "correct": correct}
         if self._log_loss is not None:
             facts["log_loss"] = self._log_loss / max(n_rows - n_unknown, 1)
-        labels = self._classifier.classes_.tolist()
-        classes = [
-            {"label": label, "rows": int(rows[k])} | {name: float(values[k]) for name, values in scores.items()}
+        facts["unknown_labels"] = n_unknown
+        facts["classes"] = [
+            {"label": label, "rows": int(rows[k]), "recall": recall[k], "precision": precision[k], "f1": f1[k]}
             for k, label in enumerate(labels)
         ]
-        facts |= {"unknown_labels": n_unknown, "classes": classes}
         return facts | ({"confusion": self.confusion} if len(labels) <= _MAX_JSON else {})
 
     def text(self) -> str:

@@ -38,6 +38,8 @@ def cv(options: SimpleNamespace, console: Console) -> int:
     if options.out is not None:
         check_can_write("--out", options.out, (options.data, options.feature_names))
         check_replaces_model("--out", options.out, options)
+    from sklearn.model_selection import StratifiedKFold
+
     from dropmargin.cli import training
 
     noises = options.noises if isinstance(options.noises, int) else [noise.make() for noise in options.noises]
@@ -46,10 +48,9 @@ def cv(options: SimpleNamespace, console: Console) -> int:
     watch = training.Stopwatch()
     data = training.read_training_data(options.data, options, console)
     training.check_folds(options.folds, data.y)
-    own = {"cv": _folds(options), "scoring": options.scoring, "rule": options.rule}
-    search = training.make_classifier(
-        options, data.X, console, noises=noises, Cs=options.cs, verbose=0 if console.quiet else 1, **own
-    )
+    folds = StratifiedKFold(options.folds, shuffle=options.seed is not None, random_state=options.seed)
+    own = {"noises": noises, "Cs": options.cs, "cv": folds, "verbose": 0 if console.quiet else 1}
+    search = training.make_classifier(options, data.X, console, **own)
     search.fit(data.X, data.y)
     facts = _facts(search, options) | {"seconds": watch.seconds}
     saved = options.out is not None and (facts["converged"] or not options.strict)
@@ -60,14 +61,6 @@ def cv(options: SimpleNamespace, console: Console) -> int:
     facts |= {"model": options.out if saved else None, "data_hash": data.data_hash}
     console.result(data.summary | facts, _text(facts))
     return SUCCESS if facts["converged"] or not options.strict else NOT_CONVERGED
-
-
-def _folds(options: SimpleNamespace) -> Any:
-    if options.seed is None:
-        return options.folds
-    from sklearn.model_selection import StratifiedKFold
-
-    return StratifiedKFold(options.folds, shuffle=True, random_state=options.seed)
 
 
 def _check_scoring(scoring: str | None) -> None:

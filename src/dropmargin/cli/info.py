@@ -66,7 +66,7 @@ def _text(path: str, classifier: Any, facts: dict[str, Any], top: list[dict[str,
     status = "converged" if classifier.converged_ else "not converged"
     lines = [
         ("model", f"{facts['model']}, by dropmargin {facts['written_by']['dropmargin']}"),
-        ("file", f"{path}, {_size_text(facts['bytes'])}"),
+        ("file", f"{path}, {facts['bytes']:,} bytes"),
         ("classes", f"{len(labels)}: {shown}"),
         (
             "features",
@@ -83,7 +83,9 @@ def _text(path: str, classifier: Any, facts: dict[str, Any], top: list[dict[str,
         for name, value in classifier.get_params(deep=False).items()
         if name == "C" or (name != "noise" and value != defaults[name])
     ]
-    summary = {name: value for name, value in (facts["summary"] or {}).items() if value is not None}
+    shown_above = ("features", "classes", "noise", "C", "converged", "objective")
+    summary = facts["summary"] or {}
+    summary = {name: value for name, value in summary.items() if value is not None and name not in shown_above}
     lines += [("training", "" if summary else "the file has no summary of it")]
     lines += [(f"  {name}", str(value)) for name, value in summary.items()]
     lines += [("data", facts["data_hash"])] if facts["data_hash"] else []
@@ -94,10 +96,3 @@ def _text(path: str, classifier: Any, facts: dict[str, Any], top: list[dict[str,
         rows = [[feature, f"{coefficient:+.6g}"] for feature, coefficient in pairs]
         blocks.append(table_text([f"features of {entry['output']}", "coefficient"], rows))
     return "\n\n".join(blocks)
-
-
-def _size_text(n_bytes: int) -> str:
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if n_bytes >= scale:
-            return f"{n_bytes / scale:.1f} {unit}"
-    return f"{n_bytes} bytes"

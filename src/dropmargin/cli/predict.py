@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import os
-import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -89,7 +89,7 @@ def _write(path: str, blocks: Iterable[bytes]) -> None:
     from dropmargin.io.model.atomic import write_atomically
 
     if path.lower().endswith(".gz"):
-        blocks = _compressed(blocks)
+        blocks = map(gzip.compress, blocks)  # a gzip file may have several members
     if not _is_device(path):
         write_atomically(path, blocks)
         return
@@ -98,11 +98,8 @@ def _write(path: str, blocks: Iterable[bytes]) -> None:
 
 
 def _is_device(path: str) -> bool:
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return False
-    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+    """Return whether a path is a device or a pipe."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 def _print(blocks: Iterable[bytes], stream: Any) -> None:
@@ -117,13 +114,3 @@ def _print(blocks: Iterable[bytes], stream: Any) -> None:
             while rest:  # an unbuffered stream (PYTHONUNBUFFERED) may write a part only
                 rest = rest[binary.write(rest) :]
     stream.flush()
-
-
-def _compressed(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the blocks compressed by gzip."""
-    import zlib
-
-    compressor = zlib.compressobj(6, zlib.DEFLATED, 31)
-    for block in blocks:
-        yield compressor.compress(block)
-    yield compressor.flush()

@@ -14,7 +14,7 @@ from typing import Any
 import click
 from click.shell_completion import shell_complete
 
-from dropmargin.cli.console import Console, closest, printable
+from dropmargin.cli.console import Console, printable
 from dropmargin.cli.streams import discard_unwritten, prepared_streams
 from dropmargin.errors import ParameterError, ParameterWarning
 
@@ -63,21 +63,6 @@ class Command(click.Command):
         for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
-
-
-class Group(click.Group):
-    """A group that lists its commands in the order of their definition, and suggests one for an unknown name."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of their definition."""
-        return list(self.commands)
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Return the command and its arguments."""
-        if args[0] not in self.commands and not ctx.resilient_parsing:
-            hint = closest(args[0], self.commands) or f"; the commands are {', '.join(self.commands)}"
-            raise click.UsageError(f"there is no command {args[0]!r}{hint}")
-        return super().resolve_command(ctx, args)
 
 
 def run_program(program: click.Command, argv: Sequence[str] | None, name: str) -> int:
@@ -132,29 +117,14 @@ def _report(error: BaseException, *, debug: bool) -> int:
 
 
 def _usage_message(error: click.UsageError) -> str:
-    """Return the message of an error of click in the words of the other errors."""
-    usage = "" if error.ctx is None else f" ({error.ctx.get_usage()}; --help says more)"
-    if isinstance(error, click.NoSuchOption):
-        path = "" if error.ctx is None else error.ctx.command_path
-        if error.ctx is not None and isinstance(error.ctx.command, click.Group):
-            hint = f" before the command; write the command first, as in {path} train {error.option_name}"
-        else:
-            hint = f"; did you mean {error.possibilities[0]}?" if error.possibilities else " (--help lists the options)"
-        return f"{path} has no option {error.option_name}{hint}"
-    if isinstance(error, click.MissingParameter) and error.param is not None:
-        return f"{_name(error.param)} is missing{usage}"
-    if isinstance(error, click.BadParameter) and error.param is not None:
-        return f"{_name(error.param)}: {error.message}"
-    return error.message + usage
-
-
-def _name(param: click.Parameter) -> str:
-    """Return the longest name of an option, or the name of an argument as the usage has it."""
-    return max(param.opts, key=len) if isinstance(param, click.Option) else param.human_readable_name
+    """Return the message of a usage error, with the option whose value is wrong or the usage of the command."""
+    if type(error) is click.BadParameter and error.param is not None:
+        return f"{max(error.param.opts, key=len)}: {error.message}"
+    return error.format_message() if error.ctx is None else f"{error.format_message()} ({error.ctx.get_usage()})"
 
 
 def _with_option(problem: ParameterError | ParameterWarning) -> str:
-    """Return the reason of a problem with a parameter after the name of its option."""
+    """Return the reason of a problem with a parameter, with the name of its option."""
     return f"--{problem.parameter.replace('_', '-').lower()}: {problem.reason}"
 
 

@@ -53,11 +53,21 @@ def discard_unwritten(stream: Any) -> None:
         os.close(null)
 
 
-class _Output:
-    """Standard output; its errors name it. ``stream`` is None if it was closed before the start."""
+class _Stream:
+    """A standard stream that may have been closed before the start (None)."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
+
+    def isatty(self) -> bool:
+        return self._stream is not None and self._stream.isatty()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class _Output(_Stream):
+    """Standard output; an error of writing names it."""
 
     def write(self, text: str) -> int:
         with naming_standard_output():
@@ -70,18 +80,9 @@ class _Output:
             if self._stream is not None:
                 self._stream.flush()
 
-    def isatty(self) -> bool:
-        return self._stream is not None and self._stream.isatty()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-class _Messages:
-    """Standard error without its errors: a message that cannot be written must not stop the work."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+class _Messages(_Stream):
+    """Standard error without errors: a message that cannot be written must not stop the work."""
 
     def write(self, text: str) -> int:
         try:
@@ -93,9 +94,6 @@ class _Messages:
     def flush(self) -> None:
         if self._stream is not None:
             discard_unwritten(self._stream)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 def _reserve_descriptors() -> None:

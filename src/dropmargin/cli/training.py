@@ -37,7 +37,6 @@ from dropmargin.typing import Array
 
 _STDIN = "-"
 _TABLES = ("csv", "tsv", "parquet", "arrow")
-_HASH_BLOCK = 2**20
 #: The classifier of a loss, and the search over noise and C.
 _CLASSES: dict[str, tuple[Any, Any]] = {
     "hinge": (DropoutSVC, DropoutSVCCV),
@@ -178,11 +177,8 @@ def _feature_names(data: Dataset, path: str | None) -> Array | None:
 def _hash(path: str) -> str | None:
     if not os.path.isfile(path):  # standard input or a pipe, which cannot be read again
         return None
-    digest = hashlib.sha256()
     with open(path, "rb") as file:
-        while block := file.read(_HASH_BLOCK):
-            digest.update(block)
-    return f"sha256:{digest.hexdigest()}"
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 # Classifiers ----------------------------------------------------------------------------------------------------------
@@ -216,9 +212,8 @@ def make_classifier(options: SimpleNamespace, X: Any, console: Console, **own: A
         missing = "rescale" if has_missing(canonical(X)) else "error"
         if missing == "rescale":
             console.note("there are missing values: the model is trained with --missing rescale")
-    is_search = "noises" in own
-    plain, search = _CLASSES.get(options.loss, (NoisyLinearClassifier, NoisyLinearClassifierCV))
-    cls = search if is_search else plain
+    classes = _CLASSES.get(options.loss, (NoisyLinearClassifier, NoisyLinearClassifierCV))
+    cls = classes["noises" in own]
     given = vars(options) | {"missing": missing} | own
     return cls(**{name: given[name] for name in specification(cls) if name in given})
 
@@ -268,5 +263,5 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """Seconds, rounded to milliseconds."""
+        """The seconds, rounded to milliseconds."""
         return round(time.perf_counter() - self._started, 3)
