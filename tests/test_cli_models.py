@@ -284,7 +284,7 @@ def test_a_full_disk_leaves_the_old_file(run, data, tmp_path, monkeypatch, comma
     with monkeypatch.context() as patch:
         patch.setattr(atomic.os, "write", fail)
         error = run(*arguments, code=1).error
-    assert error == "out.model: cannot write: No space left on device; the file of that name is as it was"
+    assert error.startswith("out.model: cannot write: No space left on device; ")
     assert (tmp_path / "out.model").read_text() == "old"
     assert set(tmp_path.iterdir()) == before
 

@@ -1,6 +1,6 @@
-"""Commands whose standard streams are closed, full, gone, not UTF-8 or terminals; inputs that are no ordinary files.
+"""Standard streams that are closed, full, not UTF-8 or terminals, and inputs that are not regular files.
 
-Every case starts a process. One of each kind is run by default, the others are slow tests.
+Every case starts a process. One case of each kind runs by default, the others are slow tests.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ EVALUATE = "evaluate data.csv model.safetensors"
 
 
 def slow(*values):
-    """Return a case that `make test` leaves out."""
+    """Return a case that `make test` does not run."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Return a folder with data whose names and labels are not ASCII, others with control characters, and models."""
+    """Return a folder with data and models; names and labels are not ASCII or have control characters."""
     folder = tmp_path_factory.mktemp("streams")
     rows = [f"{i % 2 + i / 100},{('grün', '赤')[i % 2]}" for i in range(20)]
     (folder / "data.csv").write_text("\n".join(["größe,label", *rows]) + "\n", encoding="utf-8")
@@ -120,7 +120,7 @@ def test_a_result_that_cannot_be_printed_is_an_error_but_files_are_written(shell
 
 
 @pytest.mark.parametrize("redirection", [slow("2>&-"), slow("2>&- <&-"), "-v 2>/dev/full", slow("-v 2> >(true)")])
-def test_notes_that_cannot_be_printed_are_dropped(shell, folder, redirection):
+def test_messages_that_cannot_be_printed_are_dropped(shell, folder, redirection):
     code, out, _ = shell(f"{TRAIN} {redirection}")
     assert code == 0
     assert "dropmargin: " not in out
@@ -145,7 +145,7 @@ def test_closed_standard_input(shell, line):
 
 
 @pytest.mark.parametrize("line", ["train --help", slow(TRAIN), PREDICT])
-def test_a_reader_that_reads_nothing(shell, folder, line):
+def test_a_reader_that_closes_the_pipe_at_once(shell, folder, line):
     code, out, err = shell(f"{line} | head -0")
     assert (code, out) == (141, "")
     assert "error" not in err
@@ -156,7 +156,7 @@ def test_a_reader_that_reads_nothing(shell, folder, line):
 
 
 def on_terminal(line, folder, **more):
-    """Return what a command shows on a terminal."""
+    """Return the output of a command on a terminal."""
     pty = pytest.importorskip("pty")
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "dropmargin", *line.split()]
@@ -196,11 +196,11 @@ def test_labels_on_a_terminal_that_is_not_utf_8(folder):
 
 
 @pytest.mark.slow
-def test_labels_in_a_pipe_are_as_they_are(shell):
+def test_labels_in_a_pipe_are_not_escaped(shell):
     assert shell("predict escapes.npz escapes.safetensors")[1].splitlines()[1] == "\x1b[31mred"
 
 
-# Inputs that are no ordinary files ------------------------------------------------------------------------------------
+# Inputs that are not regular files ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_input_without_rows(shell, line):
 
 
 @pytest.mark.slow
-def test_a_folder_is_no_data_file(shell):
+def test_a_folder_is_not_a_data_file(shell):
     code, _, err = shell("train . new.safetensors --format csv --target label")
     assert (code, "Is a directory" in err) == (1, True)
 
@@ -232,12 +232,12 @@ def test_a_folder_is_no_data_file(shell):
         slow("predict - model.safetensors --format csv < data.csv"),
     ],
 )
-def test_a_pipe_is_read_as_a_file_is(shell, folder, line):
+def test_a_pipe_is_read_like_a_file(shell, folder, line):
     model = load(folder / "model.safetensors")
     rows = read_data(folder / "data.csv", ReadOptions(target="label"))
     assert shell(line)[1].split() == ["label", *model.predict(rows.X)]
 
 
 @pytest.mark.slow
-def test_a_pipe_is_trained_on(shell):
+def test_training_on_a_pipe(shell):
     assert shell("train <(cat data.csv) new.safetensors --format csv --target label")[0] == 0
