@@ -17,15 +17,7 @@ _MAX_LINE = 2000
 
 
 class Console:
-    """Print results, notes, warnings and errors.
-
-    Parameters
-    ----------
-    as_json : bool, default=False
-        Whether the result is one JSON object instead of text.
-    quiet : bool, default=False
-        Whether to omit notes. Warnings and errors are always printed.
-    """
+    """Prints results, as one JSON object or as text, notes (unless ``quiet``), warnings and errors."""
 
     def __init__(self, *, as_json: bool = False, quiet: bool = False) -> None:
         self.as_json = as_json

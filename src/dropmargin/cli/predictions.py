@@ -22,17 +22,9 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\u
 
 
 class PredictionWriter:
-    """Formats the predictions of a model.
+    """Formats the predictions of a model; ``noise`` is that of the stability, None for the noise of the model.
 
-    Parameters
-    ----------
-    model : SavedModel
-    outputs : tuple of {"label", "decision", "probability", "stability"}
-    noise : Noise or None
-        For ``stability``. ``None`` means the noise of the model.
-    separator : str
-    safe : bool, default=False
-        Whether to put a single quote before labels that a spreadsheet would run as a formula.
+    With ``safe``, labels that a spreadsheet would run as a formula have a single quote in front.
     """
 
     def __init__(

@@ -46,20 +46,9 @@ _CLASSES: dict[str, tuple[Any, Any]] = {
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Encoded training data.
+    """Encoded training data: ``encoder`` is fitted, ``feature_names`` are those of data without an encoder.
 
-    Parameters
-    ----------
-    X : ndarray or sparse array
-    y : ndarray
-    encoder : TableEncoder, TextEncoder or None
-        The fitted encoder of the rows of the file.
-    feature_names : ndarray of str or None
-        For data without an encoder.
-    summary : dict
-        Facts about the data for the model file, such as the target column, which prediction needs.
-    data_hash : str or None
-        ``sha256:`` and the hash of the bytes of the file; None for standard input.
+    ``summary`` has facts for the model file, such as the target column, which prediction needs.
     """
 
     X: Any
