@@ -21,12 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_array
 
-from dropmargin.data import linear_scores, map_entries
+from dropmargin.data import EntryFunction, apply_entry, linear_scores, map_entries
 from dropmargin.data.inputs import column_names
 from dropmargin.data.missing_values import FeatureStatistics, has_missing, is_negative_zero, row_chunks
 from dropmargin.noise import Noise, Variance
@@ -152,9 +153,10 @@ class IncompleteRows:
         For ``p = u * w`` this is the covariance of ``u.x~`` and ``w.x~`` under the noise.
         """
         out = np.zeros((len(members), len(products)))
+        variance = variance.of_stored_entries()  # a missing feature, which is filled with zero, has the floor alone
         entry = variance.entry
         if entry is not None and variance.moves_entries:
-            entries = map_entries(self.filled[members], lambda x, _: entry(x), zeros_stay=True, what="The variance")
+            entries = map_entries(self.filled[members], partial(_apply, entry), zeros_stay=True, what="The variance")
             out += _times(entries, products * variance.slope)
         if variance.has_floor:
             floored = products * variance.floor
@@ -162,6 +164,10 @@ class IncompleteRows:
             if self.missing is not None:
                 out -= _times(self.missing[members], floored)
         return out
+
+
+def _apply(entry: EntryFunction, values: Array, features: Any) -> Array:
+    return entry(values) if isinstance(features, slice) else apply_entry(entry, values, features)
 
 
 def anchored_rows(

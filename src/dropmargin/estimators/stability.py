@@ -33,8 +33,8 @@ from scipy.special import ndtr, ndtri
 
 from dropmargin.data import stores_zeros
 from dropmargin.estimators.missing import IncompleteRows
-from dropmargin.estimators.patterns import PredictIndex, survives_draws, survives_dropout
-from dropmargin.noise import DropoutNoise, GaussianNoise, Noise, Variance
+from dropmargin.estimators.patterns import PredictIndex, survives_draws
+from dropmargin.noise import GaussianNoise, Noise, Variance
 from dropmargin.typing import Array
 
 METHODS = ("auto", "normal", "guaranteed")
@@ -61,9 +61,7 @@ class ScoreDifferences(NamedTuple):
 def exact_or_drawn(
     rows: IncompleteRows, coef: Array, noise: Noise, predict: PredictIndex, *, by_pairs: bool, n_draws: int, seed: int
 ) -> Array:
-    """Return, for each row, the probability of an unchanged label by ``method="auto"``."""
-    if isinstance(noise, DropoutNoise):
-        return survives_dropout(rows, coef, np.asarray(noise.rate, dtype=np.float64), predict, n_draws, seed)
+    """Return the probabilities of unchanged labels by ``method="auto"``, for other noise than dropout."""
     would_densify = noise.variance().moves_zeros and not stores_zeros(rows.filled)
     is_exact = isinstance(noise, GaussianNoise) and len(coef) <= _MAX_CLASSES
     if not by_pairs and (is_exact or would_densify or not noise.has_draw):

@@ -124,7 +124,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         X, y = indexable(X, y)
         rows = template._check_data(template._problem(), X, y, sample_weight)
         classes, encoded = template._encode(rows)
-        grid = check_grid(self.noises, self.Cs, rows.X, rows.sample_weight)
+        grid = check_grid(self.noises, self.Cs, rows)
         problem = check_noisy_problems(template, rows, grid)
         split_params, score_params = self._route(sample_weight, groups)
         folds = self._folds(X, y, rows, classes, split_params, score_params)
@@ -230,7 +230,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
             warnings.simplefilter("ignore", ConvergenceWarning)  # one warning counts all fits
             classes, data = encoded
             result = solve(rows.problem(best._problem()), data, start, effective_n_jobs(self.n_jobs))
-            statistics = best._statistics(rows.X, data, rows.has_missing)
+            statistics = best._statistics(data)
             self.best_estimator_ = best._store(result, classes, rows.X.dtype, statistics)
         self.coef_, self.intercept_, self.classes_ = best.coef_, best.intercept_, best.classes_
         self.n_features_in_ = best.n_features_in_

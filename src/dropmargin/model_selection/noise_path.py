@@ -135,7 +135,7 @@ def noise_path(
     template = clone(estimator).set_params(noise=None)
     rows = template._check_data(template._problem(), X, y, sample_weight)
     template._encode(rows)  # errors in the labels are raised first
-    grid = check_grid(noises, Cs, rows.X, rows.sample_weight)
+    grid = check_grid(noises, Cs, rows)
     problem = check_noisy_problems(template, rows, grid)
     scorer = check_scoring(template, scoring="accuracy" if scoring is None else scoring)
     fold = Fold(rows, X if X_test is None else X_test, y if y_test is None else y_test, {})

@@ -63,7 +63,10 @@ class PathSolver:
         self.grid = grid
         self.problem = problem
         self.rows = rows
-        groups = open_outputs(problem.loss, encoded, problem.multi_class)
+        self.encoded = encoded
+        needs_means = any(noise is not None and noise.needs_means for noise in grid.noises)
+        filled = encoded.fill_missing() if needs_means and encoded.has_missing else encoded
+        groups = open_outputs(problem.loss, filled, problem.multi_class)
         self.outputs = [(group.columns, group.open(n_threads)) for group in groups]
 
     def solve_all(self, tol: float, score_point: ScorePoint, approximate: bool = False) -> None:
@@ -124,6 +127,8 @@ class PathSolver:
         noise, c = point
         C = float(self.grid.Cs[c])
         problem = self.rows.problem(replace(self.problem, noise=self.grid.noises[noise], C=C, tol=tol))
+        if problem.noise is not None and problem.noise.needs_means:
+            problem = replace(problem, noise=problem.noise.with_means(self.encoded.feature_means))
         results: list[Result] = []
         for index, (columns, rows) in enumerate(self.outputs):
             own_start = None if start is None else start[:, columns]

@@ -145,7 +145,7 @@ class Search:
         classes, encoded = template._encode(rows)
         classifier = copy(template)
         classifier.classes_ = classes
-        classifier._set_statistics(template._statistics(rows.X, encoded, rows.has_missing))
+        classifier._set_statistics(template._statistics(encoded))
         return PathSolver(self.grid, self.problem, rows, encoded, n_threads), classifier
 
     def _score_point(

@@ -25,7 +25,8 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     noise : float, Noise or None, default=0.1
-        A number is a dropout rate; ``None`` changes nothing.
+        A number ``q`` means ``DropoutNoise(q, reference="zero")``, which keeps sparse rows sparse; ``None`` changes
+        nothing.
     when : {"fit", "always"}, default="fit"
         Whether rows are corrupted only in training, or also at prediction.
     random_state : int, RandomState instance or None, default=None
