@@ -7,7 +7,7 @@ fixed order, wherever the blocks are.
 
 from dropmargin.data.blocks import Block, EntryFunction, SquaredDeviation, apply_entry
 from dropmargin.data.columns import column_dots
-from dropmargin.data.csr import SparseBlock, rows_for_descent
+from dropmargin.data.csr import SparseBlock, group_sums, rows_for_descent
 from dropmargin.data.dense import DenseBlock
 from dropmargin.data.groups import FeatureGroups
 from dropmargin.data.kernels import DualDescent
@@ -81,6 +81,7 @@ __all__ = [
     "feature_means_far_from_zero",
     "from_arrays",
     "full_columns",
+    "group_sums",
     "has_full_columns",
     "is_dense_matrix",
     "keep_columns",

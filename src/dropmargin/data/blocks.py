@@ -98,6 +98,14 @@ class Block(ABC):
         """Return ``X @ coef`` and the variances ``v`` of `data.groups`, of shape (n_rows, n_outputs)."""
 
     @abstractmethod
+    def group_scores(self, coef: Array, groups: FeatureGroups) -> Array:
+        """Return ``s_ig`` of `data.groups` for one output, of shape (n_rows, n_groups)."""
+
+    @abstractmethod
+    def group_transposed(self, values: Array, groups: FeatureGroups) -> Array:
+        """Return, for each feature ``d`` of group ``g``, ``sum_i values_ig (x_id - r_d)``."""
+
+    @abstractmethod
     def group_products(
         self, weights: Array, coef: Array, direction: Array | None, shift: Array | None, groups: FeatureGroups
     ) -> tuple[Array, Array]:

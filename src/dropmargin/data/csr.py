@@ -85,6 +85,15 @@ class SparseBlock(Block):
                     variance[where, k] = (scores * (scores - 2.0 * own_at)) @ groups.slope
         return mean, variance + groups.slope @ np.square(at)
 
+    def group_scores(self, coef: Array, groups: FeatureGroups) -> Array:
+        return group_sums(self.rows, coef, groups.numbers) - groups.at_reference(coef[:, None])[:, 0]
+
+    def group_transposed(self, values: Array, groups: FeatureGroups) -> Array:
+        row = np.repeat(np.arange(self.n_rows), np.diff(self.rows.indptr))
+        entries = self.rows.data * values[row, groups.numbers[self.rows.indices]]
+        by_feature = np.bincount(self.rows.indices, entries, minlength=self.n_features)
+        return by_feature - groups.reference * values.sum(axis=0)[groups.numbers]
+
     def group_products(
         self, weights: Array, coef: Array, direction: Array | None, shift: Array | None, groups: FeatureGroups
     ) -> tuple[Array, Array]:
@@ -133,10 +142,8 @@ class SparseBlock(Block):
 
     def _group_sums(self, coef: Array, groups: FeatureGroups) -> Iterator[tuple[slice, Array]]:
         """Yield slices of rows and the sums of ``w_d x_id`` over the features of each group, a dense array."""
-        shape = self.n_features, groups.n_groups
-        by_group = sparse.csr_array((coef, (np.arange(self.n_features), groups.numbers)), shape=shape)
         for where in chunks(self.n_rows, groups.n_groups, _CHUNK_ENTRIES):
-            yield where, (row_view(self.rows, where.start, where.stop) @ by_group).toarray()
+            yield where, group_sums(row_view(self.rows, where.start, where.stop), coef, groups.numbers)
 
     def squares_transposed(self, left: Array) -> Array:
         return SparseBlock(self.rows, np.square).backward(left, 0)
@@ -178,6 +185,13 @@ def rows_for_descent(blocks: Sequence[Block]) -> list[sparse.csr_array] | None:
         return None
     matrices = [block.rows if isinstance(block, SparseBlock) else sparse.csr_array(block.rows) for block in blocks]
     return matrices if len({kernels.kind_of(rows) for rows in matrices}) == 1 else None
+
+
+def group_sums(X: Any, coef: Array, groups: Array) -> Array:
+    """Return the sums of ``coef_d x_id`` over the features of each group, a dense array of shape (n_rows, n_groups)."""
+    shape = X.shape[1], int(groups.max()) + 1
+    sums = X @ sparse.csr_array((coef, (np.arange(X.shape[1]), groups)), shape=shape)
+    return sums.toarray() if sparse.issparse(sums) else sums
 
 
 def row_view(X: Any, begin: int, end: int) -> sparse.csr_array:

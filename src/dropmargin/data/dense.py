@@ -78,6 +78,18 @@ class DenseBlock(Block):
             variance[where] = np.einsum("g,gik->ik", groups.slope, np.square(scores))
         return mean, variance
 
+    def group_scores(self, coef: Array, groups: FeatureGroups) -> Array:
+        out = np.empty((self.n_rows, groups.n_groups))
+        for where, _, deviations in self._deviations(groups):
+            out[where] = _group_scores(deviations, coef[:, None], groups)[:, :, 0].T
+        return out
+
+    def group_transposed(self, values: Array, groups: FeatureGroups) -> Array:
+        out = np.zeros(self.n_features)
+        for where, _, deviations in self._deviations(groups):
+            out += np.einsum("id,id->d", deviations, values[where][:, groups.numbers])
+        return out
+
     def group_products(
         self, weights: Array, coef: Array, direction: Array | None, shift: Array | None, groups: FeatureGroups
     ) -> tuple[Array, Array]:

@@ -41,7 +41,10 @@ def _load() -> ctypes.CDLL | None:
             function.argtypes = rows + rest
             function.restype = None
         matrix = [ctypes.c_int64, pointer, pointer, pointer]
-        groups = {"group_forward": [pointer] * 8, "group_sandwich": [pointer] * 5 + [integer] + [pointer] * 7}
+        groups: dict[str, list[Any]] = {
+            "group_forward": [pointer] * 8,
+            "group_sandwich": [pointer] * 5 + [integer] + [pointer] * 7,
+        }
         for name, own in groups.items():
             function = getattr(library, f"{name}_{kind}")
             function.argtypes = matrix + own

@@ -336,7 +336,7 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         noise = self._at_training_means(noise.resolve(X.shape[1], names))
         statistics = self._feature_statistics() if self.missing == "rescale" else None
         coef = as_dense(self.coef_)
-        room = stability.n_results(len(coef))
+        room = stability.n_results(len(coef), noise.variance().groups)
         patterns = None
         if method == "auto" and isinstance(noise, DropoutNoise):
             patterns = DropoutPatterns(coef, noise, n_draws, seed)

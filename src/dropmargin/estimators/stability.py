@@ -91,9 +91,10 @@ def closed_form(rows: IncompleteRows, coef: Array, variance: Variance, method: s
     return normal(differences, _difference_covariances(rows, coef, variance))
 
 
-def n_results(n_classes: int) -> int:
+def n_results(n_classes: int, groups: Array | None = None) -> int:
     """Return how many numbers per row `closed_form` has in memory at a time."""
-    return n_classes**2 if n_classes <= _MAX_CLASSES else n_classes
+    n_groups = 0 if groups is None else 2 * (int(groups.max()) + 1)
+    return n_groups + (n_classes**2 if n_classes <= _MAX_CLASSES else n_classes)
 
 
 def normal(differences: ScoreDifferences, covariance: Array) -> Array:
@@ -159,7 +160,7 @@ def _probability_positive(mean: Array, deviation: Array) -> Array:
 
 def _binary_differences(rows: IncompleteRows, coef: Array, variance: Variance) -> ScoreDifferences:
     every_row = np.arange(len(rows.factor))
-    own = np.square(rows.factor) * rows.covariances(every_row, variance, np.square(coef))
+    own = np.square(rows.factor) * rows.covariances(every_row, variance, coef, coef)
     return ScoreDifferences(np.abs(rows.scores(coef)), np.maximum(own, 0.0), np.zeros_like(own))
 
 
@@ -171,8 +172,8 @@ def _multiclass_differences(rows: IncompleteRows, coef: Array, variance: Varianc
     covariance = np.empty_like(scores)  # with the score of the predicted class
     for k in np.unique(predicted):
         members = np.flatnonzero(predicted == k)
-        covariance[members] = rows.covariances(members, variance, coef[k] * coef)
-    own = np.square(rows.factor) * rows.covariances(every_row, variance, np.square(coef))
+        covariance[members] = rows.covariances(members, variance, coef[k], coef)
+    own = np.square(rows.factor) * rows.covariances(every_row, variance, coef, coef)
     at_predicted = (every_row, predicted)
     covariance *= rows.factor * rows.factor[at_predicted][:, None]
     predicted_variance = np.maximum(covariance[at_predicted], 0.0)[:, None]
@@ -190,7 +191,7 @@ def _difference_covariances(rows: IncompleteRows, coef: Array, variance: Varianc
     every_row = np.arange(n_rows)
     scores = np.empty((n_rows, n_classes, n_classes))
     for k in range(n_classes):
-        scores[:, k, k:] = scores[:, k:, k] = rows.covariances(every_row, variance, coef[k] * coef[k:])
+        scores[:, k, k:] = scores[:, k:, k] = rows.covariances(every_row, variance, coef[k], coef[k:])
     scores *= rows.factor[:, :, None] * rows.factor[:, None, :]
     predicted = rows.scores(coef).argmax(axis=1)
     with_predicted = scores[every_row, predicted]

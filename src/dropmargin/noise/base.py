@@ -369,13 +369,15 @@ class Noise(BaseEstimator):
         return value
 
 
-def as_noise(noise: Any) -> Noise | None:
+def as_noise(noise: Any, reference: str = "mean") -> Noise | None:
     """Return the noise of a parameter ``noise``.
 
     Parameters
     ----------
     noise : float, Noise or None
         A number is a dropout rate.
+    reference : {"mean", "zero"}, default="mean"
+        The reference value of dropout for a number.
 
     Returns
     -------
@@ -398,7 +400,7 @@ def as_noise(noise: Any) -> Noise | None:
     if noise is None or isinstance(noise, Noise):
         return noise
     if isinstance(noise, Real) and not isinstance(noise, bool):
-        return DropoutNoise(rate=float(noise))
+        return DropoutNoise(rate=float(noise), reference=reference)
     raise ValueError(
         f"noise must be None, a dropout rate in [0, 1), or a noise such as DropoutNoise(rate=0.5) or "
         f"GaussianNoise(scale=0.1); got {noise!r}. For one rate per feature, write DropoutNoise(rate=rates)."

@@ -23,7 +23,7 @@ from dropmargin.data import BinaryRows, ClassRows, Output, Partitions, PerPartit
 from dropmargin.data.training import SUBSAMPLE_EVERY
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import DropoutNoise, Noise, Variance
-from dropmargin.objective import GroupedObjective, MGFObjective, MomentObjective, Objective
+from dropmargin.objective import GroupedMGFObjective, GroupedObjective, MGFObjective, MomentObjective, Objective
 from dropmargin.objective.moment import MomentPoint
 from dropmargin.objective.row_functions import take_outputs
 from dropmargin.penalties import Penalty
@@ -369,8 +369,11 @@ def _objective(problem: Problem, data: Partitions[Rows], variance: Variance, row
     """Return the objective: of all outputs for a moment loss, of the one output for a loss through the MGF."""
     common = problem.penalty, problem.fit_intercept, rows.n_features
     if isinstance(problem.loss, MGFLoss):
-        noise = DropoutNoise(rate=0.0) if problem.noise is None else problem.noise
-        return MGFObjective(data, problem.loss, noise, *common, 0)
+        noise = DropoutNoise(rate=0.0, reference="zero") if problem.noise is None else problem.noise
+        if variance.groups is None:
+            return MGFObjective(data, problem.loss, noise, *common, 0)
+        groups = variance.feature_groups(rows.n_features)
+        return GroupedMGFObjective(data, problem.loss, noise, *common, 0, groups=groups)
     assert isinstance(problem.loss, MomentLoss)
     loss = problem.loss.without_noise() if variance.is_zero else problem.loss
     outputs = np.arange(rows.n_outputs)
