@@ -321,7 +321,7 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         >>> X, y = load_iris(return_X_y=True)
         >>> model = DropoutSVC(noise=0.1).fit(X, y)
         >>> model.predict_stability(X[[0, 50, 100]], 0.1).round(2)
-        array([1.  , 0.81, 0.9 ])
+        array([1.  , 0.81, 0.99])
         """
         X = self._check_rows(X)
         by_pairs = self.multi_class == "ovo" and len(self.classes_) > 2

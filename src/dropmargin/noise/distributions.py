@@ -74,7 +74,8 @@ class DropoutNoise(Noise):
             if len(np.unique(numbers)) == n_features:
                 numbers = None  # every feature is dropped independently
         elif isinstance(rate, Mapping):
-            raise ValueError(f"rate of DropoutNoise is a mapping, {rate!r}, which needs groups=.")
+            allowed = "a number or one number per feature; a mapping of groups to rates needs groups="
+            raise ValueError(f"rate of DropoutNoise must be {allowed}, got {rate!r}.")
         resolved = DropoutNoise(rate, reference=self.reference, groups=numbers)
         resolved._parameter("rate", n_features, 0.0, 1.0, "[0, 1)")
         if isinstance(self.reference, str):
