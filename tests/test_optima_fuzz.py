@@ -116,6 +116,6 @@ def test_the_reference_reads_the_noise_of_the_package():
     """The objective that the package states is the reference's value at its solution."""
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(50, 3)), np.where(rng.normal(size=50) > 0.0, 1.0, -1.0)
-    model = DropoutSVC(noise=DropoutNoise(0.3), C=2.0).fit(X, y)
+    model = DropoutSVC(noise=blankout(0.3), C=2.0).fit(X, y)
     problem = BinaryProblem("hinge", ("dropout", 0.3, "zero"), X, y, np.full(50, 2.0), 0.0, 1.0, True)
     assert problem.value(np.append(model.coef_, model.intercept_)) == pytest.approx(model.objective_, rel=1e-10)

@@ -101,9 +101,7 @@ class Case:
             used = (negative | positive) & (weight > 0.0)
             y = np.where(positive, 1.0, -1.0)[used]
             penalty = self.l1_ratio, 1.0 - self.l1_ratio
-            out.append(
-                BinaryProblem(self.loss, noise, self.X[used], y, weight[used], *penalty, self.fit_intercept)
-            )
+            out.append(BinaryProblem(self.loss, noise, self.X[used], y, weight[used], *penalty, self.fit_intercept))
         return out
 
 

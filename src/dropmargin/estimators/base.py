@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from dropmargin.data import ClassArray, Rows, as_dense, as_sparse, binary_outputs, canonical, linear_scores
 from dropmargin.data.inputs import validate_rows
@@ -119,12 +119,12 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         )
         return classes, ClassArray(rows.X, index, weights, len(classes), rows.has_missing)
 
-    def _statistics(self, encoded: ClassArray) -> FeatureStatistics | None:
+    def _statistics(self, encoded: ClassArray, with_means: bool = False) -> FeatureStatistics | None:
         """Return means and, for ``missing="rescale"``, deviations of the features, if prediction needs them."""
         if self.missing == "rescale":
             return feature_statistics(encoded.X, encoded.sample_weight, encoded.has_missing)
         noise = as_noise(self.noise)
-        needs_means = noise is not None and noise.needs_means
+        needs_means = with_means or (noise is not None and noise.needs_means)
         return FeatureStatistics(encoded.feature_means, None) if needs_means else None
 
     def _set_feature_names(self, n_features: int, names: Sequence[str] | None) -> None:
@@ -351,6 +351,57 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
             else:
                 out[where] = stability.closed_form(rows, coef, noise.variance(), method)
         return out
+
+    def expected_accuracy(self, X: Any, y: Any, noise: Any = None, sample_weight: Any = None) -> float:
+        """Return the expected accuracy if the features are corrupted by noise, in closed form.
+
+        It is the mean probability that the predicted label of a row is the given one, for normally distributed scores.
+        Nothing is sampled.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Complete data, or with NaN for missing features if ``missing="rescale"``.
+        y : array-like of shape (n_samples,)
+            The correct labels.
+        noise : float, Noise or None, default=None
+            A number means ``DropoutNoise(rate=noise)``, ``None`` the noise of the estimator.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        accuracy : float
+            The expected accuracy.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_wine
+        >>> from dropmargin import DropoutSVC
+        >>> X, y = load_wine(return_X_y=True)
+        >>> model = DropoutSVC(noise=0.3).fit(X, y)
+        >>> model.expected_accuracy(X, y, noise=0.3) < model.score(X, y)
+        True
+        """
+        X, y = self._check_rows(X), column_or_1d(y)
+        noise = as_noise(self.noise if noise is None else noise)
+        noise = DropoutNoise(0.0, reference="zero") if noise is None else noise
+        noise = self._at_training_means(noise.resolve(X.shape[1], getattr(self, "feature_names_in_", None)))
+        return self._expected_accuracy(canonical(X), y, noise, sample_weight)
+
+    def _expected_accuracy(self, X: Any, y: Array, noise: Noise, sample_weight: Any) -> float:
+        """Return the expected accuracy for checked rows and a noise for these features."""
+        if self.multi_class == "ovo" and len(self.classes_) > 2:
+            raise ValueError("The expected accuracy under noise needs multi_class='ovr', got multi_class='ovo'.")
+        index = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        is_known = self.classes_[index] == y
+        statistics = self._feature_statistics() if self.missing == "rescale" else None
+        coef, variance = as_dense(self.coef_), noise.variance()
+        room = stability.n_results(len(coef), variance.groups)
+        right = np.empty(X.shape[0])
+        for where, rows in missing.anchored_rows(X, coef, self.intercept_, statistics, room):
+            right[where] = stability.label_probabilities(rows, coef, variance, index[where])
+        return float(np.average(right * is_known, weights=sample_weight))
 
     def _at_training_means(self, noise: Noise) -> Noise:
         """Return the noise for the feature means of the training data."""

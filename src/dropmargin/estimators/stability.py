@@ -91,6 +91,20 @@ def closed_form(rows: IncompleteRows, coef: Array, variance: Variance, method: s
     return normal(differences, _difference_covariances(rows, coef, variance))
 
 
+def label_probabilities(rows: IncompleteRows, coef: Array, variance: Variance, labels: Array) -> Array:
+    """Return, for each row, the probability that a given class is predicted, for normally distributed scores.
+
+    ``labels`` are the indices of the classes. With more than two classes, the differences to the other classes are
+    assumed to be independent given the score of the class; that takes two products with the rows.
+    """
+    coef = coef.astype(np.float64)
+    if len(coef) == 1:
+        variances = np.square(rows.factor) * rows.covariances(np.arange(len(labels)), variance, coef, coef)
+        mean = np.where(labels == 1, 1.0, -1.0) * rows.scores(coef)[:, 0]
+        return _probability_positive(mean, np.sqrt(np.maximum(variances[:, 0], 0.0)))
+    return normal_given_predicted(_multiclass_differences(rows, coef, variance, labels))
+
+
 def n_results(n_classes: int, groups: Array | None = None) -> int:
     """Return how many numbers per row `closed_form` has in memory at a time."""
     n_groups = 0 if groups is None else 2 * (int(groups.max()) + 1)
@@ -164,10 +178,12 @@ def _binary_differences(rows: IncompleteRows, coef: Array, variance: Variance) -
     return ScoreDifferences(np.abs(rows.scores(coef)), np.maximum(own, 0.0), np.zeros_like(own))
 
 
-def _multiclass_differences(rows: IncompleteRows, coef: Array, variance: Variance) -> ScoreDifferences:
-    """Return the differences of each row to the other classes, by two products with the rows per class."""
+def _multiclass_differences(
+    rows: IncompleteRows, coef: Array, variance: Variance, labels: Array | None = None
+) -> ScoreDifferences:
+    """Return the differences of the predicted class (or of ``labels``) to the others, by two products per class."""
     scores = rows.scores(coef)
-    predicted = scores.argmax(axis=1)
+    predicted = scores.argmax(axis=1) if labels is None else labels
     every_row = np.arange(len(scores))
     covariance = np.empty_like(scores)  # with the score of the predicted class
     for k in np.unique(predicted):

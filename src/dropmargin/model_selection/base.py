@@ -39,6 +39,7 @@ from dropmargin.model_selection.search import (
     Outcome,
     Search,
     accuracy,
+    target_scorer,
     try_scorer,
     warn_unconverged,
 )
@@ -66,6 +67,7 @@ class GridParameters(Parameters):
     Cs: Any = parameter(default=13)
     cv: Any = parameter(default=None)
     scoring: Any = parameter(default=None)
+    target_noise: Any = parameter(default=None)
     rule: str = parameter(default="best", choices=RULES)
     prune: bool = parameter(default=True)
     store_coefs: bool | str = parameter(default="auto")
@@ -132,7 +134,11 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         rough_tol = max(problem.tol, ROUGH_TOL) if self.prune else tol
         n_threads = effective_n_jobs(self.n_jobs)
         plain = (self.scoring is None or self.scoring == "accuracy") and not rows.has_missing
-        scorer = accuracy if plain else self._scorer()
+        scorer: Any = target_scorer(self.target_noise, self.scoring, self.multi_class)
+        if scorer is not None:
+            scorer.noise.resolve(rows.X.shape[1], rows.feature_names)
+        else:
+            scorer = accuracy if plain else self._scorer()
         store = self._stores(len(folds), grid, len(classes), rows.X.shape[1])
         search = Search(template, problem, grid, scorer, tol, rough_tol, rule, store, n_threads, len(rows.y))
         try_scorer(search, folds[0]())
