@@ -7,8 +7,9 @@ import pytest
 from scipy.optimize import approx_fprime
 from sklearn.linear_model import LogisticRegression
 
+from datasets import blankout
 from dealing import deal
-from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, GaussianNoise, NoisyLinearClassifier
+from dropmargin import DropoutLogisticRegression, DropoutSVC, GaussianNoise, NoisyLinearClassifier
 from fuzz import optima
 from fuzz.reference import MGF_LOSSES, MOMENT_LOSSES, BinaryProblem, minimise
 

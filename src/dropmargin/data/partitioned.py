@@ -138,7 +138,8 @@ class ClassPartitions(ClassRows):
         whole[used] = means
         return whole
 
-    def fill_missing(self) -> ClassPartitions:
+    @cached_property
+    def filled(self) -> ClassPartitions:
         means = self.feature_means if self.used_features is None else self.feature_means[self.used_features[0]]
         rows = self.rows.map_partitions(_fill_missing, means)
         return ClassPartitions(rows, self.shape, self.class_weights, self.is_dense, self.used_features)

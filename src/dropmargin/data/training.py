@@ -113,9 +113,10 @@ class ClassRows(ABC):
     def feature_means(self) -> Array:
         """The weighted mean of each feature's observed entries, by one pass over the rows."""
 
+    @cached_property
     @abstractmethod
-    def fill_missing(self) -> ClassRows:
-        """Return the rows with the feature means for missing entries."""
+    def filled(self) -> ClassRows:
+        """The rows with the feature means for missing entries."""
 
     @abstractmethod
     def open(self, outputs: Sequence[Output], n_threads: int = 1) -> BinaryRows:
@@ -146,7 +147,8 @@ class ClassArray(ClassRows):
     def feature_means(self) -> Array:
         return feature_means(self.X, self.sample_weight, self.has_missing)
 
-    def fill_missing(self) -> ClassArray:
+    @cached_property
+    def filled(self) -> ClassArray:
         X = fill_missing(self.X, self.feature_means)
         return ClassArray(X, self.classes, self.sample_weight, self.n_classes)
 

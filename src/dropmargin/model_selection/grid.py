@@ -87,13 +87,8 @@ def noise_level(noise: Noise | None) -> float:
     """Return the mean of the parameter of a noise, to compare noises of the same type; 1 if it has no parameter."""
     if noise is None:
         return 0.0
-    parameters = list(noise.get_params(deep=False).values())
-    return float(np.mean(_as_number(parameters[0]))) if parameters else 1.0
-
-
-def _as_number(parameter: Any) -> Array:
-    """Return the rates or scales of a noise as an array; those of a mapping without their names."""
-    return np.asarray(list(parameter.values()) if isinstance(parameter, Mapping) else parameter, dtype=np.float64)
+    level = noise.level
+    return float(np.mean(list(level.values()) if isinstance(level, Mapping) else level))
 
 
 def _strength(noise: Noise | None) -> float:

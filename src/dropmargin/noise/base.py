@@ -82,7 +82,18 @@ class Variance:
         return self.has_floor or bool(self.entry(np.zeros(1))[0])
 
     def feature_groups(self, n_features: int) -> FeatureGroups:
-        """Return the groups in the form that products with the data need."""
+        """Return the groups in the form that products with the data need.
+
+        Parameters
+        ----------
+        n_features : int
+            The number of features.
+
+        Returns
+        -------
+        FeatureGroups
+            The groups, with their variance factors and reference values.
+        """
         assert self.groups is not None
         reference = self.entry.reference if isinstance(self.entry, SquaredDeviation) else np.zeros(n_features)
         slope = np.zeros(int(self.groups.max()) + 1)
@@ -90,7 +101,13 @@ class Variance:
         return FeatureGroups(self.groups, slope, reference)
 
     def of_stored_entries(self) -> Variance:
-        """Return the same variance for rows that do not store zeros: the value of a zero is part of the floor."""
+        """Return the same variance for rows that do not store zeros.
+
+        Returns
+        -------
+        Variance
+            ``entry`` is less its value for zero, and ``floor`` has that value.
+        """
         if not isinstance(self.entry, SquaredDeviation) or not self.moves_entries or self.entry.less_zero:
             return self
         reference = self.entry.reference
@@ -139,12 +156,11 @@ class Noise(BaseEstimator):
     allows_negative = True
 
     def __repr__(self) -> str:
-        """Return the noise with all its parameters, also those that have their default."""
-        shown = list(self.get_params(deep=False).items())
-        defaults = {name: p.default for name, p in signature(type(self)).parameters.items()}
-        # The first parameter is its number; others are shown if they differ from their default.
-        hidden = [name for name, value in shown if value is defaults[name] and name != next(iter(defaults))]
-        given = ", ".join(f"{name}={value!r}" for name, value in shown if name not in hidden)
+        """Return the noise with its rate or scale, and with other parameters that differ from their default."""
+        parameters = list(signature(type(self)).parameters.values())
+        # The first parameter is a rate or scale; others are shown if they differ from their default.
+        shown = [own.name for own in parameters if own is parameters[0] or getattr(self, own.name) is not own.default]
+        given = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
         return f"{type(self).__name__}({given})"
 
     def variance(self) -> Variance:
@@ -204,6 +220,12 @@ class Noise(BaseEstimator):
         ValueError
             If a parameter is out of range or has the wrong length.
         """
+
+    @property
+    def level(self) -> Any:
+        """The rate or scale, the first parameter of the constructor; 1 if it has none."""
+        names = list(signature(type(self)).parameters)
+        return getattr(self, names[0]) if names else 1.0
 
     @property
     def needs_means(self) -> bool:
@@ -321,7 +343,7 @@ class Noise(BaseEstimator):
         --------
         >>> import numpy as np
         >>> from dropmargin import DropoutNoise
-        >>> DropoutNoise(rate=0.5).sample(np.ones((2, 4)), random_state=0)
+        >>> DropoutNoise(rate=0.5, reference="zero").sample(np.ones((2, 4)), random_state=0)
         array([[2., 2., 2., 2.],
                [0., 2., 0., 2.]])
         """

@@ -54,7 +54,7 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     >>> import numpy as np
     >>> from dropmargin import DropoutNoise, NoiseTransformer
     >>> X = np.ones((2, 4))
-    >>> step = NoiseTransformer(DropoutNoise(rate=0.5), random_state=0)
+    >>> step = NoiseTransformer(DropoutNoise(rate=0.5, reference="zero"), random_state=0)
     >>> step.fit_transform(X)
     array([[2., 2., 2., 2.],
            [0., 2., 0., 2.]])

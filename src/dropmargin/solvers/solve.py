@@ -195,7 +195,7 @@ def with_means(problem: Problem, rows: ClassRows) -> tuple[Problem, ClassRows]:
     if problem.noise is None or not problem.noise.needs_means:
         return problem, rows
     problem = replace(problem, noise=problem.noise.with_means(rows.feature_means))
-    return problem, rows.fill_missing() if rows.has_missing else rows
+    return problem, rows.filled if rows.has_missing else rows
 
 
 def solve_outputs(problem: Problem, rows: BinaryRows, start: Array | None = None, dual: Dual | None = None) -> Result:
