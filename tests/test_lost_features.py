@@ -19,6 +19,8 @@ from dropmargin import (
     ExplicitCorruption,
     NoiseTransformer,
     NoisyLinearClassifier,
+    load,
+    save,
 )
 from invariance import ESTIMATORS, assert_close, fit
 
@@ -261,3 +263,26 @@ def test_a_sample_of_sparse_rows_needs_the_reference_zero():
     with pytest.raises(ValueError, match="has no zeros"):
         DropoutNoise(0.3).sample(X)
     assert DropoutNoise(0.3, reference="zero").sample(X).shape == X.shape
+
+
+# Model files --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        DropoutNoise([0.1, 0.2, 0.3], reference=np.arange(8.0), groups=GROUPS),
+        DropoutNoise({"left": 0.2}, groups={"left": "a*", "right": [1, 2], "back": "h"}),
+        DropoutNoise(0.3, reference="zero", groups=list("uuvvwwww")),
+    ],
+    ids=["numbers", "mapping", "names"],
+)
+def test_a_model_file_keeps_references_and_groups(noise, tmp_path):
+    X, y = make_binary()
+    frame = pd.DataFrame(X, columns=["a1", "b", "c", "a2", "e", "f", "g", "h"])
+    model = DropoutSVC(noise=noise).fit(frame, y)
+    save(model, tmp_path / "model.safetensors")
+    loaded = load(tmp_path / "model.safetensors")
+    assert repr(loaded.noise) == repr(noise)
+    np.testing.assert_array_equal(loaded.predict_stability(frame), model.predict_stability(frame))
+    np.testing.assert_array_equal(loaded.fit(frame, y).coef_, model.coef_)
