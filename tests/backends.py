@@ -13,7 +13,7 @@ from functools import cache, partial
 import dask
 from distributed import Client
 
-from dropmargin.dask import DaskPartitions
+from dropmargin.dask.partitions import DaskPartitions
 from dropmargin.data import LocalPartitions, Rows, canonical
 from dropmargin.streaming.checkpoint import Log, LoggedPartitions
 from dropmargin.streaming.partitions import FilePartitions, fetched_rows

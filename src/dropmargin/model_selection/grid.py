@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Integral
 from typing import Any
 
@@ -112,7 +113,12 @@ def check_grid(noises: Any, Cs: Any, X: Any, weights: Array) -> Grid:
     X, weights
         The training data and sample weights.
     """
-    return Grid(_check_noises(noises, X.shape[1]), _check_cs(Cs, X, weights))
+    return check_grid_of_scale(noises, Cs, X.shape[1], partial(mean_square, X, weights))
+
+
+def check_grid_of_scale(noises: Any, Cs: Any, n_features: int, scale: Callable[[], float]) -> Grid:
+    """Return the grid for rows anywhere; ``scale`` returns their mean squared norm, see `data.mean_square`."""
+    return Grid(_check_noises(noises, n_features), _check_cs(Cs, scale))
 
 
 def check_noisy_problems(template: MarginalisedClassifier, rows: CheckedRows, grid: Grid) -> Problem:
@@ -140,9 +146,10 @@ def _check_noises(noises: Any, n_features: int) -> tuple[Noise | None, ...]:
     return tuple(checked)
 
 
-def _check_cs(Cs: Any, X: Any, weights: Array) -> Array:
+def _check_cs(Cs: Any, scale: Callable[[], float]) -> Array:
     if _is_count(Cs):
-        return default_cs(X, weights, _check_count("Cs", Cs))
+        count = _check_count("Cs", Cs)
+        return _cs_of_scale(scale(), count)
     values = [
         check_number(f"Cs[{i}]", C, 0.0, low_open=True) for i, C in enumerate(_as_list("Cs", Cs, "[0.01, 0.1, 1]"))
     ]
@@ -156,7 +163,10 @@ def default_cs(X: Any, weights: Array, count: int) -> Array:
     If ``C`` times the mean squared norm of a row (centred, if ``X`` is dense) is far below 1, the coefficients are
     nearly zero. Noise is a penalty in addition to ``R(w)``, so the best ``C`` with noise is higher than without.
     """
-    scale = mean_square(X, weights)
+    return _cs_of_scale(mean_square(X, weights), count)
+
+
+def _cs_of_scale(scale: float, count: int) -> Array:
     middle = 1.0 / scale if scale > 0.0 else 1.0
     exponents = np.linspace(np.log10(_FIRST_FACTOR * middle), np.log10(_LAST_FACTOR * middle), count)
     rounded = np.round(2.0 * exponents) / 2.0

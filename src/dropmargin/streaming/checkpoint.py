@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
-from dropmargin.data import Partitions, PerPartition
+import dropmargin
+from dropmargin.data import Partitions, PerPartition, as_dense
 from dropmargin.data.partitions import Totals
 from dropmargin.streaming.codec import CodecError, decode, encode
 from dropmargin.streaming.memory import show_size
@@ -274,3 +276,23 @@ def hash_of(*parts: Any) -> bytes:
         data = np.ascontiguousarray(part).tobytes() if isinstance(part, np.ndarray) else repr(part).encode()
         total.update(struct.pack("<Q", len(data)) + data)
     return total.digest()
+
+
+def parameter_hash(estimator: Any) -> bytes:
+    """Return a hash of everything besides the data that the result of a fit depends on."""
+    is_warm = getattr(estimator, "warm_start", False) and hasattr(estimator, "coef_")
+    start = [as_dense(estimator.coef_), estimator.intercept_] if is_warm else []
+    return hash_of(dropmargin.__version__, np.__version__, _described(estimator), *start)
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, BaseEstimator):
+        params = value.get_params(deep=False).items()
+        # The number of threads and the output do not change the result.
+        own = [(name, _described(item)) for name, item in sorted(params) if name not in ("n_jobs", "verbose")]
+        return type(value).__name__, own
+    if isinstance(value, list | tuple):
+        return [_described(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return "array", value.tolist()
+    return sorted(value.items(), key=repr) if isinstance(value, dict) else repr(value)
