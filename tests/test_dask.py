@@ -272,4 +272,5 @@ def test_the_error_without(lacking):
 
 def test_both_functions_are_attributes_of_the_library():
     assert dropmargin.dask.fit is fit
+    assert callable(dropmargin.streaming.fit)
     assert {"dask", "streaming"} <= set(dir(dropmargin))
