@@ -37,6 +37,10 @@ from dropmargin.data import Rows
 _WIDTHS = (1_000, 100_000, 300_000)
 _PROBES = 7
 _TASKS = (2, 100)
+_MEMORY_SETTINGS = {
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 2**29,
+    "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 2**25,
+}
 
 
 def write_parts(folder: Path, X: Any, y: Any, n_parts: int) -> list[Path]:
@@ -107,8 +111,9 @@ class MessageCounter(SchedulerPlugin):
 
 
 def cluster(n_workers: int) -> LocalCluster:
-    """Return a cluster of processes of one thread."""
-    return LocalCluster(n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0")
+    """Return a cluster of processes of one thread, with the memory settings that docs/dask.md recommends."""
+    with dask.config.set(_MEMORY_SETTINGS):
+        return LocalCluster(n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0")
 
 
 def small_rows(number: int) -> Rows:
