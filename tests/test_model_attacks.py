@@ -215,7 +215,6 @@ _WRONG_TENSORS = {
     "two intercepts": ("intercept_", np.zeros(2), "intercept_ must hold 1 numbers"),
     "history": ("history_", np.zeros((1, 3)), "history_ must be a table"),
     "fractions in history": ("history_", np.full((1, 5), 0.5), "history_ must count"),
-    "deviations without means": ("feature_deviations_", np.zeros(2), "needs the array 'feature_means_'"),
     "complex numbers": ("other", np.zeros(2, dtype=np.complex64), "has the type C64"),
     "unused array": ("other", np.zeros(2), "the array 'other', which its model does not use"),
     "unused name": ("../coef_", np.zeros(2), r"the array '\.\./coef_', which its model does not use"),

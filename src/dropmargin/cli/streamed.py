@@ -6,11 +6,11 @@ import os
 from types import SimpleNamespace
 from typing import Any
 
+from dropmargin import streaming
 from dropmargin.cli import training
 from dropmargin.cli.console import Console, UsageError
 from dropmargin.io.data import ReadOptions
 from dropmargin.io.model import save
-from dropmargin.streaming import fit_files, prepare_files
 
 _FORMATS = ("svmlight", "parquet", "arrow", "npz")
 
@@ -30,12 +30,13 @@ def train(options: SimpleNamespace, console: Console, noise: Any) -> bool:
         options.missing = "error"
     where: dict[str, Any] = {"memory_limit": options.memory_limit, "cache": options.cache}
     shown = not console.quiet
-    found = prepare_files(options.data, options=read_options, progress=shown, **where)
+    found = streaming.prepare_files(options.data, options=read_options, progress=shown, **where)
     n_rows, n_features = found.shape
     console.note(f"{options.data}: {n_rows} rows, {n_features} features")
     own = {"noise": noise, "C": options.C, "verbose": int(options.verbose)}
     classifier = training.make_classifier(options, None, console, **own)
-    fit_files(classifier, options.data, options=read_options, checkpoint=options.checkpoint, progress=shown, **where)
+    where |= {"options": read_options, "progress": shown}
+    streaming.fit(classifier, options.data, checkpoint=options.checkpoint, **where)
     saved = options.model if classifier.converged_ or not options.strict else None
     facts = training.fit_facts(classifier, options, noise, watch.seconds)
     facts |= {"rows": n_rows, "features": n_features, "target": options.target, "zero_based": found.zero_based}
