@@ -7,7 +7,7 @@ import pytest
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, MCFClassifier, load, save
-from dropmargin.io.data import Frame, TableEncoder, TextEncoder
+from dropmargin.io.data import TableEncoder, TextEncoder
 from dropmargin.io.model import ModelFormatError, describe
 
 ENDINGS = ("json", "zip")
@@ -24,7 +24,7 @@ def frame(n_rows=40, n_names=3, missing=True, seed=0):
     if missing:
         numbers[::7] = np.nan
         names[::5] = None
-    return Frame(("größe", "farbe, 色"), (numbers, names)), y
+    return {"größe": numbers, "farbe, 色": names}, y
 
 
 def assert_same(model, again, X):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-import os
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,8 +17,8 @@ from dropmargin.data.missing_values import has_missing
 from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, NoisyLinearClassifier
 from dropmargin.estimators.parameters import specification
 from dropmargin.io.data import (
+    TABLES,
     Dataset,
-    Frame,
     ReadOptions,
     TableEncoder,
     TextEncoder,
@@ -36,8 +34,6 @@ from dropmargin.model_selection import DropoutLogisticRegressionCV, DropoutSVCCV
 from dropmargin.typing import Array
 
 _STDIN = "-"
-_TABLES = ("csv", "tsv", "parquet", "arrow")
-_HASHED_AT_ONCE = 2**20
 #: Loss -> the classifier, and the search over noise and C.
 _CLASSES: dict[str, tuple[Any, Any]] = {
     "hinge": (DropoutSVC, DropoutSVCCV),
@@ -60,7 +56,7 @@ class TrainingData:
     summary : dict
         What the model file is to say of the data; how to read data of the same kind again is a part of it.
     data_hash : str or None
-        ``sha256:`` and the hash of the file's bytes; None for standard input.
+        ``sha256:`` and the hash of the file's bytes.
     """
 
     X: Any
@@ -116,7 +112,7 @@ def require_target(path: str, form: str, read_options: ReadOptions) -> ReadOptio
     """Return the options with labels asked for; if no column was named, say which there are."""
     if form == "text":
         return replace(read_options, target=read_options.target or "label")
-    if form in _TABLES and read_options.target is None:
+    if form in TABLES and read_options.target is None:
         names = next(iter(read_chunks(path, replace(read_options, text=None)))).feature_names or ()
         listed = ", ".join(map(repr, names[:20])) + (" ..." if len(names) > 20 else "")
         raise UsageError(f"--target is missing, the column of the labels; the columns of {path} are {listed}")
@@ -130,7 +126,7 @@ def read_training_data(path: str, options: argparse.Namespace, console: Console)
     read_options = replace(read_options, categorical=tuple(options.categorical), ignore=tuple(options.ignore))
     if options.max_features is not None and form in ("svmlight", "npz"):
         read_options = replace(read_options, max_features=options.max_features)
-    data = read_data(path, read_options)
+    data = read_data(path, read_options, sha256=True)
     if data.y is None:
         raise UsageError(f"{path} has no labels: it should have an array 'y', or name another one by --target")
     encoder = _make_encoder(data, options)
@@ -144,11 +140,11 @@ def read_training_data(path: str, options: argparse.Namespace, console: Console)
         "zero_based": data.zero_based,
     }
     console.note(f"{path}: {X.shape[0]} rows, {X.shape[1]} features")
-    return TrainingData(X, data.y, encoder, names, summary, _hash(path))
+    return TrainingData(X, data.y, encoder, names, summary, f"sha256:{data.sha256}")
 
 
 def _make_encoder(data: Dataset, options: argparse.Namespace) -> Any:
-    if isinstance(data.X, Frame):
+    if data.is_table:
         return TableEncoder(max_categories=options.max_categories)
     if not isinstance(data.X, list):
         return None
@@ -173,16 +169,6 @@ def _feature_names(data: Dataset, path: str | None) -> Array | None:
     if len(set(names)) < len(names) or not all(names):
         raise ValueError(f"{path or 'feature_names'}: each feature needs a name of its own")
     return np.array(names, dtype=object)
-
-
-def _hash(path: str) -> str | None:
-    if not os.path.isfile(path):  # standard input, a pipe: what was read cannot be read again
-        return None
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(_HASHED_AT_ONCE):
-            digest.update(block)
-    return f"sha256:{digest.hexdigest()}"
 
 
 # Classifiers ----------------------------------------------------------------------------------------------------------

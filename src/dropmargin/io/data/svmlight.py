@@ -19,7 +19,7 @@ _BLOCK_BYTES = 2**22
 _INT32_MAX = 2**31 - 1
 
 
-def read_svmlight(source: Source, options: ReadOptions) -> Dataset:
+def read(source: Source, options: ReadOptions) -> Dataset:
     """Return a whole file; if not told, an index 0 anywhere says that indices begin at 0."""
     parser = BlockParser(source.name, IndexRange.from_options(options))
     with source.open() as stream:
@@ -43,7 +43,7 @@ def read_svmlight(source: Source, options: ReadOptions) -> Dataset:
     return Dataset(X, whole_if_whole(pieces.take("labels")), qid, zero_based=zero_based)
 
 
-def chunk_svmlight(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
+def chunks(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
     """Yield the rows of about ``chunk_bytes`` bytes at a time; base and width must be given."""
     if options.zero_based is None or options.n_features is None:
         missing = "zero_based" if options.zero_based is None else "n_features"
