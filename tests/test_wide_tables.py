@@ -1,4 +1,4 @@
-"""Tables of very many columns: work grows with the number of columns, not with its square."""
+"""Tables of very many columns: the work is linear in their number."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_names_are_compared_about_once_per_column(counted_frame, step):
     n_columns = 500
     frame = counted_frame(n_columns)
     if step == "transform":
-        # Equal names that are other objects, as those of another file are.
+        # Equal names that are other objects, as in another file.
         TableEncoder().fit(frame).transform(counted_frame(n_columns))
     else:
         TableEncoder(categorical=[str(name) for name in frame]).fit(frame)
@@ -63,7 +63,7 @@ def wide_csv(tmp_path_factory):
     return path
 
 
-def test_a_wide_file_is_read_whole_and_in_parts(wide_csv):
+def test_a_wide_file_is_read_whole_and_in_chunks(wide_csv):
     data = read_data(wide_csv, ReadOptions(target="label"))
     assert data.X.shape == (4, N_WIDE)
     assert data.X["x5"].tolist() == [5.0, 3.0, 1.0, 6.0]

@@ -146,7 +146,12 @@ def check(path: Path, options: ReadOptions) -> str:
     if whole is None:
         return "refused"
     assert whole.n_samples > 0
-    parts = list(read_chunks(path, known, chunk_bytes=64))
+    try:
+        parts = list(read_chunks(path, known, chunk_bytes=64))
+    except DataFormatError:
+        # pyarrow compares the types in the metadata of row groups only if batches are not larger than they are.
+        assert path.suffix == ".parquet"
+        return "refused in chunks"
     assert sum(part.n_samples for part in parts) == whole.n_samples
     assert [row for part in parts for row in _rows(part)] == _rows(whole)
     return "read"

@@ -124,7 +124,7 @@ def _choose_columns(path: str, given: ReadOptions, model: SavedModel) -> ReadOpt
 def _zero_based(given: bool | None, model: SavedModel, console: Console) -> bool:
     known = model.summary.get("zero_based")
     if given is None and not isinstance(known, bool):
-        console.note(f"{model.path} does not record the first feature index: 1 is assumed (or use --zero-based)")
+        console.note(f"{model.path} does not record where feature indices start: from 1, if not --zero-based")
         return False
     return bool(known if given is None else given)
 
@@ -166,7 +166,7 @@ def _check_columns(path: str, data: Dataset, read_options: ReadOptions, model: S
             f"{path} lacks columns of the training data, {listed}, and {model.path} does not accept missing values: "
             "train it with --missing rescale"
         )
-    console.note(f"{path} lacks columns of the training data, which are treated as missing: {listed}")
+    console.note(f"{path} lacks columns of the training data, which are taken as missing: {listed}")
 
 
 def _encode(data: Dataset, model: SavedModel, path: str) -> Any:
