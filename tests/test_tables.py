@@ -79,6 +79,20 @@ def test_tsv_and_other_separators(read):
     refused(read, "a;b\n1;2\n", r"no column 'b' \(--target\); is the separator ';' \(--separator\)\?", target="b")
 
 
+_NUMBERS = ["0", "-0", "+1", "1.", ".5", "1e5", "1E+05", "1e-400", "1e23", "9007199254740993", "0.1", "4.9e-324"]
+_NOT_NUMBERS = ["", "++1", "+-1", "1e", "1e+", ".", "e5", "1_0", "0x1", "1f", "inf", "-Infinity", "nan(1)", "1e400", "1 2"]
+
+
+def test_numbers_are_those_of_python(read):
+    for numbers in (_NUMBERS, [*_NUMBERS, "?"]):
+        column = read("a\n" + "\n".join(numbers)).X["a"]
+        wanted = [np.nan if number == "?" else float(number) for number in numbers]
+        assert column.to_numpy().tobytes() == np.array(wanted).tobytes()
+    for text in _NOT_NUMBERS:
+        data = read(f'a;b\n1;"{text}"\n', separator=";", missing_values=())
+        assert_frame(data.X, a=[1.0], b=[text])
+
+
 def test_missing_values_that_are_numbers(read):
     assert_frame(read("a,b\n1,-999\n2,3\n", missing_values=("-999",)).X, a=[1.0, 2.0], b=[np.nan, 3.0])
 
@@ -178,7 +192,7 @@ def test_long_fields_and_many_columns(read):
 
 def test_the_whole_file_determines_the_kind_of_a_column(read):
     # More than one block: numbers first, categories later.
-    text = "a,b\n" + "1,007\n" * 60_000 + "2,xyz\n" * 60_001
+    text = "a,b\n" + "1,007\n" * 400_000 + "2,xyz\n" * 400_001
     column = read(text).X["b"]
     assert column.iloc[0] == "007"
     assert column.iloc[-1] == "xyz"

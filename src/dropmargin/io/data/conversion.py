@@ -18,7 +18,8 @@ from dropmargin.io.data.frames import as_categories
 from dropmargin.typing import Array
 
 _MAX_LABEL = 2.0**53
-_MAX_VALUES = 2**20
+# Limits of what is converted at a time; an Arrow array of text has less than 2^31 bytes.
+_MAX_VALUES, _MAX_BYTES = 2**20, 2**30
 #: Formats whose values are all text: a value is a number if it looks like one.
 _UNTYPED = ("csv", "tsv", "text")
 
@@ -105,7 +106,8 @@ class Converter:
     def _text_features(self, columns: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         """Yield the same for columns of text; several at a time if they are short, because of fixed costs."""
         names, n_rows = list(columns), sum(map(len, self._lines))
-        step = max(1, _MAX_VALUES // n_rows)
+        n_bytes = sum(cells.nbytes for cells in columns.values())
+        step = max(1, _MAX_VALUES // n_rows) if n_bytes < _MAX_BYTES else 1
         for start in range(0, len(names), step):
             group = names[start : start + step]
             chunks = [chunk for name in group for chunk in columns.pop(name).chunks]

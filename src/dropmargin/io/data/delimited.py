@@ -19,7 +19,6 @@ from dropmargin.io.data.errors import DataFormatError, one_line
 from dropmargin.io.data.selection import Rows, select_columns
 from dropmargin.io.data.sources import Source, decode_lines, text_blocks
 
-SEPARATORS = {"csv": ",", "tsv": "\t"}
 # Each column of a block has a fixed cost, so the blocks of a wide file have at least so many lines.
 _MIN_LINES = 16
 _MAX_ARROW_BYTES = 2**30
@@ -30,9 +29,7 @@ _MAX_FIELD = 2**31 - 1
 
 def delimited_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bool) -> Iterator[Rows]:
     """Yield the rows of about ``n_bytes`` bytes at a time; each column is text."""
-    separator = options.separator or SEPARATORS[options.format or "csv"]
-    if len(separator) != 1 or separator in '"\r\n':
-        raise ValueError(f"separator must be one character, not a quote or a line end, got {separator!r}.")
+    separator = options.separator or ("\t" if options.format == "tsv" else ",")
     with source.open() as stream:
         blocks = text_blocks(stream, source.name, n_bytes, _MIN_LINES if whole else 1)
         reader = _Reader(source.name, separator, blocks)

@@ -13,11 +13,11 @@ from dropmargin.io.data.selection import Rows
 from dropmargin.io.data.sources import Source, decode_lines, text_blocks
 
 _SVMLIGHT_LINE = re.compile(r"\s*[+-]?[0-9.]+(\s+[0-9]+:[-+0-9.eE]+)+\s*(#.*)?")
-_DOCUMENT = "the document"
 
 
 def document_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bool) -> Iterator[Rows]:
     """Yield the documents of about ``n_bytes`` bytes at a time, and their labels in a column named as the target."""
+    name = f"document of {options.target}"  # any name but that of the target
     with source.open() as stream:
         for first_line, block in text_blocks(stream, source.name, n_bytes):
             lines = [line.removesuffix("\r") for line in decode_lines(block, source.name, first_line)]
@@ -25,9 +25,7 @@ def document_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole
                 what = "this looks like svmlight, not like a document (use --format svmlight or --format text)"
                 raise DataFormatError(what, source.name, 1)
             if options.target is None:  # an empty line is an empty document: its prediction has the same line
-                yield Rows(
-                    pa.table({_DOCUMENT: pa.array(lines, pa.string())}), range(first_line, first_line + len(lines))
-                )
+                yield Rows(pa.table({name: pa.array(lines, pa.string())}), range(first_line, first_line + len(lines)))
                 continue
             numbers = [number for number, line in enumerate(lines, first_line) if line]
             pairs = [line.partition("\t") for line in lines if line]
@@ -36,4 +34,4 @@ def document_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole
                     what = f"expected a label, a tab and a document, got {quoted(label)}"
                     raise DataFormatError(f"{what} (labels are read because of --target)", source.name, number)
             columns = [pa.array([pair[i] for pair in pairs], pa.string()) for i in (0, 2)]
-            yield Rows(pa.table(columns, [options.target, _DOCUMENT]), numbers)
+            yield Rows(pa.table(columns, [options.target, name]), numbers)
