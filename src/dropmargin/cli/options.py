@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dropmargin.cli.console import UsageError
 
-FORMATS = ("svmlight", "csv", "tsv", "parquet", "arrow", "npz", "text")
+FORMATS = ("svmlight", "csv", "tsv", "jsonl", "parquet", "arrow", "npz", "text")
 LOSSES = ("hinge", "logistic", "quadratic", "exponential", "mcf-logistic")
 _STANDARD = "-"
 _LARGEST_SCALE = 1e100
