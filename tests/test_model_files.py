@@ -124,7 +124,7 @@ _LOSSES = [
 ]
 
 
-@pytest.mark.parametrize("loss", _LOSSES, ids=repr)
+@pytest.mark.parametrize("loss", _LOSSES, ids=lambda loss: loss if isinstance(loss, str) else type(loss).__name__)
 def test_loss_objects(loss, tmp_path):
     X, y = make_binary()
     model = NoisyLinearClassifier(loss, noise=0.2).fit(X, y)

@@ -1,4 +1,4 @@
-"""``dropmargin train`` on files that do not fit into memory: the options ``--memory-limit`` and so on."""
+"""``dropmargin train --memory-limit``: training on files that do not fit into memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FORMATS = ("svmlight", "parquet", "arrow", "npz")
 
 
 def train(options: SimpleNamespace, console: Console, noise: Any) -> bool:
-    """Fit, save and say how it went; return whether a model was saved."""
+    """Fit a classifier, save it and print the result; return whether a model was saved."""
     watch = training.Stopwatch()
     _check_format(options)
     read_options = ReadOptions(
@@ -26,7 +26,7 @@ def train(options: SimpleNamespace, console: Console, noise: Any) -> bool:
         ignore=tuple(options.ignore),
         max_ratio=options.max_ratio,
     )
-    if options.missing is None:  # nobody has looked
+    if options.missing is None:  # the files are not searched for missing values
         options.missing = "error"
     where: dict[str, Any] = {"memory_limit": options.memory_limit, "cache": options.cache}
     shown = not console.quiet
@@ -50,14 +50,14 @@ def train(options: SimpleNamespace, console: Console, noise: Any) -> bool:
 
 
 def _check_format(options: SimpleNamespace) -> None:
-    """Refuse files that are not read in parts, and options that are for other formats than that of the files."""
+    """Raise an error for formats that cannot be read in blocks, and for options of other formats."""
     path = options.data
-    if os.path.isdir(path):  # all are of one format: those that are not are refused when they are read
+    if os.path.isdir(path):  # files of other formats raise an error when they are read
         files = (entry.path for entry in os.scandir(path) if entry.is_file() and entry.name[0] not in "._")
         path = min(files, default=path)
     if not os.path.isfile(path):
         return
-    form = training.find_format_or_complain(path, options.format)
+    form = training.format_of(path, options.format)
     if form not in _FORMATS:
         raise UsageError(f"--memory-limit is for {', '.join(_FORMATS)} files; {path} is read as {form} (see --format)")
     training.basic_read_options(options, form)

@@ -46,7 +46,6 @@ class Fit:
         self.estimator = estimator
         self.problem: Problem = estimator._problem()
         self.uses_statistics: bool = estimator.missing == "rescale"
-        self.uses_means: bool = self.problem.noise is not None and self.problem.noise.needs_means
 
     def set_features(self, n_features: int, names: Sequence[str] | None) -> None:
         """Set number and names of the features."""
@@ -133,7 +132,7 @@ class PartitionRows:
             shape = whole.n_rows, whole.n_features if used is None else len(used)
             weights = (totals * factors)[present]
             outputs = ClassPartitions(encoded, shape, weights, whole.is_dense, used_features, whole.has_missing)
-            if statistics is None and fit.uses_means:
+            if statistics is None:
                 statistics = FeatureStatistics(outputs.feature_means, None)
             yield EncodedRows(classes[present], outputs, statistics)
 

@@ -210,7 +210,6 @@ class PartitionFold(Fold):
         weighted = WeightedRows(training, targets.totals(weights))
         classifier = copy(search.template)
         fit = Fit(classifier)
-        fit.uses_means = fit.uses_means or search.scores_need_means
         encoded = self._stack.enter_context(self.rows.encoded(fit, weighted))
         fit.set_classes(encoded)
         solver = PathSolver(search.grid, search.problem, self.rows, encoded.rows, n_threads)

@@ -90,7 +90,7 @@ class ArrayFold(Fold):
         classes, encoded = template._encode(rows)
         classifier = copy(template)
         classifier.classes_ = classes
-        classifier._set_statistics(template._statistics(encoded, search.scores_need_means))
+        classifier._set_statistics(template._statistics(encoded))
         return PathSolver(search.grid, search.problem, rows, encoded, n_threads), classifier
 
     def score(self, scorer: Callable[..., Any], classifier: MarginalisedClassifier) -> Any:
@@ -160,11 +160,6 @@ class Search:
     store_coefs: bool
     n_threads: int
     n_rows: int
-
-    @property
-    def scores_need_means(self) -> bool:
-        """Whether scores depend on the means of the features in the training rows."""
-        return isinstance(self.scorer, ExpectedAccuracy) and self.scorer.noise.needs_means
 
     def run(self, folds: Sequence[Callable[[], Fold]], verbose: int) -> Outcome:
         """Return the scores of all points on all folds; ``folds`` are functions that load a fold."""

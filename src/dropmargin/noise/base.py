@@ -223,10 +223,14 @@ class Noise(BaseEstimator):
         """
 
     @property
+    def level_name(self) -> str | None:
+        """The name of the rate or scale, the first parameter of the constructor; ``None`` if it has none."""
+        return next(iter(signature(type(self)).parameters), None)
+
+    @property
     def level(self) -> Any:
-        """The rate or scale, the first parameter of the constructor; 1 if it has none."""
-        names = list(signature(type(self)).parameters)
-        return getattr(self, names[0]) if names else 1.0
+        """The rate or scale; 1 if the noise has no parameter."""
+        return 1.0 if self.level_name is None else getattr(self, self.level_name)
 
     @property
     def needs_means(self) -> bool:

@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dropmargin.data import canonical, to_arrays
-from dropmargin.io.data import DataFormatError, Dataset, Frame, ReadOptions, find_format, read_chunks
+from dropmargin.io.data import DataFormatError, Dataset, ReadOptions, find_format, read_chunks
 from dropmargin.io.data.dataset import concatenate
 from dropmargin.io.data.sources import Source, line_blocks
 from dropmargin.io.data.svmlight_blocks import BlockParser
@@ -166,15 +164,13 @@ def _chunks(files: DataFiles, path: Path, block_bytes: int) -> Iterator[Dataset]
 
 def matrix_of(part: Dataset, path: Path) -> Any:
     """Return the rows as a matrix; columns of names are an error."""
-    if not isinstance(part.X, Frame):
+    if not part.is_table:
         return part.X
-    for name, column in zip(part.X.names, part.X.columns, strict=True):
-        if column.dtype.kind != "f":
+    for name, dtype in part.X.dtypes.items():
+        if dtype.kind != "f":
             what = f"column {name!r} holds names, not numbers (encode it first, or name it in options.ignore)"
             raise DataFormatError(what, str(path))
-    if not part.X.columns:
-        raise DataFormatError("there are no columns besides the labels", str(path))
-    return np.column_stack(part.X.columns)
+    return part.X.to_numpy()
 
 
 def _bar(files: DataFiles, label: str) -> Progress:
