@@ -22,26 +22,55 @@ from dropmargin.typing import Array
 _MASK_ENTRIES = 2**20
 
 
-def delete_entries(X: Any, level: float, fill: Any, factor: float, rng: np.random.Generator) -> Any:
-    """Return ``X`` with each entry deleted with probability ``level``, independently.
+def delete_entries(
+    X: Any, level: float, fill: Any, factor: float, rng: np.random.Generator, groups: Array | None = None
+) -> Any:
+    """Return ``X`` with each entry deleted with probability ``level``, independently, or each group of a row.
 
     An entry is deleted if a uniform random number is below ``level``: with the same generator, entries deleted at one
-    level are deleted at every higher level. The random numbers of a dense and of a CSR ``X`` differ.
+    level are deleted at every higher level. The random numbers of a dense and of a CSR ``X`` differ, unless there are
+    groups. ``groups`` is the number of each feature's group.
     """
     if not sparse.issparse(X):
         result = np.empty(X.shape, dtype=X.dtype)
         for begin, end in _chunks(*X.shape):
-            deleted = rng.random((end - begin, X.shape[1])) < level
+            deleted = _draw_groups(end - begin, level, rng, X.shape[1], groups)
             result[begin:end] = np.where(deleted, fill, _rescaled(X[begin:end], fill, factor))
         return result
     fill = _sparse_fill(fill)
     rows = canonical(X)
+    if groups is not None:
+        return _as_given(X, _delete_groups(rows, level, fill, factor, rng, groups))
     deleted = rng.random(rows.nnz) < level
     result = with_data(rows, np.where(deleted, fill, rows.data * factor).astype(rows.dtype))
     if np.isnan(fill):
         zeros = [_deleted_zeros(rows, begin, end, level, rng) for begin, end in _chunks(*rows.shape)]
         result = result + sparse.vstack(zeros, format="csr")
     return _as_given(X, result)
+
+
+def _draw_groups(n_rows: int, level: float, rng: np.random.Generator, n_features: int, groups: Array | None) -> Array:
+    """Return which entries are deleted, a matrix with all features."""
+    if groups is None:
+        return rng.random((n_rows, n_features)) < level
+    return (rng.random((n_rows, int(groups.max()) + 1)) < level)[:, groups]
+
+
+def _delete_groups(rows: Any, level: float, fill: float, factor: float, rng: np.random.Generator, groups: Array) -> Any:
+    """Return a CSR matrix with each group of a row deleted with probability ``level``."""
+    parts = []
+    for begin, end in _chunks(*rows.shape):
+        part = rows[begin:end]
+        deleted = _draw_groups(end - begin, level, rng, rows.shape[1], groups)
+        stored = np.repeat(np.arange(end - begin), np.diff(part.indptr)), part.indices
+        observed = with_data(part, np.where(deleted[stored], fill, part.data * factor).astype(rows.dtype))
+        if np.isnan(fill):
+            deleted[stored] = False
+            where = np.nonzero(deleted)
+            missing = np.full(len(where[0]), np.nan, dtype=rows.dtype)
+            observed = observed + sparse.csr_array((missing, where), shape=part.shape)
+        parts.append(observed)
+    return sparse.vstack(parts, format="csr")
 
 
 def delete_columns(X: Any, features: Array, fill: Any, factor: float) -> Any:
@@ -62,13 +91,27 @@ def delete_columns(X: Any, features: Array, fill: Any, factor: float) -> Any:
     return _as_given(X, observed + sparse.csr_array((missing, indices, indptr), shape=rows.shape))
 
 
-def presence(X: Any) -> Array:
-    """Return, per feature, the share of rows whose entry is neither zero nor NaN."""
+def presence(X: Any, groups: Array | None = None) -> Array:
+    """Return, per feature, the share of rows whose entry is neither zero nor NaN.
+
+    With ``groups``, it is the share of rows with such an entry in the group of the feature.
+    """
+    if groups is not None:
+        rows, features, _ = _present_entries(X)
+        n_groups = int(groups.max()) + 1
+        pairs = np.unique(rows.astype(np.int64) * n_groups + groups[features])
+        return (np.bincount(pairs % n_groups, minlength=n_groups) / X.shape[0])[groups]
     if not sparse.issparse(X):
         return np.mean((X != 0.0) & ~np.isnan(X), axis=0)
     rows = canonical(X)
     present = (rows.data != 0.0) & ~np.isnan(rows.data)
     return np.bincount(rows.indices[present], minlength=rows.shape[1]) / rows.shape[0]
+
+
+def _present_entries(X: Any) -> tuple[Array, Array, Array]:
+    entries = sparse.coo_array(X)
+    present = (entries.data != 0.0) & ~np.isnan(entries.data)
+    return entries.row[present], entries.col[present], entries.data[present]
 
 
 def column_entries(X: Any) -> Iterator[tuple[Any, Array]]:

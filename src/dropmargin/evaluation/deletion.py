@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from dropmargin.data.deletion import delete_columns, delete_entries
+from dropmargin.data.inputs import column_names
 from dropmargin.estimators.validation import check_choice
 from dropmargin.evaluation.curve import ScoreCurve
 from dropmargin.evaluation.scoring import make_case, repeat_seeds, score_levels
 from dropmargin.evaluation.usefulness import margin_losses
+from dropmargin.noise.groups import group_features
 from dropmargin.typing import Array
 
 _STRATEGIES = ("entries", "columns", "worst")
@@ -48,6 +50,7 @@ def deletion_curve(
     *,
     levels: Any = DEFAULT_LEVELS,
     strategy: str = "entries",
+    groups: Any = None,
     n_repeats: int = 5,
     fill: Any = 0.0,
     rescale: bool = False,
@@ -82,6 +85,9 @@ def deletion_curve(
           the column alone is deleted (on 1,000 random rows, if there are more). The margin is the response for the
           correct class minus the largest one for another class; responses are decision values, or else
           probabilities. As nothing else is random, there is one repeat.
+    groups : array-like of shape (n_features,) or mapping, default=None
+        Features that are deleted together, as for `DropoutNoise`: ``level`` is then the share of the groups. The
+        decrease of the margin of a group, for ``strategy="worst"``, is the sum over its features.
     n_repeats : int, default=5
         Number of random deletions per level.
     fill : float or array-like of shape (n_features,), default=0.0
@@ -126,20 +132,27 @@ def deletion_curve(
     case = make_case(estimator, X, y, scoring, sample_weight, "deletion_curve")
     values, n_features = case.values, case.values.shape[1]
     filling = _check_fill(fill, rescale, n_features)
-    n_deleted = np.floor(levels * n_features + 0.5).astype(int)
-    shares = levels if strategy == "entries" else n_deleted / n_features
+    numbers, n_groups = np.arange(n_features), n_features
+    if groups is not None:
+        numbers, names = group_features(groups, n_features, column_names(X))
+        n_groups = len(names)
+    n_deleted = np.floor(levels * n_groups + 0.5).astype(int)
+    shares = levels if strategy == "entries" else n_deleted / n_groups
     # At level 1 no entry is left to rescale.
     factors = [1.0 / (1.0 - share) if rescale and share < 1.0 else 1.0 for share in shares]
     if strategy == "worst":
         seeds = seeds[:1]
-        most_useful_first = np.argsort(-margin_losses(case, filling, int(seeds[0]), verbose), kind="stable")
+        losses = np.bincount(numbers, margin_losses(case, filling, int(seeds[0]), verbose), minlength=n_groups)
+        most_useful_first = np.argsort(-losses, kind="stable")
 
     def delete(level: int, seed: int) -> Any:
         rng = np.random.default_rng(seed)
         if strategy == "entries":
-            return delete_entries(values, levels[level], filling, factors[level], rng)
-        order = most_useful_first if strategy == "worst" else rng.permutation(n_features)
-        return delete_columns(values, order[: n_deleted[level]], filling, factors[level])
+            drawn = None if groups is None else numbers
+            return delete_entries(values, levels[level], filling, factors[level], rng, drawn)
+        order = most_useful_first if strategy == "worst" else rng.permutation(n_groups)
+        features = np.flatnonzero(np.isin(numbers, order[: n_deleted[level]]))
+        return delete_columns(values, features, filling, factors[level])
 
     scores = score_levels(case, delete, shares == 0.0, seeds, n_jobs=n_jobs, verbose=verbose, label="deletion curve")
     return DeletionCurve(scores, scoring, levels, strategy, fill, rescale)

@@ -8,10 +8,11 @@ import numpy as np
 
 from dropmargin.data.deletion import presence
 from dropmargin.data.inputs import check_rows, column_names
+from dropmargin.noise.groups import group_features
 from dropmargin.typing import Array
 
 
-def estimate_dropout_rates(X_train: Any, X_target: Any) -> Array:
+def estimate_dropout_rates(X_train: Any, X_target: Any, groups: Any = None) -> Array:
     """Return one dropout rate per feature, estimated from unlabelled rows of the target data.
 
     ``rate_d = max(0, 1 - P_target(x_d present) / P_train(x_d present))``, where an entry is present if it is neither
@@ -23,11 +24,14 @@ def estimate_dropout_rates(X_train: Any, X_target: Any) -> Array:
         The training data.
     X_target : {array-like, sparse matrix, data frame} of shape (n_target, n_features)
         Rows from where the model will be used, with the same features in the same order.
+    groups : array-like of shape (n_features,) or mapping, default=None
+        Groups of features, as for `DropoutNoise`. A group is present in a row if any of its features is; all features
+        of a group have the same rate.
 
     Returns
     -------
     rates : ndarray of shape (n_features,)
-        Rates in [0, 1), for ``DropoutNoise(rate=rates)``.
+        Rates in [0, 1), for ``DropoutNoise(rate=rates)`` or ``DropoutNoise(rate=rates, groups=groups)``.
 
     See Also
     --------
@@ -52,7 +56,8 @@ def estimate_dropout_rates(X_train: Any, X_target: Any) -> Array:
     names = [column_names(X) for X in (X_train, X_target)]
     train, target = _checked("X_train", X_train), _checked("X_target", X_target)
     _check_same_features(names, train.shape[1], target.shape[1])
-    in_train, in_target = presence(train), presence(target)
+    numbers = None if groups is None else group_features(groups, train.shape[1], names[0])[0]
+    in_train, in_target = presence(train, numbers), presence(target, numbers)
     in_target = np.where(in_target == 0.0, 1.0 / (target.shape[0] + 1), in_target)
     rates = np.zeros(train.shape[1])
     observed = in_train > 0.0
