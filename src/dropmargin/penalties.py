@@ -14,6 +14,7 @@ It is the least ``l1 s`` with ``s >= |w|``. With the barrier ``-mu log(s^2 - w^2
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -42,8 +43,8 @@ class Penalty:
     barrier: float = 0.0
 
     @property
-    def has_curvature(self) -> bool:
-        """Whether the second derivative is positive everywhere."""
+    def has_diagonal_curvature(self) -> bool:
+        """Whether the second derivative is a diagonal matrix, and positive everywhere."""
         return self.l2 > 0.0 or self.barrier > 0.0
 
     def value(self, coef: Array) -> Array:
@@ -59,14 +60,16 @@ class Penalty:
         return total + self.l1 * above.sum(axis=0) - self.barrier * rise.sum(axis=0)
 
     def gradient(self, coef: Array) -> Array:
-        """Return the derivative by the features' coefficients, of shape ``(n_features, n_outputs)``."""
-        w = coef[:-1]
-        if not self.l1:
-            return self.l2 * w
-        return self.l2 * w + self.l1 * (w / self._bounds(w)[0] if self.barrier else np.sign(w))
+        """Return the derivative by the coefficients, of their shape; it is zero for the intercept."""
+        out = self.l2 * coef
+        out[-1] = 0.0
+        if self.l1:
+            w = coef[:-1]
+            out[:-1] += self.l1 * (w / self._bounds(w)[0] if self.barrier else np.sign(w))
+        return out
 
     def curvature(self, coef: Array) -> Array | float:
-        """Return the second derivative, of the shape of the gradient or a number that serves all entries."""
+        """Return the second derivative by the features' coefficients, ``(n_features, n_outputs)`` or one number."""
         if not self.barrier:
             return self.l2
         w = coef[:-1]
@@ -76,6 +79,14 @@ class Penalty:
     def majoriser(self, coef: Array) -> Array | float:
         """Return the curvature of the quadratic function that lies above ``R`` and touches it at ``coef``."""
         return self.l2 + self.l1 / self._bounds(coef[:-1])[0] if self.barrier else self.l2
+
+    def low_rank_product(self, direction: Array) -> Array | None:
+        """Return the part of the second derivative that is not diagonal times a direction; ``None`` if there is none."""
+        return None
+
+    def select(self, outputs: Any) -> Penalty:
+        """Return the penalty of these outputs alone."""
+        return self
 
     def least_subgradient(self, coef: Array, gradient: Array) -> Array:
         """Return the smallest subgradient of the objective, given the gradient that takes zero for that of ``l1 |0|``.

@@ -102,8 +102,8 @@ class OnlineMixin(MarginalisedClassifier):
         batch = Batch(X, codes, weights) if counted.all() else Batch(X[counted], codes[counted], weights[counted])
         problems = binary_outputs(len(known), self.multi_class)
         if stream is None:
-            stream = Stream.start(X.shape[1], len(problems))
-        elif len(stream.columns) != len(problems):
+            stream = Stream.start(X.shape[1], len(problems), problem.penalty.l2)
+        elif len(stream.summaries) != len(problems):
             raise ValueError(f"multi_class must stay the same in mid stream, got {self.multi_class!r}: call fit anew.")
         with one_blas_thread():
             stream = stream.after(batch, replace(problem, monitor=no_monitor), problems)

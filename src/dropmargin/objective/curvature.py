@@ -63,7 +63,8 @@ class MomentCurvature(Curvature):
         if len(sums) > n and objective.variance.has_floor:
             out[:-1] += as_column(objective.variance.floor) * sums[n:] * self.coef[:-1]
         out[-1] = sums[:n] if objective.fit_intercept else direction[-1]
-        return out
+        of_penalty = objective.penalty.low_rank_product(direction)
+        return out if of_penalty is None else out + of_penalty
 
     def with_deflation(self, back: Array, sums: Array) -> MomentCurvature:
         """Return the curvature with its known products with the coefficients and the intercept."""

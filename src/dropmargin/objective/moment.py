@@ -163,7 +163,8 @@ class MomentObjective(Objective):
 
     def select(self, outputs: Any) -> MomentObjective:
         smoothing = self.smoothing[outputs] if isinstance(self.smoothing, np.ndarray) else self.smoothing
-        return replace(self, outputs=self.outputs[outputs], smoothing=smoothing)
+        penalty = self.penalty.select(outputs)
+        return replace(self, outputs=self.outputs[outputs], smoothing=smoothing, penalty=penalty)
 
 
 class MomentPoint(Point):
@@ -188,9 +189,9 @@ class MomentPoint(Point):
         penalty, n = objective.penalty, coef.shape[1]
         by_entries = back[:, n:] if objective.variance.moves_entries else None
         noise_curvature = np.zeros((objective.n_features, n)) + objective.variance_transposed(by_entries, sums[n:])
-        gradient = np.empty_like(coef)
-        gradient[:-1] = back[:, :n] + noise_curvature * coef[:-1] + penalty.gradient(coef)
-        gradient[-1] = sums[:n] if objective.fit_intercept else 0.0
+        gradient = penalty.gradient(coef)
+        gradient[:-1] += back[:, :n] + noise_curvature * coef[:-1]
+        gradient[-1] = gradient[-1] + sums[:n] if objective.fit_intercept else 0.0
         return penalty.value(coef) + loss, gradient, noise_curvature
 
     @property
@@ -240,6 +241,20 @@ class MomentPoint(Point):
     def majoriser(self, direct: bool = False) -> MomentCurvature:
         of_penalty = self.objective.penalty.majoriser(self.coef)
         return self._curvature(row_functions.majoriser_weights, of_penalty, False, direct)
+
+    def expansion(self, is_majoriser: bool = False) -> tuple[MomentCurvature, Array]:
+        """Return the Hessian or the majoriser with its known products, and ``(X * X)'h``, its diagonal by the rows."""
+        objective, penalty = self.objective, self.objective.penalty
+        rule = row_functions.majoriser_weights if is_majoriser else row_functions.hessian_weights
+        of_penalty = penalty.majoriser(self.coef) if is_majoriser else penalty.curvature(self.coef)
+        weights = objective.data.map(rule, objective.row_loss, self.scores)
+        known = self._known_products(weights, with_squares=True)
+        assert known.squares is not None
+        own = of_penalty + self.noise_curvature
+        is_coupled = not (is_majoriser or objective.variance.is_zero)
+        preconditioner = diagonal(self, known.squares, known.totals, own)
+        curvature = MomentCurvature(objective, self.coef, own, weights, is_coupled, preconditioner)
+        return curvature.with_deflation(known.back, known.sums), known.squares
 
     def _curvature(self, rule: Any, of_penalty: Array | float, is_coupled: bool, direct: bool) -> MomentCurvature:
         objective = self.objective

@@ -1,6 +1,6 @@
 """Online learning: each row is seen once, and what is kept of rows that are gone does not grow with their number.
 
-``past`` is what is kept, ``rows`` the derivatives of the rows at hand, ``descent`` the steps, ``stream`` the blocks.
+``summary`` is what is kept, a penalty; ``stream`` minimises the objective of each block of rows with that penalty.
 """
 
 from dropmargin.online.stream import Batch, Stream

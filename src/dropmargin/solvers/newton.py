@@ -19,11 +19,10 @@ import numpy as np
 from dropmargin.data import column_dots
 from dropmargin.objective import Curvature, Objective, Point
 from dropmargin.solvers import conjugate_gradient
-from dropmargin.solvers.result import Iteration, Options, Result
+from dropmargin.solvers.result import INNER_ITERATIONS, Iteration, Options, Result
 from dropmargin.typing import Array
 
 _MAJORISER_STEPS = 2
-_INNER_ITERATIONS = 250
 _ARMIJO = 1e-4
 _HALVINGS = 30
 _DOUBLINGS = 20
@@ -65,7 +64,7 @@ def newton(objective: Objective, start: Point, options: Options, is_irls: bool =
         else:
             model, rtol = point.hessian(direct=objective.is_stiff), 0.2
         # 2. Direction: the approximate minimum of the model.
-        step = _Step.solve(model, point, rtol, state.atol())
+        step = _Step.solve(model, point, rtol, state.atol(), options.inner_iter)
         # 3. Line search. Fall back to the majoriser if the predicted decrease exceeds the objective (no loss is
         # negative), or if no step length decreases the objective.
         step.replace_by_majoriser(objective, point, ~step.is_plausible(state.largest_decrease()), state.atol())
@@ -106,8 +105,10 @@ class _Step:
         self.is_from_model = np.ones(len(predicted), dtype=bool)
 
     @classmethod
-    def solve(cls, model: Curvature, point: Point, rtol: float, atol: Array) -> _Step:
-        direction, remaining, lowest = conjugate_gradient.solve(model, -point.gradient, rtol, _INNER_ITERATIONS, atol)
+    def solve(
+        cls, model: Curvature, point: Point, rtol: float, atol: Array, max_iter: int = INNER_ITERATIONS
+    ) -> _Step:
+        direction, remaining, lowest = conjugate_gradient.solve(model, -point.gradient, rtol, max_iter, atol)
         remaining = np.where(remaining >= 0.0, remaining, np.inf)
         return cls(model, direction, remaining, lowest, _predicted_decrease(point, direction))
 

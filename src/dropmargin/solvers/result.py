@@ -10,6 +10,8 @@ from dropmargin.data import PerPartition
 from dropmargin.objective import Point
 from dropmargin.typing import Array
 
+INNER_ITERATIONS = 250
+
 
 class Iteration(NamedTuple):
     """One outer iteration: objective and estimated gap summed over the outputs, and the outputs not yet converged."""
@@ -43,6 +45,8 @@ class Options:
         Whether the start is near the solution.
     scale : ndarray of shape (n_outputs,), default=None
         What ``tol`` is relative to; by default the objective itself. It is given for the stages of a central path.
+    inner_iter : int, default=250
+        The most iterations of conjugate gradients for a step of Newton's method.
     """
 
     tol: float
@@ -50,6 +54,7 @@ class Options:
     monitor: Monitor = no_monitor
     warm: bool = False
     scale: Array | None = None
+    inner_iter: int = INNER_ITERATIONS
 
 
 @dataclass(frozen=True)
