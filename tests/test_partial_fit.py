@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +22,9 @@ from dropmargin import (
     MCFClassifier,
     NoisyLinearClassifier,
 )
-from dropmargin.data import canonical, row_block
 from dropmargin.losses import GaussianLogistic, Hinge, Logistic, MomentLoss, Quadratic
-from dropmargin.noise import DropoutNoise, Variance
-from dropmargin.online.descent import _Space, descend, follow
-from dropmargin.online.past import Column
-from dropmargin.online.rows import Setting, StreamRows
+from dropmargin.noise import DropoutNoise
+from dropmargin.online.summary import Summary
 from helpers import deal, make_objective
 
 _SMOOTH = {
@@ -142,26 +140,18 @@ def test_the_order_of_rows_changes_little():
 
 @pytest.mark.parametrize("order", ["shuffled", "sorted"])
 @pytest.mark.parametrize("name", _SMOOTH)
-def test_large_batches_join_at_once_only_if_they_are_like_those_before(name, order, monkeypatch):
+def test_rows_sorted_by_class_end_nearly_as_well_as_shuffled_ones(name, order):
     X, y = make_stream(14_700)
     if order == "sorted":
         rows = np.argsort(y, kind="stable")
         X, y = X[rows], y[rows]
-    joined = []
-
-    def count(column, rows, setting):
-        joined.append(len(rows.labels))
-        return follow(column, rows, setting)
-
-    monkeypatch.setattr("dropmargin.online.stream.follow", count)
     model = _SMOOTH[name](noise=0.3, C=0.01)
     online = feed(clone(model), X, y, 2100)
-    assert joined == ([2100, 2100, 2100] if order == "shuffled" else [])
     bound = 1.01 if order == "shuffled" else 1.02
     assert objective_of(online, X, y) < bound * clone(model).fit(X, y).objective_
 
 
-def test_without_an_offset():
+def test_without_an_intercept():
     X, y = make_stream(3000)
     model = DropoutLogisticRegression(noise=0.3, C=0.01, fit_intercept=False)
     online = feed(clone(model), X, y, 1000)
@@ -174,8 +164,11 @@ def test_dense_and_sparse_rows_agree():
     model = DropoutLogisticRegression(noise=0.3, C=0.01)
     dense, thin = feed(clone(model), X.toarray(), y, 700), feed(clone(model), X, y, 700)
     assert relative_difference(dense, thin) < 1e-6
-    mixed = clone(model).partial_fit(X[:100], y[:100], classes=[0, 1]).partial_fit(X[100:].toarray(), y[100:])
-    assert relative_difference(mixed, clone(model).partial_fit(X, y, classes=[0, 1])) < 1e-6
+    mixed, same = (
+        clone(model).partial_fit(X[:100], y[:100], classes=[0, 1]).partial_fit(rest, y[100:])
+        for rest in (X[100:].toarray(), X[100:])
+    )
+    assert relative_difference(mixed, same) < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -218,58 +211,62 @@ def test_rows_of_no_weight_take_part_in_nothing():
     assert_bitwise_equal(weighted, clone(model).partial_fit(X[kept], y[kept], classes=[0, 1]))
 
 
-# The parabola --------------------------------------------------------------------------------------------------------
+# The summary ---------------------------------------------------------------------------------------------------------
 
 
-class _Noisier(MomentLoss):
-    """A loss whose scores have additional variance."""
-
-    def __init__(self, loss, variance):
-        self.loss, self.variance = loss, variance
-
-    def value(self, y, m, v):
-        return self.loss.value(y, m, v + self.variance)
-
-    def gradient(self, y, m, v):
-        return self.loss.gradient(y, m, v + self.variance)
-
-    def curvature(self, y, m, v):
-        return self.loss.curvature(y, m, v + self.variance)
-
-    def majoriser(self, y, m, v):
-        return self.loss.majoriser(y, m, v + self.variance)
-
-
-@pytest.mark.parametrize("noise", [None, DropoutNoise(0.4), GaussianNoise(0.3)], ids=str)
-@pytest.mark.parametrize("loss", [Logistic(), Quadratic(), Hinge()], ids=lambda x: type(x).__name__)
-def test_the_parabola_is_right_in_value_slope_and_the_two_directions(loss, noise, monkeypatch):
-    monkeypatch.setattr("dropmargin.online.descent._WORTH_A_ROUND", 0.0)  # to the end, where curvatures no longer move
+@pytest.mark.parametrize(
+    ("loss", "noise", "fit_intercept"),
+    deal([Logistic(), Quadratic(), Hinge()], [None, DropoutNoise(0.4), GaussianNoise(0.3)], [True, False], n=9),
+    ids=lambda given: type(given).__name__ if isinstance(given, MomentLoss) else str(given),
+)
+def test_the_summary_is_exact_in_value_gradient_and_the_two_directions(loss, noise, fit_intercept):
     X, y = make_stream(900, 20)
-    y = 2.0 * y - 1.0
-    variance = Variance() if noise is None else noise.variance()
-    entry = variance.entry if variance.moves_entries else None
-    smoothing = 0.3 if loss.kink else 0.0
-    setting = Setting(loss, variance, 1.0, True, smoothing)
-    column = Column.start(20)
-    rows = StreamRows(row_block(canonical(X), entry), y, np.full(len(y), 0.01), slice(None))
-    value = descend(column, rows, setting, 200, keep=False)
-    # additional noise on every score, by a loss that adds it
-    noisier = _Noisier(loss, smoothing**2)
-    objective = make_objective(X, y[:, None], np.ones(len(y)), noisier, noise, C=0.01)
-    point = objective.at(column.coef[:, None])
-    assert point.value[0] == pytest.approx(value, rel=1e-9)
-    penalty = np.append(column.coef[:-1], 0.0)
-    np.testing.assert_allclose(column.gradient, point.gradient[:, 0] - penalty, atol=1e-9)
-    hessian = point.hessian()
-    weights_alone, offset_alone = np.append(column.coef[:-1], 0.0), np.eye(21)[20]
-    for step, direction in (([0.0, 1.0, 0.0], weights_alone), ([0.0, 0.0, 1.0], offset_alone)):
-        wanted = hessian.product(direction[:, None])[:, 0] - np.append(direction[:-1], 0.0)
-        moved = column.copy()
-        _Space(moved, slice(None), setting, np.zeros(21)).move(np.array(step))
-        np.testing.assert_allclose(moved.coef, column.coef + direction)
-        got = moved.gradient - column.gradient
-        np.testing.assert_allclose(got, wanted, atol=1e-4 * np.abs(wanted).max())
-        np.testing.assert_allclose(moved.coef_image - column.coef_image, got)
+    objective = make_objective(
+        X, 2.0 * y[:, None] - 1.0, np.ones(900), loss, noise, fit_intercept=fit_intercept, C=0.01
+    )
+    start = Summary.start(20, 1.0)
+    # Rows are counts: with positive coefficients their products exceed the diagonal, which is not always so.
+    coef = np.abs(np.random.default_rng(0).normal(scale=0.1, size=(21, 1)))
+    coef[-1] *= fit_intercept
+    point = replace(objective, penalty=start).at(coef)
+    whole = objective.at(coef)
+    np.testing.assert_allclose(point.value, whole.value)
+    np.testing.assert_allclose(point.gradient, whole.gradient)
+    summary = start.after(point, None)
+    np.testing.assert_allclose(summary.value(coef), whole.value)
+    np.testing.assert_allclose(summary.gradient(coef), whole.gradient)
+    intercept = np.eye(21)[:, [20]]
+    for direction in [coef, intercept] if fit_intercept else [coef]:
+        wanted = whole.hessian().product(direction)
+        step = 0.1 * direction
+        np.testing.assert_allclose(summary.gradient(coef + step) - summary.gradient(coef), 0.1 * wanted, atol=1e-9)
+        rise = summary.value(coef + step) - summary.value(coef)
+        np.testing.assert_allclose(rise, 0.1 * whole.gradient.T @ direction + 0.005 * direction.T @ wanted)
+        moved = summary.moved(coef + step)
+        np.testing.assert_allclose(moved.value(coef - step), summary.value(coef - step))
+        np.testing.assert_allclose(moved.gradient(coef - step), summary.gradient(coef - step), atol=1e-9)
+
+
+def test_a_block_without_some_features_joins_as_with_them():
+    X, y = make_stream(900, 20)
+    rng = np.random.default_rng(0)
+    y, coef = 2.0 * y[:, None] - 1.0, rng.normal(scale=0.3, size=(21, 1))
+    first = make_objective(X, y, np.ones(900), Logistic(), DropoutNoise(0.4), C=0.01)
+    before = Summary.start(20, 1.0)
+    before = before.after(replace(first, penalty=before).at(coef), None)
+    used = np.arange(12)
+    wide = sparse.csr_array(X.toarray() * (np.arange(20) < 12))
+    other = before.coef.copy()
+    other[[3, 7, -1]] += 0.2
+    whole = make_objective(wide, y, np.ones(900), Logistic(), DropoutNoise(0.4), C=0.01)
+    expected = before.after(replace(whole, penalty=before).at(other), None)
+    index = np.append(used, 20)
+    narrow = make_objective(wide[:, :12], y, np.ones(900), Logistic(), DropoutNoise(0.4), C=0.01)
+    got = before.after(replace(narrow, penalty=before.restricted(index)).at(other[index]), index)
+    for _ in range(3):
+        there = other + rng.normal(size=(21, 1))
+        np.testing.assert_allclose(got.value(there), expected.value(there))
+        np.testing.assert_allclose(got.gradient(there), expected.gradient(there), atol=1e-9)
 
 
 # A stream's life -----------------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def test_an_interrupt_leaves_the_stream_as_it_was(model, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("dropmargin.online.past.Column.add", interrupt)
+        patch.setattr("dropmargin.online.summary.Summary.after", interrupt)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(X, Y)
     assert_bitwise_equal(model.partial_fit(X, Y), other.partial_fit(X, Y))

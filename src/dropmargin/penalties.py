@@ -81,7 +81,7 @@ class Penalty:
         return self.l2 + self.l1 / self._bounds(coef[:-1])[0] if self.barrier else self.l2
 
     def low_rank_product(self, direction: Array) -> Array | None:
-        """Return the part of the second derivative that is not diagonal times a direction; ``None`` if there is none."""
+        """Return the part of the second derivative that is not diagonal, if there is one, times a direction."""
         return None
 
     def select(self, outputs: Any) -> Penalty:

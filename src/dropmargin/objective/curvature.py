@@ -64,7 +64,9 @@ class MomentCurvature(Curvature):
             out[:-1] += as_column(objective.variance.floor) * sums[n:] * self.coef[:-1]
         out[-1] = sums[:n] if objective.fit_intercept else direction[-1]
         of_penalty = objective.penalty.low_rank_product(direction)
-        return out if of_penalty is None else out + of_penalty
+        if of_penalty is not None:
+            out += of_penalty
+        return out
 
     def with_deflation(self, back: Array, sums: Array) -> MomentCurvature:
         """Return the curvature with its known products with the coefficients and the intercept."""

@@ -8,18 +8,26 @@ loss as long as they do; as long as these are all rows seen, their problem is so
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from dropmargin.data import LocalPartitions, Output, Rows, drop_empty_columns, is_dense_matrix, row_block, row_slice, stack_rows
+from dropmargin.data import (
+    LocalPartitions,
+    Output,
+    Rows,
+    drop_empty_columns,
+    is_dense_matrix,
+    row_block,
+    row_slice,
+    stack_rows,
+)
 from dropmargin.data.training import BinaryArray
 from dropmargin.losses import MomentLoss
 from dropmargin.objective import MomentObjective
 from dropmargin.objective.moment import MomentPoint
-from dropmargin.online.summary import Summary
+from dropmargin.online.summary import Summary, with_rows
 from dropmargin.solvers import Options, Problem, solve_outputs
 from dropmargin.solvers.newton import newton
 from dropmargin.typing import Array
@@ -30,14 +38,15 @@ _LEAST_ROWS = 256
 _FIRST_ROWS = 512
 _MOST_ROWS = 16384
 # The steps begin with some of a block's rows if there are more than so many times the rows before, or the first ones.
-_GROWTH = float(os.environ.get("GROWTH", 2.5))
-_FIRST_STEPS = int(os.environ.get('FIRST', 10))
-_PART_STEPS = int(os.environ.get("PART", 2))
-_STEPS = int(os.environ.get("STEPS", 4))
-_INNER = int(os.environ.get("INNER", 5))
-_TOL = float(os.environ.get("TOL", 1e-3))
-# The width over which a kink is smoothed, next to its size.
-_SMOOTHING = float(os.environ.get("WIDTH", 0.05))
+_GROWTH = 4.0
+# The most steps of Newton's method: on the first rows of all, on the first rows of a block, and on a whole block. With
+# more steps of fewer inner iterations a hinge comes nearer to its optimum for the same number of products.
+_FIRST_STEPS, _PART_STEPS, _STEPS = 10, 3, 6
+_INNER_ITERATIONS = 3
+# The relative gap at which the steps stop. What they leave stays in the gradient of the summary, for the next block.
+_TOL = 3e-3
+# The standard deviation of noise on the scores that smooths a kink, next to its size.
+_SMOOTHING = 0.05
 
 
 @dataclass(frozen=True)
@@ -60,15 +69,16 @@ class Batch:
         codes, weights = np.concatenate([self.codes, batch.codes]), np.concatenate([self.weights, batch.weights])
         return Batch(stack_rows([self.X, batch.X]), codes, weights)
 
-    def taking_part(self, output: Output) -> Batch:
-        """Return the rows that take part in an output."""
-        taken = output.takes_part(self.codes)
-        return self if taken.all() else Batch(self.X[taken], self.codes[taken], self.weights[taken])
+    def of_outputs(self, outputs: list[Output]) -> tuple[Any, Array, Array]:
+        """Return the rows that take part in some outputs, their targets and their weights."""
+        taken = outputs[0].takes_part(self.codes)
+        own = self if taken.all() else Batch(self.X[taken], self.codes[taken], self.weights[taken])
+        return own.X, np.stack([output.targets(own.codes) for output in outputs], axis=1), own.weights
 
-    def target_weights(self, output: Output) -> Array:
+    def target_weights(self, output: Output) -> tuple[float, float]:
         """Return the weight of an output's rows with target -1, and of those with target +1."""
         taken, positive = output.takes_part(self.codes), output.targets(self.codes) > 0.0
-        return np.array([self.weights[taken & ~positive].sum(), self.weights[taken & positive].sum()])
+        return self.weights[taken & ~positive].sum(), self.weights[taken & positive].sum()
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,7 @@ class Stream:
     summaries : tuple of Summary
         What is kept of the rows that are gone, output by output.
     target_weights : ndarray of shape (n_outputs, 2)
-        The weight of the rows that are gone, of those with target -1 and with target +1.
+        The weight of the rows that are gone with target -1, and with target +1.
     n_rows : int
         How many rows are gone.
     waiting : Batch or None
@@ -114,67 +124,123 @@ class Stream:
         state, begin = replace(self, waiting=None), 0
         while len(batch) - begin >= (_LEAST_ROWS if state.n_rows else _FIRST_ROWS):
             end = min(len(batch), begin + _MOST_ROWS)
-            state = state._with_block(batch.rows(begin, end), problem, outputs)
+            state = state._with_rows(batch.rows(begin, end), problem, outputs, joins=True)
             begin = end
         if begin == len(batch):
             return state
-        return state._with_waiting(batch.rows(begin, len(batch)), problem, outputs)
+        waiting = batch.rows(begin, len(batch))
+        waiting = replace(waiting, X=stack_rows([waiting.X]))  # not a view of the caller's
+        return state._with_rows(waiting, problem, outputs, joins=False)
 
-    def _with_block(self, batch: Batch, problem: Problem, outputs: list[Output]) -> Stream:
+    def _with_rows(self, batch: Batch, problem: Problem, outputs: list[Output], joins: bool) -> Stream:
+        """Return the stream after a block, which joins the summaries, or after rows that wait."""
         target_weights = self.target_weights + [batch.target_weights(output) for output in outputs]
-        known = np.all(target_weights > 0.0, axis=1)
+        has_both = np.all(target_weights > 0.0, axis=1)
         summaries, coef, objective = list(self.summaries), self.coef.copy(), self.objective.copy()
-        blocks = [_Block.of(batch.rows(0, size), problem) for size in _sizes(self.n_rows, len(batch))]
-        for group in _groups(batch, outputs, known):
-            own, before = [outputs[k] for k in group], Summary.join([self.summaries[k] for k in group])
-            is_known = bool(known[group[0]])
-            if is_known:
-                before = before.moved(np.ascontiguousarray(self.coef[group].T))
-                for block in blocks:
-                    steps = _STEPS if block is blocks[-1] else _PART_STEPS
-                    is_first = not self.n_rows and block is blocks[0]
-                    point = _minimise(block.objective(own, before), steps, is_first)
-                    if block is not blocks[-1]:
-                        before = before.moved(block.whole(before.coef, point.coef))
-            else:
+        sizes = _sizes(self.n_rows, len(batch)) if joins else [len(batch)]
+        parts = [_Part.of(batch.rows(0, size), problem) for size in sizes]
+        for group in _groups(batch, outputs, has_both):
+            own, before = [outputs[k] for k in group], [self.summaries[k] for k in group]
+            summary = before[0] if len(group) == 1 else Summary.join(before)
+            if not has_both[group[0]]:
                 # Rows of one target alone would drive the intercept to where their loss is flat, and a flat summary
                 # does not hold against what comes later: they join at zero, with the curvature of the majoriser.
-                own_objective = blocks[-1].objective(own, before)
-                point = own_objective.at(own_objective.penalty.coef)
-            after = before.after(point, blocks[-1].index, is_majoriser=not is_known)
-            for i, k in enumerate(group):
-                summaries[k] = after if len(group) == 1 else after.select([i])
-                coef[k] = after.coef[:, i] if is_known else _one_target(after.coef[:, i], target_weights[k], problem)
-            objective[group] = point.value
-        return Stream(tuple(summaries), target_weights, self.n_rows + len(batch), None, coef, objective)
-
-    def _with_waiting(self, batch: Batch, problem: Problem, outputs: list[Output]) -> Stream:
-        batch = replace(batch, X=stack_rows([batch.X]))  # not a view of the caller's
-        target_weights = self.target_weights + [batch.target_weights(output) for output in outputs]
-        known = np.all(target_weights > 0.0, axis=1)
-        coef, objective = self.coef.copy(), self.objective.copy()
-        for group in _groups(batch, outputs, known):
-            own, start = [outputs[k] for k in group], np.ascontiguousarray(self.coef[group].T)
-            if not known[group[0]]:
-                (k,) = group
-                coef[k] = _one_target(coef[k], target_weights[k], problem)
-            elif not self.n_rows:
-                coef[group], objective[group] = _solve(batch, own, problem, start)
+                point = parts[-1].objective(own, summary).at(summary.restricted(parts[-1].index).coef)
+                coef[group] = summary.coef.T
+                if problem.fit_intercept:  # what has not come yet is not expected
+                    coef[group, -1] = (target_weights[group] > 0.0) @ [-1.0, 1.0]
+            elif not (joins or self.n_rows):
+                data = BinaryArray(*batch.of_outputs(own), n_threads=1)
+                result = solve_outputs(problem, data, self.coef[group].T if self.coef[group].any() else None)
+                coef[group], objective[group] = result.coef.T, result.objective
+                continue
             else:
-                before = Summary.join([self.summaries[k] for k in group]).moved(start)
-                block = _Block.of(batch, problem)
-                point = _minimise(block.objective(own, before), _STEPS, False)
-                coef[group], objective[group] = block.whole(start, point.coef).T, point.value
+                summary = summary.moved(np.ascontiguousarray(self.coef[group].T))
+                for part in parts:
+                    steps = _STEPS if part is parts[-1] else _PART_STEPS
+                    point = _minimise(part.objective(own, summary), steps, self.n_rows == 0 and part is parts[0])
+                    moved = point.coef if part.index is None else with_rows(summary.coef, part.index, point.coef)
+                    summary = summary if part is parts[-1] else summary.moved(moved)
+                coef[group] = moved.T
+            objective[group] = point.value
+            if joins:
+                after = summary.after(point, parts[-1].index, is_majoriser=not has_both[group[0]])
+                for i, k in enumerate(group):
+                    summaries[k] = after if len(group) == 1 else after.select([i])
+        if joins:
+            return Stream(tuple(summaries), target_weights, self.n_rows + len(batch), None, coef, objective)
         return replace(self, waiting=batch, coef=coef, objective=objective)
+
+
+def _sizes(n_seen: int, n_rows: int) -> list[int]:
+    """Return how many of the rows of a block take part in the steps, one time after the other."""
+    sizes = [n_rows]
+    while sizes[0] > _GROWTH * max(n_seen, _FIRST_ROWS):
+        sizes.insert(0, int(sizes[0] / _GROWTH))
+    return sizes
+
+
+def _groups(batch: Batch, outputs: list[Output], has_both: Array) -> list[list[int]]:
+    """Return the outputs that are minimised together: those that share products and rows, and have both targets."""
+    if not is_dense_matrix(batch.X) or outputs[0].negative is not None:
+        return [[k] for k in range(len(outputs))]
+    together = np.flatnonzero(has_both).tolist()
+    return [[k] for k in np.flatnonzero(~has_both).tolist()] + ([together] if together else [])
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The first rows of a block, or all, as the data of an objective.
+
+    ``index`` are the coefficients of the features that the rows have, and of the intercept; ``None`` are all.
+    """
+
+    batch: Batch
+    problem: Problem
+    index: Array | None
+
+    @classmethod
+    def of(cls, batch: Batch, problem: Problem) -> _Part:
+        X, used = batch.X, None
+        if not problem.variance.has_floor:  # noise with a floor corrupts features that no row of the block has
+            X, used = drop_empty_columns(X)
+        if used is None:
+            return cls(batch, problem, None)
+        noise = None if problem.noise is None else problem.noise.take(used)
+        return cls(replace(batch, X=X), replace(problem, noise=noise), np.append(used, batch.X.shape[1]))
+
+    def objective(self, outputs: list[Output], summary: Summary) -> MomentObjective:
+        """Return the objective of outputs that share these rows, with the summary of earlier rows as its penalty."""
+        variance, loss = self.problem.variance, self.problem.loss
+        assert isinstance(loss, MomentLoss)
+        if loss.kink:
+            loss = _NoisyScore(loss, _SMOOTHING * loss.kink)
+        elif variance.is_zero:
+            loss = loss.without_noise()
+        X, targets, weights = self.batch.of_outputs(outputs)
+        block = row_block(X, variance.entry if variance.moves_entries else None)
+        data = LocalPartitions([Rows(block, targets, self.problem.C * weights)])
+        penalty, columns = summary.restricted(self.index), np.arange(len(outputs))
+        return MomentObjective(data, loss, variance, penalty, self.problem.fit_intercept, block.n_features, columns)
+
+
+def _minimise(objective: MomentObjective, max_iter: int, is_first: bool) -> MomentPoint:
+    """Return the point after some steps of Newton's method, from where the summary was made."""
+    assert isinstance(objective.penalty, Summary)
+    start = objective.penalty.coef
+    if is_first and not start.any():
+        start = objective.starting_coef()
+    max_iter = _FIRST_STEPS if is_first else max_iter
+    options = Options(_TOL, max_iter, warm=not is_first, inner_iter=_INNER_ITERATIONS)
+    result = newton(objective, objective.at(start), options)
+    return result.point if isinstance(result.point, MomentPoint) else objective.at(result.coef)
 
 
 class _NoisyScore(MomentLoss):
     """A loss of scores with additional noise, which smooths its kink.
 
-    A barrier (`MomentLoss.smoothed`) has more curvature far from the kink, and moves the minimum more.
+    It moves the minimum less than the barrier of `MomentLoss.smoothed`, which is felt far from the kink.
     """
-
-    has_majoriser = True
 
     def __init__(self, loss: MomentLoss, deviation: float) -> None:
         self.loss, self.variance = loss, deviation**2
@@ -190,92 +256,3 @@ class _NoisyScore(MomentLoss):
 
     def majoriser(self, y: Array, m: Array, v: Array) -> Array:
         return self.loss.majoriser(y, m, v + self.variance)
-
-
-def _sizes(n_seen: int, n_rows: int) -> list[int]:
-    """Return how many of the rows of a block take part in the steps, one time after the other."""
-    sizes = [n_rows]
-    while sizes[0] > _GROWTH * max(n_seen, _FIRST_ROWS):
-        sizes.insert(0, int(sizes[0] / _GROWTH))
-    return sizes
-
-
-def _groups(batch: Batch, outputs: list[Output], known: Array) -> list[list[int]]:
-    """Return the outputs that are minimised together: those that share rows and products and have met both targets."""
-    if not is_dense_matrix(batch.X) or outputs[0].negative is not None:
-        return [[k] for k in range(len(outputs))]
-    together = np.flatnonzero(known).tolist()
-    return [[k] for k in np.flatnonzero(~known)] + ([together] if together else [])
-
-
-@dataclass(frozen=True)
-class _Block:
-    """A block of rows, or the first ones of it, as the data of an objective.
-
-    ``index`` are the coefficients of the features that the rows have, and the intercept; ``None`` are all.
-    """
-
-    batch: Batch
-    problem: Problem
-    index: Array | None
-
-    @classmethod
-    def of(cls, batch: Batch, problem: Problem) -> _Block:
-        if problem.variance.has_floor:  # such noise corrupts features that no row of the block has
-            return cls(batch, problem, None)
-        X, used = drop_empty_columns(batch.X)
-        if used is None:
-            return cls(batch, problem, None)
-        noise = None if problem.noise is None else problem.noise.take(used)
-        return cls(replace(batch, X=X), replace(problem, noise=noise), np.append(used, batch.X.shape[1]))
-
-    def objective(self, outputs: list[Output], summary: Summary) -> MomentObjective:
-        """Return the objective of outputs that share these rows, with the summary of earlier rows as its penalty."""
-        batch, problem = self.batch.taking_part(outputs[0]), self.problem
-        variance, loss = problem.variance, problem.loss
-        assert isinstance(loss, MomentLoss)
-        if loss.kink:
-            loss = _NoisyScore(loss, _SMOOTHING * loss.kink)
-        elif variance.is_zero:
-            loss = loss.without_noise()
-        block = row_block(batch.X, variance.entry if variance.moves_entries else None)
-        targets = np.stack([output.targets(batch.codes) for output in outputs], axis=1)
-        data = LocalPartitions([Rows(block, targets, problem.C * batch.weights)])
-        penalty, columns = summary.restricted(self.index), np.arange(len(outputs))
-        return MomentObjective(data, loss, variance, penalty, problem.fit_intercept, block.n_features, columns)
-
-    def whole(self, coef: Array, part: Array) -> Array:
-        """Return all coefficients, given those of the features that the rows have."""
-        if self.index is None:
-            return part
-        out = coef.copy()
-        out[self.index] = part
-        return out
-
-
-def _minimise(objective: MomentObjective, max_iter: int, is_first: bool) -> MomentPoint:
-    """Return the point after some steps of Newton's method, from where the summary was made."""
-    assert isinstance(objective.penalty, Summary)
-    start = objective.penalty.coef
-    if is_first and not start.any():
-        start = objective.starting_coef()
-    max_iter = _FIRST_STEPS if is_first else max_iter
-    result = newton(objective, objective.at(start), Options(_TOL, max_iter, warm=not is_first, inner_iter=_INNER))
-    return result.point or objective.at(result.coef)  # type: ignore[return-value]
-
-
-def _solve(batch: Batch, outputs: list[Output], problem: Problem, start: Array) -> tuple[Array, Array]:
-    """Return the optimum of few rows, as a batch fit finds it, and the objective there."""
-    batch = batch.taking_part(outputs[0])
-    targets = np.stack([output.targets(batch.codes) for output in outputs], axis=1)
-    data = BinaryArray(batch.X, targets, batch.weights, 1)
-    result = solve_outputs(problem, data, start if start[:-1].any() else None)
-    return result.coef.T, result.objective
-
-
-def _one_target(coef: Array, target_weights: Array, problem: Problem) -> Array:
-    """Return coefficients that expect no target that has not been met."""
-    out = coef.copy()
-    if problem.fit_intercept:
-        out[-1] = float(target_weights[1] > 0.0) - float(target_weights[0] > 0.0)
-    return out

@@ -105,9 +105,7 @@ class _Step:
         self.is_from_model = np.ones(len(predicted), dtype=bool)
 
     @classmethod
-    def solve(
-        cls, model: Curvature, point: Point, rtol: float, atol: Array, max_iter: int = INNER_ITERATIONS
-    ) -> _Step:
+    def solve(cls, model: Curvature, point: Point, rtol: float, atol: Array, max_iter: int = INNER_ITERATIONS) -> _Step:
         direction, remaining, lowest = conjugate_gradient.solve(model, -point.gradient, rtol, max_iter, atol)
         remaining = np.where(remaining >= 0.0, remaining, np.inf)
         return cls(model, direction, remaining, lowest, _predicted_decrease(point, direction))
