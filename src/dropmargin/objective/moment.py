@@ -242,20 +242,6 @@ class MomentPoint(Point):
         of_penalty = self.objective.penalty.majoriser(self.coef)
         return self._curvature(row_functions.majoriser_weights, of_penalty, False, direct)
 
-    def expansion(self, is_majoriser: bool = False) -> tuple[MomentCurvature, Array]:
-        """Return the Hessian or the majoriser with its known products, and ``(X * X)'h``, its diagonal by the rows."""
-        objective, penalty = self.objective, self.objective.penalty
-        rule = row_functions.majoriser_weights if is_majoriser else row_functions.hessian_weights
-        of_penalty = penalty.majoriser(self.coef) if is_majoriser else penalty.curvature(self.coef)
-        weights = objective.data.map(rule, objective.row_loss, self.scores)
-        known = self._known_products(weights, with_squares=True)
-        assert known.squares is not None
-        own = of_penalty + self.noise_curvature
-        is_coupled = not (is_majoriser or objective.variance.is_zero)
-        preconditioner = diagonal(self, known.squares, known.totals, own)
-        curvature = MomentCurvature(objective, self.coef, own, weights, is_coupled, preconditioner)
-        return curvature.with_deflation(known.back, known.sums), known.squares
-
     def _curvature(self, rule: Any, of_penalty: Array | float, is_coupled: bool, direct: bool) -> MomentCurvature:
         objective = self.objective
         weights = objective.data.map(rule, objective.row_loss, self.scores)

@@ -2,12 +2,12 @@ r"""The quadratic summary of the rows that are gone: a penalty in the objective 
 
 At the coefficients ``z`` (intercept last) where it was made, the objective of the rows that are gone is taken to be::
 
-    P(z + x) = P(z) + g'x + x'Hx / 2          H = diag(h) + E M^-1 E'          E = K Z - diag(h) Z          M = Z'E
+    P(z + x) = P(z) + g'x + x'Hx / 2          H = D - D z (z'Dz)^-1 z'D + K Z (Z'K Z)^-1 Z'K
 
-``g`` is the gradient, penalty included, and ``K Z`` are the exact products of the Hessian with two directions ``Z``:
-the coefficients and the intercept. So ``H Z = K Z``. Coefficients that grow with the stream move mostly along these
-two, and both products follow from the scores (`MomentPoint.expansion`). ``h`` is the diagonal of penalty and noise, and
-a share of the diagonal of the rows' own products; the intercept has none.
+``g`` is its gradient, ``D`` the diagonal of its Hessian ``K``, without an entry for the intercept, and ``Z`` are the
+coefficients ``z`` and the intercept alone. ``H`` is the update of ``D`` by the formula of Broyden, Fletcher, Goldfarb
+and Shanno: positive, and ``H Z = K Z``. Coefficients that grow with the stream move mostly along ``Z``, and the
+products ``K Z`` follow from the scores (`MomentCurvature.with_deflation`).
 
 A block of rows joins the summary by the expansion of its objective, whose penalty is the summary before it. The first
 summary is the l2 penalty.
@@ -23,15 +23,13 @@ import numpy as np
 
 from dropmargin.data import column_dots
 from dropmargin.objective.moment import MomentPoint
+from dropmargin.objective.preconditioner import Diagonal
 from dropmargin.penalties import Penalty
 from dropmargin.typing import Array
 
-# The share of the diagonal of X'AX that goes into h. With 0.1 and with 1 a pass ended farther from the optimum, on
-# text and on dense rows.
-_DIAGONAL_SHARE = 0.5
-# An eigenvalue of the scaled matrix M below this is rounding, or h is more than all that the rows have.
+# An eigenvalue of the scaled matrix Z'KZ below this is rounding.
 _SINGULAR = 1e-10
-_ARRAYS = "coef", "slope", "diagonal", "coef_factor", "intercept_factor"
+_ARRAYS = "coef", "slope", "diagonal", "removed", "first", "second"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,22 +45,23 @@ class Summary(Penalty):
     slope : ndarray of shape (n_features + 1, n_outputs)
         ``g``.
     diagonal : ndarray of shape (n_features, n_outputs)
-        ``h``.
-    coef_factor, intercept_factor : ndarray of shape (n_features + 1, n_outputs)
-        Vectors ``u`` and ``v`` with ``E M^-1 E' = u u' + v v'``.
+        ``D``.
+    removed, first, second : ndarray of shape (n_features + 1, n_outputs)
+        Vectors with ``H = D - removed removed' + first first' + second second'``.
     """
 
     coef: Array
     constant: Array
     slope: Array
     diagonal: Array
-    coef_factor: Array
-    intercept_factor: Array
+    removed: Array
+    first: Array
+    second: Array
 
     @classmethod
     def start(cls, n_features: int, l2: float) -> Summary:
         """Return the summary of no rows for one output: the penalty alone."""
-        arrays = {name: np.zeros((n_features + 1, 1)) for name in _ARRAYS}
+        arrays: dict[str, Any] = {name: np.zeros((n_features + 1, 1)) for name in _ARRAYS}
         return cls(constant=np.zeros(1), **arrays | {"diagonal": np.full((n_features, 1), l2)})
 
     @classmethod
@@ -83,7 +82,7 @@ class Summary(Penalty):
         """Return the summary as a function of some coefficients, the intercept last; ``None`` are all."""
         if index is None:
             return self
-        arrays = {name: getattr(self, name)[index] for name in _ARRAYS if name != "diagonal"}
+        arrays: dict[str, Any] = {name: getattr(self, name)[index] for name in _ARRAYS if name != "diagonal"}
         return replace(self, diagonal=self.diagonal[index[:-1]], **arrays)
 
     def after(self, point: MomentPoint, index: Array | None, is_majoriser: bool = False) -> Summary:
@@ -92,26 +91,30 @@ class Summary(Penalty):
         The objective has this summary, restricted to the coefficients ``index``, as its penalty. ``is_majoriser`` takes
         the majoriser of the loss in place of its Hessian.
         """
-        curvature, squares = point.expansion(is_majoriser)
+        curvature = point.majoriser() if is_majoriser else point.hessian()
         assert curvature.deflation is not None
+        assert isinstance(curvature.preconditioner, Diagonal)
         coef, coef_image, intercept_image = curvature.deflation
-        slope, diagonal = point.gradient, curvature.diagonal + _DIAGONAL_SHARE * squares
-        first = coef_image.copy()
-        first[:-1] -= diagonal * coef[:-1]
-        second = intercept_image if point.objective.fit_intercept else np.zeros_like(first)
+        slope, diagonal = point.gradient, 1.0 / curvature.preconditioner.inverse[:-1]
+        if not point.objective.fit_intercept:
+            intercept_image = np.zeros_like(coef)
         if index is not None:
             # The other coefficients have not moved; they take part in the products by the low-rank part.
-            first += self.low_rank_product(with_rows(self.coef, index, 0.0))[index]
+            coef_image = coef_image + self.low_rank_product(with_rows(self.coef, index, 0.0))[index]
             coef, diagonal = with_rows(self.coef, index, coef), with_rows(self.diagonal, index[:-1], diagonal)
             slope = with_rows(self.gradient(coef), index, slope)
+            coef_image = with_rows(self._product(coef), index, coef_image)
             intercept = with_rows(np.zeros_like(coef), [-1], 1.0)
-            first = with_rows(self.low_rank_product(coef), index, first)
-            second = with_rows(self.low_rank_product(intercept), index, second)
-        product = 0.5 * (first[-1] + column_dots(coef, second))
-        roots = _inverse_roots(np.array([[column_dots(coef, first), product], [product, second[-1]]]))
-        factors = (first * roots[:, 0, k] + second * roots[:, 1, k] for k in range(2))
-        named = dict(zip(("coef_factor", "intercept_factor"), factors, strict=True))
-        return replace(self, coef=coef, constant=point.value, slope=slope, diagonal=diagonal, **named)
+            intercept_image = with_rows(self._product(intercept), index, intercept_image)
+        removed = with_rows(coef, slice(-1), diagonal * coef[:-1])
+        removed[-1] = 0.0
+        square = column_dots(coef, removed)
+        removed /= np.sqrt(np.where(square > 0.0, square, 1.0))
+        across = 0.5 * (coef_image[-1] + column_dots(coef, intercept_image))
+        roots = _inverse_roots(np.array([[column_dots(coef, coef_image), across], [across, intercept_image[-1]]]))
+        first, second = (coef_image * roots[:, 0, k] + intercept_image * roots[:, 1, k] for k in range(2))
+        low_rank: dict[str, Any] = {"removed": removed, "first": first, "second": second}
+        return replace(self, coef=coef, constant=point.value, slope=slope, diagonal=diagonal, **low_rank)
 
     @property
     def has_diagonal_curvature(self) -> bool:
@@ -119,15 +122,12 @@ class Summary(Penalty):
 
     def value(self, coef: Array) -> Array:
         step = coef - self.coef
-        square = column_dots(self.diagonal * step[:-1], step[:-1])
-        square += column_dots(self.coef_factor, step) ** 2 + column_dots(self.intercept_factor, step) ** 2
+        square = column_dots(self.diagonal * step[:-1], step[:-1]) - column_dots(self.removed, step) ** 2
+        square += column_dots(self.first, step) ** 2 + column_dots(self.second, step) ** 2
         return self.constant + column_dots(self.slope, step) + 0.5 * square
 
     def gradient(self, coef: Array) -> Array:
-        step = coef - self.coef
-        out = self.slope + self.low_rank_product(step)
-        out[:-1] += self.diagonal * step[:-1]
-        return out
+        return self.slope + self._product(coef - self.coef)
 
     def curvature(self, coef: Array) -> Array:
         return self.diagonal
@@ -136,8 +136,15 @@ class Summary(Penalty):
         return self.diagonal
 
     def low_rank_product(self, direction: Array) -> Array:
-        out = column_dots(self.coef_factor, direction) * self.coef_factor
-        out += column_dots(self.intercept_factor, direction) * self.intercept_factor
+        out = column_dots(self.first, direction) * self.first
+        out += column_dots(self.second, direction) * self.second
+        out -= column_dots(self.removed, direction) * self.removed
+        return out
+
+    def _product(self, direction: Array) -> Array:
+        """Return ``H`` times a direction."""
+        out = self.low_rank_product(direction)
+        out[:-1] += self.diagonal * direction[:-1]
         return out
 
 
@@ -149,7 +156,7 @@ def with_rows(array: Array, index: Any, values: Any) -> Array:
 
 
 def _inverse_roots(matrices: Array) -> Array:
-    """Return ``A`` with ``A A'`` the inverse of each 2 x 2 matrix, without directions in which it is not positive.
+    """Return ``A`` with ``A A'`` the inverse of each 2 x 2 matrix, without directions in which it is singular.
 
     ``matrices`` has shape ``(2, 2, n_outputs)``, the result ``(n_outputs, 2, 2)``.
     """
