@@ -194,9 +194,18 @@ class MomentPoint(Point):
         gradient[-1] = gradient[-1] + sums[:n] if objective.fit_intercept else 0.0
         return penalty.value(coef) + loss, gradient, noise_curvature
 
+    @cached_property
+    def _value(self) -> Array:
+        objective = self.objective
+        (loss,) = objective.data.map_sum(row_functions.loss_only, objective.row_loss, self.scores)
+        return objective.penalty.value(self.coef) + loss
+
     @property
     def value(self) -> Array:  # type: ignore[override]
-        return self._evaluated[0]
+        if "_evaluated" in vars(self) or self.objective.is_well_preconditioned:
+            return self._evaluated[0]
+        # The solvers estimate gaps without the gradient at a trial point: it comes with the next known products.
+        return self._value
 
     @property
     def gradient(self) -> Array:  # type: ignore[override]
