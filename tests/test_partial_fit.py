@@ -24,6 +24,7 @@ from dropmargin import (
 )
 from dropmargin.losses import GaussianLogistic, Hinge, Logistic, MomentLoss, Quadratic
 from dropmargin.noise import DropoutNoise
+from dropmargin.online.stream import _join_at_once
 from dropmargin.online.summary import Summary
 from helpers import deal, make_objective
 
@@ -140,13 +141,21 @@ def test_the_order_of_rows_changes_little():
 
 @pytest.mark.parametrize("order", ["shuffled", "sorted"])
 @pytest.mark.parametrize("name", _SMOOTH)
-def test_rows_sorted_by_class_end_nearly_as_well_as_shuffled_ones(name, order):
+def test_large_batches_join_at_once_only_if_they_are_like_those_before(name, order, monkeypatch):
     X, y = make_stream(14_700)
     if order == "sorted":
         rows = np.argsort(y, kind="stable")
         X, y = X[rows], y[rows]
+    joined = []
+
+    def count(part, outputs, summary):
+        joined.append(len(part.batch))
+        return _join_at_once(part, outputs, summary)
+
+    monkeypatch.setattr("dropmargin.online.stream._join_at_once", count)
     model = _SMOOTH[name](noise=0.3, C=0.01)
     online = feed(clone(model), X, y, 2100)
+    assert joined == ([2100, 2100, 2100] if order == "shuffled" else [])
     bound = 1.01 if order == "shuffled" else 1.03
     assert objective_of(online, X, y) < bound * clone(model).fit(X, y).objective_
 
@@ -231,7 +240,7 @@ def test_the_summary_is_exact_in_value_gradient_and_the_two_directions(loss, noi
     whole = objective.at(coef)
     np.testing.assert_allclose(point.value, whole.value)
     np.testing.assert_allclose(point.gradient, whole.gradient)
-    summary = start.after(point, None)
+    summary = start.after(point, point.hessian(), None)
     np.testing.assert_allclose(summary.value(coef), whole.value)
     np.testing.assert_allclose(summary.gradient(coef), whole.gradient)
     intercept = np.eye(21)[:, [20]]
@@ -252,17 +261,18 @@ def test_a_block_without_some_features_joins_as_with_them():
     rng = np.random.default_rng(0)
     y, coef = 2.0 * y[:, None] - 1.0, rng.normal(scale=0.3, size=(21, 1))
     first = make_objective(X, y, np.ones(900), Logistic(), DropoutNoise(0.4), C=0.01)
-    before = Summary.start(20, 1.0)
-    before = before.after(replace(first, penalty=before).at(coef), None)
-    used = np.arange(12)
-    wide = sparse.csr_array(X.toarray() * (np.arange(20) < 12))
+
+    def join(summary, objective, coef, index=None):
+        point = replace(objective, penalty=summary.restricted(index)).at(coef if index is None else coef[index])
+        return summary.after(point, point.hessian(), index)
+
+    before = join(Summary.start(20, 1.0), first, coef)
+    blank = sparse.csr_array(X.toarray() * (np.arange(20) < 12))
     other = before.coef.copy()
     other[[3, 7, -1]] += 0.2
-    whole = make_objective(wide, y, np.ones(900), Logistic(), DropoutNoise(0.4), C=0.01)
-    expected = before.after(replace(whole, penalty=before).at(other), None)
-    index = np.append(used, 20)
-    narrow = make_objective(wide[:, :12], y, np.ones(900), Logistic(), DropoutNoise(0.4), C=0.01)
-    got = before.after(replace(narrow, penalty=before.restricted(index)).at(other[index]), index)
+    whole = make_objective(blank, y, np.ones(900), Logistic(), DropoutNoise(0.4), C=0.01)
+    narrow = make_objective(blank[:, :12], y, np.ones(900), Logistic(), DropoutNoise(0.4), C=0.01)
+    expected, got = join(before, whole, other), join(before, narrow, other, np.append(np.arange(12), 20))
     for _ in range(3):
         there = other + rng.normal(size=(21, 1))
         np.testing.assert_allclose(got.value(there), expected.value(there))

@@ -2,14 +2,15 @@
 
 Rows come in blocks. A few steps of Newton's method minimise the loss of a block plus the summary of all earlier rows
 (`summary`), then the block joins the summary: the state does not grow with the stream. If a block is large next to what
-came before, the steps begin with its first rows alone. Rows too few for a block wait, and take part with their exact
-loss as long as they do; as long as these are all rows seen, their problem is solved as by a batch fit.
+came before, the steps begin with its first rows alone; if it is small next to that, it joins at once. Rows too few for
+a block wait, and take part with their exact loss as long as they do; as long as these are all rows seen, their problem
+is solved as by a batch fit.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,9 +27,10 @@ from dropmargin.data import (
 from dropmargin.data.training import BinaryArray
 from dropmargin.losses import MomentLoss
 from dropmargin.objective import MomentObjective
+from dropmargin.objective.curvature import MomentCurvature
 from dropmargin.objective.moment import MomentPoint
 from dropmargin.online.summary import Summary, with_rows
-from dropmargin.solvers import Options, Problem, solve_outputs
+from dropmargin.solvers import Options, Problem, conjugate_gradient, solve_outputs
 from dropmargin.solvers.newton import newton
 from dropmargin.typing import Array
 
@@ -39,6 +41,9 @@ _FIRST_ROWS = 512
 _MOST_ROWS = 16384
 # The steps begin with some of a block's rows if there are more than so many times the rows before, or the first ones.
 _GROWTH = 4.0
+# A block of this many rows, with so many times as many before it, joins the summary at once, unless the share of a
+# target in it is more than so many times that of before, or less by as much.
+_MANY_ROWS, _MANY_BEFORE, _ANOTHER_MIXTURE = 2048, 4, 2.0
 # The most steps of Newton's method: on the first rows of all, on the first rows of a block, and on a whole block, for a
 # smooth loss and for one with a kink. With more steps of fewer inner iterations a hinge comes nearer to its optimum for
 # the same number of products.
@@ -135,39 +140,34 @@ class Stream:
 
     def _with_rows(self, batch: Batch, problem: Problem, outputs: list[Output], joins: bool) -> Stream:
         """Return the stream after a block, which joins the summaries, or after rows that wait."""
-        target_weights = self.target_weights + [batch.target_weights(output) for output in outputs]
+        own_weights = np.array([batch.target_weights(output) for output in outputs])
+        target_weights = self.target_weights + own_weights
         has_both = np.all(target_weights > 0.0, axis=1)
+        is_minor = joins and self.n_rows >= _MANY_BEFORE * len(batch) and len(batch) >= _MANY_ROWS
         summaries, coef, objective = list(self.summaries), self.coef.copy(), self.objective.copy()
         sizes = _sizes(self.n_rows, len(batch)) if joins else [len(batch)]
         parts = [_Part.of(batch.rows(0, size), problem) for size in sizes]
         for group in _groups(batch, outputs, has_both):
             own, before = [outputs[k] for k in group], [self.summaries[k] for k in group]
             summary = before[0] if len(group) == 1 else Summary.join(before)
+            start = np.ascontiguousarray(self.coef[group].T)
             if not has_both[group[0]]:
-                # Rows of one target alone would drive the intercept to where their loss is flat, and a flat summary
-                # does not hold against what comes later: they join at zero, with the curvature of the majoriser.
-                point = parts[-1].objective(own, summary).at(summary.restricted(parts[-1].index).coef)
-                coef[group] = summary.coef.T
+                step = _join_at_zero(parts[-1], own, summary)
                 if problem.fit_intercept:  # what has not come yet is not expected
-                    coef[group, -1] = (target_weights[group] > 0.0) @ [-1.0, 1.0]
+                    step.coef[-1] = (target_weights[group] > 0.0) @ [-1.0, 1.0]
             elif not (joins or self.n_rows):
                 data = BinaryArray(*batch.of_outputs(own), n_threads=1)
-                result = solve_outputs(problem, data, self.coef[group].T if self.coef[group].any() else None)
+                result = solve_outputs(problem, data, start if start.any() else None)
                 coef[group], objective[group] = result.coef.T, result.objective
                 continue
+            elif is_minor and _are_alike(own_weights[group], self.target_weights[group]):
+                step = _join_at_once(parts[-1], own, summary.moved(start))
             else:
-                summary = summary.moved(np.ascontiguousarray(self.coef[group].T))
-                for part in parts:
-                    is_first, is_last = part is parts[0] and not self.n_rows, part is parts[-1]
-                    point = _minimise(part.objective(own, summary), is_first, is_last)
-                    moved = point.coef if part.index is None else with_rows(summary.coef, part.index, point.coef)
-                    summary = summary if is_last else summary.moved(moved)
-                coef[group] = moved.T
-            objective[group] = point.value
-            if joins:
-                after = summary.after(point, parts[-1].index, is_majoriser=not has_both[group[0]])
-                for i, k in enumerate(group):
-                    summaries[k] = after if len(group) == 1 else after.select([i])
+                step = _minimise(parts, own, summary.moved(start), is_first=not self.n_rows)
+            coef[group], objective[group] = step.coef.T, step.point.value
+            after = step.joined() if joins else summary
+            for i, k in enumerate(group):
+                summaries[k] = after if len(group) == 1 else after.select([i])
         if joins:
             return Stream(tuple(summaries), target_weights, self.n_rows + len(batch), None, coef, objective)
         return replace(self, waiting=batch, coef=coef, objective=objective)
@@ -210,8 +210,8 @@ class _Part:
         noise = None if problem.noise is None else problem.noise.take(used)
         return cls(replace(batch, X=X), replace(problem, noise=noise), np.append(used, batch.X.shape[1]))
 
-    def objective(self, outputs: list[Output], summary: Summary) -> MomentObjective:
-        """Return the objective of outputs that share these rows, with the summary of earlier rows as its penalty."""
+    def start(self, outputs: list[Output], summary: Summary) -> MomentPoint:
+        """Return the objective of the rows, with the summary of earlier ones as its penalty, where that was made."""
         variance, loss = self.problem.variance, self.problem.loss
         assert isinstance(loss, MomentLoss)
         if loss.kink:
@@ -222,30 +222,71 @@ class _Part:
         block = row_block(X, variance.entry if variance.moves_entries else None)
         data = LocalPartitions([Rows(block, targets, self.problem.C * weights)])
         penalty, columns = summary.restricted(self.index), np.arange(len(outputs))
-        return MomentObjective(
-            data,
-            loss,
-            variance,
-            penalty,
-            self.problem.fit_intercept,
-            block.n_features,
-            columns,
-            is_well_preconditioned=False,
-        )
+        args = data, loss, variance, penalty, self.problem.fit_intercept, block.n_features, columns
+        return MomentObjective(*args, is_well_preconditioned=False).at(penalty.coef)
+
+    def whole(self, summary: Summary, coef: Array) -> Array:
+        """Return all coefficients, given those of these rows."""
+        return coef if self.index is None else with_rows(summary.coef, self.index, coef)
 
 
-def _minimise(objective: MomentObjective, is_first: bool, is_whole: bool) -> MomentPoint:
-    """Return the point after some steps of Newton's method, from where the summary was made."""
-    assert isinstance(objective.penalty, Summary)
-    start = objective.penalty.coef
-    if is_first and not start.any():
-        start = objective.starting_coef()
-    max_iter = _FIRST_STEPS if is_first else _PART_STEPS
-    if is_whole and not is_first:
-        max_iter = _KINK_STEPS if isinstance(objective.loss, _NoisyScore) else _STEPS
-    options = Options(_FIRST_TOL if is_first else _TOL, max_iter, warm=not is_first, inner_iter=_INNER_ITERATIONS)
-    result = newton(objective, objective.at(start), options)
-    return result.point if isinstance(result.point, MomentPoint) else objective.at(result.coef)
+class _Step(NamedTuple):
+    """New coefficients, and where and with which curvature the rows of a part join the summary."""
+
+    part: _Part
+    summary: Summary
+    point: MomentPoint
+    curvature: MomentCurvature | None
+    coef: Array
+
+    def joined(self) -> Summary:
+        """Return the summary after the rows."""
+        curvature = self.point.hessian() if self.curvature is None else self.curvature
+        return self.summary.after(self.point, curvature, self.part.index)
+
+
+def _join_at_zero(part: _Part, outputs: list[Output], summary: Summary) -> _Step:
+    """Let rows of one target join at zero coefficients, with the curvature of the majoriser.
+
+    They would drive the intercept to where their loss is flat, and a flat summary does not hold against later rows.
+    """
+    point = part.start(outputs, summary)
+    return _Step(part, summary, point, point.majoriser(), summary.coef.copy())
+
+
+def _join_at_once(part: _Part, outputs: list[Output], summary: Summary) -> _Step:
+    """Let rows that are few next to those before join where the coefficients are; then make one step."""
+    point = part.start(outputs, summary)
+    curvature = point.hessian()
+    step = conjugate_gradient.solve(curvature, -point.gradient, 0.0, 1).x
+    return _Step(part, summary, point, curvature, part.whole(summary, point.coef + step))
+
+
+def _minimise(parts: list[_Part], outputs: list[Output], summary: Summary, is_first: bool) -> _Step:
+    """Make some steps of Newton's method, from where the summary was made, on more and more of the rows."""
+    for part in parts:
+        start, is_cold = part.start(outputs, summary), is_first and part is parts[0]
+        max_iter = _FIRST_STEPS if is_cold else _PART_STEPS
+        if part is parts[-1] and not is_cold:
+            max_iter = _KINK_STEPS if isinstance(start.objective.loss, _NoisyScore) else _STEPS
+        if is_cold and not start.coef.any():
+            start = start.objective.at(start.objective.starting_coef())
+        tol = _FIRST_TOL if is_cold else _TOL
+        options = Options(tol, max_iter, warm=not is_cold, inner_iter=_INNER_ITERATIONS)
+        result = newton(start.objective, start, options)
+        point = result.point if isinstance(result.point, MomentPoint) else start.objective.at(result.coef)
+        coef = part.whole(summary, point.coef)
+        if part is not parts[-1]:
+            summary = summary.moved(coef)
+    return _Step(part, summary, point, None, coef)
+
+
+def _are_alike(target_weights: Array, before: Array) -> bool:
+    """Return whether rows have their targets in about the shares of those before, in every output."""
+    if not (target_weights.all() and before.all()):
+        return False
+    own, other = (weights / weights.sum(axis=1, keepdims=True) for weights in (target_weights, before))
+    return bool(np.all(np.maximum(own / other, other / own) <= _ANOTHER_MIXTURE))
 
 
 class _NoisyScore(MomentLoss):

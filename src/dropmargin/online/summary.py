@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from dropmargin.data import column_dots
+from dropmargin.objective.curvature import MomentCurvature
 from dropmargin.objective.moment import MomentPoint
 from dropmargin.objective.preconditioner import Diagonal
 from dropmargin.penalties import Penalty
@@ -85,13 +86,11 @@ class Summary(Penalty):
         arrays: dict[str, Any] = {name: getattr(self, name)[index] for name in _ARRAYS if name != "diagonal"}
         return replace(self, diagonal=self.diagonal[index[:-1]], **arrays)
 
-    def after(self, point: MomentPoint, index: Array | None, is_majoriser: bool = False) -> Summary:
-        """Return the summary after the rows of an objective, expanded at a point of it.
+    def after(self, point: MomentPoint, curvature: MomentCurvature, index: Array | None) -> Summary:
+        """Return the summary after the rows of an objective, expanded at a point of it with a curvature there.
 
-        The objective has this summary, restricted to the coefficients ``index``, as its penalty. ``is_majoriser`` takes
-        the majoriser of the loss in place of its Hessian.
+        The objective has this summary, restricted to the coefficients ``index``, as its penalty.
         """
-        curvature = point.majoriser() if is_majoriser else point.hessian()
         assert curvature.deflation is not None
         assert isinstance(curvature.preconditioner, Diagonal)
         coef, coef_image, intercept_image = curvature.deflation
