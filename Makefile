@@ -4,13 +4,14 @@ VENV ?= .venv
 RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-all lint bench clean help
+.PHONY: demo test test-all lint bench reproduce clean help
 
 help:
 	@echo "make demo      the main job from end to end on the digits data; writes dropmargin-demo/report.html"
 	@echo "make test      style, types and tests"
 	@echo "make test-all  those, and the tests that take minutes"
 	@echo "make bench     the benchmarks (hours; needs the data, see benchmarks/README.md)"
+	@echo "make reproduce the paper's experiments (hours; downloads the data, see docs/reproduction.md)"
 	@echo "make clean     remove the virtual environment and caches"
 
 demo: $(STAMP)
@@ -37,6 +38,10 @@ $(STAMP): pyproject.toml hatch_build.py src/dropmargin/data/_kernels.c src/dropm
 bench: $(STAMP)
 	@$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	@$(RUN)/python -m benchmarks
+
+reproduce: $(STAMP)
+	@$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[reproduction]'
+	@$(RUN)/python -m reproduction all
 
 clean:
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -29,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks import report
 from benchmarks.cases import FOLDER
 from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, GaussianNoise, LaplaceNoise, PoissonNoise
-from dropmargin.datasets import DatasetError, load_amazon
+from reproduction.datasets import DatasetError, load_amazon
 
 RATES = (0.1, 0.3, 0.5, 0.7, 0.9, 0.95)
 LOADERS = {"iris": load_iris, "wine": load_wine, "cancer": load_breast_cancer, "digits": load_digits}

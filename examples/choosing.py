@@ -1,11 +1,11 @@
-"""Choosing the noise and C, and three pictures of the choice.
+"""Choosing the noise and C, and three plots of the choice.
 
 Usage: python examples/choosing.py [--output DIR]            on the digits that come with scikit-learn
        python examples/choosing.py FOLDER [--output DIR]     on reviews of books, where FOLDER has amazon20k
 
 Cross-validates both losses over noise and C, prints what was chosen and its test error beside that of no noise, and
-writes noise_path.png, noise_grid.png and convergence.png. The pictures compare all points, so all are solved to the
-full tolerance; without pictures, leave prune at its default, which is faster.
+writes noise_path.png, noise_grid.png and convergence.png. The plots compare all points, so all are solved to the
+full tolerance; without plots, leave prune at its default, which is faster.
 """
 
 from __future__ import annotations
@@ -69,20 +69,20 @@ def main(folder: Path | None, output: Path) -> None:
     svm = models["Dropout-SVM"]
     noise = svm.noise_ if svm.noise_.rate else 0.1  # without noise a hinge has a kink, which not all solvers are for
     fits = {solver: DropoutSVC(noise=noise, C=svm.C_, solver=solver).fit(X, y) for solver in SOLVERS}
-    pictures = {
+    plots = {
         "noise_path": NoisePathDisplay.from_estimators(models),
         "noise_grid": NoiseGridDisplay.from_estimator(svm),
         "convergence": ConvergenceDisplay.from_estimators(fits),
     }
     output.mkdir(parents=True, exist_ok=True)
-    for name, display in pictures.items():
+    for name, display in plots.items():
         display.figure_.savefig(output / f"{name}.png", dpi=110, pil_kwargs={"optimize": True})
-    print(f"wrote {', '.join(f'{name}.png' for name in pictures)} to {output}")
+    print(f"wrote {', '.join(f'{name}.png' for name in plots)} to {output}")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?", help="the folder above amazon20k; the digits if left out")
-    parser.add_argument("--output", type=Path, default=Path("."), help="where the pictures go")
+    parser.add_argument("--output", type=Path, default=Path("."), help="where the plots go")
     arguments = parser.parse_args()
     main(arguments.folder, arguments.output)

@@ -68,7 +68,7 @@ def show_calibration(model: DropoutSVC, X: np.ndarray, n_draws: int) -> None:
     predicted = model.predict_stability(X, STRUCK)
     rng, labels = np.random.RandomState(0), model.predict(X)
     realised = np.mean([model.predict(DropoutNoise(STRUCK).sample(X, rng)) == labels for _ in range(n_draws)], axis=0)
-    promised = model.predict_stability(X, STRUCK, "guaranteed")
+    guaranteed_share = model.predict_stability(X, STRUCK, "guaranteed")
     print(f"\nlabels of {len(X)} test rows that survive the loss of {STRUCK:.0%} of the pixels, {n_draws} draws")
     print("predicted      rows   mean predicted   mean realised")
     bins, gaps = np.minimum((10.0 * predicted).astype(int), 9), []
@@ -79,7 +79,7 @@ def show_calibration(model: DropoutSVC, X: np.ndarray, n_draws: int) -> None:
     print(
         f"mean absolute error of the bins {np.mean(gaps):.3f}, of the rows {np.mean(np.abs(predicted - realised)):.3f}"
     )
-    print(f"the guaranteed bound is above the realised share by at most {np.max(promised - realised):.3f}")
+    print(f"the guaranteed bound is above the realised share by at most {np.max(guaranteed_share - realised):.3f}")
 
 
 def main(folder: Path | None) -> None:

@@ -37,8 +37,8 @@ class Outcome:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a process that finds this library and the tests' modules."""
-    paths = [str(_ROOT / "src"), str(_ROOT / "tests")]
+    """Return the environment of a process that finds the library, the reproduction and the tests' modules."""
+    paths = [str(_ROOT), str(_ROOT / "src"), str(_ROOT / "tests")]
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONWARNINGS": "ignore"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from command_line import Outcome
 from dropmargin import DropoutSVC, save
 from dropmargin.cli.main import main
+from reproduction.command import main as reproduction_main
 
 
 @pytest.fixture
@@ -23,21 +25,33 @@ def draw_in_memory():
 
 
 @pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
-    """Return a function that runs a command in a folder of its own and must end with ``code``."""
+def run_program(capsys, tmp_path, monkeypatch):
+    """Return a function that runs a program in a folder of its own and checks that its exit code is ``code``."""
     monkeypatch.chdir(tmp_path)
     capsys.readouterr()
 
-    def run(*arguments, code=0, stdin=None):
+    def run(program, *arguments, code=0, stdin=None):
         with monkeypatch.context() as patch:
             if stdin is not None:
                 patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-            found = main([str(argument) for argument in arguments])
+            found = program([str(argument) for argument in arguments])
         out, err = capsys.readouterr()
         assert found == code, err
         return Outcome(found, out, err)
 
     return run
+
+
+@pytest.fixture
+def run(run_program):
+    """Return a function that runs a command of ``dropmargin``."""
+    return partial(run_program, main)
+
+
+@pytest.fixture
+def reproduce(run_program):
+    """Return a function that runs ``python -m reproduction``."""
+    return partial(run_program, reproduction_main)
 
 
 @pytest.fixture(scope="module")

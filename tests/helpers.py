@@ -5,8 +5,6 @@ The plain formulas are those of the design, with no call into the library but to
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -56,34 +54,6 @@ NOISES = {
 SOME_NOISES = [name for name in NOISES if name != "none"]
 
 
-def deal(*factors, n=None):
-    """Return ``n`` combinations of the factors' values, which cover the values and their pairs as evenly as possible.
-
-    By default ``n`` is the product of the first two lengths: every pair of values of the first two factors occurs
-    once, and each of the other factors takes turns within them. If ``n`` is less, every value occurs as long as ``n``
-    is not less than the longest factor. The list is always the same.
-    """
-    factors = [list(factor) for factor in factors]
-    n = len(factors[0]) * len(factors[1]) if n is None else n
-    if n < max(map(len, factors)):
-        raise ValueError(f"n={n} combinations cannot cover a factor of {max(map(len, factors))} values.")
-    uses, pairs, cases = Counter(), Counter(), []
-    for _ in range(n):
-        case = []
-        for k, values in enumerate(factors):
-            # the value that has met the values chosen so far least often, and of those the one used least often
-            case.append(
-                min(
-                    range(len(values)),
-                    key=lambda i, k=k, case=case: (sum(pairs[j, at, k, i] for j, at in enumerate(case)), uses[k, i], i),
-                )
-            )
-            uses[k, case[k]] += 1
-            pairs.update((j, at, k, case[k]) for j, at in enumerate(case[:k]))
-        cases.append(tuple(values[i] for values, i in zip(factors, case, strict=True)))
-    return cases
-
-
 def make_data(n_samples: int = 40, n_columns: int = 1, seed: int = 0):
     """Return non-negative rows with many zeros, labels in {-1, +1} (one column per problem) and sample weights."""
     rng = np.random.default_rng(seed)
@@ -114,8 +84,8 @@ def make_objective(X, labels, weights, loss, noise, *, C=1.0, fit_intercept=True
 
 def solve(solver, objective, coef, *, tol, max_iter):
     """Return the result of a solver by its name, started at coefficients."""
-    method, args = choose_method(SOLVERS[solver], objective)
-    return method(*args, objective, objective.at(coef), Options(tol, max_iter))
+    method = choose_method(SOLVERS[solver], objective)
+    return method(objective, objective.at(coef), Options(tol, max_iter))
 
 
 def as_format(X, layout):

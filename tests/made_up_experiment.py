@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dropmargin.reproduction import Chart, Claim, Comparison, Experiment, Series, Summary
-from dropmargin.reproduction.labbook import LabBook, Measurement, Task
+from reproduction.harness import Experiment
+from reproduction.results_log import Measurement, ResultsLog, Task
+from reproduction.summary import Chart, Claim, Comparison, Series, Summary
 
-COMMAND = "dropmargin reproduce made-up"
+COMMAND = "python -m reproduction made-up --seed 7"
 HEADER = {
     "format": 1,
     "experiment": "made-up",
@@ -64,22 +65,22 @@ def made_up_experiment(name="made-up", n_tasks=2, fails_at=None, error=None, mea
             measured.append((name, i))
         return {"error": 0.1 * (i + 1)}
 
-    def tasks(lab):
+    def tasks(config):
         return [Task({"i": i}, lambda i=i: measure(i)) for i in range(n_tasks)]
 
-    def summarise(book):
-        errors = [book.get({"i": i}).result["error"] for i in range(n_tasks)]
+    def summarise(log):
+        errors = [log.get({"i": i}).result["error"] for i in range(n_tasks)]
         return made_up_summary(
             title=f"Experiment {name}",
             charts=[made_up_chart(slug=f"{name}-chart", series=[Series("ours", range(n_tasks), errors, "ours")])],
             claims=[Claim("The errors rise.", errors == sorted(errors), f"from {errors[0]:.1f}")],
-            seconds=book.seconds,
+            seconds=log.seconds,
         )
 
     return Experiment(name, f"Experiment {name}", tasks, summarise)
 
 
-def made_up_book(measurements, *, quick=False):
-    """Return a lab book, of no file, with these measurements: pairs of a key and a result."""
+def made_up_log(measurements, *, quick=False):
+    """Return a results log, of no file, with these measurements: pairs of a key and a result."""
     lines = [Measurement(key, result, 1.0) for key, result in measurements]
-    return LabBook(Path("made-up.jsonl"), HEADER | {"quick": quick}, lines)
+    return ResultsLog(Path("made-up.jsonl"), HEADER | {"quick": quick}, lines)

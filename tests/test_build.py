@@ -1,4 +1,4 @@
-"""The wheel: C files are compiled by the compiler that CC names, and left out if there is none."""
+"""Builds: C files are compiled if CC names a compiler, else left out; the experiments are in the sdist alone."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -22,10 +23,20 @@ needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C comp
 def project(tmp_path_factory):
     """Return a copy of what a wheel is built from, without compiled libraries."""
     folder = tmp_path_factory.mktemp("build") / "project"
-    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    for name in ("src", "reproduction"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
     return folder
+
+
+def build(project, target, folder, **environment):
+    """Build a wheel or an sdist; return its path and what was printed."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
+    done = subprocess.run(command, cwd=project, env=os.environ | environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (path,) = folder.iterdir()
+    return path, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
@@ -36,11 +47,17 @@ def project(tmp_path_factory):
     ],
 )
 def test_libraries_in_the_wheel(project, tmp_path, compiler, libraries):
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    done = subprocess.run(command, cwd=project, env=os.environ | {"CC": compiler}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    (wheel,) = tmp_path.glob("*.whl")
+    wheel, output = build(project, "wheel", tmp_path, CC=compiler)
     with zipfile.ZipFile(wheel) as archive:
-        assert {name for name in archive.namelist() if name.endswith(".so")} == libraries
+        names = archive.namelist()
+    assert {name for name in names if name.endswith(".so")} == libraries
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"dropmargin"}
     assert wheel.name.endswith("-any.whl") == (not libraries)
-    assert ("no C compiler" in done.stdout + done.stderr) == (not libraries)
+    assert ("no C compiler" in output) == (not libraries)
+
+
+def test_the_sdist_has_the_experiments(project, tmp_path):
+    path, _ = build(project, "sdist", tmp_path)
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"reproduction/__main__.py", "reproduction/datasets/amazon.py", "src/dropmargin/py.typed"} <= names

@@ -14,6 +14,7 @@ import pytest
 import dropmargin
 from command_line import environment, run_script, spawn
 from datasets import make_binary
+from dealing import together
 from dropmargin.cli.main import COMMANDS, available_commands, main, make_parser
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="pipes and devices of POSIX")
@@ -67,7 +68,7 @@ def test_every_option_is_explained():
 # Wrong use ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@together(
     ("arguments", "message"),
     [
         (["trian"], "there is no command 'trian'; did you mean train?"),
@@ -113,7 +114,7 @@ def test_wrong_use_is_2_and_says_what_is_right(run, data, tmp_path, arguments, m
     assert set(tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize(
+@together(
     ("arguments", "message"),
     [
         (["train", "nowhere.svm", "m.json"], "nowhere.svm: No such file or directory"),

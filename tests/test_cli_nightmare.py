@@ -13,6 +13,7 @@ from sklearn.datasets import dump_svmlight_file, make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
+from dealing import together
 from dropmargin import DropoutNoise, DropoutSVC, deletion_curve
 from dropmargin.cli.main import main
 from dropmargin.cli.nightmare import levels_of
@@ -176,7 +177,7 @@ def test_other_strategies(strategy):
 # Options and errors -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "levels"),
     [
         ("0:0.9:10", [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]),
@@ -190,7 +191,7 @@ def test_levels(text, levels):
     assert levels_of(text) == levels
 
 
-@pytest.mark.parametrize(
+@together(
     "text",
     ["", "a", "0:1", "0:0.9:1", "0:0.9:0", "0:0.9:-3", "0:0.9:2.5", "0:0.9:99999999", "0:30:4", "50", "-0.1", "nan",
      "0,0", "0,,1", "0:nan:3", "inf", "0.5:0.5:3", "0:0.9:10:2"],

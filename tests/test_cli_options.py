@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from dealing import together
 from dropmargin.cli.main import available_commands
 
 NOISES = ("x", "", "1", "-0.1", "nan", "inf", "gaussian=-1", "gaussian=1e400", "laplace=x", "poisson=1", "uniform=1")
@@ -56,14 +57,10 @@ WRONG = {
     "--weighting": ("x",),
 }
 #: Options whose values are names of files and folders, or any text; whether a file is there is no matter of use.
-ANY_TEXT = {
-    *("--out", "--html", "--checkpoint", "--cache", "--feature-names", "--data", "--results", "--figures"),
-    "--missing-values",
-}
+ANY_TEXT = {"--out", "--html", "--checkpoint", "--cache", "--feature-names", "--missing-values"}
 FLAGS = {
     *("--help", "--json", "--quiet", "--debug", "--verbose", "--strict", "--no-intercept", "--zero-based"),
-    *("--one-based", "--no-header", "--ignore-extra", "--safe-csv", "--complete-rows", "--quick", "--fresh"),
-    *("--no-download", "--from-results"),
+    *("--one-based", "--no-header", "--ignore-extra", "--safe-csv", "--complete-rows"),
 }
 POSITIONALS = {
     "train": ["data.svm", "model.json"],
@@ -71,7 +68,6 @@ POSITIONALS = {
     "predict": ["data.svm", "model.json"],
     "evaluate": ["data.svm", "model.json"],
     "nightmare": ["data.svm", "test.svm"],
-    "reproduce": ["amazon"],
     "info": ["model.json"],
     "export": ["model.json", "model.onnx"],
     "demo": ["folder"],
@@ -118,7 +114,7 @@ def tables(tmp_path):
     (tmp_path / "data.svm").write_text("".join(f"{i % 2} 1:{i}\n" for i in range(20)))
 
 
-@pytest.mark.parametrize(
+@together(
     ("arguments", "message"),
     [
         (["train", "data.svm", "m.json", "--target", "label"], "--target is for csv"),
@@ -139,7 +135,6 @@ def tables(tmp_path):
         (["cv", "data.csv", "--target", "label", "--scoring", "neg_log_loss"], "--scoring: it needs probabilities"),
         (["nightmare", "data.csv", "data.csv", "--target", "label", "--folds", "11"], "--folds 11 is too many"),
         (["nightmare", "data.csv", "data.csv", "--noise", "0.1", "--noises", "0.1,0.2"], "--noise is the noise to use"),
-        (["reproduce", "amazon", "--fresh", "--from-results"], "--fresh"),
         (["predict", "data.svm", "m.json", "--separator", ";"], "--separator is for csv, tsv files"),
     ],
 )

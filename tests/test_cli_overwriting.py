@@ -70,15 +70,6 @@ def test_an_input_is_not_replaced(run, files, tmp_path, arguments, option):
     assert contents(tmp_path) == files
 
 
-def test_a_lab_book_is_not_replaced_by_the_report(run, files, tmp_path):
-    from dropmargin.reproduction import book_path
-
-    book = book_path("results", "amazon", True)
-    (tmp_path / book).write_text("measured\n")
-    assert f"--html {book}" in run("reproduce", "explicit", "--html", book, "--no-download", code=2).error
-    assert (tmp_path / book).read_text() == "measured\n"
-
-
 @pytest.mark.skipif(os.name != "posix", reason="redirections of a shell")
 @pytest.mark.parametrize(
     "line",

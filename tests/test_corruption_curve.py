@@ -9,6 +9,7 @@ from numpy.testing import assert_array_equal
 from sklearn.svm import LinearSVC
 
 from datasets import make_multiclass, make_sparse
+from dealing import together
 from dropmargin import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise, corruption_curve
 from dropmargin.evaluation import trial
 from recorder import Recorder
@@ -53,7 +54,7 @@ def test_frames_are_corrupted_as_frames():
     assert list(recorder.seen_[0].columns) == list("abcdefgh")
 
 
-@pytest.mark.parametrize(
+@together(
     ("noises", "message"),
     [
         (GaussianNoise(), "noises must be a list"),

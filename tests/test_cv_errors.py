@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, PredefinedSplit
 
 from datasets import N_FEATURES, assert_same_state, fitted_state, make_binary, make_multiclass
-from dealing import deal
+from dealing import deal, together
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutLogisticRegressionCV,
@@ -21,7 +21,7 @@ from dropmargin import (
     PoissonNoise,
     noise_path,
 )
-from dropmargin.model_selection.walk import Walker
+from dropmargin.model_selection.path_solver import PathSolver
 
 _SMALL = {"noises": [0.1, 0.5], "Cs": [0.1, 1.0], "cv": 3}
 
@@ -33,7 +33,7 @@ def no_fits(monkeypatch):
     def solve(*args, **kwargs):
         pytest.fail("a fit began before the error")
 
-    monkeypatch.setattr(Walker, "solve", solve)
+    monkeypatch.setattr(PathSolver, "solve", solve)
 
 
 # Parameters ---------------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ _BAD_CS = [
 
 
 @pytest.mark.usefixtures("no_fits")
-@pytest.mark.parametrize(
+@together(
     ("name", "value", "message"),
     [("noises", *case) for case in _BAD_NOISES] + [("Cs", *case) for case in _BAD_CS],
 )
@@ -97,7 +97,7 @@ def test_a_grid_that_is_none(name, value, message):
 
 
 @pytest.mark.usefixtures("no_fits")
-@pytest.mark.parametrize(
+@together(
     ("params", "message"),
     [
         ({"rule": "two-se"}, "rule .*'best', 'one-se'.*'two-se'"),
@@ -110,12 +110,12 @@ def test_a_grid_that_is_none(name, value, message):
         ({"multi_class": "all"}, "multi_class .*'all'"),
         ({"missing": "no"}, "missing .*'no'"),
         ({"solver": "fast"}, "solver.*fast"),
-        ({"class_weight": {7: 1.0}}, "class_weight names"),
+        ({"class_weight": {7: 1.0}}, "class_weight has the labels"),
         ({"scoring": "goodness"}, "scoring"),
-        ({"scoring": ["accuracy", "f1"]}, "scoring must give one number"),
-        ({"scoring": {"one": "accuracy"}}, "scoring must give one number"),
+        ({"scoring": ["accuracy", "f1"]}, "scoring must return one number"),
+        ({"scoring": {"one": "accuracy"}}, "scoring must return one number"),
         ({"scoring": lambda model, X, y: "good"}, "scoring .*one number.*'good'"),
-        ({"scoring": lambda model, X, y: np.ones(3)}, "scoring must give one number"),
+        ({"scoring": lambda model, X, y: np.ones(3)}, "scoring must return one number"),
         ({"scoring": "neg_log_loss"}, "scoring=.*log_loss.*cannot be computed for DropoutSVC.*logistic"),
         ({"cv": 1}, "k-fold.*n_splits=1|cv"),
         ({"cv": "many"}, "cv"),
@@ -127,7 +127,7 @@ def test_a_grid_that_is_none(name, value, message):
         ({"store_coefs": "yes"}, "store_coefs .*'yes'"),
     ],
 )
-def test_parameters_that_cannot_be(params, message):
+def test_invalid_parameters(params, message):
     X, y = make_binary()
     with pytest.raises(ValueError, match=message):
         DropoutSVCCV(**{**_SMALL, **params}).fit(X, y)
@@ -181,13 +181,13 @@ def _with(X, value):
 
 
 @pytest.mark.usefixtures("no_fits")
-@pytest.mark.parametrize(
+@together(
     ("change", "params", "message"),
     [
-        (lambda X, y: (_with(X, -1.0), y), {"noises": [0.5, PoissonNoise()]}, "Poisson.*X >= 0.*column 2"),
+        (lambda X, y: (_with(X, -1.0), y), {"noises": [0.5, PoissonNoise()]}, "Poisson.*X >= 0.*feature 2"),
         (lambda X, y: (_with(X, np.nan), y), {}, "NaN"),
         (lambda X, y: (_with(X, np.inf), y), {"missing": "rescale"}, "infinity"),
-        (lambda X, y: (_with(X, 1e200), y), {}, "column 2"),
+        (lambda X, y: (_with(X, 1e200), y), {}, "feature 2"),
         (
             lambda X, y: (sparse.csr_array(_with(X, np.nan)), y),
             {"noises": [0.5, GaussianNoise(scale=0.1)], "missing": "rescale"},
@@ -207,9 +207,7 @@ def test_data_that_cannot_be(change, params, message):
 
 
 @pytest.mark.usefixtures("no_fits")
-@pytest.mark.parametrize(
-    "weights", [np.ones(59), np.ones((60, 2)), -np.ones(60), np.zeros(60), np.full(60, np.nan), "a"]
-)
+@together("weights", [np.ones(59), np.ones((60, 2)), -np.ones(60), np.zeros(60), np.full(60, np.nan), "a"])
 def test_weights_that_cannot_be(weights):
     X, y = make_binary()
     with pytest.raises(ValueError, match="sample_weight"):

@@ -154,6 +154,7 @@ _CHECKED = {"noises": [0.1, 0.3], "Cs": [1], "cv": 2, "store_coefs": False}
 @deal_checks(
     [DropoutLogisticRegressionCV(**_CHECKED)],
     [DropoutSVCCV(**_CHECKED), NoisyLinearClassifierCV("quadratic", **_CHECKED)],
+    stride=6,
     keep_slow=True,
 )
 def test_passes_the_checks_of_scikit_learn(estimator, check):

@@ -29,7 +29,7 @@ from dropmargin import DropoutLogisticRegression
 from dropmargin.dask import ClusterError, DaskPartitions, allocator, messages, tasks
 from dropmargin.dask import partitions as dask_partitions
 from dropmargin.dask.cluster import Cluster
-from dropmargin.dask.placement import share_out
+from dropmargin.dask.placement import assign_workers
 from dropmargin.dask.tasks import join_nodes
 from dropmargin.data import PerPartition
 from dropmargin.estimators.partition_fit import fit_partitions
@@ -156,7 +156,7 @@ def test_large_arguments_and_large_sums_travel_on_their_own(monkeypatch):
     parts = make_rows(17)
     w = np.linspace(0.0, 1.0, 5)
     monkeypatch.setattr(messages, "_INLINE_BYTES", 0)
-    monkeypatch.setattr(dask_partitions, "_MUCH_AT_ONCE", 0)
+    monkeypatch.setattr(dask_partitions, "_MAX_CLIENT_BYTES", 0)
     serial = reference(parts)
     expected = serial.map_sum(_back, serial.map(_scores, w))
     with cluster_here(3) as client:
@@ -182,7 +182,7 @@ def sent(monkeypatch):
     return found
 
 
-def test_what_is_mapped_goes_with_the_question_that_needs_it(sent):
+def test_a_mapped_function_is_sent_with_the_call_that_needs_its_results(sent):
     parts, w = make_rows(5), np.linspace(0.0, 1.0, 5)
     scores_there = [rows.X @ w for rows in parts]
     serial = reference(parts)
@@ -199,7 +199,7 @@ def test_what_is_mapped_goes_with_the_question_that_needs_it(sent):
         assert len(sent) == 3
 
 
-def test_a_worker_with_threads_is_asked_once(sent):
+def test_a_worker_with_threads_gets_one_task(sent):
     with cluster_here(2, n_threads=3) as client:
         data = partitions(client, 8)
         data.gather(data.map(_n_rows, 0))
@@ -214,7 +214,7 @@ def _thread(rows, own):
     return threading.get_ident()
 
 
-def test_a_worker_that_has_forgotten_is_told_again(sent):
+def test_lost_results_are_computed_again(sent):
     parts, w = make_rows(5), np.linspace(0.0, 1.0, 5)
     serial = reference(parts)
     expected = serial.map_sum(_back, serial.map(_twice, serial.map(_scores, w)))[0]
@@ -222,17 +222,17 @@ def test_a_worker_that_has_forgotten_is_told_again(sent):
         data = partitions(client, 5)
         scores = data.map(_scores, w)
         data.map_sum(_back, scores)
-        tasks._KEPT.clear()
+        tasks._CACHE.clear()
         twice = data.map(_twice, scores)  # of what is not there any more
         for _ in range(2):
             assert_array_equal(data.map_sum(_back, twice)[0], expected)
         assert len(sent) == 4
         del scores, twice
         data.map_sum(_count, 1)
-        assert all(not kept for kept in tasks._KEPT.values())  # nothing is kept that nobody can ask for
+        assert all(not cache for cache in tasks._CACHE.values())  # unreferenced results are deleted
 
 
-def test_what_does_not_stay_with_the_workers_is_told_each_time(sent):
+def test_calls_whose_results_were_lost_are_always_sent(sent):
     parts, w = make_rows(5), np.linspace(0.0, 1.0, 5)
     serial = reference(parts)
     expected = serial.map_sum(_back, serial.map(_scores, w))[0]
@@ -241,22 +241,22 @@ def test_what_does_not_stay_with_the_workers_is_told_each_time(sent):
         scores = data.map(_scores, w)
         for _ in range(5):
             assert_array_equal(data.map_sum(_back, scores)[0], expected)
-            tasks._KEPT.clear()  # as if the partitions had gone to the disk
-        assert len(sent) == 6  # only the second question was sent in vain
+            tasks._CACHE.clear()  # as if the partitions had gone to the disk
+        assert len(sent) == 6  # only the second call was sent in vain
 
 
-def test_what_nobody_can_ask_for_makes_room_for_what_is_asked():
+def test_unreferenced_results_are_deleted_first():
     with cluster_here(1) as client:
         data = partitions(client, 2)
         scores = data.map(_scores, np.ones(5))
         data.map_sum(_back, scores)
-        assert data.map_sum(_n_kept) == (2,)
+        assert data.map_sum(_n_cached) == (2,)
         del scores
-        assert data.map_sum(_n_kept) == (0,)
+        assert data.map_sum(_n_cached) == (0,)
 
 
-def _n_kept(rows):
-    return (len(tasks._KEPT.get(rows, {})),)
+def _n_cached(rows):
+    return (len(tasks._CACHE.get(rows, {})),)
 
 
 def test_freed_memory_is_kept_only_while_tasks_are_under_way(monkeypatch):
@@ -300,9 +300,9 @@ def test_groups_of_partitions_add_up_in_the_order_of_the_tree(n):
 
 
 def test_work_is_shared_out_by_threads_where_the_data_are():
-    assert share_out([["a"], ["b"], ["a"], ["b"]], {"a": 1, "b": 1}) == ["a", "b", "a", "b"]
-    assert share_out([["a"]] * 4, {"a": 1, "b": 1}) == ["a", "a", "b", "b"]  # one that has joined
-    assert share_out([["a"]] * 4, {"a": 3, "b": 1}) == ["a", "a", "a", "b"]
-    assert share_out([["a", "b"]] * 2, {"a": 1, "b": 1}) == ["a", "b"]  # copies are used
-    assert share_out([["gone"], []], {"a": 1}) == [None, None]
-    assert share_out([["a"]], {}) == [None]
+    assert assign_workers([["a"], ["b"], ["a"], ["b"]], {"a": 1, "b": 1}) == ["a", "b", "a", "b"]
+    assert assign_workers([["a"]] * 4, {"a": 1, "b": 1}) == ["a", "a", "b", "b"]  # one that has joined
+    assert assign_workers([["a"]] * 4, {"a": 3, "b": 1}) == ["a", "a", "a", "b"]
+    assert assign_workers([["a", "b"]] * 2, {"a": 1, "b": 1}) == ["a", "b"]  # copies are used
+    assert assign_workers([["gone"], []], {"a": 1}) == [None, None]
+    assert assign_workers([["a"]], {}) == [None]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from dealing import together
 from dropmargin.io.data import FORMATS, DataFormatError, ReadOptions, find_format, read_chunks, read_data
 
 TEXTS = {
@@ -317,7 +318,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("case", BROKEN)
+@together("case", BROKEN)
 def test_broken_archives_are_refused(read_npz, tmp_path, case):
     content, match = BROKEN[case]
     with pytest.raises(DataFormatError, match=match) as caught:

@@ -14,7 +14,8 @@ import pytest
 from scipy import sparse
 
 from data_set_files import MNIST, REVIEWS, SHARED, idx, tar_gz, write
-from dropmargin.datasets import (
+from dropmargin.io.data import DataFormatError
+from reproduction.datasets import (
     DatasetError,
     amazon,
     data_folder,
@@ -24,8 +25,7 @@ from dropmargin.datasets import (
     load_mnist,
     mnist,
 )
-from dropmargin.datasets.reviews import Reviews
-from dropmargin.io.data import DataFormatError
+from reproduction.datasets.reviews import Reviews
 
 # The folder -----------------------------------------------------------------------------------------------------------
 

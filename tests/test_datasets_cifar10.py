@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from data_set_files import binary_batch, cifar_batches, md5, python_batch, tar_gz, write
-from dropmargin.datasets import DatasetError, cifar10, load_cifar10
-from dropmargin.datasets.pickles import read_batch
+from dealing import together
 from dropmargin.io.data import DataFormatError
+from reproduction.datasets import DatasetError, cifar10, load_cifar10
+from reproduction.datasets.pickles import read_batch
 
 # CIFAR-10 -------------------------------------------------------------------------------------------------------------
 
@@ -145,7 +146,7 @@ def test_no_code_of_a_pickle_runs(protocol, place, tmp_path):
         b"numpy.core.multiarray\nscalar",
         b"numpy\nndarray.tofile",
         b"copyreg\n_reconstructor",
-        b"dropmargin.datasets.pickles\npickle.loads",
+        b"reproduction.datasets.pickles\npickle.loads",
     ],
 )
 def test_no_other_name_is_looked_up(name):
@@ -153,7 +154,7 @@ def test_no_other_name_is_looked_up(name):
         read_batch(b"\x80\x02c" + name + b"\n.", "file", 3072)
 
 
-@pytest.mark.parametrize(
+@together(
     "data",
     [
         b"",

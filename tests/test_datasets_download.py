@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from data_set_files import MNIST, REVIEWS, idx, md5, serving, tar_gz
-from dropmargin.datasets import DatasetError, amazon, folder, load_20newsgroups, load_amazon, load_mnist, mnist
-from dropmargin.datasets.folder import Remote, fetch
+from reproduction.datasets import DatasetError, amazon, folder, load_20newsgroups, load_amazon, load_mnist, mnist
+from reproduction.datasets.folder import Remote, fetch
 
 pooch = pytest.importorskip("pooch")
 
@@ -95,7 +95,7 @@ def test_no_server(monkeypatch, tmp_path):
 @pytest.mark.parametrize("package", ["pooch", "requests"])
 def test_without_pooch(package, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, package, None)
-    _fails(load_mnist, tmp_path, "pip install 'dropmargin[datasets]'", "get it from https://")
+    _fails(load_mnist, tmp_path, "pip install 'dropmargin[reproduction]'", "get it from https://")
 
 
 def test_a_folder_that_cannot_be_made(mnist_page, tmp_path):

@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, LinearSVC
 
+from dealing import deal
 from dropmargin import DropoutSVC
 from dropmargin.data import LocalPartitions, PerPartition, Rows, canonical, kernels, row_blocks
 from dropmargin.losses import Hinge
@@ -22,7 +23,6 @@ from dropmargin.solvers.central_path import follow_central_path
 from dropmargin.solvers.dual_coordinate import best_factor, best_intercept, descend_dual
 from dropmargin.solvers.newton import newton
 from dropmargin.solvers.solve import choose_method, rescaled_dual
-from helpers import deal
 
 pytestmark = pytest.mark.skipif(not kernels.available(), reason="the kernels were not built: no C compiler")
 
@@ -67,8 +67,8 @@ def _central_path(objective, tol):
 
 def _solve(objective, tol, dual=None, coef=None, max_iter=1000):
     start = objective.at(np.zeros((objective.n_features + 1, 1)) if coef is None else coef)
-    method, args = choose_method(SOLVERS["newton"], objective, dual)
-    return method(*args, objective, start, Options(tol, max_iter, warm=coef is not None))
+    method = choose_method(SOLVERS["newton"], objective, dual)
+    return method(objective, start, Options(tol, max_iter, warm=coef is not None))
 
 
 @pytest.mark.parametrize(
@@ -277,16 +277,16 @@ def test_the_other_solver_takes_over_where_coordinate_descent_is_too_slow():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_best_offset_and_the_best_factor_have_no_better_neighbour(seed):
+def test_the_best_intercept_and_the_best_factor_have_no_better_neighbour(seed):
     rng = np.random.default_rng(seed)
     y = np.where(rng.uniform(size=30) < 0.3, 1.0, -1.0)
     scores, weights = rng.normal(size=30) + y, rng.uniform(size=30) * (rng.uniform(size=30) > 0.2)
 
-    def loss(offset):
-        return weights @ np.maximum(0.0, 1.5 - y * (scores + offset))
+    def loss(intercept):
+        return weights @ np.maximum(0.0, 1.5 - y * (scores + intercept))
 
-    offset = best_intercept(1.5 * y - scores, y, weights)
-    assert loss(offset) <= min(loss(offset + step) for step in np.linspace(-3.0, 3.0, 601)) + 1e-12
+    intercept = best_intercept(1.5 * y - scores, y, weights)
+    assert loss(intercept) <= min(loss(intercept + step) for step in np.linspace(-3.0, 3.0, 601)) + 1e-12
 
     def value(factor):
         return 0.5 * 0.8 * factor**2 + weights @ np.maximum(0.0, 1.5 - factor * y * scores)
@@ -295,6 +295,6 @@ def test_the_best_offset_and_the_best_factor_have_no_better_neighbour(seed):
     assert value(factor) <= min(value(factor + step) for step in np.linspace(-1.0, 1.0, 2001)) + 1e-12
 
 
-def test_the_best_offset_of_a_balanced_problem_is_the_middle_one():
+def test_the_best_intercept_of_a_balanced_problem_is_the_middle_one():
     y = np.array([1.0, -1.0])
     assert best_intercept(2.0 * y, y, np.ones(2)) == 0.0

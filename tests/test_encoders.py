@@ -13,7 +13,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dealing import round_robin
+from dealing import round_robin, together
 from dropmargin import DropoutLogisticRegression, DropoutSVC
 from dropmargin.io.data import Frame, ReadOptions, TableEncoder, TextEncoder, read_chunks, read_data
 
@@ -293,7 +293,7 @@ _WRONG_IN_BOTH = [
 ]
 
 
-@pytest.mark.parametrize(
+@together(
     ("path", "value"),
     [
         (("names",), []),
@@ -335,7 +335,7 @@ def test_wrong_arrays_of_a_table_encoder():
             TableEncoder.from_state(facts, arrays)
 
 
-@pytest.mark.parametrize(
+@together(
     ("path", "value"),
     [
         (("columns",), []),
@@ -356,7 +356,7 @@ def test_wrong_states_with_an_object_per_column(path, value):
         TableEncoder.from_state(_changed(NESTED, path, value), {})
 
 
-@pytest.mark.parametrize(
+@together(
     ("path", "value"),
     [
         (("terms",), []),

@@ -44,7 +44,7 @@ _PARAMETERS = [
 
 # Some checks ask for max_iter=1 or for unscaled data, where a warning is the right answer.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@deal_checks(_CLASSES, _PARAMETERS, rounds=2)
+@deal_checks(_CLASSES, _PARAMETERS, stride=15)
 def test_passes_the_checks_of_scikit_learn(estimator, check):
     if "sample_weight_equivalence" in check.func.__name__:
         estimator = clone(estimator).set_params(tol=_equivalence_tol(estimator))

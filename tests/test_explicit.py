@@ -14,7 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 
 from datasets import make_binary, make_multiclass, make_sparse
-from dealing import deal_checks, round_robin
+from dealing import deal_checks, round_robin, together
 from dropmargin import DropoutNoise, DropoutSVC, ExplicitCorruption, GaussianNoise, MCFClassifier, PoissonNoise
 from dropmargin.baselines import explicit
 
@@ -35,6 +35,7 @@ def _expected_failures(estimator):
         ExplicitCorruption(GaussianNB(), noise=None),
         ExplicitCorruption(SGDClassifier(random_state=0)),
     ],
+    stride=7,
     failing=_expected_failures,
 )
 def test_passes_the_checks_of_scikit_learn(estimator, check):
@@ -184,7 +185,7 @@ def test_column_names_are_kept():
         model.predict(frame.rename(columns={"f0": "g0"}))
 
 
-@pytest.mark.parametrize(
+@together(
     ("params", "message"),
     [
         ({"estimator": LinearRegression()}, "estimator .*LinearRegression"),

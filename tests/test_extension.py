@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -10,12 +11,14 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from scipy.special import ndtr
 
+from dealing import deal
 from dropmargin import MCFClassifier, NoisyLinearClassifier
+from dropmargin.data import ClassArray, canonical
 from dropmargin.losses import MGFLoss, MomentLoss, RadialLoss, as_loss
 from dropmargin.noise import Noise, Variance
 from dropmargin.penalties import Penalty
-from dropmargin.solvers import SOLVERS, choose_solver
-from helpers import N_FEATURES, as_format, central_difference, deal, make_data, make_objective
+from dropmargin.solvers import SOLVERS, Problem, choose_solver, solve
+from helpers import N_FEATURES, as_format, central_difference, make_data, make_objective
 
 
 def _name(case):
@@ -261,3 +264,44 @@ def test_an_impossible_pair_is_refused_with_the_name_of_a_possible_solver(solver
         possible += 1
     assert possible > 0
     assert not hasattr(model, "coef_")
+
+
+@dataclass(frozen=True)
+class FeatureRidge(Penalty):
+    """``sum_d strength_d w_d^2 / 2``: a ridge penalty with a strength per feature."""
+
+    strength: tuple[float, ...] = ()
+
+    def value(self, coef):
+        return 0.5 * np.asarray(self.strength) @ np.square(coef[:-1])
+
+    def gradient(self, coef):
+        return np.asarray(self.strength)[:, None] * coef[:-1]
+
+    def curvature(self, coef):
+        return np.asarray(self.strength)[:, None] + np.zeros_like(coef[:-1])
+
+    majoriser = curvature
+
+
+@pytest.mark.parametrize(("loss", "layout"), deal(["hinge", "logistic", "quadratic"], ["dense", "sparse"]))
+def test_a_penalty_from_outside_reaches_the_minimum(loss, layout):
+    X, labels, weights = make_data(60)
+    strength = tuple(np.linspace(0.2, 5.0, N_FEATURES))
+    penalty = FeatureRidge(l2=min(strength), strength=strength)
+    noise, y = Speckle(0.4), labels[:, 0]
+    problem = Problem(as_loss(loss), noise, penalty, 0.7, True, "ovr", SOLVERS["newton"], tol=1e-9, max_iter=500)
+    rows = ClassArray(canonical(as_format(X, layout)), (y > 0.0).astype(int), weights, 2)
+    result = solve(problem, rows)
+    assert result.converged
+    reference = make_objective(X, labels, weights, as_loss(loss), noise, C=0.7, l2=0.0)
+
+    def value(flat):
+        return float(penalty.value(flat[:, None])[0] + reference.value(flat[:, None])[0])
+
+    best = min(
+        minimize(value, start, method="L-BFGS-B", options={"maxiter": 2000}).fun
+        for start in (np.zeros(N_FEATURES + 1), result.coef[:, 0])
+    )
+    assert value(result.coef[:, 0]) == pytest.approx(result.objective[0], rel=1e-12)
+    assert result.objective[0] <= best * (1.0 + 1e-7)

@@ -16,8 +16,8 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from datasets import estimators, make_binary, make_centred, make_multiclass, make_separable, parameters
+from dealing import deal
 from dropmargin import DropoutLogisticRegression, DropoutSVC, GaussianNoise, LaplaceNoise
-from helpers import deal
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -68,7 +68,7 @@ def test_one_column_of_extreme_size_is_solved_or_named(name, noise, size, layout
     model, warned, refusal = _fit_or_refusal(name, X, y, noise=_NOISES[noise])
     if refusal:
         assert size > 1.0
-        assert "column 3" in refusal
+        assert "feature 3" in refusal
         return
     assert warned or model.score(X, y) > 0.7
 
@@ -82,7 +82,7 @@ def test_all_entries_of_extreme_size_are_solved_or_refused(size, name, noise):
     model, warned, refusal = _fit_or_refusal(name, X * size, y, noise=_NOISES[noise])
     if refusal:
         assert size >= 1e99
-        assert re.search(r"column \d", refusal)
+        assert re.search(r"feature \d", refusal)
         return
     # entries of 1e-300 can only be told from zero with a C to match: then the intercept alone is the right answer
     assert warned or size < 1.0 or model.score(X * size, y) > 0.7
@@ -94,7 +94,7 @@ def test_a_single_huge_entry_is_solved_or_named(name, value):
     X = np.array([[0.0], [value]])
     model, warned, refusal = _fit_or_refusal(name, X, [0, 1], noise=0.5)
     if refusal:
-        assert "column 0" in refusal
+        assert "feature 0" in refusal
         return
     assert warned or list(model.predict(X)) == [0, 1]
 
@@ -116,9 +116,9 @@ def test_the_error_about_a_huge_entry_names_the_column():
     X, y = make_binary()
     X[5, 2] = -1e250
     for make in _FORMATS.values():
-        with pytest.raises(ValueError, match=r"column 2.*scale"):
+        with pytest.raises(ValueError, match=r"feature 2.*scale"):
             DropoutSVC().fit(make(X), y)
-    with pytest.raises(ValueError, match=r"column 'c'"):
+    with pytest.raises(ValueError, match=r"feature 'c'"):
         DropoutSVC().fit(pd.DataFrame(X, columns=list("abcdefgh")), y)
 
 
@@ -405,3 +405,15 @@ def test_a_tolerance_of_zero_ends_at_the_limit_of_precision_without_a_warning(so
     model, warned = _fit(estimator, X, y, solver=solver, tol=tol)
     assert not warned
     assert model.n_iter_ < model.max_iter
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_constant_score_at_the_kink_is_reached_exactly(sign):
+    """Under strong noise and little data, no feature is of use: the best score is the label of the heavier class."""
+    rng = np.random.default_rng(0)
+    X, y = 1.0 + rng.normal(size=(40, 5)), np.r_[np.full(8, sign), np.full(32, -sign)]
+    model = DropoutSVC(noise=0.95, C=0.01, tol=1e-8).fit(X, y)
+    assert model.converged_
+    np.testing.assert_array_equal(model.coef_, 0.0)
+    np.testing.assert_array_equal(model.intercept_, -float(sign))
+    assert model.objective_ == pytest.approx(0.01 * 8 * 2.0)

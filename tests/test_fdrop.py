@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from datasets import assert_bitwise_equal, assert_same_state, fitted_state, make_binary, make_multiclass, make_sparse
-from dealing import deal, deal_checks
+from dealing import deal, deal_checks, together
 from dropmargin import DropoutSVC, FDropSVC
 from dropmargin.baselines.cutting_planes import maximise_on_simplex
 from dropmargin.baselines.stored_rows import group_rows
@@ -20,7 +20,7 @@ from dropmargin.baselines.worst_case import WorstCaseRisk
 
 # Some checks ask for max_iter=1 or for unscaled data, where a warning is the right answer.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@deal_checks([FDropSVC()], [FDropSVC(n_deleted=0, C=0.1), FDropSVC(fit_intercept=False)])
+@deal_checks([FDropSVC()], [FDropSVC(n_deleted=0, C=0.1), FDropSVC(fit_intercept=False)], stride=4)
 def test_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
@@ -257,7 +257,7 @@ def test_each_class_of_many_is_a_problem_of_its_own():
 # Bad input -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_deleted", [-1, 1.5, 2.0, "2", True, None, np.nan])
+@together("n_deleted", [-1, 1.5, 2.0, "2", True, None, np.nan])
 def test_n_deleted_must_be_an_integer(n_deleted):
     X, y = make_binary()
     with pytest.raises(ValueError, match=r"n_deleted .*got"):
@@ -273,7 +273,7 @@ def test_n_deleted_beyond_the_features_is_an_error_that_leaves_the_model_alone()
     assert_same_state(model, state)
 
 
-@pytest.mark.parametrize(
+@together(
     ("params", "message"),
     [
         ({"C": 0.0}, "C .*got 0.0"),

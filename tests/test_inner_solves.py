@@ -12,10 +12,11 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from dealing import deal
 from dropmargin import DropoutLogisticRegression, DropoutSVC
 from dropmargin.solvers import conjugate_gradient
 from dropmargin.solvers.deflation import Deflation
-from helpers import LOSSES, N_FEATURES, NOISES, RADIAL, as_format, deal, make_data, make_objective
+from helpers import LOSSES, N_FEATURES, NOISES, RADIAL, as_format, make_data, make_objective
 
 # A hinge without noise has no curvature.
 PAIRS = [(loss, noise) for loss in RADIAL for noise in NOISES if (loss, noise) != ("hinge", "none")]
@@ -129,10 +130,10 @@ def test_predicted_decrease_is_the_decrease_or_more(loss, shape):
     rng = np.random.default_rng(2)
     full = conjugate_gradient.solve(curvature, rng.normal(size=curvature.coef.shape), 1e-14, 300)
     gradient = rng.normal(size=curvature.coef.shape)
-    promised = conjugate_gradient.decrease_bound(curvature, gradient, full.lowest)
+    bound = conjugate_gradient.decrease_bound(curvature, gradient, full.lowest)
     for k, matrix in enumerate(_as_matrices(curvature)):
         decrease = 0.5 * gradient[:, k] @ np.linalg.solve(matrix, gradient[:, k])
-        assert decrease * (1.0 - 1e-6) <= promised[k] <= 50.0 * decrease
+        assert decrease * (1.0 - 1e-6) <= bound[k] <= 50.0 * decrease
 
 
 def test_lowest_ritz_values_are_eigenvalues_at_the_end():

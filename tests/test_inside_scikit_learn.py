@@ -192,11 +192,10 @@ def test_prediction_refuses_another_number_of_features(estimator):
         clone(estimator).fit(X, y).predict(X[:, :3])
 
 
-@every_loss
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_attributes_of_a_fit_are_all_there(estimator, n_classes):
+@pytest.mark.parametrize(("name", "n_classes"), round_robin(_ESTIMATORS, [2, 3]))
+def test_the_attributes_of_a_fit_are_all_there(name, n_classes):
     X, y = make_binary() if n_classes == 2 else make_multiclass()
-    model = clone(estimator).fit(X, y)
+    model = clone(_ESTIMATORS[name]).fit(X, y)
     n_columns = 1 if n_classes == 2 else n_classes
     assert model.coef_.shape == (n_columns, N_FEATURES)
     assert model.intercept_.shape == (n_columns,)
@@ -212,10 +211,10 @@ def test_the_attributes_of_a_fit_are_all_there(estimator, n_classes):
     assert scores.shape == ((len(y),) if n_classes == 2 else (len(y), n_classes))
 
 
-@pytest.mark.parametrize("fit_intercept", [False, True])
 @every_loss
-def test_without_an_offset_there_is_none(estimator, fit_intercept):
+def test_without_an_intercept_there_is_none(estimator):
     X, y = make_binary()
     y[:10] = 1
-    model = clone(estimator).set_params(fit_intercept=fit_intercept).fit(X, y)
-    assert np.all((model.intercept_ != 0.0) == fit_intercept)
+    for fit_intercept in (False, True):
+        model = clone(estimator).set_params(fit_intercept=fit_intercept).fit(X, y)
+        assert np.all((model.intercept_ != 0.0) == fit_intercept)

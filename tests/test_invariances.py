@@ -18,8 +18,8 @@ from datasets import (
     make_multiclass,
     parameters,
 )
+from dealing import deal
 from dropmargin import DropoutLogisticRegression, DropoutNoise, GaussianNoise
-from helpers import deal
 from invariance import BAR, CORE, ESTIMATORS, NOISES, assert_close, fit
 
 every_loss = pytest.mark.parametrize("name", ESTIMATORS)
@@ -140,6 +140,20 @@ def test_an_all_zero_column_gets_no_weight_and_changes_nothing(name, noise, layo
     with_column = parameters(fit(CORE[name], _rows(np.insert(X, 3, 0.0, axis=1), layout), y, noise=wider))
     assert np.all(np.abs(with_column[:, 3]) <= 1e-12)
     assert_close(np.delete(with_column, 3, axis=1), fit(CORE[name], X, y, noise=NOISES[noise]))
+
+
+@pytest.mark.parametrize(("name", "noise"), deal(CORE, ["dropout-per-feature", "gaussian-per-feature"], n=5))
+def test_many_empty_columns_get_no_weight_and_change_nothing(name, noise):
+    X, y = make_binary()
+    used = 50 * np.arange(N_FEATURES) + 7
+    wide = np.zeros((len(y), 400))
+    wide[:, used] = X
+    (values,) = NOISES[noise].get_params().values()
+    wider = np.full(400, 0.4)
+    wider[used] = values
+    with_columns = parameters(fit(CORE[name], sparse.csr_array(wide), y, noise=type(NOISES[noise])(wider)))
+    assert np.all(np.delete(with_columns[0, :-1], used) == 0.0)
+    assert_close(with_columns[:, [*used, 400]], fit(CORE[name], X, y, noise=NOISES[noise]))
 
 
 @pytest.mark.parametrize(("name", "level"), deal(CORE, [1.0, -1e3], n=5))

@@ -1,4 +1,4 @@
-"""The compiled sweeps give what SciPy gives, whatever the kind of data, and nothing depends on their being there."""
+"""The compiled products agree with those of SciPy for all types of data, and the package works without them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from dealing import deal
 from dropmargin import DropoutSVC
 from dropmargin.data import DenseBlock, SparseBlock, kernels
-from helpers import deal
 
 _ENTRIES = [None, np.square, np.abs]
 _WIDTHS = [(1, 0), (1, 1), (1, 2), (0, 1), (3, 0), (3, 3), (2, 4), (3, 4)]
@@ -50,14 +50,14 @@ def test_products_are_those_of_a_dense_matrix(backend, widths, entry, index, dty
     dense = X.toarray().astype(np.float64)
     transformed = dense if entry is None else entry(dense)
     rng = np.random.default_rng(1)
-    weights, left = rng.standard_normal((23, n_x + n_f)), rng.standard_normal((57, n_x + n_f))
+    right, left = rng.standard_normal((23, n_x + n_f)), rng.standard_normal((57, n_x + n_f))
     tolerance = {"rtol": 1e-4, "atol": 1e-4} if dtype == np.float32 else {"rtol": 1e-12, "atol": 1e-12}
     for block in (SparseBlock(X, entry), DenseBlock(X.toarray(), entry)):
-        forth, back = block.forward(weights, n_x), block.backward(left, n_x)
-        np.testing.assert_allclose(forth[:, :n_x], dense @ weights[:, :n_x], **tolerance)
-        np.testing.assert_allclose(forth[:, n_x:], transformed @ weights[:, n_x:], **tolerance)
-        np.testing.assert_allclose(back[:, :n_x], dense.T @ left[:, :n_x], **tolerance)
-        np.testing.assert_allclose(back[:, n_x:], transformed.T @ left[:, n_x:], **tolerance)
+        forward, backward = block.forward(right, n_x), block.backward(left, n_x)
+        np.testing.assert_allclose(forward[:, :n_x], dense @ right[:, :n_x], **tolerance)
+        np.testing.assert_allclose(forward[:, n_x:], transformed @ right[:, n_x:], **tolerance)
+        np.testing.assert_allclose(backward[:, :n_x], dense.T @ left[:, :n_x], **tolerance)
+        np.testing.assert_allclose(backward[:, n_x:], transformed.T @ left[:, n_x:], **tolerance)
 
 
 @pytest.mark.parametrize(
@@ -65,25 +65,25 @@ def test_products_are_those_of_a_dense_matrix(backend, widths, entry, index, dty
     deal(_BACKENDS, [1, 3, 300], [False, True], [np.float32, np.float64], n=12),
     indirect=["backend"],
 )
-def test_sandwich_is_forth_and_back(backend, n, coupled, dtype):
+def test_sandwich_is_a_product_and_a_transposed_product(backend, n, coupled, dtype):
     X = _matrix(dtype)
     dense = X.toarray().astype(np.float64)
     rng = np.random.default_rng(2)
     width = 2 * n if coupled else n
-    weights, shift = rng.standard_normal((23, width)), rng.standard_normal(width)
-    curved = rng.standard_normal((57, 3 * n if coupled else n))
-    a = dense @ weights[:, :n] + shift[:n]
+    right, shift = rng.standard_normal((23, width)), rng.standard_normal(width)
+    curvature_weight = rng.standard_normal((57, 3 * n if coupled else n))
+    a = dense @ right[:, :n] + shift[:n]
     if coupled:
-        t = np.square(dense) @ weights[:, n:] + shift[n:]
-        by_mean = curved[:, :n] * a + curved[:, n : 2 * n] * t
-        by_variance = curved[:, n : 2 * n] * a + curved[:, 2 * n :] * t
+        t = np.square(dense) @ right[:, n:] + shift[n:]
+        by_mean = curvature_weight[:, :n] * a + curvature_weight[:, n : 2 * n] * t
+        by_variance = curvature_weight[:, n : 2 * n] * a + curvature_weight[:, 2 * n :] * t
         expected = np.hstack([dense.T @ by_mean, np.square(dense).T @ by_variance])
         sums = np.concatenate([by_mean.sum(axis=0), by_variance.sum(axis=0)])
     else:
-        expected, sums = dense.T @ (curved * a), (curved * a).sum(axis=0)
+        expected, sums = dense.T @ (curvature_weight * a), (curvature_weight * a).sum(axis=0)
     tolerance = {"rtol": 1e-3, "atol": 1e-3} if dtype == np.float32 else {"rtol": 1e-11, "atol": 1e-11}
     for block in (SparseBlock(X, np.square), DenseBlock(X.toarray(), np.square)):
-        got, got_sums = block.sandwich(weights, shift, curved, n)
+        got, got_sums = block.sandwich(right, shift, curvature_weight, n)
         np.testing.assert_allclose(got, expected, **tolerance)
         np.testing.assert_allclose(got_sums, sums, **tolerance)
 

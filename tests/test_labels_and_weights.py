@@ -14,7 +14,7 @@ from datasets import (
     make_multiclass,
     relative_difference,
 )
-from dealing import deal, round_robin
+from dealing import deal, round_robin, together
 from dropmargin import DropoutSVC
 from invariance import fit
 from marks import ESTIMATORS, every_loss, says
@@ -99,7 +99,7 @@ _BAD_WEIGHTS = {
 }
 
 
-@pytest.mark.parametrize(("kind", "name"), round_robin(_BAD_WEIGHTS, ESTIMATORS))
+@together(("kind", "name"), round_robin(_BAD_WEIGHTS, ESTIMATORS))
 def test_bad_sample_weights_are_refused_and_named(kind, name):
     X, y = make_binary()
     weights, parts = _BAD_WEIGHTS[kind]
@@ -161,7 +161,7 @@ _BAD_LABELS = {
 }
 
 
-@pytest.mark.parametrize(("kind", "name"), round_robin(_BAD_LABELS, ESTIMATORS))
+@together(("kind", "name"), round_robin(_BAD_LABELS, ESTIMATORS))
 def test_bad_labels_are_refused_with_the_reason(kind, name):
     X, _ = make_binary()
     y, parts = _BAD_LABELS[kind]
@@ -187,7 +187,7 @@ def test_none_and_nan_among_object_labels_are_refused(missing):
 _TOO_LITTLE = {(0, 3): "0 sample", (1, 3): "class", (5, 0): "0 feature"}
 
 
-@pytest.mark.parametrize(("shape", "make", "name"), deal(_TOO_LITTLE, _LAYOUTS, ESTIMATORS), ids=str)
+@together(("shape", "make", "name"), deal(_TOO_LITTLE, _LAYOUTS, ESTIMATORS))
 def test_too_little_data_is_refused_with_the_reason(shape, make, name):
     with pytest.raises(ValueError, match=_TOO_LITTLE[shape]):
         fit(ESTIMATORS[name], make(np.ones(shape)), np.arange(shape[0]) % 2)
@@ -200,7 +200,7 @@ def test_two_rows_are_enough(estimator):
     np.testing.assert_array_equal(model.predict(X), ["a", "b"])
 
 
-@pytest.mark.parametrize(("value", "make", "name"), deal([np.nan, np.inf, -np.inf], _LAYOUTS, ESTIMATORS))
+@together(("value", "make", "name"), deal([np.nan, np.inf, -np.inf], _LAYOUTS, ESTIMATORS))
 def test_data_that_are_not_finite_are_refused(value, make, name):
     X, y = make_binary()
     X[11, 2] = value
@@ -244,7 +244,7 @@ def test_class_weights_may_be_keyed_by_strings_and_leave_classes_out():
     assert relative_difference(model, wanted) <= 1e-10
 
 
-@pytest.mark.parametrize(
+@together(
     ("class_weight", "parts"),
     [
         ("balance", ["'balance'", "'balanced'", "dict", "None"]),
@@ -256,7 +256,6 @@ def test_class_weights_may_be_keyed_by_strings_and_leave_classes_out():
         ({1: "heavy"}, ["[1]", "'heavy'"]),
         ({0: 0.0, 1: 0.0}, ["zero"]),
     ],
-    ids=str,
 )
 def test_bad_class_weights_are_refused_and_named(class_weight, parts):
     X, y = make_binary()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dealing import round_robin
+from dealing import round_robin, together
 from dropmargin.losses import (
     LOSSES,
     GaussianHinge,
@@ -29,7 +29,7 @@ def test_as_loss_passes_a_loss_through():
     assert as_loss(loss) is loss
 
 
-@pytest.mark.parametrize("loss", ["squared", None, 3, ["hinge"], Hinge], ids=repr)
+@together("loss", ["squared", None, 3, ["hinge"], Hinge])
 def test_as_loss_refuses_what_is_no_loss(loss):
     with pytest.raises(ValueError, match=r"loss must be one of .*hinge.*got"):
         as_loss(loss)
@@ -42,13 +42,11 @@ def test_as_loss_refuses_an_unknown_approximation():
 
 @pytest.mark.parametrize("loss", ["quadratic", "exponential", "mcf-logistic"])
 def test_as_loss_refuses_an_approximation_where_none_is_needed(loss):
-    with pytest.raises(ValueError, match=rf"approximation='gaussian' is not for the {loss} loss.*hinge"):
+    with pytest.raises(ValueError, match=rf"approximation='gaussian' is not available for the {loss} loss.*hinge"):
         as_loss(loss, "gaussian")
 
 
-@pytest.mark.parametrize(
-    ("margin", "cls"), round_robin([0.0, -1.0, np.nan, np.inf, "wide", None], [Hinge, GaussianHinge]), ids=repr
-)
+@together(("margin", "cls"), round_robin([0.0, -1.0, np.nan, np.inf, "wide", None], [Hinge, GaussianHinge]))
 def test_a_margin_must_be_positive(margin, cls):
     with pytest.raises(ValueError, match=r"margin.*must be a positive number, got"):
         cls(margin=margin)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dealing import round_robin
+from dealing import round_robin, together
 from dropmargin import load
 from dropmargin.io.model import ModelFormatError, container
 from fuzz.models import (
@@ -144,7 +144,7 @@ _LIES = {
 }
 
 
-@pytest.mark.parametrize(("lie", "ending"), round_robin(_LIES, ["json", "zip"]))
+@together(("lie", "ending"), round_robin(_LIES, ["json", "zip"]))
 def test_lies_are_told_from_the_truth(lie, small, ending, tmp_path):
     change, complaint = _LIES[lie]
     document = document_of(small[ending])
@@ -152,7 +152,7 @@ def test_lies_are_told_from_the_truth(lie, small, ending, tmp_path):
     refused(tmp_path / "lie", with_document(small[ending], document), complaint)
 
 
-@pytest.mark.parametrize(
+@together(
     ("old", "new", "complaint"),
     [
         (rb'"C": 1.0', b'"C": 1.0, "C": 2.0', "same key twice"),

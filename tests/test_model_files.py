@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 import dropmargin
 from datasets import N_FEATURES, estimators, make_binary, make_multiclass, noises
-from dealing import deal, round_robin
+from dealing import deal, round_robin, together
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutNoise,
@@ -321,7 +321,7 @@ def test_what_a_file_cannot_hold_is_refused_before_writing(model, complaint, tmp
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
+@together(
     ("attribute", "value", "complaint"),
     [
         ("coef_", np.full((1, N_FEATURES), np.nan), "coef_ has NaN or infinity"),

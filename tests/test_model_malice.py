@@ -15,6 +15,7 @@ import pytest
 from scipy import sparse
 
 import dropmargin
+import reproduction
 from dealing import round_robin
 from dropmargin import DropoutSVC, load, save
 from dropmargin.io.model import ModelFormatError
@@ -295,11 +296,11 @@ def test_no_line_of_the_package_could_run_what_a_file_says():
         r"import c?pickle|pickle\.|allow_pickle|joblib\.(load|dump)|joblib import .*(load|dump)|np\.load\(|"
         r"marshal|shelve|\b(eval|exec|__import__|literal_eval)\(|\.extract(all)?\(|os\.system|subprocess|yaml"
     )
-    package = Path(dropmargin.__file__).parent
+    package, experiments = Path(dropmargin.__file__).parent, Path(reproduction.__file__).parent
     # CIFAR-10's pickles, read by an unpickler that knows four harmless names (tests/test_datasets_cifar10.py attacks
     # it), and the messages of a Dask cluster, which are no files.
-    known = {package / "datasets" / "pickles.py", package / "dask" / "tasks.py"}
-    sources = set(package.rglob("*.py"))
+    known = {experiments / "datasets" / "pickles.py", package / "dask" / "tasks.py"}
+    sources = {*package.rglob("*.py"), *experiments.rglob("*.py")}
     assert len(sources) > 50
     assert known <= sources
     for path in sources - known:

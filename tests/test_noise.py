@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 
-from dealing import deal, round_robin
+from dealing import deal, round_robin, together
 from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, Noise, PoissonNoise, as_noise
 from helpers import N_FEATURES, NOISES, SOME_NOISES, as_format, plain_log_mgf, plain_variance
 
@@ -289,7 +289,7 @@ BAD_NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize(("cls", "parameter", "value"), BAD_NUMBERS)
+@together(("cls", "parameter", "value"), BAD_NUMBERS)
 def test_a_number_out_of_range_is_an_error_that_names_it_and_the_feature(cls, parameter, value):
     with pytest.raises(ValueError, match=rf"{parameter} of {cls.__name__}.*\[0, 1.*{value}"):
         cls(value).check(3)
@@ -300,9 +300,7 @@ def test_a_number_out_of_range_is_an_error_that_names_it_and_the_feature(cls, pa
 _PARAMETERS = {DropoutNoise: "rate", GaussianNoise: "scale", LaplaceNoise: "scale"}
 
 
-@pytest.mark.parametrize(
-    ("value", "cls"), round_robin([[0.1, 0.2], [0.1] * 4, [], [[0.1, 0.2, 0.3]]], _PARAMETERS), ids=repr
-)
+@together(("value", "cls"), round_robin([[0.1, 0.2], [0.1] * 4, [], [[0.1, 0.2, 0.3]]], _PARAMETERS))
 def test_a_wrong_length_is_an_error_that_names_both_lengths(value, cls):
     parameter = _PARAMETERS[cls]
     with pytest.raises(ValueError, match=rf"{parameter} of {cls.__name__}.*3 features.*shape \({np.shape(value)[0]}"):
@@ -312,7 +310,7 @@ def test_a_wrong_length_is_an_error_that_names_both_lengths(value, cls):
 _NO_NUMBERS = ["much", "0.5", ["a", "b", "c"], {"rate": 0.5}, 0.5j, [[0.1], [0.2, 0.3]]]
 
 
-@pytest.mark.parametrize(("value", "cls"), round_robin(_NO_NUMBERS, _PARAMETERS), ids=repr)
+@together(("value", "cls"), round_robin(_NO_NUMBERS, _PARAMETERS))
 def test_what_is_no_number_is_an_error_that_shows_it(value, cls):
     with pytest.raises(ValueError, match=rf"{_PARAMETERS[cls]} of {cls.__name__}.*number") as error:
         cls(value).check(3)
@@ -325,7 +323,7 @@ def test_sampling_checks_the_parameters(noise):
         noise.sample(np.ones((2, 3)), random_state=0)
 
 
-@pytest.mark.parametrize(
+@together(
     "noise",
     [
         DropoutNoise(0.0),

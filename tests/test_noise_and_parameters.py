@@ -17,7 +17,7 @@ from datasets import (
     parameters,
     relative_difference,
 )
-from dealing import deal, round_robin
+from dealing import deal, round_robin, together
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutNoise,
@@ -72,7 +72,7 @@ _BAD_NOISE = {
 }
 
 
-@pytest.mark.parametrize(("kind", "name"), round_robin(_BAD_NOISE, ESTIMATORS))
+@together(("kind", "name"), round_robin(_BAD_NOISE, ESTIMATORS))
 def test_bad_noise_is_refused_with_parameter_value_and_range(kind, name):
     X, y = make_binary()
     noise, parts = _BAD_NOISE[kind]
@@ -122,23 +122,21 @@ def test_a_rate_may_be_given_in_any_form(name, rate):
 _OVERFLOWING = [0.5, DropoutNoise(rate=0.5), PoissonNoise()]
 
 
-@pytest.mark.parametrize(
-    ("noise", "make", "name"), deal(_OVERFLOWING, [np.asarray, sparse.csr_array], ESTIMATORS), ids=str
-)
+@together(("noise", "make", "name"), deal(_OVERFLOWING, [np.asarray, sparse.csr_array], ESTIMATORS))
 def test_a_variance_that_overflows_is_noticed(noise, make, name):
     X, y = make_binary()
     X[3, 6] = 1e200
-    with pytest.raises(ValueError, match=says("column 6", "1.0e+200")):
+    with pytest.raises(ValueError, match=says("feature 6", "1.0e+200")):
         fit(ESTIMATORS[name], make(X), y, noise=noise)
 
 
-@pytest.mark.parametrize(
+@together(
     ("name", "make"), round_robin(ESTIMATORS, [np.asarray, sparse.csr_array, sparse.csc_array, np.asfortranarray])
 )
 def test_poisson_noise_names_the_column_of_a_negative_entry(name, make):
     X, y = make_binary()
     X[4, 5] = -0.25
-    with pytest.raises(ValueError, match=says("PoissonNoise", "-0.25", "column 5")):
+    with pytest.raises(ValueError, match=says("PoissonNoise", "-0.25", "feature 5")):
         fit(ESTIMATORS[name], make(X), y, noise=PoissonNoise())
 
 
@@ -146,7 +144,7 @@ def test_poisson_noise_names_the_frame_column_of_a_negative_entry():
     pd = pytest.importorskip("pandas")
     X, y = make_binary()
     X[4, 5] = -0.25
-    with pytest.raises(ValueError, match=says("column 'f'")):
+    with pytest.raises(ValueError, match=says("feature 'f'")):
         DropoutSVC(noise=PoissonNoise()).fit(pd.DataFrame(X, columns=list("abcdefgh")), y)
 
 
@@ -190,9 +188,7 @@ _CLASSES = [DropoutSVC(), DropoutLogisticRegression(), MCFClassifier(), NoisyLin
 _NAMES = {name for name, _, _ in _BAD_PARAMETERS}
 
 
-@pytest.mark.parametrize(
-    ("case", "estimator"), round_robin(_BAD_PARAMETERS, _CLASSES), ids=lambda value: str(value)[:40]
-)
+@together(("case", "estimator"), round_robin(_BAD_PARAMETERS, _CLASSES))
 def test_a_bad_parameter_is_refused_with_its_name_its_value_and_what_is_allowed(case, estimator):
     X, y = make_binary()
     name, value, parts = case
@@ -208,7 +204,7 @@ def test_every_class_checks_every_parameter(estimator):
             fit(estimator, X, y, **{name: "wrong"})
 
 
-@pytest.mark.parametrize(
+@together(
     ("estimator", "parts"),
     [
         (MCFClassifier("hinge"), ["loss", "'hinge'", "quadratic", "exponential", "logistic"]),
@@ -222,7 +218,6 @@ def test_every_class_checks_every_parameter(estimator):
         (DropoutSVC(approximation=["bound"]), ["approximation", "['bound']", "'gaussian'"]),
         (NoisyLinearClassifier("quadratic", approximation="gaussian"), ["approximation", "'gaussian'", "quadratic"]),
     ],
-    ids=lambda value: str(value)[:60],
 )
 def test_a_bad_loss_or_approximation_is_refused(estimator, parts):
     X, y = make_binary()
@@ -230,7 +225,7 @@ def test_a_bad_loss_or_approximation_is_refused(estimator, parts):
         estimator.fit(X, y)
 
 
-@pytest.mark.parametrize(
+@together(
     ("estimator", "parts"),
     [
         (DropoutSVC(solver="irls", l1_ratio=1.0), ["irls", "l1", "newton"]),
@@ -239,7 +234,6 @@ def test_a_bad_loss_or_approximation_is_refused(estimator, parts):
         (MCFClassifier("logistic", solver="irls"), ["irls", "majoriser", "lbfgs"]),
         (DropoutLogisticRegression(approximation="gaussian", solver="irls"), ["irls", "majoriser", "newton"]),
     ],
-    ids=str,
 )
 def test_an_impossible_pair_of_solver_and_problem_names_a_possible_one(estimator, parts):
     X, y = make_binary()

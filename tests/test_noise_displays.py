@@ -316,7 +316,7 @@ def test_numbers_contrast_with_their_cells():
 def test_every_kind_of_noise_has_rows_of_its_own(mixed):
     display = NoiseGridDisplay.from_estimator(mixed)
     assert [panel.get_ylabel() for panel in display.axes_] == ["dropout rate", "Gaussian scale", ""]
-    assert [text.get_text() for text in display.axes_[2].get_yticklabels()] == ["PoissonNoise"]
+    assert [text.get_text() for text in display.axes_[2].get_yticklabels()] == ["Poisson"]
     mean = 100.0 * mixed.scores_.mean(axis=0)
     for mesh, rows in zip(display.meshes_, ([2, 4, 0], [2, 5, 1], [3]), strict=True):
         assert_allclose(mesh.get_array(), mean[rows])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
+from dealing import deal
 from dropmargin.data import LocalPartitions
 from dropmargin.losses import Exponential, Quadratic
 from dropmargin.noise import DropoutNoise
@@ -25,7 +26,6 @@ from helpers import (
     as_format,
     as_matrix,
     central_difference,
-    deal,
     make_coefficients,
     make_data,
     make_objective,

@@ -13,20 +13,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC
 
+from dealing import deal
 from dropmargin import DropoutNoise, NoisyLinearClassifier
 from dropmargin.losses import GaussianHinge, Hinge, Quadratic
-from helpers import (
-    LOSSES,
-    MGF_LOSSES,
-    MOMENT_LOSSES,
-    N_FEATURES,
-    NOISES,
-    RADIAL,
-    as_format,
-    deal,
-    make_data,
-    plain_objective,
-)
+from helpers import LOSSES, MGF_LOSSES, MOMENT_LOSSES, N_FEATURES, NOISES, RADIAL, as_format, make_data, plain_objective
 
 LAYOUTS = ["dense", "sparse"]
 

@@ -15,19 +15,10 @@ from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from sklearn.exceptions import ConvergenceWarning
 
+from dealing import deal
 from dropmargin import NoisyLinearClassifier
 from dropmargin.losses import Hinge, Logistic
-from helpers import (
-    N_FEATURES,
-    NOISES,
-    SOME_NOISES,
-    as_format,
-    deal,
-    make_data,
-    make_objective,
-    plain_variance,
-    solve,
-)
+from helpers import N_FEATURES, NOISES, SOME_NOISES, as_format, make_data, make_objective, plain_variance, solve
 
 each_noise = pytest.mark.parametrize("noise", SOME_NOISES)
 

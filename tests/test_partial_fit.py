@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from datasets import assert_bitwise_equal, make_binary, make_multiclass, noises, relative_difference
+from dealing import deal
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutSVC,
@@ -26,7 +27,7 @@ from dropmargin.losses import GaussianLogistic, Hinge, Logistic, MomentLoss, Qua
 from dropmargin.noise import DropoutNoise
 from dropmargin.online.stream import _join_at_once
 from dropmargin.online.summary import Summary
-from helpers import deal, make_objective
+from helpers import make_objective
 
 _SMOOTH = {
     "logistic": DropoutLogisticRegression,
@@ -116,12 +117,11 @@ def test_one_pass_comes_near_the_optimum(name, size):
 
 @pytest.mark.parametrize(
     ("loss", "noise"),
-    deal([Logistic(), Quadratic(), GaussianLogistic(), Hinge()], [None, 0.5, GaussianNoise(0.2)], n=8),
-    ids=str,
+    deal([Logistic, Quadratic, GaussianLogistic, Hinge], [None, 0.5, GaussianNoise(0.2)], n=8),
 )
 def test_every_loss_under_every_kind_of_variance(loss, noise):
     X, y = make_stream(3000)
-    model = NoisyLinearClassifier(loss, noise=noise, C=0.01)
+    model = NoisyLinearClassifier(loss(), noise=noise, C=0.01)
     whole = clone(model).fit(X, y)
     assert objective_of(feed(clone(model), X, y, 800), X, y) < 1.02 * whole.objective_
 

@@ -53,7 +53,7 @@ def test_bad_batches_leave_everything_as_it_was(model, given, match):
 def test_a_batch_without_weights_is_an_error_and_no_part_of_the_stream(noise):
     stream = DropoutSVC(noise=noise)
     before = dict(vars(stream))
-    with pytest.raises(ValueError, match=r"sample_weight is zero for every row.*leave out"):
+    with pytest.raises(ValueError, match=r"sample_weight is zero for every row.*skip batches"):
         stream.partial_fit(X, Y, classes=[0, 1], sample_weight=np.zeros(len(Y)))
     assert vars(stream) == before  # not even n_features_in_: the first batch may still have another width
     with pytest.raises(NotFittedError):

@@ -78,7 +78,7 @@ def test_missing_features_are_described_and_left_alone():
         assert_allclose(model.feature_means_, expected.feature_means_, rtol=1e-12)
         assert_allclose(model.feature_deviations_, expected.feature_deviations_, rtol=1e-12)
         assert_allclose(model.decision_function(X[:5]), expected.decision_function(X[:5]), atol=1e-5)
-    with pytest.raises(ValueError, match="cannot tell zeros and NaN apart"):
+    with pytest.raises(ValueError, match="cannot distinguish zeros and NaN"):
         _fit(DropoutSVC(noise=GaussianNoise(0.2), missing="rescale"), _parts(sparse.csr_array(X), y))
 
 
@@ -107,8 +107,10 @@ def test_a_sample_within_the_partitions_is_a_start(estimator, monkeypatch):
     original = module._start_from_subsample
     monkeypatch.setattr(module, "_start_from_subsample", lambda *args: starts.append(original(*args)) or starts[-1])
     assert_allclose(_fit(estimator, parts).coef_, from_zero, rtol=1e-3, atol=1e-4)
-    assert len(starts) == 1
-    assert starts[0][0] is not None
+    ((coef, passes),) = starts
+    # A tenth of the rows at ten times the C has about the same solution.
+    assert np.linalg.norm(coef[:-1].T - from_zero) < 0.5 * np.linalg.norm(from_zero)
+    assert passes > 0.0
 
 
 def test_warm_start_and_feature_names():
@@ -169,8 +171,8 @@ def _with(value):
     ("parts", "message"),
     [
         (_spoilt(1, X=_with(np.nan)), r"part B: X has NaN; .*missing='rescale'"),
-        (_spoilt(3, X=_with(np.inf)), r"part D: X has infinity, in column 2"),
-        (_spoilt(1, X=_with(1e200)), r"1.0e\+200 in column 2 of part B, whose squares overflow"),
+        (_spoilt(3, X=_with(np.inf)), r"part D: X has infinity in feature 2"),
+        (_spoilt(1, X=_with(1e200)), r"1.0e\+200 in feature 2 of part B, whose squares overflow"),
         (_spoilt(1, X=lambda X: X[:, :5]), r"part B has 5 features, but part A has 8"),
         (_spoilt(3, X=sparse.csr_array), r"part D is sparse, but part A is dense"),
         (_spoilt(1, y=lambda y: y[:-2]), r"part B: X has 40 rows, but y has 38 labels"),
@@ -181,7 +183,7 @@ def _with(value):
         ([Rows(np.empty((0, 8)), np.empty(0))] * 4, r"There are no rows"),
     ],
 )
-def test_what_is_wrong_with_a_partition_is_said_by_its_name(parts, message):
+def test_errors_name_the_partition(parts, message):
     model = DropoutSVC().fit(*_data(seed=5)[:2])
     before = dict(model.__dict__)
     with pytest.raises(ValueError, match=message):
@@ -191,7 +193,7 @@ def test_what_is_wrong_with_a_partition_is_said_by_its_name(parts, message):
 
 def test_negative_entries_are_found_by_a_noise_that_cannot_have_them():
     parts = _spoilt(3, X=_with(-2.0))
-    with pytest.raises(ValueError, match=r"PoissonNoise needs X >= 0, but X has -2 in column 'f2' of partition 3"):
+    with pytest.raises(ValueError, match=r"PoissonNoise needs X >= 0, but X has -2 in feature 'f2' of partition 3"):
         _fit(DropoutSVC(noise=PoissonNoise()), parts, feature_names=[f"f{i}" for i in range(8)])
 
 

@@ -11,11 +11,11 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from backends import BACKENDS, SLOW_BACKENDS, reference
+from dealing import deal
 from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
 from dropmargin.data import PerPartition, Rows, partitions
 from dropmargin.estimators.partition_fit import fit_partitions
 from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise
-from helpers import deal
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -40,7 +40,7 @@ LAYOUTS = ("dense", "sparse")
 
 
 def for_each_backend(*names_and_factors, n=None):
-    """Parametrise by backend and by factors that are dealt out to the backends; cases of slow backends are slow."""
+    """Parametrise by backend and by factors that the backends share evenly; cases of slow backends are slow."""
     names, factors = names_and_factors[::2], names_and_factors[1::2]
     cases = deal(BACKENDS, *factors, n=n) if factors else [(backend,) for backend in BACKENDS]
     marks = {True: [pytest.mark.slow], False: []}

@@ -21,10 +21,11 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
+from dealing import together
 from dropmargin import DropoutLogisticRegression
-from dropmargin.features import PatchFeatures, patch_features
-from dropmargin.features.codebook import learn_codebook
-from dropmargin.features.patches import learn_whitening, normalise_contrast
+from reproduction.features import PatchFeatures, patch_features
+from reproduction.features.codebook import learn_codebook
+from reproduction.features.patches import learn_whitening, normalise_contrast
 
 
 def make_images(n_images: int = 12, shape: tuple[int, ...] = (11, 10, 3), seed: int = 0) -> np.ndarray:
@@ -287,7 +288,7 @@ def test_a_killed_process_goes_on_where_it_was(tmp_path, monkeypatch):
         """
         import os, signal, sys
         from test_patch_features import make_features, make_images
-        from dropmargin.features import patch_features
+        from reproduction.features import patch_features
 
         original, done = patch_features.nearest_centroids, []
 
@@ -315,7 +316,7 @@ def test_a_killed_process_goes_on_where_it_was(tmp_path, monkeypatch):
     assert len(done) == 20 - 8
 
 
-@pytest.mark.parametrize(
+@together(
     ("changes", "message"),
     [
         ({"n_centroids": 0}, "n_centroids must be an integer of at least 1, got 0"),
@@ -336,7 +337,6 @@ def test_a_killed_process_goes_on_where_it_was(tmp_path, monkeypatch):
         ({"image_shape": (32, -1)}, "image_shape must be None"),
         ({"image_shape": (10, 11, 3)}, r"image_shape is \(10, 11, 3\).* but X has images of shape \(11, 10, 3\)"),
     ],
-    ids=str,
 )
 def test_wrong_parameters(changes, message):
     model = make_features(**changes)
@@ -345,7 +345,7 @@ def test_wrong_parameters(changes, message):
     assert not [name for name in vars(model) if name.endswith("_")]
 
 
-@pytest.mark.parametrize(
+@together(
     ("X", "message"),
     [
         (np.zeros((4, 330)), r"X has rows of 330 pixels .* give image_shape=\(height, width, n_channels\)"),
@@ -359,7 +359,6 @@ def test_wrong_parameters(changes, message):
         (np.ones((2, 11, 10, 3), dtype=complex), "X must hold integers or floating-point numbers"),
         ([np.ones((3, 3)), np.ones((4, 4))], "all have the same shape"),
     ],
-    ids=lambda value: "" if isinstance(value, str) else type(value).__name__,
 )
 def test_wrong_images(X, message):
     with pytest.raises(ValueError, match=message):

@@ -14,6 +14,7 @@ from sklearn.metrics import get_scorer
 from sklearn.preprocessing import scale
 
 from datasets import N_FEATURES, TIGHT, estimators, make_binary, make_multiclass, make_sparse, relative_difference
+from dealing import deal
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutNoise,
@@ -26,7 +27,6 @@ from dropmargin import (
     noise_path,
 )
 from dropmargin.model_selection.grid import Grid, check_grid
-from helpers import deal
 
 # The hinge without noise has a kink and does not get further than this; it is worth six digits of the coefficients.
 _TOL, _DIGITS = 1e-12, 1e-5

@@ -27,8 +27,8 @@ from datasets import (
     parameters,
     relative_difference,
 )
+from dealing import deal
 from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier
-from helpers import deal
 
 _ESTIMATORS = estimators(tol=TIGHT, C=0.5)
 _NOISES = noises()

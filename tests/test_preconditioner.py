@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from dealing import deal
 from dropmargin.losses import Logistic
 from dropmargin.noise import DropoutNoise
 from dropmargin.objective.preconditioner import Cholesky, Diagonal, Woodbury, factorise
@@ -17,7 +18,6 @@ from helpers import (
     RADIAL,
     as_format,
     as_matrix,
-    deal,
     make_coefficients,
     make_data,
     make_objective,

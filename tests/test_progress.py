@@ -235,7 +235,7 @@ def test_looking_for_a_notebook_imports_nothing(monkeypatch):
 _CELL = """
 import threading
 from dropmargin import progress
-progress._PATIENCE = progress._BETWEEN_DRAWINGS = 0.0
+progress._DELAY = progress._REDRAW_SECONDS = 0.0
 with progress.Progress(6, "work") as bar:
     for _ in range(2):
         thread = threading.Thread(target=lambda: [bar.advance() for _ in range(3)])

@@ -14,12 +14,12 @@ from dropmargin.evaluation import DeletionCurve
 from dropmargin.evaluation.nightmare import MethodResult, Search
 from dropmargin.report import (
     Code,
+    Facts,
     Figure,
     Figures,
     Heading,
     Line,
     Paragraphs,
-    PartitionSummary,
     Table,
     heat_map,
     line_chart,
@@ -127,7 +127,7 @@ def test_hostile_names_are_text():
         Paragraphs([_HOSTILE]),
         Paragraphs([_HOSTILE], lead=True),
         Table(_HOSTILE, [_HOSTILE, _HOSTILE], [[_HOSTILE, _HOSTILE]], frozenset({(0, 1)})),
-        PartitionSummary({_HOSTILE: _HOSTILE}),
+        Facts({_HOSTILE: _HOSTILE}),
         Code(_HOSTILE),
         Figures(
             [

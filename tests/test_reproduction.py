@@ -11,21 +11,14 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from data_set_files import SHARED, write
-from dropmargin.datasets import Split
-from dropmargin.features import PatchFeatures
-from dropmargin.report.reproduction import chapter_of
-from dropmargin.reproduction import (
-    EXPERIMENTS,
-    LabBookError,
-    amazon,
-    cifar10,
-    explicit,
-    nightmare,
-    published,
-    run_experiment,
-)
-from dropmargin.reproduction.labbook import LabBook, Task
-from dropmargin.reproduction.summary import four_digits, three_digits
+from reproduction import amazon, cifar10, explicit, nightmare, published
+from reproduction.datasets import Split
+from reproduction.experiments import EXPERIMENTS
+from reproduction.features import PatchFeatures
+from reproduction.harness import run_experiment
+from reproduction.report import chapter_of
+from reproduction.results_log import ResultsLog, ResultsLogError, Task
+from reproduction.summary import four_digits, three_digits
 
 _PUBLISHED = SHARED.parent / "PUBLISHED.md"
 
@@ -111,8 +104,8 @@ class Watched:
         watched = replace(self._experiment, tasks=self._tasks)
         return run_experiment(watched, self._folder, quick=True, data_home=data_home, download=False, verbose=0)
 
-    def _tasks(self, lab):
-        return [Task(task.key, lambda task=task: self._measure(task)) for task in self._experiment.tasks(lab)]
+    def _tasks(self, config):
+        return [Task(task.key, lambda task=task: self._measure(task)) for task in self._experiment.tasks(config)]
 
     def _measure(self, task):
         if len(self.made) == self._stop:
@@ -122,25 +115,25 @@ class Watched:
 
 
 def run_in_parts(experiment, folder, stop, data_home=None):
-    """Return the book of an experiment that was interrupted once; nothing in it was measured twice."""
+    """Return the log of an experiment that was interrupted once; nothing in it was measured twice."""
     results = folder / "results"
     first, second, third = (Watched(experiment, results, stop=number) for number in (stop, None, None))
     with pytest.raises(KeyboardInterrupt):
         first.run(data_home)
-    book = second.run(data_home)
-    assert [measurement.key for measurement in book] == first.made + second.made
-    assert len(first.made) == stop < len(book)
+    log = second.run(data_home)
+    assert [measurement.key for measurement in log] == first.made + second.made
+    assert len(first.made) == stop < len(log)
     again = third.run(data_home)
     assert third.made == []
-    assert [vars(measurement) for measurement in again] == [vars(measurement) for measurement in book]
+    assert [vars(measurement) for measurement in again] == [vars(measurement) for measurement in log]
     return again
 
 
-def check_summary(experiment, book):
+def check_summary(experiment, log):
     """Check that a summary is complete, and return it."""
-    summary = experiment.summarise(book)
+    summary = experiment.summarise(log)
     assert summary.title == experiment.title
-    assert summary.seconds == book.seconds
+    assert summary.seconds == log.seconds
     assert summary.comparisons
     assert all([summary.verdict, summary.claims, summary.settings])
     for text in [*summary.verdict, *summary.settings.values(), *(claim.evidence for claim in summary.claims)]:
@@ -155,9 +148,9 @@ def check_summary(experiment, book):
     for chart in summary.charts:
         for series in chart.series:
             assert len(series.x) == len(series.y)
-    # A book that lacks its last line has no summary with holes, but an error that says how to go on.
-    short = LabBook(book.path, book.header, list(book)[:-1])
-    with pytest.raises(LabBookError, match="no report can be made"):
+    # A log that lacks its last line has no summary with holes, but an error that says how to go on.
+    short = ResultsLog(log.path, log.header, list(log)[:-1])
+    with pytest.raises(ResultsLogError, match="no report can be made"):
         chapter_of(experiment, short)
     return summary
 
@@ -188,19 +181,19 @@ def shop(tmp_path):
 def test_amazon_from_end_to_end(shop, tmp_path, monkeypatch):
     monkeypatch.setattr(amazon, "_QUICK_RATES", (0.0, 0.5))
     monkeypatch.setattr(amazon, "_QUICK_CS", (0.01, 0.1))
-    book = run_in_parts(amazon.AMAZON, tmp_path, stop=7, data_home=shop)
-    assert len(book) == 2 * len(published.LOSSES) * 3
-    assert {m.result["n_train"] for m in book} == {60}
-    assert {m.result["n_test"] for m in book} == {80}
-    for m in book:
+    log = run_in_parts(amazon.AMAZON, tmp_path, stop=7, data_home=shop)
+    assert len(log) == 2 * len(published.LOSSES) * 3
+    assert {m.result["n_train"] for m in log} == {60}
+    assert {m.result["n_test"] for m in log} == {80}
+    for m in log:
         assert m.result["papers_c"] == published.papers_c(m.key["model"], m.result["C"])
         assert m.result["error"] * 80 == pytest.approx(round(m.result["error"] * 80))
-    summary = check_summary(amazon.AMAZON, book)
+    summary = check_summary(amazon.AMAZON, log)
     assert [chart.slug for chart in summary.charts] == ["amazon-amazon5k-books", "amazon-amazon5k-kitchen"]
     for domain, comparison in zip(amazon.DOMAINS, summary.comparisons, strict=True):
         for model, (ours, theirs) in comparison.rows.items():
             keys = [{"form": "amazon5k", "domain": domain, "model": model, "noise": q} for q in (0.0, 0.5, "Poisson")]
-            assert ours == [book[key].result["error"] for key in keys]
+            assert ours == [log[key].result["error"] for key in keys]
             if model in published.AMAZON[domain]:
                 assert theirs == [published.AMAZON[domain][model][i] for i in (0, 5, 10)]
             else:
@@ -213,14 +206,14 @@ def test_explicit_from_end_to_end(shop, tmp_path, monkeypatch):
     monkeypatch.setattr(explicit, "_QUICK_COPIES", (1, 2, 4))
     monkeypatch.setattr(explicit, "_CS", (0.01, 0.1))
     monkeypatch.setattr(explicit, "_N_DRAWS", {1: 3, 2: 2})
-    book = run_in_parts(explicit.EXPLICIT, tmp_path, stop=2, data_home=shop)
-    found = {m.key["copies"]: m.result for m in book}
+    log = run_in_parts(explicit.EXPLICIT, tmp_path, stop=2, data_home=shop)
+    found = {m.key["copies"]: m.result for m in log}
     assert list(found) == [0, 1, 2, 4, "infinity"]
     assert [len(result["errors"]) for result in found.values()] == [1, 3, 2, 1, 1]
     for result in found.values():
         assert result["fit_seconds"] > 0.0
         assert result["C"] == (0.01, 0.1)[int(np.argmin(result["cv_errors"]))]
-    summary = check_summary(explicit.EXPLICIT, book)
+    summary = check_summary(explicit.EXPLICIT, log)
     (comparison,) = summary.comparisons
     ours, theirs = comparison.rows["SVM"]
     assert ours == [np.mean(result["errors"]) for result in found.values()]
@@ -257,15 +250,15 @@ def test_cifar10_from_end_to_end(tmp_path, monkeypatch):
     monkeypatch.setattr(cifar10, "PatchFeatures", few_patches)
     for name, value in {"_QUICK_N_IMAGES": 90, "_QUICK_N_SEARCH": 30, "_QUICK_RATES": (0.5,)}.items():
         monkeypatch.setattr(cifar10, name, value)
-    book = run_in_parts(cifar10.CIFAR10, tmp_path, stop=4)
+    log = run_in_parts(cifar10.CIFAR10, tmp_path, stop=4)
     assert 0 < len(loads) <= 3
-    assert len(book.select(stage="search")) == 5 * 3 * 2
-    assert book.select(stage="refine") == []
-    assert {m.result["n_train"] for m in book.select(stage="search")} == {30}
-    final = {(m.key["model"], m.key["kind"]): m.result for m in book.select(stage="final")}
+    assert len(log.select(stage="search")) == 5 * 3 * 2
+    assert log.select(stage="refine") == []
+    assert {m.result["n_train"] for m in log.select(stage="search")} == {30}
+    final = {(m.key["model"], m.key["kind"]): m.result for m in log.select(stage="final")}
     assert {(result["n_train"], result["n_test"]) for result in final.values()} == {(90, 45)}
     assert {result["n_features"] for result in final.values()} == {4 * 8}
-    summary = check_summary(cifar10.CIFAR10, book)
+    summary = check_summary(cifar10.CIFAR10, log)
     (comparison,) = summary.comparisons
     for model, (ours, theirs) in comparison.rows.items():
         assert ours == [final[model, kind]["error"] for kind in cifar10.KINDS]
@@ -294,19 +287,19 @@ def test_nightmare_from_end_to_end(tmp_path, monkeypatch):
         "_QUICK_CS": (0.1,),
     }.items():
         monkeypatch.setattr(nightmare, name, value)
-    book = run_in_parts(nightmare.NIGHTMARE, tmp_path, stop=3)
-    assert len(book.select(stage="search")) == 5 * 2 + 2 + 2
-    assert {(m.result["n_train"], m.result["n_test"]) for m in book.select(stage="search")} == {(150, 150)}
-    assert {(m.result["n_train"], m.result["n_test"]) for m in book.select(stage="final")} == {(150, 200)}
-    for m in book:
+    log = run_in_parts(nightmare.NIGHTMARE, tmp_path, stop=3)
+    assert len(log.select(stage="search")) == 5 * 2 + 2 + 2
+    assert {(m.result["n_train"], m.result["n_test"]) for m in log.select(stage="search")} == {(150, 150)}
+    assert {(m.result["n_train"], m.result["n_test"]) for m in log.select(stage="final")} == {(150, 200)}
+    for m in log:
         # Nothing is deleted at level 0: the three ways to score are one.
         assert len({m.result[scoring][0] for scoring in nightmare.SCORINGS}) == 1
-    assert nightmare.errors_of(book, "Dropout-SVM", "anchored")[0] < 0.1
-    summary = check_summary(nightmare.NIGHTMARE, book)
+    assert nightmare.errors_of(log, "Dropout-SVM", "anchored")[0] < 0.1
+    summary = check_summary(nightmare.NIGHTMARE, log)
     for scoring, comparison in zip(("anchored", "rescaled", "raw"), summary.comparisons, strict=True):
         assert scoring in comparison.caption
         for method, (ours, theirs) in comparison.rows.items():
-            assert ours == nightmare.errors_of(book, method, scoring)
+            assert ours == nightmare.errors_of(log, method, scoring)
             assert theirs == published.NIGHTMARE.get(method, (None,) * 10)
     anchored = summary.comparisons[0].rows["Dropout-SVM"][0]
     assert f"{three_digits(anchored[5])} and {three_digits(anchored[8])}" in summary.verdict[0]

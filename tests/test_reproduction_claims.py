@@ -10,10 +10,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.svm import LinearSVC
 
 from datasets import make_sparse
-from dropmargin.reproduction import amazon, cifar10, explicit, nightmare, published
-from dropmargin.reproduction.harness import Lab
-from dropmargin.reproduction.summary import four_digits, in_points, standard_error
-from made_up_experiment import made_up_book
+from made_up_experiment import made_up_log
+from reproduction import amazon, cifar10, explicit, nightmare, published
+from reproduction.harness import RunConfig
+from reproduction.summary import four_digits, in_points, standard_error
 
 
 def claims_of(summary, *words):
@@ -55,7 +55,7 @@ def amazon_summary(curves=None, cv_errors=None, form="amazon5k", domain="books",
             key = {"form": form, "domain": domain, "model": model, "noise": noise}
             sizes = {"n_train": 2_000, "n_test": n_test, "n_features": 5_000}
             lines.append((key, {"error": error, "cv_error": cv_error, "C": 0.1} | sizes))
-    return amazon.summarise(made_up_book(lines))
+    return amazon.summarise(made_up_log(lines))
 
 
 def test_amazon_claims_hold_where_the_curves_are_as_the_paper_says():
@@ -153,7 +153,7 @@ def explicit_summary(errors, infinity, plain=0.2, seconds=0.01, domain="books"):
         took = seconds if n_copies == "infinity" else 1.0
         sizes = {"n_test": 4_000, "n_features": 5_000}
         lines.append((key, {"errors": [error], "cv_errors": [], "C": 0.1, "fit_seconds": took} | sizes))
-    return explicit.summarise(made_up_book(lines))
+    return explicit.summarise(made_up_log(lines))
 
 
 @pytest.mark.parametrize(
@@ -194,15 +194,15 @@ def cifar10_error(model, kind, rate, C):
 
 
 def cifar10_stages(quick=False, error=cifar10_error):
-    """Return the tasks that are asked for, stage by stage, each answered by made-up errors, and the book of all."""
+    """Return the tasks that are asked for, stage by stage, each answered by made-up errors, and the log of all."""
     lines, asked = [], []
     while True:
-        book = made_up_book(lines, quick=quick)
-        tasks = cifar10.tasks(Lab(book, quick=quick))
-        new = [task.key for task in tasks if book.get(task.key) is None]
+        log = made_up_log(lines, quick=quick)
+        tasks = cifar10.tasks(RunConfig(log, quick=quick))
+        new = [task.key for task in tasks if log.get(task.key) is None]
         assert [task.key for task in tasks] == [key for key, _ in lines] + new
         if not new:
-            return asked, book
+            return asked, log
         asked.append(new)
         sizes = {"n_train": 40_000, "n_test": 10_000, "n_features": 8_192, "converged": True, "passes": 1.0}
         lines += [(key, {"error": error(key["model"], key["kind"], key["rate"], key["C"])} | sizes) for key in new]
@@ -213,7 +213,7 @@ def of(keys, model, kind):
 
 
 def test_cifar10_searches_then_refines_c_then_takes_the_best():
-    asked, book = cifar10_stages()
+    asked, log = cifar10_stages()
     search, refine, final = asked
     assert [{key["stage"] for key in keys} for keys in asked] == [{"search"}, {"refine"}, {"final"}]
     assert len(of(search, "Dropout-SVM", "dropout")) == len(cifar10._RATES) * len(cifar10._CS)
@@ -229,7 +229,7 @@ def test_cifar10_searches_then_refines_c_then_takes_the_best():
         assert of(refine, "MCF-Logistic", kind) == []
         assert of(final, "MCF-Logistic", kind) == [(rate, 1e-4)]
     assert len(final) == len(published.LOSSES) * 3
-    words = cifar10.summarise(book).settings["Choice of rate and C"]
+    words = cifar10.summarise(log).settings["Choice of rate and C"]
     assert "then once more, around the best, from fits to 40,000" in words
 
 
@@ -243,8 +243,8 @@ def test_cifar10_takes_the_refined_one_even_if_the_search_had_less_error():
             ("refine", 3e-2, 0.3),
         ]
     ]
-    assert cifar10.choose(made_up_book(lines), "Dropout-SVM", "none") == cifar10.Setting("none", None, 3e-2)
-    assert cifar10.choose(made_up_book(lines[:2]), "Dropout-SVM", "none") == cifar10.Setting("none", None, 1e-2)
+    assert cifar10.choose(made_up_log(lines), "Dropout-SVM", "none") == cifar10.Setting("none", None, 3e-2)
+    assert cifar10.choose(made_up_log(lines[:2]), "Dropout-SVM", "none") == cifar10.Setting("none", None, 1e-2)
 
 
 def test_cifar10_validates_on_images_that_are_not_learnt_from():
@@ -284,18 +284,18 @@ def test_cifar10_claims_and_words_follow_the_numbers():
 _LEVELS = np.array(published.DELETED)
 
 
-def nightmare_book(validation, test, quick=True):
-    """Return a book with ``validation`` and ``test``, functions of method, setting and scoring to ten errors."""
+def nightmare_log(validation, test, quick=True):
+    """Return a log with ``validation`` and ``test``, functions of method, setting and scoring to ten errors."""
     lines = []
     for stage, errors in (("search", validation), ("final", test)):
         for method in nightmare.all_methods():
             found = nightmare.grid(method, quick)
             if stage == "final":
-                found = nightmare.chosen_settings(made_up_book(lines), method)
+                found = nightmare.chosen_settings(made_up_log(lines), method)
             for setting in found:
                 result = {scoring: list(errors(method, setting, scoring)) for scoring in nightmare.SCORINGS}
                 lines.append((nightmare._key(stage, method, setting), result | {"n_train": 1_000, "n_test": 2_000}))
-    return made_up_book(lines, quick=quick)
+    return made_up_log(lines, quick=quick)
 
 
 def by_rate(method, setting, scoring):
@@ -306,28 +306,28 @@ def by_rate(method, setting, scoring):
 
 
 def test_nightmare_chooses_level_by_level_and_for_each_scoring():
-    book = nightmare_book(by_rate, by_rate)
-    chosen = nightmare.choose(book, "Dropout-SVM", "anchored")
+    log = nightmare_log(by_rate, by_rate)
+    chosen = nightmare.choose(log, "Dropout-SVM", "anchored")
     # The quick rates are .1, .5 and .9; at .3 and .7 two are as near, give or take a rounding.
     assert [setting["rate"] for setting in chosen[:3]] == [0.1] * 3
     assert [setting["rate"] for setting in chosen[4:7]] == [0.5] * 3
     assert [setting["rate"] for setting in chosen[8:]] == [0.9] * 2
     assert {setting["C"] for setting in chosen} == {0.01}
-    assert {setting["rate"] for setting in nightmare.choose(book, "Dropout-SVM", "raw")} == {0.9}
-    settings = nightmare.chosen_settings(book, "Dropout-SVM")
+    assert {setting["rate"] for setting in nightmare.choose(log, "Dropout-SVM", "raw")} == {0.9}
+    settings = nightmare.chosen_settings(log, "Dropout-SVM")
     assert sorted(setting["rate"] for setting in settings) == [0.1, 0.5, 0.9]  # each once, for all scorings
-    assert len(nightmare.chosen_settings(book, "hinge, l2")) == 1
+    assert len(nightmare.chosen_settings(log, "hinge, l2")) == 1
 
 
 def test_nightmare_errors_are_those_of_the_choice_and_not_the_least_on_test_images():
     def opposite(method, setting, scoring):
         return 0.5 - by_rate(method, setting, scoring)
 
-    book = nightmare_book(by_rate, opposite)
-    errors = nightmare.errors_of(book, "Dropout-SVM", "anchored")
-    chosen = nightmare.choose(book, "Dropout-SVM", "anchored")
+    log = nightmare_log(by_rate, opposite)
+    errors = nightmare.errors_of(log, "Dropout-SVM", "anchored")
+    chosen = nightmare.choose(log, "Dropout-SVM", "anchored")
     assert errors == [opposite("Dropout-SVM", s, "anchored")[i] for i, s in enumerate(chosen)]
-    least = np.min([m.result["anchored"] for m in book.select(stage="final", method="Dropout-SVM")], axis=0)
+    least = np.min([m.result["anchored"] for m in log.select(stage="final", method="Dropout-SVM")], axis=0)
     assert np.all(np.array(errors) > least)
 
 
@@ -338,7 +338,7 @@ def nightmare_summary(curves):
     def test(method, setting, scoring):
         return curves.get((method, scoring), other)
 
-    return nightmare.summarise(nightmare_book(by_rate, test))
+    return nightmare.summarise(nightmare_log(by_rate, test))
 
 
 def test_nightmare_claims_hold_where_the_curves_are_below():

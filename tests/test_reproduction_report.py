@@ -1,4 +1,4 @@
-"""The report of the experiments: ours solid, published dashed; numbers, differences and claims as in the book."""
+"""The report of the experiments: ours solid, published dashed; numbers, differences and claims as in the log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from xml.etree import ElementTree
 import pytest
 
 from dropmargin.report import Line, Table, line_chart, render_page
-from dropmargin.report.reproduction import (
+from made_up_experiment import COMMAND, HEADER, made_up_chart, made_up_experiment, made_up_summary
+from pages import assert_self_contained, parse
+from reproduction.experiments import EXPERIMENTS
+from reproduction.report import (
     Chapter,
     chapter_of,
     chart_svg,
@@ -21,13 +24,11 @@ from dropmargin.report.reproduction import (
     reproduction_page,
     write_figures,
 )
-from dropmargin.reproduction import EXPERIMENTS, Claim, Comparison, LabBookError, Series, read_book
-from dropmargin.reproduction.labbook import LabBook, Measurement
-from made_up_experiment import COMMAND, HEADER, made_up_chart, made_up_experiment, made_up_summary
-from pages import assert_self_contained, parse
+from reproduction.results_log import Measurement, ResultsLog, ResultsLogError, read_log
+from reproduction.summary import Claim, Comparison, Series
 
 _SVG = "{http://www.w3.org/2000/svg}"
-_BOOKS = sorted((Path(__file__).parent.parent / "results").glob("*.jsonl"))
+_LOGS = sorted((Path(__file__).parent.parent / "results").glob("*.jsonl"))
 _HOSTILE = "\"><script>alert(1)</script>&'\x00"
 
 
@@ -322,7 +323,7 @@ def _contrast(first, second):
     return (high + 0.05) / (low + 0.05)
 
 
-# Figures as files, and books ------------------------------------------------------------------------------------------
+# Figures as files, and logs -------------------------------------------------------------------------------------------
 
 
 def test_figures_are_files_that_need_nothing_else(tmp_path):
@@ -336,23 +337,23 @@ def test_figures_are_files_that_need_nothing_else(tmp_path):
     assert not re.search(r"https?:|url\(|@import", text.replace("http://www.w3.org/2000/svg", ""))
 
 
-def test_a_chapter_is_what_the_book_says(tmp_path):
-    book = LabBook(tmp_path / "made-up.jsonl", HEADER)
+def test_a_chapter_is_what_the_log_says(tmp_path):
+    log = ResultsLog(tmp_path / "made-up.jsonl", HEADER)
     experiment = made_up_experiment()
-    book.add(Measurement({"i": 0}, {"error": 0.1}, 1.5))
-    with pytest.raises(LabBookError, match=r"no report can be made .*, 1 in number .* dropmargin reproduce made-up"):
-        chapter_of(experiment, book)
-    book.add(Measurement({"i": 1}, {"error": 0.3}, 1.0))
-    found = chapter_of(experiment, book)
+    log.add(Measurement({"i": 0}, {"error": 0.1}, 1.5))
+    with pytest.raises(ResultsLogError, match=rf"no report can be made .*, 1 in number .* run {COMMAND} to go on"):
+        chapter_of(experiment, log)
+    log.add(Measurement({"i": 1}, {"error": 0.3}, 1.0))
+    found = chapter_of(experiment, log)
     assert (found.name, found.n_measurements, found.quick) == ("made-up", 2, False)
     assert found.summary.seconds == 2.5
     assert "2, which took 2.5 seconds" in words(a_page(found))
 
 
-@pytest.mark.skipif(not _BOOKS, reason="there are no results of full runs")
+@pytest.mark.skipif(not _LOGS, reason="there are no results of full runs")
 def test_the_report_builds_from_the_results_of_the_project(tmp_path):
-    books = [read_book(path) for path in _BOOKS]
-    chapters = [chapter_of(EXPERIMENTS[book.header["experiment"]], book) for book in books]
+    logs = [read_log(path) for path in _LOGS]
+    chapters = [chapter_of(EXPERIMENTS[log.header["experiment"]], log) for log in logs]
     page = a_page(*chapters)
     assert_self_contained(page)
     for found in chapters:

@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from datasets import N_FEATURES, make_binary, make_multiclass
-from dealing import deal
+from dealing import deal, together
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutNoise,
@@ -21,7 +21,7 @@ from dropmargin import (
     PoissonNoise,
 )
 from dropmargin.estimators import stability
-from dropmargin.estimators.stability import Gaps, guaranteed, normal, normal_given_winner
+from dropmargin.estimators.stability import ScoreDifferences, guaranteed, normal, normal_given_predicted
 from dropmargin.noise import Noise, Variance
 from helpers import plain_variance
 
@@ -97,54 +97,54 @@ def test_without_noise_every_label_survives(make, method):
 
 
 def random_gaps(n_rivals, seed):
-    """Return the gaps of normal scores with random weights, and their covariance."""
+    """Return the differences of normal scores with random weights, and their covariance."""
     rng = np.random.RandomState(seed)
     weights, means = rng.randn(n_rivals + 1, 12), np.sort(rng.randn(n_rivals + 1) * 2.0)[::-1]
     ahead = weights[0] - weights[1:]
     covariance = (ahead @ ahead.T)[None]
     slope = ahead @ weights[0] / np.linalg.norm(weights[0])
-    return Gaps((means[0] - means[1:])[None], np.diag(covariance[0])[None], slope[None]), covariance
+    return ScoreDifferences((means[0] - means[1:])[None], np.diag(covariance[0])[None], slope[None]), covariance
 
 
 @pytest.mark.parametrize(("n_rivals", "accuracy"), [(1, 1e-6), (2, 1e-3), (4, 3e-3), (9, 6e-3)])
 def test_the_joint_probability_agrees_with_scipy(n_rivals, accuracy):
     for seed in range(8):
-        gaps, covariance = random_gaps(n_rivals, seed)
+        differences, covariance = random_gaps(n_rivals, seed)
         rng = np.random.default_rng(0)
-        exact = multivariate_normal.cdf(gaps.mean[0], cov=covariance[0], maxpts=20_000, abseps=1e-4, rng=rng)
-        assert normal(gaps, covariance)[0] == pytest.approx(exact, abs=accuracy + 2e-4)
-        assert guaranteed(gaps)[0] <= exact
+        exact = multivariate_normal.cdf(differences.mean[0], cov=covariance[0], maxpts=20_000, abseps=1e-4, rng=rng)
+        assert normal(differences, covariance)[0] == pytest.approx(exact, abs=accuracy + 2e-4)
+        assert guaranteed(differences)[0] <= exact
         # what is done for many classes, without the covariances
-        assert normal_given_winner(gaps)[0] == pytest.approx(exact, abs=0.08)
+        assert normal_given_predicted(differences)[0] == pytest.approx(exact, abs=0.08)
 
 
 def test_the_integral_over_the_winner_is_exact_if_the_rivals_are_independent():
     mean, own = np.array([0.5, 1.0, 0.2]), np.array([1.0, 0.5, 2.0])  # variances of the rivals; the winner's is 1
     covariance = np.diag(own) + 1.0
     exact = multivariate_normal.cdf(mean, cov=covariance, abseps=1e-5, rng=np.random.default_rng(0))
-    gaps = Gaps(mean[None], (own + 1.0)[None], np.ones((1, 3)))
-    assert normal_given_winner(gaps)[0] == pytest.approx(exact, abs=1e-3)
-    assert normal(gaps, covariance[None])[0] == pytest.approx(exact, abs=1e-3)
+    differences = ScoreDifferences(mean[None], (own + 1.0)[None], np.ones((1, 3)))
+    assert normal_given_predicted(differences)[0] == pytest.approx(exact, abs=1e-3)
+    assert normal(differences, covariance[None])[0] == pytest.approx(exact, abs=1e-3)
 
 
-def test_rivals_without_noise_are_steps():
-    gaps = Gaps(np.array([[1.0, 3.0]]), np.ones((1, 2)), np.ones((1, 2)))  # all noise is the winner's
-    assert normal_given_winner(gaps)[0] == pytest.approx(norm.cdf(1.0), abs=1.0 / 256.0)
-    assert normal(gaps, np.ones((1, 2, 2)))[0] == pytest.approx(norm.cdf(1.0), abs=1.0 / 256.0)
+def test_classes_without_noise_are_steps():
+    differences = ScoreDifferences(np.array([[1.0, 3.0]]), np.ones((1, 2)), np.ones((1, 2)))  # all noise is in S_k
+    assert normal_given_predicted(differences)[0] == pytest.approx(norm.cdf(1.0), abs=1.0 / 256.0)
+    assert normal(differences, np.ones((1, 2, 2)))[0] == pytest.approx(norm.cdf(1.0), abs=1.0 / 256.0)
 
 
 def test_a_gap_without_noise_takes_no_part():
-    gaps = Gaps(np.array([[0.0, 1.0, 2.0]]), np.array([[0.0, 1.0, 0.0]]), np.zeros((1, 3)))
+    differences = ScoreDifferences(np.array([[0.0, 1.0, 2.0]]), np.array([[0.0, 1.0, 0.0]]), np.zeros((1, 3)))
     covariance = np.zeros((1, 3, 3))
     covariance[0, 1, 1] = 1.0
-    assert normal(gaps, covariance)[0] == pytest.approx(norm.cdf(1.0), abs=1e-6)
+    assert normal(differences, covariance)[0] == pytest.approx(norm.cdf(1.0), abs=1e-6)
 
 
 def test_equal_classes_tie_and_survive():
     nothing = np.zeros((1, 2))
-    assert normal(Gaps(nothing, nothing, nothing), np.zeros((1, 2, 2)))[0] == 1.0
-    assert normal_given_winner(Gaps(nothing, nothing, nothing))[0] == 1.0
-    assert guaranteed(Gaps(nothing, nothing, nothing))[0] == 1.0
+    assert normal(ScoreDifferences(nothing, nothing, nothing), np.zeros((1, 2, 2)))[0] == 1.0
+    assert normal_given_predicted(ScoreDifferences(nothing, nothing, nothing))[0] == 1.0
+    assert guaranteed(ScoreDifferences(nothing, nothing, nothing))[0] == 1.0
 
 
 @pytest.mark.parametrize("n_classes", [3, 6])
@@ -185,11 +185,11 @@ def test_closed_forms_agree_with_draws(noise, n_classes, missing):
     assert np.mean(share < 0.95) > 0.05  # there is something to predict
 
 
-def test_many_classes_go_by_the_winner(monkeypatch):
+def test_many_classes_are_independent_given_the_predicted_score(monkeypatch):
     X, y = wide(200, 6)
     model = DropoutSVC().fit(X, y)
     few = model.predict_stability(X, 0.2, "normal")
-    monkeypatch.setattr(stability, "_MOST_CLASSES", 5)
+    monkeypatch.setattr(stability, "_MAX_CLASSES", 5)
     many = model.predict_stability(X, 0.2, "normal")
     assert 1e-4 < np.abs(few - many).max() < 0.08
 
@@ -235,7 +235,7 @@ def test_where_nothing_is_observed_nothing_changes(make, method):
 # Errors -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@together(
     ("arguments", "message"),
     [
         ({"method": "exact"}, r"method must be one of \['auto', 'normal', 'guaranteed'\], got 'exact'"),

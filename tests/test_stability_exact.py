@@ -24,7 +24,8 @@ from dropmargin import (
     LaplaceNoise,
     PoissonNoise,
 )
-from dropmargin.estimators import missing, patterns
+from dropmargin.data import missing_values
+from dropmargin.estimators import patterns
 
 RATES = (0.1, 0.3, 0.5, 0.7, 0.9, 0.95)
 PER_FEATURE = np.linspace(0.0, 0.9, N_FEATURES)
@@ -147,7 +148,7 @@ def test_a_row_does_not_depend_on_others_or_on_chunks(monkeypatch, noise, option
     whole = model.predict_stability(X, noise, n_draws=100)
     single = np.concatenate([model.predict_stability(X[[i]], noise, n_draws=100) for i in range(len(X))])
     np.testing.assert_allclose(single, whole, rtol=0, atol=1e-12)
-    monkeypatch.setattr(missing, "_CHUNK_ENTRIES", 1)
+    monkeypatch.setattr(missing_values, "_CHUNK_ENTRIES", 1)
     monkeypatch.setattr(patterns, "_BLOCK", 1)
     np.testing.assert_allclose(model.predict_stability(X, noise, n_draws=100), whole, rtol=0, atol=1e-12)
 

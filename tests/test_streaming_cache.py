@@ -13,7 +13,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import dropmargin
-from command_line import environment, spawn
+from command_line import environment
 from dropmargin import DropoutSVC
 from dropmargin.streaming import fit_files
 from stream_data import make_rows, set_age, write_parts
@@ -27,15 +27,33 @@ def parts(tmp_path_factory):
     return write_parts(tmp_path_factory.mktemp("parts") / "data", *make_rows(), kind="npz")
 
 
-def _train(parts, cache, model):
-    return spawn("train", parts, model, "--memory-limit", "2GB", "--cache", cache, "--quiet")
+_TRAIN = """
+import contextlib, io, json, sys
+from dropmargin.cli.main import main
+
+for home in sys.argv[2:]:
+    cache = ["--memory-limit", "2GB", "--cache", home + "/cache"]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as err:
+        code = main(["train", sys.argv[1], home + "/m.json", "--quiet", *cache])
+    print(json.dumps([code, err.getvalue()]), flush=True)
+"""
+
+
+def _train(parts, *homes):
+    """Train with the cache of each folder in turn, in another process; return each exit code and what was printed.
+
+    If the process crashes, the list ends there.
+    """
+    command = [sys.executable, "-c", _TRAIN, parts, *homes]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @pytest.fixture(scope="module")
 def honest(parts, tmp_path_factory):
     """A cache as it was written, and the coefficients of the model."""
     home = tmp_path_factory.mktemp("honest")
-    assert _train(parts, home / "cache", home / "m.json").returncode == 0
+    assert _train(parts, home) == [[0, ""]]
     return home / "cache", dropmargin.load(home / "m.json").coef_
 
 
@@ -81,23 +99,26 @@ _FORGED_ROWS = {
 }
 
 
-@pytest.mark.parametrize("case", _FORGED_ROWS)
-def test_forged_indices_are_an_error_and_not_a_crash(case, honest, parts, tmp_path):
-    cache = shutil.copytree(honest[0], tmp_path / "cache")
-    folder, manifest, rows = _open(cache)
-    number, where, value = _FORGED_ROWS[case]
-    array = _array(manifest["blocks"][-1], rows, number)
-    array[where] = array[-2] if value is None else value
-    _sign(folder, manifest, rows)
-    done = _train(parts, cache, tmp_path / "m.json")
-    assert done.returncode == 1, done.stderr
-    assert "Traceback" not in done.stderr
-    assert str(folder / "rows.bin") in done.stderr
-    assert f"Delete the folder '{folder}'" in done.stderr
-    assert not (tmp_path / "m.json").exists()
-    shutil.rmtree(folder)  # as the error says
-    assert _train(parts, cache, tmp_path / "m.json").returncode == 0
-    assert_array_equal(dropmargin.load(tmp_path / "m.json").coef_, honest[1])
+def test_forged_indices_are_an_error_and_not_a_crash(honest, parts, tmp_path):
+    folders = {}
+    for case, (number, where, value) in _FORGED_ROWS.items():
+        cache = shutil.copytree(honest[0], tmp_path / case / "cache")
+        folders[tmp_path / case], manifest, rows = _open(cache)
+        array = _array(manifest["blocks"][-1], rows, number)
+        array[where] = array[-2] if value is None else value
+        _sign(folders[tmp_path / case], manifest, rows)
+    done = _train(parts, *folders)
+    assert len(done) == len(folders), f"a crash in the case after the first {len(done)}"
+    for (home, folder), (code, err) in zip(folders.items(), done, strict=True):
+        assert code == 1, (home.name, err)
+        assert "Traceback" not in err
+        assert str(folder / "rows.bin") in err
+        assert f"Delete the folder '{folder}'" in err
+        assert not (home / "m.json").exists()
+        shutil.rmtree(folder)  # as the error says
+    assert _train(parts, *folders) == [[0, ""]] * len(folders)
+    for home in folders:
+        assert_array_equal(dropmargin.load(home / "m.json").coef_, honest[1], home.name)
 
 
 def _dense(manifest):
@@ -117,15 +138,16 @@ _FORGED_MANIFESTS = {
 }
 
 
-@pytest.mark.parametrize("forge", _FORGED_MANIFESTS.values(), ids=_FORGED_MANIFESTS)
-def test_a_manifest_that_makes_no_sense_is_made_again(forge, honest, parts, tmp_path):
-    cache = shutil.copytree(honest[0], tmp_path / "cache")
-    folder, manifest, rows = _open(cache)
-    forge(manifest)
-    _sign(folder, manifest, rows)
-    done = _train(parts, cache, tmp_path / "m.json")
-    assert done.returncode == 0, done.stderr
-    assert_array_equal(dropmargin.load(tmp_path / "m.json").coef_, honest[1])
+def test_a_manifest_that_makes_no_sense_is_made_again(honest, parts, tmp_path):
+    homes = [tmp_path / case for case in _FORGED_MANIFESTS]
+    for home, forge in zip(homes, _FORGED_MANIFESTS.values(), strict=True):
+        folder, manifest, rows = _open(shutil.copytree(honest[0], home / "cache"))
+        forge(manifest)
+        _sign(folder, manifest, rows)
+    done = _train(parts, *homes)
+    assert [code for code, _ in done] == [0] * len(homes), done
+    for home in homes:
+        assert_array_equal(dropmargin.load(home / "m.json").coef_, honest[1], home.name)
 
 
 # A folder that is shared --------------------------------------------------------------------------------------------
@@ -174,7 +196,7 @@ print(model.coef_.tobytes().hex())
 """
 
 
-@pytest.mark.parametrize("same_files", [True, False])
+@pytest.mark.parametrize("same_files", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_another_container_keeps_its_conversion(same_files, parts, tmp_path):
     other = parts if same_files else write_parts(tmp_path / "other", *make_rows(seed=1), kind="npz")
     cache = tmp_path / "cache"

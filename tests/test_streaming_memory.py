@@ -38,6 +38,7 @@ def _peak(kind, path, limit):
     return int(found.stdout)
 
 
+@pytest.mark.slow
 def test_a_memory_mapped_array(tmp_path):
     """300 MB of rows, in a process of 295 MB of which the libraries take about 190."""
     rng = np.random.default_rng(0)

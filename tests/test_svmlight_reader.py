@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file
 
 from datasets import make_sparse
+from dealing import together
 from dropmargin.io.data import DataFormatError, ReadOptions, read_chunks, read_data, svmlight_blocks
 from dropmargin.io.data.svmlight_blocks import BlockParser
 from dropmargin.io.data.svmlight_lines import IndexRange
@@ -135,7 +136,7 @@ def test_malformed_files_are_read_exactly_or_refused_with_their_place(case, read
 
 
 @needs_compiled
-@pytest.mark.parametrize("case", MALFORMED)
+@together("case", MALFORMED)
 def test_parsers_agree_on_malformed_files(case):
     text = MALFORMED[case][0]
     text = text if isinstance(text, bytes) else text.encode()

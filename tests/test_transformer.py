@@ -15,7 +15,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
 from datasets import make_binary, make_sparse
-from dealing import deal_checks
+from dealing import deal_checks, together
 from dropmargin import DropoutNoise, GaussianNoise, LaplaceNoise, NoiseTransformer, PoissonNoise
 
 
@@ -27,6 +27,7 @@ from dropmargin import DropoutNoise, GaussianNoise, LaplaceNoise, NoiseTransform
         NoiseTransformer(LaplaceNoise(scale=0.5)),
         NoiseTransformer(GaussianNoise(scale=0.5), when="always"),
     ],
+    stride=7,
 )
 def test_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
@@ -108,7 +109,7 @@ def test_the_noise_can_be_searched_for_and_cloned():
     assert clone(model)[0].noise is not model[0].noise
 
 
-@pytest.mark.parametrize(
+@together(
     ("settings", "message"),
     [
         ({"noise": 1.0}, r"rate .*\[0, 1\), got 1.0"),

@@ -77,12 +77,14 @@ def test_a_wide_file_is_read_whole_and_in_parts(wide_csv):
     assert parts[-1].X["colour"].tolist()[-1] == "green"
 
 
+@pytest.mark.slow
 def test_commands_on_a_wide_file(run, wide_csv):
     assert run("train", wide_csv, "m.json", "--target", "label", "--json").json["features"] == N_WIDE + 2
     assert run("predict", wide_csv, "m.json").out.split() == ["label", "yes", "no", "yes", "no"]
     assert run("evaluate", wide_csv, "m.json", "--json").json["accuracy"] == 1.0
 
 
+@pytest.mark.slow
 def test_a_model_of_many_columns_of_categories_can_be_loaded(tmp_path):
     table = {f"x{i}": ["a", "b", "b", "c"] for i in range(60_000)}
     model = make_pipeline(TableEncoder(), DropoutSVC()).fit(table, [0, 1, 0, 1])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     )
     from dropmargin.plotting import ConvergenceDisplay, DeletionCurveDisplay, NoiseGridDisplay, NoisePathDisplay
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "ConvergenceDisplay",

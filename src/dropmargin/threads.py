@@ -1,9 +1,9 @@
-"""Threads that an interrupt cannot lock up: jobs side by side, and one thread for BLAS in each.
+"""Thread pools that do not deadlock after an interrupt, and a limit of BLAS to one thread.
 
-Ctrl-C raises `KeyboardInterrupt` in the main thread between any two steps of Python code. The pools of the standard
-library, and the start of a thread, are guarded by conditions, which are Python code: interrupted inside one, the main
-thread leaves it locked, and the other threads wait for it for ever. So here all that a thread waits for are locks and
-queues that are written in C, each step of which happens or does not.
+Ctrl-C raises `KeyboardInterrupt` in the main thread between any two Python bytecodes. The pools of the standard
+library, and the start of a thread, use condition variables, which are Python code: an interrupt inside one leaves it
+locked, and the other threads wait for it forever. Threads here wait only for locks and queues that are implemented in
+C, whose operations are atomic.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ T = TypeVar("T")
 
 
 class Job(Generic[T]):
-    """A call that some thread makes, under the NumPy error state of the thread that made the job."""
+    """A call to be run by some thread, with the NumPy error state of the thread that created the job."""
 
     def __init__(self, call: Callable[[], T]) -> None:
         self._call: Callable[[], T] | None = call
         self._error_state = np.geterr()
         self._value: Any = None
         self._error: BaseException | None = None
-        self._under_way = threading.Lock()
-        self._under_way.acquire()
+        self._running = threading.Lock()
+        self._running.acquire()
 
     def run(self) -> None:
-        """Make the call, unless it was cancelled."""
+        """Run the call, unless it was cancelled."""
         job, call = self, self._call
-        del self  # or an error would hold its job, which holds it
+        del self  # avoids a reference cycle between an error and its job
         if call is None:
             job._error = CancelledError()
         else:
@@ -50,20 +50,20 @@ class Job(Generic[T]):
             except BaseException as error:
                 job._error = error
         job._call = call = None
-        job._under_way.release()
+        job._running.release()
         del job
 
     def cancel(self) -> None:
-        """Do not begin it, if it has not begun."""
+        """Cancel the job, if it has not started."""
         self._call = None
 
     def wait(self) -> None:
-        """Return when it has ended."""
-        with self._under_way:
+        """Wait until the job has finished."""
+        with self._running:
             pass
 
     def result(self) -> T:
-        """Return what the call has returned, or raise what it has raised, once it has ended."""
+        """Wait until the job has finished, and return its result or raise its error."""
         self.wait()
         if self._error is not None:
             try:
@@ -75,33 +75,33 @@ class Job(Generic[T]):
 
 
 class Threads:
-    """A few threads that take jobs in the order in which they were submitted, until they are closed."""
+    """A pool of threads that run jobs in the order of submission."""
 
     def __init__(self, n_threads: int, name: str = "dropmargin") -> None:
         self._jobs: SimpleQueue[Job[Any] | None] = SimpleQueue()
-        weakref.finalize(self, self._jobs.put, None)  # should an interrupt keep its owner from closing it
+        weakref.finalize(self, self._jobs.put, None)  # in case an interrupt prevents the call of close
         self._is_closed = False
         self._threads = [_Thread(partial(_work, self._jobs), f"{name}-{i}") for i in range(n_threads)]
-        _elsewhere(partial(_start, self._threads))
+        _uninterrupted(partial(_start, self._threads))
 
     def submit(self, function: Callable[..., T], *args: Any) -> Job[T]:
-        """Have a call made by the next thread that has nothing to do."""
+        """Return a job for ``function(*args)``; the next idle thread runs it."""
         if self._is_closed:
-            raise RuntimeError("these threads are closed")
+            raise RuntimeError("the thread pool is closed")
         job = Job(partial(function, *args))
         self._jobs.put(job)
-        if self._is_closed:  # meanwhile, by another thread: nobody may be left to take it
-            self._drop_waiting()
+        if self._is_closed:  # closed meanwhile by another thread, so that no thread may be left to run the job
+            self._cancel_waiting()
         return job
 
     def run(self, calls: Iterable[Callable[[], T]]) -> list[T]:
-        """Return what calls return, in their order; if one fails, or at an interrupt, no other is begun."""
+        """Return the results of the calls, in their order; after an error or an interrupt no other call is started."""
         jobs: list[Job[T]] = []
         try:
             for call in calls:
                 jobs.append(self.submit(call))
             jobs.reverse()
-            # a job that has failed is forgotten: its error holds this frame
+            # a failed job is removed from the list, because its error refers to this frame
             return [jobs.pop().result() for _ in range(len(jobs))]
         except BaseException:
             for job in jobs:
@@ -109,13 +109,13 @@ class Threads:
             raise
 
     def close(self) -> None:
-        """Drop the jobs that wait, and return when those under way have ended."""
+        """Cancel the jobs that have not started, and wait for the others."""
         self._is_closed = True
-        self._drop_waiting()
+        self._cancel_waiting()
         for thread in self._threads:
             thread.join()
 
-    def _drop_waiting(self) -> None:
+    def _cancel_waiting(self) -> None:
         try:
             while True:
                 job = self._jobs.get_nowait()
@@ -137,12 +137,12 @@ class Threads:
 def _work(jobs: SimpleQueue[Job[Any] | None]) -> None:
     while (job := jobs.get()) is not None:
         job.run()
-        del job  # a result is not kept while there is nothing to do
-    jobs.put(None)  # for the next thread
+        del job  # release the result while waiting for the next job
+    jobs.put(None)  # ends the next thread
 
 
 class _Thread(threading.Thread):
-    """A thread that makes one call."""
+    """A thread that runs one call."""
 
     def __init__(self, call: Callable[[], None], name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -153,7 +153,7 @@ class _Thread(threading.Thread):
 
     def join(self, timeout: float | None = None) -> None:
         if timeout is None and self.ident is not None:
-            self.job.wait()  # in Python 3.11, a `join` that is interrupted takes the thread for ended
+            self.job.wait()  # in Python 3.11, an interrupted `join` marks the thread as finished
         super().join(timeout)
 
 
@@ -162,40 +162,40 @@ def _start(threads: Iterable[threading.Thread]) -> None:
         thread.start()
 
 
-def _elsewhere(function: Callable[[], T]) -> T:
-    """Return what a function returns; it is not called by the main thread, so that nothing interrupts it."""
+def _uninterrupted(function: Callable[[], T]) -> T:
+    """Return the result of a function, which is not called in the main thread and therefore not interrupted."""
     if threading.get_ident() != threading.main_thread().ident:
         return function()
     job = Job(function)
     try:
         start_new_thread(job.run, ())
         return job.result()
-    except RuntimeError:  # no more threads to be had, or the function's own
+    except RuntimeError:  # the thread could not be started, or the function raised it
         raise
     except BaseException:
         job.wait()
         raise
     finally:
-        del job  # its error holds this frame
+        del job  # its error refers to this frame
 
 
 def in_threads(jobs: Sequence[Callable[[], T]], n_threads: int, stop: threading.Event) -> list[T]:
-    """Return the results of independent jobs; if one fails, ``stop`` tells those after it to end; an interrupt, all.
+    """Return the results of independent jobs; after an error or an interrupt, ``stop`` is set and running jobs end.
 
-    The error is that of the first job that fails, in their order, so that it is the same every time.
+    The error is that of the first failed job in the order of the jobs, so that it is reproducible.
     """
     if min(n_threads, len(jobs)) <= 1:
         return [job() for job in jobs]
     with Threads(min(n_threads, len(jobs))) as threads:
         try:
             return threads.run(jobs)
-        except BaseException:  # jobs at work look at ``stop`` at their next step
+        except BaseException:  # running jobs check ``stop`` at their next step
             stop.set()
             raise
 
 
 class _BlasLimit:
-    """The limit of BLAS to one thread. It belongs to the process: the first user sets it, the last takes it back."""
+    """The limit of BLAS to one thread, for the whole process: the first user sets it, the last removes it."""
 
     def __init__(self) -> None:
         self._controller: ThreadpoolController | None = None
@@ -203,7 +203,7 @@ class _BlasLimit:
         self.begin()
 
     def begin(self) -> None:
-        """Have no users, and nobody at work: so it is in a process that was forked from another in mid fit, too."""
+        """Reset lock and users; also called in a child process that was forked during a fit."""
         self._lock = threading.Lock()
         self._users: set[int] = set()
 
@@ -213,36 +213,36 @@ class _BlasLimit:
             if self._controller is None:  # finding the libraries takes milliseconds
                 self._controller = ThreadpoolController().select(user_api="blas")
             if self._limit is None and any(library["num_threads"] > 1 for library in self._controller.info()):
-                _in_passing(self._set)
+                _in_own_thread(self._set)
 
     def remove_user(self, user: int) -> None:
-        """Forget a user, who may have been forgotten before."""
+        """Remove a user, if it is still registered."""
         with self._lock:
             self._users.discard(user)
-            self._tidy()
+            self._remove_unused()
 
-    def lose_user(self, user: int) -> None:
-        """Forget a user whom an interrupt has kept from leaving: the garbage collector calls, in any thread, any time.
+    def discard_user(self, user: int) -> None:
+        """Remove a user whose ``__exit__`` was interrupted. The garbage collector may call this in any thread.
 
-        So it does not wait. Whoever has the lock is a user, or the last one, who leaves.
+        It must not wait for the lock. If another thread has the lock, that thread is a user, or removes the limit.
         """
         self._users.discard(user)
-        is_left_behind = not self._users and self._limit is not None and not sys.is_finalizing()
-        if is_left_behind and self._lock.acquire(blocking=False):
+        is_unused = not self._users and self._limit is not None and not sys.is_finalizing()
+        if is_unused and self._lock.acquire(blocking=False):
             try:
-                self._tidy()
+                self._remove_unused()
             finally:
                 self._lock.release()
 
-    def _tidy(self) -> None:
+    def _remove_unused(self) -> None:
         if not self._users and self._limit is not None:
-            _in_passing(self._take_back)
+            _in_own_thread(self._remove)
 
     def _set(self) -> None:
         assert self._controller is not None
         self._limit = self._controller.limit(limits=1)
 
-    def _take_back(self) -> None:
+    def _remove(self) -> None:
         self._limit.restore_original_limits()
         self._limit = None
 
@@ -253,9 +253,9 @@ if hasattr(os, "register_at_fork"):
 
 
 class one_blas_thread:  # noqa: N801, a context like np.errstate
-    """Limits BLAS to one thread while any fit is under way: partitions have threads of their own, and both would fight.
+    """Context manager that limits BLAS to one thread during a fit, because partitions are processed in threads.
 
-    Fits that overlap share the limit. What an interrupt keeps ``__exit__`` from doing is done by ``__del__``.
+    Fits that overlap share the limit. If ``__exit__`` is interrupted, ``__del__`` removes the limit.
     """
 
     def __enter__(self) -> None:
@@ -269,16 +269,16 @@ class one_blas_thread:  # noqa: N801, a context like np.errstate
         _blas_limit.remove_user(id(self))
 
     def __del__(self) -> None:
-        _blas_limit.lose_user(id(self))
+        _blas_limit.discard_user(id(self))
 
 
-def _in_passing(function: Callable[[], None]) -> None:
-    """Call a function in a thread of its own: a limit may be taken back by others only once its thread has ended."""
+def _in_own_thread(function: Callable[[], None]) -> None:
+    """Call a function in a new thread: other threads may remove a limit only after the thread that set it has ended."""
     thread = _Thread(function, "dropmargin-blas")
     try:
-        _elsewhere(thread.start)
+        _uninterrupted(thread.start)
         thread.join()
-    except BaseException:  # an interrupt: it has not begun, or is over in a moment
+    except BaseException:  # an interrupt: the thread has not started, or ends soon
         if thread.ident is not None:
             thread.join()
         raise

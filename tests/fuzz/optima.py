@@ -16,7 +16,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -217,9 +217,10 @@ def _short(noise: tuple[Any, ...]) -> str:
     return name if not parameter else f"{name}({parameter[0]:.3g})" if np.ndim(parameter[0]) == 0 else f"{name}(array)"
 
 
-def run(seed: int, index: int, seconds: int = 60, peer: bool = True) -> Outcome:
-    """Fit a problem, for so many seconds at most, and compare it with the reference."""
+def run(seed: int, index: int, seconds: int = 60, peer: bool = True, tol: float | None = None) -> Outcome:
+    """Fit a problem, for so many seconds at most, and compare it with the reference; ``tol`` replaces the drawn one."""
     case = draw(seed, index)
+    case = case if tol is None else replace(case, tol=tol)
     X, model = case.rows(), case.estimator()
     warned: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -310,14 +311,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, metavar="INDEX", help="the first problem of the sequence (0)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (1; times are comparable for 1 only)")
     parser.add_argument("--seconds", type=int, default=60, help="a fit that takes longer counts as an error (60)")
+    parser.add_argument("--tol", type=float, help="one tolerance for all problems, instead of those that are drawn")
     parser.add_argument("--show", type=int, nargs=2, metavar=("SEED", "INDEX"), help="run one problem and print it")
     options = parser.parse_args(argv)
     if options.show:
-        outcome = run(*options.show)
+        outcome = run(*options.show, tol=options.tol)
         print(*(f"{name}: {value}" for name, value in outcome._asdict().items()), sep="\n")
         return int(outcome.verdict in ("silent", "error"))
     indices = range(options.first, options.first + options.number)
-    jobs = (delayed(run)(options.seed, index, options.seconds) for index in indices)
+    jobs = (delayed(run)(options.seed, index, options.seconds, tol=options.tol) for index in indices)
     outcomes = []
     for outcome in Parallel(options.jobs, return_as="generator")(jobs):
         outcomes.append(outcome)

@@ -16,7 +16,7 @@ import shlex
 import sys
 import traceback
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
@@ -43,7 +43,6 @@ COMMANDS = {
     "predict": Command("dropmargin.cli.predict", "predict labels, scores or probabilities of a data file"),
     "evaluate": Command("dropmargin.cli.evaluate", "compare predictions with the labels of a data file"),
     "nightmare": Command("dropmargin.cli.nightmare", "measure how models fare when features are deleted"),
-    "reproduce": Command("dropmargin.cli.reproduce", "run the paper's experiments, beside the published numbers"),
     "info": Command("dropmargin.cli.info", "say what a model file holds"),
     "export": Command("dropmargin.cli.export", "write a model for LIBLINEAR or ONNX"),
     "demo": Command("dropmargin.cli.demo", "the main job from end to end, on data of scikit-learn"),
@@ -61,15 +60,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv : sequence of str or None, default=None
         The arguments, by default those of the process.
     """
+    return run_program(_run, argv)
+
+
+def run_program(program: Callable[[list[str], Console], int], argv: Sequence[str] | None = None) -> int:
+    """Call ``program(arguments, console)`` and return its exit code; an error is one line and an exit code.
+
+    ``argv`` is as for `main`.
+    """
     with prepared_streams():
-        return _guarded(list(sys.argv[1:] if argv is None else argv))
+        return _guarded(program, list(sys.argv[1:] if argv is None else argv))
 
 
-def _guarded(arguments: list[str]) -> int:
-    """Run a command and turn errors into a line and an exit code."""
+def _guarded(program: Callable[[list[str], Console], int], arguments: list[str]) -> int:
     console = Console()
     try:
-        code = _run(arguments, console)
+        code = program(arguments, console)
         with writing_output():
             sys.stdout.flush()
         return code
@@ -101,14 +107,19 @@ def available_commands() -> dict[str, Command]:
 def make_parser(name: str) -> _Parser:
     """Return the parser of a command's options."""
     command = available_commands()[name]
+    return build_parser(f"dropmargin {name}", command.help, import_module(command.module).add_arguments)
+
+
+def build_parser(prog: str, summary: str, add_arguments: Callable[[argparse.ArgumentParser], None]) -> _Parser:
+    """Return a parser with the options that ``add_arguments`` adds, and those of all commands."""
     parser = _Parser(
-        prog=f"dropmargin {name}",
-        description=f"{command.help[:1].upper()}{command.help[1:]}.",
+        prog=prog,
+        description=f"{summary[:1].upper()}{summary[1:]}.",
         epilog=_EXITS,
         allow_abbrev=False,
         formatter_class=_HelpFormatter,
     )
-    import_module(command.module).add_arguments(parser)
+    add_arguments(parser)
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="print the result as one JSON object")
     group.add_argument("--quiet", action="store_true", help="no notes, only warnings and errors")
@@ -139,17 +150,24 @@ def _run(arguments: list[str], console: Console) -> int:
             raise UsageError(f"the first argument is the command, got {first} (dropmargin --help lists them)")
         hint = closest(first, commands) or f"; the commands are {', '.join(commands)}"
         raise UsageError(f"there is no command {first!r}{hint}")
+    return run_command(import_module(commands[first].module).run, make_parser(first), arguments[1:], console)
+
+
+def run_command(
+    run: Callable[[argparse.Namespace, Console], int], parser: _Parser, arguments: list[str], console: Console
+) -> int:
+    """Parse the options of a command, call ``run(options, console)``, and return its exit code."""
     try:
-        options = make_parser(first).parse(arguments[1:])
+        options = parser.parse(arguments)
     except SystemExit:  # help was asked for, and printed
         return SUCCESS
-    options.command_line = shlex.join(["dropmargin", *arguments])
+    options.command_line = f"{parser.prog} {shlex.join(arguments)}".rstrip()
     console.as_json, console.quiet = options.json, options.quiet
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         warnings.showwarning = lambda message, *place: console.warn(_warning_text(message))
-        return int(import_module(commands[first].module).run(options, console))
+        return int(run(options, console))
 
 
 def _with_option(problem: ParameterError | ParameterWarning) -> str:

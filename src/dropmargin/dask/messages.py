@@ -1,8 +1,8 @@
-"""What is sent to a cluster at once: a question, and all that has to be computed before it can be answered.
+"""Messages to a cluster: a call, together with the calls whose results it needs.
 
-A function that is mapped is not sent until a question needs its results, and then with that question. The results stay
-with the workers, beside the partition that each is of, and later questions refer to them by name. That is no more than
-a memory: a worker that has not got them says so, and is told again how they are computed.
+A mapped function is not sent until another call needs its results, and then together with that call. The workers cache
+the results of a partition next to the partition, and later calls refer to them by name. A worker without a cached
+result reports a cache miss, and the call is sent again.
 """
 
 from __future__ import annotations
@@ -19,62 +19,62 @@ from dropmargin.dask.cluster import Cluster
 from dropmargin.dask.placement import Group
 from dropmargin.data import PerPartition
 
-# Arguments up to this size are sent with each task, if all tasks together have no more than so many.
+# Arguments up to this size are sent with each task, if those of all tasks together have at most the second size.
 _INLINE_BYTES = 2**20
 _INLINE_BYTES_IN_ALL = 2**24
 
 
-class Question:
-    """A function of a partition, and its arguments as they are now: what the caller changes later does not count.
+class RemoteCall:
+    """A function of a partition and its arguments, which are pickled at once: later changes have no effect.
 
     Parameters
     ----------
     function : callable
     args : sequence
-        A `PerPartition` is dealt out by partition; its items are values, or `Mapped`, of which each gets its own.
+        Each partition gets its own item of a `PerPartition`: a value, or its part of a `CachedResult`.
     """
 
     def __init__(self, function: Callable[..., Any], args: Sequence[Any]) -> None:
         self.name = f"dropmargin-{function.__name__.strip('_')}-{uuid.uuid4().hex}"
-        self.own = [arg for arg in args if isinstance(arg, PerPartition)]
-        numbers = iter(range(len(self.own)))
-        common = [tasks.Own(next(numbers)) if isinstance(arg, PerPartition) else arg for arg in args]
-        self.parcel = tasks.Payload(tasks.Request(function, common, dict(np.geterr())))
+        self._per_partition = [arg for arg in args if isinstance(arg, PerPartition)]
+        numbers = iter(range(len(self._per_partition)))
+        common = [tasks.ArgSlot(next(numbers)) if isinstance(arg, PerPartition) else arg for arg in args]
+        self.payload = tasks.Payload(tasks.Request(function, common, dict(np.geterr())))
 
     @property
-    def needs(self) -> list[Mapped]:
-        """What is mapped and among the arguments, and what that needs in turn, in an order to compute it in."""
-        found: dict[Mapped, None] = {}
-        for mapped in {item: None for items in self.own for item in items if isinstance(item, Mapped)}:
-            found |= dict.fromkeys([*mapped.question.needs, mapped])
-        return list(found)
+    def requires(self) -> list[CachedResult]:
+        """The cached results among the arguments, and those that these require, in the order of computation."""
+        required: dict[CachedResult, None] = {}
+        for mapped in {item: None for items in self._per_partition for item in items if isinstance(item, CachedResult)}:
+            required |= dict.fromkeys([*mapped.call.requires, mapped])
+        return list(required)
 
-    def owns(self, numbers: Sequence[int]) -> list[list[Any]]:
-        """Return the own arguments of some partitions: values, and names of what is mapped."""
+    def partition_args(self, indices: Sequence[int]) -> list[list[Any]]:
+        """Return the arguments that differ, for some partitions: values and references to cached results."""
         return [
-            [tasks.Ref(item.question.name) if isinstance(item, Mapped) else item for item in items]
-            for items in ([values[i] for values in self.own] for i in numbers)
+            [tasks.CachedRef(item.call.name) if isinstance(item, CachedResult) else item for item in items]
+            for items in ([values[i] for values in self._per_partition] for i in indices)
         ]
 
 
-class Mapped:
-    """A question whose answers stay with the workers."""
+class CachedResult:
+    """The results of a call, in the caches of the workers."""
 
-    def __init__(self, question: Question) -> None:
-        self.question = question
-        self.is_there = False  # whether workers have been told how to compute them, and are trusted to remember
-        self._was_forgotten = False
+    def __init__(self, call: RemoteCall) -> None:
+        self.call = call
+        self.is_cached = False  # whether the workers have computed the results and are assumed to have them
+        self._was_lost = False
 
-    def note_told(self) -> None:
-        """Take note that all workers have the answers now."""
-        self.is_there = not self._was_forgotten
+    def mark_cached(self) -> None:
+        """Record that the workers have computed the results."""
+        self.is_cached = not self._was_lost
 
-    def note_forgotten(self) -> None:
-        """Take note that a worker may have lost its answers.
+    def mark_lost(self) -> None:
+        """Record that a worker may have lost its results.
 
-        Then it is told each time: where partitions go to the disk and come back, nothing beside them stays.
+        From then on the call is always sent: the cache is lost whenever Dask spills a partition to the disk.
         """
-        self.is_there, self._was_forgotten = False, True
+        self.is_cached, self._was_lost = False, True
 
 
 class Message:
@@ -85,58 +85,58 @@ class Message:
     parts : sequence of Future
         The partitions.
     groups : sequence of Group
-        Each task works on one of these.
+        The partitions of each task.
     """
 
     def __init__(self, parts: Sequence[Future], groups: Sequence[Group]) -> None:
         self._parts = parts
         self._groups = groups
         self._graph: dict[str, Any] = {}
-        self._homes: dict[str, str | None] = {}
+        self._workers: dict[str, str | None] = {}
         self._n_bytes = 0
 
-    def ask(
+    def add_call(
         self,
         task: Callable[..., Any],
-        question: Question,
+        call: RemoteCall,
         *more: Any,
-        told: Sequence[Mapped] = (),
-        alive: frozenset[str] = frozenset(),
+        sent: Sequence[CachedResult] = (),
+        live: frozenset[str] = frozenset(),
     ) -> list[str]:
         """Add a task for each group, and return their keys.
 
         Parameters
         ----------
-        told : sequence of Mapped
-            Those for which it is said how they are computed; the others must be there.
-        alive : frozenset of str
-            The names of all that may still be asked for.
+        sent : sequence of CachedResult
+            Required results whose calls are part of the message; the others must be in the caches.
+        live : frozenset of str
+            The names of all calls whose results are still referenced.
         """
-        parcel = self._deliver(question)
-        recipes = [(mapped.question, self._deliver(mapped.question)) for mapped in told]
-        keys = [f"{question.name}-{uuid.uuid4().hex}-{k}" for k in range(len(self._groups))]
-        for key, (numbers, home, n_threads) in zip(keys, self._groups, strict=True):
-            own = [tasks.Recipe(other.name, other.owns(numbers)) for other, _ in recipes]
-            plan = tasks.Plan(numbers, question.owns(numbers), own, alive, n_threads)
-            parts = [self._parts[i] for i in numbers]
-            self._graph[key] = (task, parcel, plan, parts, [other for _, other in recipes], *more)
-            self._homes[key] = home
+        payload = self._deliver(call)
+        recipes = [(mapped.call, self._deliver(mapped.call)) for mapped in sent]
+        keys = [f"{call.name}-{uuid.uuid4().hex}-{k}" for k in range(len(self._groups))]
+        for key, (indices, worker, n_threads) in zip(keys, self._groups, strict=True):
+            pending = [tasks.PendingCall(other.name, other.partition_args(indices)) for other, _ in recipes]
+            plan = tasks.Plan(indices, call.partition_args(indices), pending, live, n_threads)
+            parts = [self._parts[i] for i in indices]
+            self._graph[key] = (task, payload, plan, parts, [other for _, other in recipes], *more)
+            self._workers[key] = worker
             self._n_bytes += plan.nbytes
         return keys
 
-    def make(self, steps: Sequence[Question]) -> list[str]:
-        """Add a task for each partition that makes another of it, and return their keys; each must be a group."""
+    def add_partitions(self, steps: Sequence[RemoteCall]) -> list[str]:
+        """Add a task for each partition that applies the steps to it, and return their keys; groups have one member."""
         name = f"dropmargin-part-{uuid.uuid4().hex}"
-        parcels = [self._deliver(question) for question in steps]
+        payloads = [self._deliver(call) for call in steps]
         keys = [f"{name}-{k}" for k in range(len(self._groups))]
-        for key, ((number,), home, _) in zip(keys, self._groups, strict=True):
-            plans = [tasks.Plan([number], question.owns([number])) for question in steps]
-            self._graph[key] = (tasks.make_part, self._parts[number], parcels, plans)
-            self._homes[key] = home
+        for key, ((index,), worker, _) in zip(keys, self._groups, strict=True):
+            plans = [tasks.Plan([index], call.partition_args([index])) for call in steps]
+            self._graph[key] = (tasks.make_part, self._parts[index], payloads, plans)
+            self._workers[key] = worker
         return keys
 
-    def join(self, keys: list[str], n_partitions: int) -> list[str]:
-        """Add the tasks that join the sums of groups, two by two; return the key of the last."""
+    def add_sums(self, keys: list[str], n_partitions: int) -> list[str]:
+        """Add tasks that add the sums of two groups each, up to one sum, and return its key."""
         level = 0
         while len(keys) > 1:
             level += 1
@@ -150,15 +150,15 @@ class Message:
         return keys
 
     def send(self, cluster: Cluster, keys: Sequence[str]) -> list[Future]:
-        """Send all, and return the futures of some keys."""
-        return cluster.start(self._graph, keys, self._homes, self._n_bytes)
+        """Send all tasks, and return the futures of some keys."""
+        return cluster.start(self._graph, keys, self._workers, self._n_bytes)
 
-    def _deliver(self, question: Question) -> Any:
-        """Return a question's parcel, or, if it is large, the key of a task that has it."""
-        parcel = question.parcel
-        self._n_bytes += parcel.nbytes
-        if parcel.nbytes <= min(_INLINE_BYTES, _INLINE_BYTES_IN_ALL / len(self._groups)):
-            return parcel
-        key = f"{question.name}-args-{uuid.uuid4().hex}"
-        self._graph[key] = (tasks.deliver, parcel)
+    def _deliver(self, call: RemoteCall) -> Any:
+        """Return the payload of a call, or, if it is large, the key of a task that returns it."""
+        payload = call.payload
+        self._n_bytes += payload.nbytes
+        if payload.nbytes <= min(_INLINE_BYTES, _INLINE_BYTES_IN_ALL / len(self._groups)):
+            return payload
+        key = f"{call.name}-args-{uuid.uuid4().hex}"
+        self._graph[key] = (tasks.deliver, payload)
         return key

@@ -1,4 +1,4 @@
-"""Which worker works on which partition: where the data are, and as evenly as threads are."""
+"""Assignment of partitions to workers: by where the data are, balanced by the numbers of threads."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import NamedTuple
 import numpy as np
 from distributed import Client, Future
 
-# Where data and workers are is asked for anew after this many seconds: some may have come or gone.
-_RENEWAL_SECONDS = 2.0
+# The locations of data and workers are updated after this many seconds, because workers may join or leave.
+_UPDATE_SECONDS = 2.0
 
 
 class Group(NamedTuple):
-    """Some partitions, the worker where they are, and how many of its threads are to work on them."""
+    """The indices of some partitions, their worker, and the number of its threads to use."""
 
-    numbers: list[int]
-    home: str | None
+    indices: list[int]
+    worker: str | None
     n_threads: int
 
 
 class Placement:
-    """The worker of each partition, as a wish: tasks may run anywhere, and who is lost is replaced.
+    """The preferred worker of each partition. Dask may run the tasks on other workers.
 
     Parameters
     ----------
@@ -32,54 +32,54 @@ class Placement:
 
     def __init__(self, client: Client, n_partitions: int) -> None:
         self._client = client
-        self._homes: list[str | None] = [None] * n_partitions
+        self._workers: list[str | None] = [None] * n_partitions
         self._threads: Mapping[str, int] = {}
-        self._renewed = -np.inf
+        self._updated = -np.inf
 
-    def homes(self, parts: Sequence[Future]) -> list[str | None]:
-        """Return the worker of each partition; none, if it is not made yet."""
-        if time.monotonic() - self._renewed > _RENEWAL_SECONDS or None in self._homes:
+    def workers(self, parts: Sequence[Future]) -> list[str | None]:
+        """Return the worker of each partition; ``None`` if the partition is not computed yet."""
+        if time.monotonic() - self._updated > _UPDATE_SECONDS or None in self._workers:
             self._threads = self._client.nthreads()
             held = self._client.who_has(list(parts))
-            self._homes = share_out([held.get(part.key, ()) for part in parts], self._threads)
-            self._renewed = time.monotonic()
-        return self._homes
+            self._workers = assign_workers([held.get(part.key, ()) for part in parts], self._threads)
+            self._updated = time.monotonic()
+        return self._workers
 
     def groups(self, parts: Sequence[Future]) -> list[Group]:
-        """Return groups of partitions, one for each worker that has any; those that nobody has are on their own."""
-        homes = self.homes(parts)
-        groups = [Group([i], None, 1) for i, home in enumerate(homes) if home is None]
-        for worker in {home for home in homes if home is not None}:
-            own = [i for i, home in enumerate(homes) if home == worker]
+        """Return a group of partitions for each worker that has any; a partition without worker is a group alone."""
+        workers = self.workers(parts)
+        groups = [Group([i], None, 1) for i, worker in enumerate(workers) if worker is None]
+        for worker in {worker for worker in workers if worker is not None}:
+            own = [i for i, other in enumerate(workers) if other == worker]
             groups.append(Group(own, worker, min(len(own), max(1, self._threads.get(worker, 1)))))
-        # by their first partition, so that sums of neighbours meet early
-        return sorted(groups, key=lambda group: group.numbers)
+        # sorted by the first partition, so that sums of neighbours are added early
+        return sorted(groups, key=lambda group: group.indices)
 
 
-def share_out(held: Sequence[Sequence[str]], threads: Mapping[str, int]) -> list[str | None]:
-    """Return a worker for each partition: one that has it, unless it has more than its share by its threads.
+def assign_workers(held: Sequence[Sequence[str]], threads: Mapping[str, int]) -> list[str | None]:
+    """Return a worker for each partition: one that has it, unless that worker has too many for its threads.
 
     Parameters
     ----------
     held : sequence of sequences of str
-        The workers that have each partition; a partition that nobody has gets no worker.
+        The workers that have each partition; a partition that no worker has is not assigned.
     threads : mapping of str to int
-        The workers and their threads.
+        The workers and their numbers of threads.
     """
     n_partitions, n_threads = len(held), max(1, sum(threads.values()))
     shares = {worker: -(-n_partitions * n // n_threads) for worker, n in threads.items()}
     loads = dict.fromkeys(threads, 0)
-    homes: list[str | None] = [None] * n_partitions
+    workers: list[str | None] = [None] * n_partitions
     surplus = []
     for i, holders in enumerate(held):
-        there = [worker for worker in sorted(holders) if worker in loads]
-        free = [worker for worker in there if loads[worker] < shares[worker]]
+        present = [worker for worker in sorted(holders) if worker in loads]
+        free = [worker for worker in present if loads[worker] < shares[worker]]
         if free:
-            homes[i] = min(free, key=lambda worker: loads[worker] / threads[worker])
-            loads[homes[i]] += 1  # type: ignore[index]
-        elif there:
+            workers[i] = min(free, key=lambda worker: loads[worker] / threads[worker])
+            loads[workers[i]] += 1  # type: ignore[index]
+        elif present:
             surplus.append(i)
     for i in surplus:
-        homes[i] = min(sorted(threads), key=lambda worker: (loads[worker] + 1) / threads[worker])
-        loads[homes[i]] += 1  # type: ignore[index]
-    return homes
+        workers[i] = min(sorted(threads), key=lambda worker: (loads[worker] + 1) / threads[worker])
+        loads[workers[i]] += 1  # type: ignore[index]
+    return workers

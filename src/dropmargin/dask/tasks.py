@@ -1,7 +1,7 @@
-"""What runs on the workers: one function of a group of partitions, and the nodes of a tree of sums.
+"""Functions that run on the workers: a function of each partition of a group, and the nodes of a tree of sums.
 
-Everything here is pure and at module level: a task that is lost with its worker is run again elsewhere, and gives the
-same bits, or says that it needs to be told more (`CacheMiss`).
+They are pure and at module level: Dask can run a task again on another worker, with the same result to the last bit, or
+with the result `CacheMiss` if the worker lacks a cached value.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from dropmargin.data.partitions import Totals, add_pair
 from dropmargin.threads import in_threads, one_blas_thread
 from dropmargin.typing import Array
 
-#: A node of the tree of sums: level and place, see `join_nodes`.
+#: A node of the tree of sums: level and position, see `join_nodes`.
 Node = tuple[int, int]
 #: Sums over partitions, by their nodes in the tree.
 Nodes = dict[Node, Totals]
 
 
 class Opaque:
-    """Something that Dask is to hand on and not to look into: neither for tasks and keys, nor to make a name of it."""
+    """An object that Dask does not traverse, neither in search of tasks and keys nor to compute a token."""
 
     def __dask_tokenize__(self) -> str:
         return uuid.uuid4().hex
 
 
 class Payload(Opaque):
-    """A value, pickled once, however many tasks it goes to.
+    """A value that is pickled once, for any number of tasks.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Payload(Opaque):
     """
 
     def __init__(self, value: Any) -> None:
-        # An array of bytes travels without being copied; bytes do not.
+        # Dask sends an array without a copy, but copies bytes.
         self.content: Array = np.frombuffer(pickle.dumps(value), dtype=np.uint8)
 
     @property
@@ -54,137 +54,137 @@ class Payload(Opaque):
         return self.content.nbytes
 
     def unpack(self) -> Any:
-        """Return the value, a new one each time."""
+        """Return a new copy of the value."""
         return pickle.loads(self.content.data)
 
 
 @dataclass(frozen=True)
-class Own:
-    """In the place of an argument: the partition's own, of this number."""
+class ArgSlot:
+    """Placeholder of an argument that differs between partitions; ``number`` is its index among these."""
 
     number: int
 
 
 @dataclass(frozen=True)
-class Ref:
-    """In the place of a partition's own argument: what was mapped under this name."""
+class CachedRef:
+    """Placeholder of an argument of a partition: the result of the call of this name, in the cache of the worker."""
 
     name: str
 
 
-class Recipe(NamedTuple):
-    """The name of what is mapped, and the own arguments of each partition of a group."""
+class PendingCall(NamedTuple):
+    """The name of a call whose results are cached, and the arguments of each partition of a group."""
 
     name: str
-    owns: list[list[Any]]
+    partition_args: list[list[Any]]
 
 
 class Plan(Opaque):
-    """The partitions' own arguments of a group.
+    """The arguments that differ between the partitions of a group.
 
     Parameters
     ----------
-    numbers : sequence of int
+    indices : sequence of int
         The partitions.
-    owns : sequence of sequences
-        For each of them its own arguments: a value, or a `Ref` to it.
-    recipes : sequence of Recipe
-        What may have to be mapped before.
-    alive : frozenset of str
-        What was mapped and may still be asked for.
+    partition_args : sequence of sequences
+        The arguments of each partition: values or `CachedRef`.
+    recipes : sequence of PendingCall
+        Calls whose results are needed and may not be in the cache.
+    live : frozenset of str
+        Names of the calls whose results are still referenced.
     n_threads : int, default=1
-        How many partitions are worked on at once.
+        The number of partitions that are processed in parallel.
     """
 
     def __init__(
         self,
-        numbers: Sequence[int],
-        owns: list[list[Any]],
-        recipes: Sequence[Recipe] = (),
-        alive: frozenset[str] = frozenset(),
+        indices: Sequence[int],
+        partition_args: list[list[Any]],
+        recipes: Sequence[PendingCall] = (),
+        live: frozenset[str] = frozenset(),
         n_threads: int = 1,
     ) -> None:
-        self.numbers = numbers
-        self.owns = owns
+        self.indices = indices
+        self.partition_args = partition_args
         self.recipes = recipes
-        self.alive = alive
+        self.live = live
         self.n_threads = n_threads
 
     @property
     def nbytes(self) -> int:
-        """The size of the arrays among the own arguments."""
-        every = [self.owns, *(recipe.owns for recipe in self.recipes)]
-        return sum(item.nbytes for owns in every for own in owns for item in own if isinstance(item, np.ndarray))
+        """The size of the arrays among the arguments."""
+        lists = [self.partition_args, *(recipe.partition_args for recipe in self.recipes)]
+        return sum(arg.nbytes for every in lists for args in every for arg in args if isinstance(arg, np.ndarray))
 
 
 class Request(NamedTuple):
-    """A function and its arguments, with `Own` in the place of those that differ; NumPy's error state of the caller."""
+    """A function, its arguments (`ArgSlot` for those that differ between partitions), and NumPy's error state."""
 
     function: Callable[..., Any]
     args: list[Any]
     error_state: dict[str, Any]
 
 
-def deliver(parcel: Payload) -> Payload:
-    """Return what is sent: a task that only carries it, so that it can be had again if the worker that has it is lost.
+def deliver(payload: Payload) -> Payload:
+    """Return the payload: the result of a task, which Dask can recompute if the worker that has it is lost.
 
-    (What is sent by ``Client.scatter`` cannot.)
+    (Dask cannot recompute the data of ``Client.scatter``.)
     """
-    return parcel
+    return payload
 
 
 class CacheMiss:
-    """The answer of a worker that has not got what was mapped, and was not told how it is computed."""
+    """The result of a task if a cached value is missing and its call was not sent."""
 
 
-# What was mapped, by partition and name. Nothing depends on it but the time that a question takes: it is not pickled
-# with a partition, and gone with it.
-_KEPT: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+# Results of calls, by partition and name. The cache only saves time: it is not pickled with a partition, and is deleted
+# with it.
+_CACHE: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
 
-def map_group(parcel: Payload, plan: Plan, parts: Sequence[Any], recipes: Sequence[Payload]) -> list[Any] | CacheMiss:
-    """Return ``function(part, *args)`` of each partition of a group, after what has to be mapped before."""
-    request: Request = parcel.unpack()
+def map_group(payload: Payload, plan: Plan, parts: Sequence[Any], recipes: Sequence[Payload]) -> list[Any] | CacheMiss:
+    """Return ``function(part, *args)`` of each partition of a group, after computing the results that it needs."""
+    request: Request = payload.unpack()
     before: list[Request] = [recipe.unpack() for recipe in recipes]
     jobs = [partial(_map_one, part, k, request, plan, before) for k, part in enumerate(parts)]
     try:
         with one_blas_thread(), kept_memory:
             return in_threads(jobs, plan.n_threads, threading.Event())
-    except _NotThereError:
+    except _CacheMissError:
         return CacheMiss()
 
 
 def _map_one(part: Any, k: int, request: Request, plan: Plan, before: Sequence[Request]) -> Any:
-    # What nobody can ask for any more goes first, to make room.
-    old = _KEPT.pop(part, {})
-    kept = {name: old[name] for name in plan.alive if name in old}
+    # Results that are no longer referenced are deleted first, to free memory.
+    old = _CACHE.pop(part, {})
+    cache = {name: old[name] for name in plan.live if name in old}
     del old
-    if kept or plan.recipes:
-        _KEPT[part] = kept
+    if cache or plan.recipes:
+        _CACHE[part] = cache
     for other, recipe in zip(before, plan.recipes, strict=True):
-        if recipe.name not in kept:
-            kept[recipe.name] = _call(part, other, recipe.owns[k], kept)
-    return _call(part, request, plan.owns[k], kept)
+        if recipe.name not in cache:
+            cache[recipe.name] = _call(part, other, recipe.partition_args[k], cache)
+    return _call(part, request, plan.partition_args[k], cache)
 
 
-class _NotThereError(Exception):
-    """Something was asked for that has not been mapped here."""
+class _CacheMissError(Exception):
+    """A result is not in the cache of this worker."""
 
 
-def _call(part: Any, request: Request, own: Sequence[Any], kept: dict[str, Any]) -> Any:
-    if any(isinstance(item, Ref) and item.name not in kept for item in own):
-        raise _NotThereError
-    mine = [kept[item.name] if isinstance(item, Ref) else item for item in own]
-    args = [mine[arg.number] if isinstance(arg, Own) else arg for arg in request.args]
+def _call(part: Any, request: Request, partition_args: Sequence[Any], cache: dict[str, Any]) -> Any:
+    if any(isinstance(arg, CachedRef) and arg.name not in cache for arg in partition_args):
+        raise _CacheMissError
+    own = [cache[arg.name] if isinstance(arg, CachedRef) else arg for arg in partition_args]
+    args = [own[arg.number] if isinstance(arg, ArgSlot) else arg for arg in request.args]
     with np.errstate(**request.error_state):
         return request.function(part, *args)
 
 
-def make_part(part: Any, parcels: Sequence[Payload], plans: Sequence[Plan]) -> Any:
-    """Return what some functions, one after the other, make of a partition."""
+def make_part(part: Any, payloads: Sequence[Payload], plans: Sequence[Plan]) -> Any:
+    """Return the result of applying several functions to a partition, one after the other."""
     with one_blas_thread(), kept_memory:
-        for parcel, plan in zip(parcels, plans, strict=True):
-            part = _call(part, parcel.unpack(), plan.owns[0], {})
+        for payload, plan in zip(payloads, plans, strict=True):
+            part = _call(part, payload.unpack(), plan.partition_args[0], {})
     return part
 
 
@@ -192,43 +192,43 @@ def make_part(part: Any, parcels: Sequence[Payload], plans: Sequence[Plan]) -> A
 
 
 def sum_group(
-    parcel: Payload, plan: Plan, parts: Sequence[Any], recipes: Sequence[Payload], n_partitions: int
+    payload: Payload, plan: Plan, parts: Sequence[Any], recipes: Sequence[Payload], n_partitions: int
 ) -> Nodes | CacheMiss:
-    """Return the results of a group of partitions; those of neighbours are added."""
-    results = map_group(parcel, plan, parts, recipes)
+    """Return the results of a group of partitions, with those of neighbours added."""
+    results = map_group(payload, plan, parts, recipes)
     if isinstance(results, CacheMiss):
         return results
-    return join_nodes({(0, number): own for number, own in zip(plan.numbers, results, strict=True)}, n_partitions)
+    return join_nodes({(0, index): own for index, own in zip(plan.indices, results, strict=True)}, n_partitions)
 
 
 def add_nodes(first: Nodes | CacheMiss, second: Nodes | CacheMiss, n_partitions: int) -> Nodes | CacheMiss:
-    """Return all sums of both, joined as far as they go."""
+    """Return the sums of both, with neighbours added."""
     if isinstance(first, CacheMiss) or isinstance(second, CacheMiss):
         return CacheMiss()
     return join_nodes(first | second, n_partitions)
 
 
 def join_nodes(sums: Nodes, n_partitions: int) -> Nodes:
-    """Return the nodes that are left when all neighbours that are there have been added.
+    """Return the remaining nodes after all pairs of neighbours have been added.
 
-    Node ``(0, i)`` is partition ``i``, and ``(l + 1, i)`` the sum of ``(l, 2 i)`` and ``(l, 2 i + 1)``, or the former
-    alone, if it is the last of its level. This is the order of `data.partitions.Summation`.
+    Node ``(0, i)`` is partition ``i``, and ``(l + 1, i)`` is the sum of ``(l, 2 i)`` and ``(l, 2 i + 1)``, or the first
+    of these alone if it is the last of its level. This is the order of `data.partitions.Summation`.
     """
-    left: Nodes = {}
+    remaining: Nodes = {}
     level, width = 0, n_partitions
-    waiting = dict(sums)
+    pending = dict(sums)
     while width > 1:
-        here = {place: waiting.pop((level, place)) for _, place in sorted(n for n in waiting if n[0] == level)}
-        for place, value in here.items():
+        current = {place: pending.pop((level, place)) for _, place in sorted(n for n in pending if n[0] == level)}
+        for place, value in current.items():
             partner = place ^ 1
             if partner >= width:
-                waiting[level + 1, place // 2] = value
-            elif partner not in here:
-                left[level, place] = value
+                pending[level + 1, place // 2] = value
+            elif partner not in current:
+                remaining[level, place] = value
             elif place < partner:
-                waiting[level + 1, place // 2] = add_pair(value, here[partner])
+                pending[level + 1, place // 2] = add_pair(value, current[partner])
         level, width = level + 1, (width + 1) // 2
-    return left | waiting
+    return remaining | pending
 
 
 def size_of_nodes(nodes: Nodes) -> int:
@@ -243,6 +243,6 @@ def _size_of_parts(holder: Any) -> int:
     return sum(sizeof(value) for value in vars(holder).values())
 
 
-# Dask decides by sizes where tasks go and what goes to the disk; of classes that it does not know it sees a shell.
+# Dask schedules tasks and spills data by size; for classes that it does not know, it counts the object alone.
 for _kind in (Rows, Block, Payload):
     sizeof.register(_kind, _size_of_parts)

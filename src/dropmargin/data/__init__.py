@@ -1,8 +1,8 @@
 """Products with the data matrix: the only package that asks whether ``X`` is sparse.
 
-``matrix`` cuts a matrix into blocks of rows, ``dense`` or ``csr``, which multiply with ``X`` and with an element-wise
-function of ``X`` in one sweep; ``partitions`` is the seam: a function on each block, sums in a fixed order, wherever
-the blocks are.
+``matrix`` splits a matrix into blocks of rows, ``dense`` or ``csr``, which compute products with ``X`` and with an
+element-wise function of ``X`` in one pass. ``partitions`` applies a function to each block and adds the results in a
+fixed order, wherever the blocks are.
 """
 
 from dropmargin.data.blocks import Block, EntryFunction
@@ -16,21 +16,21 @@ from dropmargin.data.matrix import (
     canonical,
     column_counts,
     column_means,
-    column_spreads,
-    columns_worth_keeping,
+    column_variances,
     drop_empty_columns,
     entry_range,
     feature_means_far_from_zero,
     from_arrays,
     full_columns,
-    harmful_means,
     has_full_columns,
     is_dense_matrix,
     keep_columns,
     linear_scores,
     map_entries,
     mean_square,
+    means_to_subtract,
     no_rows,
+    nonempty_features,
     nonzero_entries,
     row_block,
     row_blocks,
@@ -69,21 +69,21 @@ __all__ = [
     "column_counts",
     "column_dots",
     "column_means",
-    "column_spreads",
-    "columns_worth_keeping",
+    "column_variances",
     "drop_empty_columns",
     "entry_range",
     "feature_means_far_from_zero",
     "from_arrays",
     "full_columns",
-    "harmful_means",
     "has_full_columns",
     "is_dense_matrix",
     "keep_columns",
     "linear_scores",
     "map_entries",
     "mean_square",
+    "means_to_subtract",
     "no_rows",
+    "nonempty_features",
     "nonzero_entries",
     "products",
     "row_block",

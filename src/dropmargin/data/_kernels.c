@@ -1,27 +1,27 @@
-/* Sweeps over the rows of a CSR matrix, several products at once: see _sweeps.h, which is compiled once for each kind
- * of data (float, double) and of indices (32, 64 bit). */
+/* Products with a CSR matrix, several in one pass over the rows. _sweeps.h is compiled once for each type of data
+ * (float, double) and of indices (32, 64 bit). */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum { MODE_NONE = 0, MODE_SQUARE = 1, MODE_IDENTITY = 2, MODE_ARRAY = 3 };
 
-/* The most columns that a row of results may have in `sandwich`. */
+/* The largest width of a row of results in `sandwich`. */
 enum { MAX_WIDTH = 512 };
 
-/* A feature's two numbers, of X and of f(X); NumPy's arrays may not be aligned to more than a double. */
+/* The two values of a feature, for X and for f(X). Arrays of NumPy may be aligned to a double only. */
 typedef double pair __attribute__((vector_size(16), aligned(8), may_alias));
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Wider vectors where the machine has them; the operations, and so the results, are the same. */
+/* AVX2 if the machine supports it; the operations, and therefore the results, are the same. */
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
 #define CLONES __attribute__((target_clones("avx2", "default")))
 #else
 #define CLONES
 #endif
 
-/* A random number by xorshift64*, of which every bit but the lowest is good; the state is never zero. */
+/* A random number by xorshift64*. The state must not be zero; the lowest bits, of poor quality, are dropped. */
 INLINE uint64_t next_random(uint64_t *state)
 {
     *state ^= *state >> 12;
@@ -32,9 +32,9 @@ INLINE uint64_t next_random(uint64_t *state)
 
 INLINE void swap(int64_t *one, int64_t *other)
 {
-    const int64_t kept = *one;
+    const int64_t value = *one;
     *one = *other;
-    *other = kept;
+    *other = value;
 }
 
 #define PASTE(a, b) a##_##b

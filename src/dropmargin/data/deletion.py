@@ -1,7 +1,8 @@
-"""Deletion of entries and of columns: ``x~ = fill + kept * (x - fill) * factor``, dense or CSR; never in place.
+"""Deletion of entries and of features of a dense or CSR matrix; the matrix itself is not changed.
 
-``fill`` is what a deleted entry becomes: a number, one number per column, or NaN. A CSR matrix keeps its form with a
-fill of 0, where only stored entries matter, and with NaN, where each deleted zero becomes a stored NaN.
+A deleted entry becomes ``fill``: a number, one number per feature, or NaN. An observed entry becomes
+``fill + (x - fill) * factor``. A CSR matrix stays sparse with a fill of 0, and with NaN: each deleted zero becomes a
+stored NaN. Other fills raise an error.
 """
 
 from __future__ import annotations
@@ -17,62 +18,63 @@ from dropmargin.data.csr import with_data
 from dropmargin.data.matrix import canonical
 from dropmargin.typing import Array
 
-# Random numbers are drawn for this many entries at a time, so that a mask costs little memory beside the data.
+# Random numbers are drawn for this many entries at a time: a mask takes little memory compared with the data.
 _MASK_ENTRIES = 2**20
 
 
 def delete_entries(X: Any, level: float, fill: Any, factor: float, rng: np.random.Generator) -> Any:
     """Return ``X`` with each entry deleted with probability ``level``, independently.
 
-    Entries are deleted where a uniform number is below ``level``: with the same generator, those deleted at one level
-    are deleted at every higher level, too. A dense and a CSR ``X`` do not meet the same numbers.
+    An entry is deleted if a uniform random number is below ``level``: with the same generator, entries deleted at one
+    level are deleted at every higher level. The random numbers of a dense and of a CSR ``X`` differ.
     """
     if not sparse.issparse(X):
-        deleted = np.empty(X.shape, dtype=X.dtype)
+        result = np.empty(X.shape, dtype=X.dtype)
         for begin, end in _chunks(*X.shape):
-            gone = rng.random((end - begin, X.shape[1])) < level
-            deleted[begin:end] = np.where(gone, fill, _rescaled(X[begin:end], fill, factor))
-        return deleted
+            deleted = rng.random((end - begin, X.shape[1])) < level
+            result[begin:end] = np.where(deleted, fill, _rescaled(X[begin:end], fill, factor))
+        return result
     fill = _sparse_fill(fill)
     rows = canonical(X)
-    gone = rng.random(rows.nnz) < level
-    kept = with_data(rows, np.where(gone, fill, rows.data * factor).astype(rows.dtype))
+    deleted = rng.random(rows.nnz) < level
+    result = with_data(rows, np.where(deleted, fill, rows.data * factor).astype(rows.dtype))
     if np.isnan(fill):
         zeros = [_deleted_zeros(rows, begin, end, level, rng) for begin, end in _chunks(*rows.shape)]
-        kept = kept + sparse.vstack(zeros, format="csr")
-    return _as_given(X, kept)
+        result = result + sparse.vstack(zeros, format="csr")
+    return _as_given(X, result)
 
 
-def delete_columns(X: Any, columns: Array, fill: Any, factor: float) -> Any:
-    """Return ``X`` without the entries of these columns."""
-    gone = np.zeros(X.shape[1], dtype=bool)
-    gone[columns] = True
+def delete_columns(X: Any, features: Array, fill: Any, factor: float) -> Any:
+    """Return ``X`` with all entries of these features deleted."""
+    deleted = np.zeros(X.shape[1], dtype=bool)
+    deleted[features] = True
     if not sparse.issparse(X):
-        return np.where(gone, fill, _rescaled(X, fill, factor)).astype(X.dtype)
+        return np.where(deleted, fill, _rescaled(X, fill, factor)).astype(X.dtype)
     fill = _sparse_fill(fill)
     rows = canonical(X)
+    is_deleted = deleted[rows.indices]
     if not np.isnan(fill):
-        return _as_given(X, with_data(rows, np.where(gone[rows.indices], 0.0, rows.data * factor).astype(rows.dtype)))
-    kept = with_data(rows, np.where(gone[rows.indices], 0.0, rows.data).astype(rows.dtype))
-    everywhere = np.tile(np.flatnonzero(gone), rows.shape[0])
-    starts = np.arange(rows.shape[0] + 1) * int(gone.sum())
-    missing = np.full(len(everywhere), np.nan, dtype=rows.dtype)
-    return _as_given(X, kept + sparse.csr_array((missing, everywhere, starts), shape=rows.shape))
+        return _as_given(X, with_data(rows, np.where(is_deleted, 0.0, rows.data * factor).astype(rows.dtype)))
+    observed = with_data(rows, np.where(is_deleted, 0.0, rows.data).astype(rows.dtype))
+    indices = np.tile(np.flatnonzero(deleted), rows.shape[0])
+    indptr = np.arange(rows.shape[0] + 1) * int(deleted.sum())
+    missing = np.full(len(indices), np.nan, dtype=rows.dtype)
+    return _as_given(X, observed + sparse.csr_array((missing, indices, indptr), shape=rows.shape))
 
 
 def presence(X: Any) -> Array:
-    """Return, per column, the share of rows whose entry is neither zero nor NaN."""
+    """Return, per feature, the share of rows whose entry is neither zero nor NaN."""
     if not sparse.issparse(X):
         return np.mean((X != 0.0) & ~np.isnan(X), axis=0)
     rows = canonical(X)
-    there = (rows.data != 0.0) & ~np.isnan(rows.data)
-    return np.bincount(rows.indices[there], minlength=rows.shape[1]) / rows.shape[0]
+    present = (rows.data != 0.0) & ~np.isnan(rows.data)
+    return np.bincount(rows.indices[present], minlength=rows.shape[1]) / rows.shape[0]
 
 
 def column_entries(X: Any) -> Iterator[tuple[Any, Array]]:
-    """Yield the rows and the values of each column's stored entries; all rows if ``X`` is dense."""
+    """Yield the rows and the values of each feature's stored entries; all rows if ``X`` is dense."""
     if not sparse.issparse(X):
-        yield from ((slice(None), column) for column in X.T)
+        yield from ((slice(None), feature) for feature in X.T)
         return
     columns = sparse.csc_array(X)
     for begin, end in pairwise(columns.indptr):
@@ -84,23 +86,24 @@ def _rescaled(X: Array, fill: Any, factor: float) -> Array:
 
 
 def _sparse_fill(fill: Any) -> float:
-    """Return 0 or NaN, the fills that a sparse matrix can take."""
+    """Return the fill of a sparse matrix, 0 or NaN, or raise a `ValueError`."""
     if not np.any(fill):
         return 0.0
     if np.ndim(fill) == 0 and np.isnan(fill):
         return float("nan")
     raise ValueError(
-        "With a fill other than 0 or NaN, a sparse X would become dense. Pass X.toarray() if that fits into memory."
+        f"The fill of a sparse X must be 0 or NaN, got {fill!r}: any other would make X dense. "
+        "Pass X.toarray() if that fits into memory."
     )
 
 
 def _deleted_zeros(rows: Any, begin: int, end: int, level: float, rng: np.random.Generator) -> Any:
-    """Return NaN where an entry that is not stored is deleted."""
-    gone = rng.random((end - begin, rows.shape[1])) < level
+    """Return a matrix of NaN at the deleted entries among those that are not stored."""
+    deleted = rng.random((end - begin, rows.shape[1])) < level
     stored = np.repeat(np.arange(end - begin), np.diff(rows.indptr[begin : end + 1]))
-    gone[stored, rows.indices[rows.indptr[begin] : rows.indptr[end]]] = False
-    where = np.nonzero(gone)
-    return sparse.csr_array((np.full(len(where[0]), np.nan, dtype=rows.dtype), where), shape=gone.shape)
+    deleted[stored, rows.indices[rows.indptr[begin] : rows.indptr[end]]] = False
+    where = np.nonzero(deleted)
+    return sparse.csr_array((np.full(len(where[0]), np.nan, dtype=rows.dtype), where), shape=deleted.shape)
 
 
 def _chunks(n_rows: int, n_features: int) -> list[tuple[int, int]]:

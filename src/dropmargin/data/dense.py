@@ -1,4 +1,4 @@
-"""Rows of a dense matrix. Products run in the precision of ``X``, a few rows at a time, while they are in cache."""
+"""Rows of a dense matrix. Products run in the precision of ``X``, in chunks of rows that fit into the CPU cache."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dropmargin.data.blocks import Block, EntryFunction, chunks, curve
+from dropmargin.data.blocks import Block, EntryFunction, apply_curvature, chunks
 from dropmargin.typing import Array
 
-# Rows are worked on in chunks of about this many entries, so that a chunk and f of it stay in cache.
+# Rows are processed in chunks of about this many entries, so that a chunk and f of it fit into the CPU cache.
 _CHUNK_ENTRIES = 2**19
 
 
@@ -21,24 +21,24 @@ class DenseBlock(Block):
         self.entry = entry
         self.n_rows, self.n_features = rows.shape
 
-    def _chunks(self, transformed: bool, least: int = 16) -> Iterator[tuple[slice, Array, Array]]:
-        """Yield slices of rows, the rows, and, if asked, ``f`` of the rows (valid until the next chunk)."""
+    def _chunks(self, transformed: bool, min_rows: int = 16) -> Iterator[tuple[slice, Array, Array]]:
+        """Yield slices of rows, the rows and, if ``transformed``, ``f`` of the rows (valid until the next chunk)."""
         buffer = None
-        for where in chunks(self.n_rows, self.n_features, _CHUNK_ENTRIES, least):
+        for where in chunks(self.n_rows, self.n_features, _CHUNK_ENTRIES, min_rows):
             rows = self.rows[where]
             if not transformed or self.entry is None:
                 yield where, rows, rows
             elif isinstance(self.entry, np.ufunc):
-                # One buffer for all chunks: fresh memory would cost more than the squares.
+                # One buffer serves all chunks: allocating memory for each costs more than computing the squares.
                 buffer = np.empty_like(rows) if buffer is None else buffer
                 yield where, rows, self.entry(rows, out=buffer[: len(rows)])
             else:
                 yield where, rows, self.entry(rows)
 
-    def forward(self, weights: Array, n_x: int) -> Array:
-        first, second = self._split(weights, n_x)
-        out = np.empty((self.n_rows, weights.shape[1]))
-        if weights.shape[1] == n_x:
+    def forward(self, right: Array, n_x: int) -> Array:
+        first, second = self._split(right, n_x)
+        out = np.empty((self.n_rows, right.shape[1]))
+        if right.shape[1] == n_x:
             out[:] = self.rows @ first
             return out
         for where, rows, transformed in self._chunks(True):
@@ -55,36 +55,36 @@ class DenseBlock(Block):
                 out[:, n_x:] += (second[where].T @ transformed).T
         return out
 
-    def sandwich(self, weights: Array, shift: Array, curved: Array, n: int) -> tuple[Array, Array]:
-        first, second = self._split(weights, n)
-        width = weights.shape[1]
+    def sandwich(self, right: Array, shift: Array, curvature_weight: Array, n: int) -> tuple[Array, Array]:
+        first, second = self._split(right, n)
+        width = right.shape[1]
         out, sums = np.zeros((self.n_features, width)), np.zeros(width)
         for where, rows, transformed in self._chunks(width > n):
             scores = rows @ first if width == n else np.hstack([rows @ first, transformed @ second])
-            bent = curve(scores + shift, curved[where], n)
-            sums += bent.sum(axis=0)
-            bent = bent.astype(self.rows.dtype, copy=False)
-            out[:, :n] += (bent[:, :n].T @ rows).T
+            left = apply_curvature(scores + shift, curvature_weight[where], n)
+            sums += left.sum(axis=0)
+            left = left.astype(self.rows.dtype, copy=False)
+            out[:, :n] += (left[:, :n].T @ rows).T
             if width > n:
-                out[:, n:] += (bent[:, n:].T @ transformed).T
+                out[:, n:] += (left[:, n:].T @ transformed).T
         return out, sums
 
-    def _split(self, factors: Array, n_x: int) -> tuple[Array, Array]:
-        """Return the factors of ``X`` and of ``f(X)`` in the precision of ``X``."""
+    def _split(self, operand: Array, n_x: int) -> tuple[Array, Array]:
+        """Return the operands of ``X`` and of ``f(X)`` in the precision of ``X``."""
         return (
-            np.ascontiguousarray(factors[:, :n_x], dtype=self.rows.dtype),
-            np.ascontiguousarray(factors[:, n_x:], dtype=self.rows.dtype),
+            np.ascontiguousarray(operand[:, :n_x], dtype=self.rows.dtype),
+            np.ascontiguousarray(operand[:, n_x:], dtype=self.rows.dtype),
         )
 
     def squares_transposed(self, left: Array) -> Array:
         return DenseBlock(self.rows, np.square).backward(left, 0)
 
-    def weighted_gram(self, weights: Array) -> Array:
+    def weighted_gram(self, curvature_weight: Array) -> Array:
         total = np.zeros((self.n_features, self.n_features))
-        roots = np.sqrt(weights[:, None]).astype(self.rows.dtype)
-        for where, rows, _ in self._chunks(False, least=1024):
+        roots = np.sqrt(curvature_weight[:, None]).astype(self.rows.dtype)
+        for where, rows, _ in self._chunks(False, min_rows=1024):
             scaled = rows * roots[where]
-            total += scaled.T @ scaled  # symmetric: half the work
+            total += scaled.T @ scaled  # BLAS computes one triangle of a product with the own transpose
         return total
 
     def outer_gram(self, scale: Array) -> Array:
@@ -92,7 +92,7 @@ class DenseBlock(Block):
         return (rows * scale) @ rows.T
 
     def dense_chunks(self) -> Iterator[tuple[slice, Array]]:
-        for where, rows, _ in self._chunks(False, least=256):
+        for where, rows, _ in self._chunks(False, min_rows=256):
             yield where, np.asarray(rows, dtype=np.float64)
 
     def take_rows(self, mask: Array) -> DenseBlock:

@@ -1,7 +1,7 @@
-"""Data as a caller passes it, turned into a dense array or a CSR matrix that is safe to compute with.
+"""Validation of user input: ``X`` becomes a dense array or a CSR matrix with valid indices.
 
-Every estimator and function that takes ``X`` gets it through `validate_rows` or `check_rows`: scikit-learn's
-validation, after a check of the arrays of a sparse matrix and of the mask of a masked array.
+Every estimator and function that takes ``X`` calls `validate_rows` or `check_rows`: the validation of scikit-learn,
+after a check of the index arrays of a sparse matrix and of the mask of a masked array.
 """
 
 from __future__ import annotations
@@ -20,50 +20,50 @@ _ACCEPTED: dict[str, Any] = {
     "accept_large_sparse": True,
     "dtype": [np.float64, np.float32],
 }
-_DROP = "set missing='rescale' on a classifier that has this parameter: then they are missing features"
+_SET_MISSING = "set missing='rescale' on a classifier that has this parameter: it treats them as missing features"
 _NAN = (
-    "Input X contains NaN, which {} does not accept with missing='error'. Set missing='rescale' before fit: then NaN "
-    "is a missing feature. Or impute X, for example with sklearn.impute.SimpleImputer."
+    "Input X contains NaN, which {} does not accept with missing='error'. Set missing='rescale' before fit to treat "
+    "NaN as a missing feature, or impute X, for example with sklearn.impute.SimpleImputer."
 )
 _REMEDIES = {
-    "y": "Leave these rows out, as with X[~y.mask] and y.compressed()",
-    "sample_weight": "Fill them, as with sample_weight.filled(0.0) to leave these rows out",
+    "y": "Remove these rows, for example with X[~y.mask] and y.compressed()",
+    "sample_weight": "Fill them, for example with sample_weight.filled(0.0) to ignore these rows",
 }
 
 
 def validate_rows(
     estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, ensure_all_finite: Any = True
 ) -> Any:
-    """Return ``X``, or ``X`` and ``y``, after `sklearn.utils.validation.validate_data` with all checks of this module.
+    """Return ``X``, or ``X`` and ``y``, after the checks of this module and `sklearn.utils.validation.validate_data`.
 
-    ``ensure_all_finite`` is that of scikit-learn; unless it is True, a masked entry becomes NaN.
+    ``ensure_all_finite`` has the meaning of scikit-learn; unless it is True, masked entries become NaN.
     """
     X = _prepared(X, "X", ensure_all_finite)
     check_unmasked(y, "y")
     try:
         return validate_data(estimator, X, y, reset=reset, ensure_all_finite=ensure_all_finite, **_ACCEPTED)
     except ValueError as error:
-        # scikit-learn's message recommends another estimator.
+        # The message of scikit-learn recommends another estimator.
         if hasattr(estimator, "missing") and str(error).startswith("Input X contains NaN"):
             raise ValueError(_NAN.format(type(estimator).__name__)) from None
         raise
 
 
 def check_rows(X: Any, *, input_name: str = "X", ensure_all_finite: Any = True, **options: Any) -> Any:
-    """Return ``X`` after `sklearn.utils.check_array` with all checks of this module; see `validate_rows`."""
+    """Return ``X`` after the checks of this module and `sklearn.utils.check_array`; see `validate_rows`."""
     X = _prepared(X, input_name, ensure_all_finite)
     return check_array(X, input_name=input_name, ensure_all_finite=ensure_all_finite, **_ACCEPTED, **options)
 
 
 def column_names(X: Any) -> list[Any] | None:
-    """Return the names of the columns of a data frame or a pyarrow table, None if ``X`` has none."""
+    """Return the column names of a data frame or a pyarrow table, ``None`` if ``X`` has none."""
     names = getattr(X, "column_names", None)  # pyarrow, whose .columns are the data
     names = getattr(X, "columns", None) if names is None else names
     return None if names is None else list(names)
 
 
 def fill_masked(X: Any) -> Any:
-    """Return a masked array as a plain one: NaN, or None among objects, for what is masked; anything else as it is."""
+    """Return a masked array as an ndarray with NaN (``None`` for objects) in masked entries; other input unchanged."""
     X = _joined(X)
     if not isinstance(X, np.ma.MaskedArray):
         return X
@@ -77,16 +77,16 @@ def fill_masked(X: Any) -> Any:
 
 
 def check_unmasked(values: Any, name: str) -> None:
-    """Raise a `ValueError` if any entry of ``values`` is masked: NumPy would use it as if it were not."""
+    """Raise a `ValueError` if any entry of ``values`` is masked: NumPy would use the value under the mask."""
     values = _joined(values)
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         count = int(np.ma.count_masked(values))
-        remedy = _REMEDIES.get(name, f"Fill them, as with {name}.filled(0.0), or {_DROP}")
+        remedy = _REMEDIES.get(name, f"Fill them, for example with {name}.filled(0.0), or {_SET_MISSING}")
         raise ValueError(f"{name} is a masked array with {count} masked entries. {remedy}.")
 
 
 def _joined(values: Any) -> Any:
-    """Return a list of masked arrays as one masked array; anything else as it is."""
+    """Return a list of masked arrays as one masked array; other input unchanged."""
     is_list = isinstance(values, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in values)
     return np.ma.array(values) if is_list else values
 

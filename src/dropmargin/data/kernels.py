@@ -1,7 +1,7 @@
-"""The compiled sweeps over CSR rows (`_kernels.c`), if they were built; everything works without them, more slowly.
+"""Compiled products with CSR rows (`_kernels.c`). They are optional: without them SciPy computes the products, slower.
 
-They are built by `hatch_build.py` when the package is installed, if the machine has a C compiler. Set the environment
-variable ``DROPMARGIN_KERNELS=0`` to do without.
+`hatch_build.py` builds them when the package is installed, if the machine has a C compiler. The environment variable
+``DROPMARGIN_KERNELS=0`` disables them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 from dropmargin.compiled import load_library
 from dropmargin.typing import Array
 
-#: What ``f(X)`` is, by the numbers of the C code: nothing, the square, ``X`` itself, an array of its own.
+#: The function ``f`` of ``f(X)``, as the C code numbers it: none, the square, the identity, an array of values.
 MODE_NONE, MODE_SQUARE, MODE_IDENTITY, MODE_ARRAY = range(4)
-# The C code keeps a row of results of at most this width.
+# The C code has a buffer for one row of results, of at most this width.
 MAX_WIDTH = 512
-# Where the random order of the rows begins: always the same, so that a fit gives the same digits every time.
+# The seed of the random order of the rows. It is fixed, so that fits are reproducible.
 _SEED = 0x9E3779B97F4A7C15
 
 
@@ -54,12 +54,12 @@ def available() -> bool:
 
 
 def kind_of(rows: Any) -> str:
-    """Return the name of the kind of data and indices of a CSR matrix."""
+    """Return the suffix of the C functions for the data and index types of a CSR matrix."""
     return f"f{rows.data.itemsize}i{rows.indices.itemsize}"
 
 
 class CSRKernels:
-    """The sweeps over one CSR matrix, whose arrays it keeps alive."""
+    """Products with one CSR matrix; the object holds references to its arrays."""
 
     def __init__(self, rows: Any, mode: int, entries: Array | None) -> None:
         library = _LIBRARY
@@ -75,13 +75,13 @@ class CSRKernels:
         self._rows = (self.n_rows, *pointers, None if entries is None else entries.ctypes.data)
         self._mode = mode
 
-    def forward(self, weights: Array, n_x: int) -> Array:
-        """Return ``X`` times the first ``n_x`` columns of ``weights`` and ``f(X)`` times the others, side by side."""
-        width = weights.shape[1]
-        weights = np.ascontiguousarray(weights, dtype=np.float64)
+    def forward(self, right: Array, n_x: int) -> Array:
+        """Return ``X`` times the first ``n_x`` columns of ``right`` and ``f(X)`` times the others, side by side."""
+        width = right.shape[1]
+        right = np.ascontiguousarray(right, dtype=np.float64)
         out = np.empty((self.n_rows, width))
         mode = self._mode if width > n_x else MODE_NONE
-        self._forward(*self._rows, mode, n_x, width - n_x, weights.ctypes.data, out.ctypes.data)
+        self._forward(*self._rows, mode, n_x, width - n_x, right.ctypes.data, out.ctypes.data)
         return out
 
     def backward(self, left: Array, n_x: int) -> Array:
@@ -93,27 +93,26 @@ class CSRKernels:
         self._backward(*self._rows, mode, n_x, width - n_x, left.ctypes.data, out.ctypes.data)
         return out
 
-    def sandwich(self, weights: Array, shift: Array, curved: Array, n: int) -> tuple[Array, Array]:
-        """Return both products of a curvature, forth and back in one sweep, and their sums over the rows."""
-        weights, shift, curved = (np.ascontiguousarray(a, dtype=np.float64) for a in (weights, shift, curved))
-        out, sums = np.zeros((self.n_features, weights.shape[1])), np.zeros(weights.shape[1])
-        mode = self._mode if weights.shape[1] > n else MODE_NONE
-        pointers = (weights.ctypes.data, shift.ctypes.data, curved.ctypes.data, out.ctypes.data, sums.ctypes.data)
-        self._sandwich(*self._rows, mode, n, *pointers)
+    def sandwich(self, right: Array, shift: Array, curvature_weight: Array, n: int) -> tuple[Array, Array]:
+        """Return the Hessian products and the sums over the rows, as `Block.sandwich` defines them."""
+        operands = [np.ascontiguousarray(a, dtype=np.float64) for a in (right, shift, curvature_weight)]
+        out, sums = np.zeros((self.n_features, right.shape[1])), np.zeros(right.shape[1])
+        mode = self._mode if right.shape[1] > n else MODE_NONE
+        self._sandwich(*self._rows, mode, n, *(array.ctypes.data for array in (*operands, out, sums)))
         return out, sums
 
 
 class DualDescent:
-    """Coordinate descent in the dual of the hinge loss, over the rows of one or more CSR matrices of the same kind.
+    """Dual coordinate descent for the hinge loss, over the rows of one or more CSR matrices of the same types.
 
-    The problem is to minimise ``|w|^2 / (2 scale) + sum_i upper_i max(0, margin - label_i (x_i.w + b))``, and the dual
-    variables ``a_i`` are in ``[0, upper_i]``.
+    It minimises ``|w|^2 / (2 scale) + sum_i upper_i max(0, margin - label_i (x_i.w + b))``; the dual variables ``a_i``
+    are in ``[0, upper_i]``.
 
     Parameters
     ----------
     matrices : sequence of csr_array
     labels, upper : ndarrays of shape (n_rows,)
-        Rows with an upper bound of zero take no part.
+        Rows with an upper bound of zero are ignored.
     squares : ndarray of shape (n_rows,)
         The squared norms of the rows.
     margin, scale : float
@@ -130,40 +129,41 @@ class DualDescent:
         self._matrices = [np.array([array.ctypes.data for array in own], dtype=np.uintp) for own in self._alive]
         self._rows = [np.ascontiguousarray(values, dtype=np.float64) for values in (labels, upper, squares)]
         self._margin, self._scale = margin, scale
-        self._state = np.array([_SEED], dtype=np.uint64)
+        self._random_state = np.array([_SEED], dtype=np.uint64)
         self._order = np.flatnonzero(upper > 0.0).astype(np.int64)
         self.restart()
 
     def restart(self) -> None:
-        """Put all rows to work again."""
+        """Make all rows active again."""
         self._n_active = np.array([len(self._order)], dtype=np.int64)
-        self._beyond = np.array([-np.inf, np.inf])
+        self._violations = np.array([-np.inf, np.inf])
 
     def left_out(self) -> Array:
-        """Return the rows that are not at work at present: those at a bound that seem to stay there."""
+        """Return the inactive rows: their dual variables are at a bound and likely to stay there (shrinking)."""
         return self._order[self._n_active[0] :]
 
-    def run(self, n_epochs: int, offset_scale: float, dual: Array, weights: Array, offset: Array) -> None:
-        """Go over the rows at work so many times, in a random order that is always the same.
+    def run(self, n_epochs: int, intercept_step: float, dual: Array, coef: Array, intercept: Array) -> None:
+        """Run epochs over the active rows, in a random order with a fixed seed.
 
         Parameters
         ----------
         n_epochs : int
-        offset_scale : float
-            How far the offset follows the sum of ``label * dual``, which is to become zero; zero for no offset.
-        dual, weights : ndarrays of shape (n_rows,) and (n_features,), in double precision
+        intercept_step : float
+            The step of the intercept for a change of the sum of ``label * dual``, which is zero at the optimum; zero
+            for a model without intercept.
+        dual, coef : ndarrays of shape (n_rows,) and (n_features,), in double precision
             The dual variables, and ``scale`` times the sum of ``label * dual`` times the row. Changed in place.
-        offset : ndarray of shape (2,), in double precision
-            The offset, and the sum of ``label * dual``. Changed in place.
+        intercept : ndarray of shape (2,), in double precision
+            The intercept, and the sum of ``label * dual``. Changed in place.
         """
         arrays = [self._edges, *self._matrices]
-        state = [self._order, self._n_active, self._beyond, self._state, dual, weights, offset]
+        state = [self._order, self._n_active, self._violations, self._random_state, dual, coef, intercept]
         self._descend(
             *(array.ctypes.data for array in arrays),
             n_epochs,
             *(array.ctypes.data for array in self._rows),
             self._margin,
             self._scale,
-            offset_scale,
+            intercept_step,
             *(array.ctypes.data for array in state),
         )

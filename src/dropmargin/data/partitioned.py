@@ -14,13 +14,13 @@ from dropmargin.data.blocks import Block, EntryFunction
 from dropmargin.data.matrix import (
     column_counts,
     column_means,
-    column_spreads,
-    columns_worth_keeping,
+    column_variances,
     full_columns,
-    harmful_means,
     has_full_columns,
     keep_columns,
+    means_to_subtract,
     no_rows,
+    nonempty_features,
     row_block,
     subtract,
 )
@@ -80,7 +80,7 @@ def find_used_features(data: Partitions[Rows], n_stored: int, n_features: int, i
     if is_dense or has_full_columns(n_stored, n_features):
         return None
     (counts,) = data.map_sum(_column_counts)
-    return columns_worth_keeping(counts > 0)
+    return nonempty_features(counts > 0)
 
 
 def feature_statistics(data: Partitions[Rows], has_missing: bool) -> missing_values.FeatureStatistics:
@@ -192,8 +192,8 @@ class BinaryPartitions(BinaryRows):
             if not len(full):
                 return None
         (mean,) = self.rows.map_sum(_column_means, self.weight, full)
-        (square,) = self.rows.map_sum(_column_spreads, self.weight, full, mean)
-        return harmful_means(mean, square, full, self.n_features, ratio, not self.is_dense)
+        (square,) = self.rows.map_sum(_column_variances, self.weight, full, mean)
+        return means_to_subtract(mean, square, full, self.n_features, ratio, not self.is_dense)
 
     def _partitions(
         self, C: float, entry: EntryFunction | None, feature_means: Array | None, shared_cache: dict[Any, Any]
@@ -267,8 +267,8 @@ def _column_means(rows: Rows, total: float, columns: Array) -> tuple[Array]:
     return (column_means(rows.X, rows.sample_weight / total, columns),)
 
 
-def _column_spreads(rows: Rows, total: float, columns: Array, mean: Array) -> tuple[Array]:
-    return (column_spreads(rows.X, rows.sample_weight / total, columns, mean),)
+def _column_variances(rows: Rows, total: float, columns: Array, mean: Array) -> tuple[Array]:
+    return (column_variances(rows.X, rows.sample_weight / total, columns, mean),)
 
 
 def _feature_sums(rows: Rows, has_missing: bool) -> missing_values.Sums:

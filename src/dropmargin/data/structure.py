@@ -1,7 +1,7 @@
 """Checks of the index arrays of a sparse matrix.
 
-SciPy does not compare the indices with the shape when it multiplies or converts a matrix: an index outside of the shape
-makes its compiled code, and ours, read or write outside of the arrays. One sweep over the indices rules that out.
+SciPy does not compare the indices with the shape when it multiplies or converts a matrix: an index outside the shape
+makes compiled code read or write outside the arrays. These checks read the indices once and prevent that.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dropmargin.typing import Array
 
 
 def sound_csr(X: Any, name: str = "X") -> Any:
-    """Return a sparse matrix of any format as CSR whose indices lie inside of its shape, or raise a `ValueError`.
+    """Return a sparse matrix of any format as CSR with valid indices, or raise a `ValueError`.
 
-    A CSR matrix is returned as it is; its arrays are never changed. Duplicate and unsorted entries are valid.
+    A CSR matrix is returned unchanged. Duplicate and unsorted entries are valid.
     """
     if X.ndim != 2:
         raise ValueError(f"{name} must have two dimensions, got a sparse array of shape {X.shape}.")
@@ -34,19 +34,19 @@ def sound_csr(X: Any, name: str = "X") -> Any:
 
 
 def check_structure(X: Any, name: str = "X") -> None:
-    """Raise a `ValueError` if the index arrays of a sparse matrix do not fit each other or its shape."""
+    """Raise a `ValueError` if the index arrays of a sparse matrix are inconsistent with each other or its shape."""
     fault = structure_fault(X)
     if fault is not None:
         raise ValueError(
             f"{name} is not a valid sparse matrix ({X.format}, shape {X.shape}): {fault}. Its arrays were changed "
-            "after it was made, or do not belong together; build it again from its entries."
+            "after it was constructed, or belong to different matrices; construct it again from its entries."
         )
 
 
 def structure_fault(X: Any, *, exact: bool = False) -> str | None:
-    """Return what is wrong with the index arrays of a matrix, or None; of a dense one nothing is.
+    """Return a description of the error in the index arrays of a sparse matrix; ``None`` if there is none.
 
-    SciPy allows values beyond the last row; with ``exact`` they are a fault.
+    SciPy allows stored values after those of the last row; with ``exact`` they are an error.
     """
     if not sparse.issparse(X):
         return None
@@ -57,19 +57,19 @@ def structure_fault(X: Any, *, exact: bool = False) -> str | None:
         return f"indptr ends with {X.indptr[-1]}, but there are {len(X.indices)} indices" if is_longer else fault
     if X.format == "bsr":
         if X.data.ndim != 3 or any(n % size for n, size in zip(X.shape, X.data.shape[1:], strict=True)):
-            return f"blocks of shape {X.data.shape[1:]} do not fill it"
+            return f"blocks of shape {X.data.shape[1:]} do not divide its shape"
         return _compressed_fault(X, X.shape[0] // X.data.shape[1], X.shape[1] // X.data.shape[2])
     if X.format == "coo":
         return _coordinate_fault(X)
     if X.format == "lil" and [len(row) for row in X.rows] != [len(row) for row in X.data]:
-        return "a row has more indices than values, or fewer"
+        return "the numbers of indices and values of a row differ"
     if X.format == "dia" and (X.data.ndim != 2 or X.data.shape[0] != len(X.offsets)):
         return f"there are {len(X.offsets)} offsets, but data has the shape {X.data.shape}"
     return None
 
 
 def _compressed_fault(X: Any, n_lines: int, width: int) -> str | None:
-    """Return what is wrong with ``indices`` and ``indptr`` of this many rows (or columns), or None."""
+    """Return the error in ``indices`` and ``indptr`` of this many rows (or columns), or ``None``."""
     fault = _array_fault(X, ("indices", "indptr"), "iu")
     if fault is not None:
         return fault
@@ -105,7 +105,7 @@ def _array_fault(X: Any, names: tuple[str, ...], kinds: str) -> str | None:
 
 
 def _range_fault(name: str, indices: Array, size: int) -> str | None:
-    # As an unsigned number, a negative index is larger than any size: the maximum finds both kinds in one sweep.
+    # A negative index is a large number if it is read as unsigned, so the maximum detects both errors.
     unsigned = indices.view(indices.dtype.str.replace("i", "u"))
     if not indices.size or unsigned.max() < size:
         return None
@@ -114,5 +114,5 @@ def _range_fault(name: str, indices: Array, size: int) -> str | None:
 
 
 def _signed(indices: Array) -> Array:
-    """Return indices of a signed type, which SciPy's products need."""
+    """Return indices of a signed type, as the products of SciPy require."""
     return indices.astype(np.int64) if indices.dtype.kind == "u" else indices

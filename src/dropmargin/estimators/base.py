@@ -84,13 +84,13 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         """
         with validation.unchanged_on_failure(self):
             problem = self._problem()
-            rows = self._validate_data(problem, X, y, sample_weight)
+            rows = self._check_data(problem, X, y, sample_weight)
             classes, encoded = self._encode(rows)
             start = self._warm_coefficients(classes, rows.X.shape[1])
             result = solve(rows.problem(problem), encoded, start, effective_n_jobs(self.n_jobs))
             return self._store(result, classes, rows.X.dtype, self._statistics(rows.X, encoded, rows.has_missing))
 
-    def _validate_data(self, problem: Problem, X: Any, y: Any, sample_weight: Any) -> CheckedRows:
+    def _check_data(self, problem: Problem, X: Any, y: Any, sample_weight: Any) -> CheckedRows:
         """Return the training data after all checks that do not depend on the labels of one fit."""
         X, y = validate_rows(self, X, y, ensure_all_finite=self._finite())
         if problem.noise is not None:

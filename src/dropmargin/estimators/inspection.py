@@ -1,4 +1,4 @@
-"""The first pass over training data in partitions: what is wrong with one is said by its name, before any long work."""
+"""The first pass over training data in partitions: checks of all partitions, and a summary of the data."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dropmargin.typing import Array
 
 @dataclass(frozen=True)
 class PartitionSummary:
-    """What is known of one partition, or of all; a partition with ``fault`` has nothing else to say."""
+    """Summary of one partition or of all; if ``fault`` is set, the other attributes are not."""
 
-    fault: str | None = None
+    fault: str | None = None  # a description of the error in the partition
     n_rows: int = 0
     n_features: int = 0
     n_stored: int = 0
@@ -30,15 +30,15 @@ class PartitionSummary:
     has_missing: bool = False
     lowest: float = 0.0
     highest: float = 0.0
-    worst: tuple[int, int] = (0, 0)  # the columns of the lowest entry and of the largest, if they could be at fault
+    worst: tuple[int, int] = (0, 0)  # the features of the lowest and the largest entry, if these may be invalid
     classes: Array | None = None
-    totals: Array | None = None  # the weights of the classes
+    totals: Array | None = None  # the sum of the sample weights of each class
 
 
 def check_rows(rows: Rows) -> Rows:
-    """Return rows as an array or as CSR in canonical form, labels as a vector, weights in double precision.
+    """Return the rows as an array or canonical CSR, the labels as a vector, the sample weights in double precision.
 
-    Rows that are fetched are in order already.
+    Fetched rows are valid already and are not read.
     """
     inputs.check_unmasked(rows.y, "y")
     y = column_or_1d(rows.y)
@@ -54,12 +54,12 @@ def check_rows(rows: Rows) -> Rows:
 
 
 def _as_matrix(X: Any) -> Any:
-    # Order: sums depend on it, if only in their last digit.
+    # The memory order changes the order of sums, and so their rounding errors.
     return canonical(inputs.check_rows(X, order="C", ensure_all_finite=False, ensure_min_samples=0))
 
 
 def summarize_partition(rows: Rows, allow_missing: bool) -> PartitionSummary:
-    """Return the facts of a partition."""
+    """Return the summary of a partition."""
     try:
         rows = check_rows(rows)
     except (ValueError, TypeError) as error:
@@ -68,14 +68,12 @@ def summarize_partition(rows: Rows, allow_missing: bool) -> PartitionSummary:
     low, high = entry_range(X)
     has_missing = bool(np.isnan(low) or np.isnan(high))
     if has_missing and not allow_missing:
-        return PartitionSummary(
-            fault="X has NaN; impute it, or let the estimator do with what is there: missing='rescale'"
-        )
+        return PartitionSummary(fault="X has NaN; impute it, or set missing='rescale' to treat NaN as missing features")
     filled = nan_to_negative_zero(X) if has_missing else X
     if has_missing:
         low, high = entry_range(filled)
     if np.isinf(low) or np.isinf(high):
-        return PartitionSummary(fault=f"X has infinity, in column {worst_column(filled, bool(np.isinf(low)))}")
+        return PartitionSummary(fault=f"X has infinity in feature {worst_column(filled, bool(np.isinf(low)))}")
     is_suspect = low < 0.0 or high > validation.LARGEST
     n_rows, n_features = X.shape
     classes, codes = np.unique(rows.y, return_inverse=True)
@@ -97,7 +95,7 @@ def summarize_partition(rows: Rows, allow_missing: bool) -> PartitionSummary:
 
 @dataclass(frozen=True)
 class DataSummary:
-    """All partitions together: their facts as one, and which has the lowest and the largest entry."""
+    """Summary of all partitions, and the names of those with the lowest and the largest entry."""
 
     whole: PartitionSummary
     has_implicit: bool
@@ -105,86 +103,85 @@ class DataSummary:
     largest: float
 
     def check_range(self, noise: Noise | None, feature_names: Any) -> None:
-        """Refuse entries that the noise or double precision cannot take; see `validation.check_range`."""
+        """Raise a `ValueError` if entries are too large, or negative where the noise does not allow it."""
 
         def where(smallest: bool) -> str:
-            column, place = (pair[0 if smallest else 1] for pair in (self.whole.worst, self.places))
-            named = f"column {column}" if feature_names is None else f"column {feature_names[column]!r}"
-            return f"{named} of {place}"
+            which = 0 if smallest else 1
+            return f"{validation.feature_label(self.whole.worst[which], feature_names)} of {self.places[which]}"
 
         validation.check_range(self.whole.lowest, self.whole.highest, noise, where)
 
     @property
     def dtype(self) -> Any:
-        """The precision of the products: single, if all rows are, and if it holds their squares."""
+        """The precision of the products: single if all rows are in single precision and it holds their squares."""
         single = self.whole.is_single and validation.holds_squares(self.largest)
         return np.dtype(np.float32 if single else np.float64)
 
 
 def inspect(data: Partitions[Rows], names: Sequence[str], allow_missing: bool) -> DataSummary:
-    """Look at every partition; an error names the first that is at fault.
+    """Return the summary of all partitions; an error names the first partition that is invalid.
 
-    An empty partition contributes nothing, and one without some class is fine.
+    A partition may be empty, and may lack some classes.
     """
-    every = data.gather(data.map(summarize_partition, allow_missing))
-    for name, facts in zip(names, every, strict=True):
-        if facts.fault is not None:
-            raise ValueError(f"{name}: {facts.fault}.")
-    there = [(name, facts) for name, facts in zip(names, every, strict=True) if facts.n_rows]
-    if not there:
+    summaries = data.gather(data.map(summarize_partition, allow_missing))
+    for name, summary in zip(names, summaries, strict=True):
+        if summary.fault is not None:
+            raise ValueError(f"{name}: {summary.fault}.")
+    nonempty = [(name, summary) for name, summary in zip(names, summaries, strict=True) if summary.n_rows]
+    if not nonempty:
         raise ValueError("There are no rows: every partition is empty.")
-    (first_name, first), *others = there
-    for name, facts in others:
-        if facts.n_features != first.n_features:
+    (first_name, first), *others = nonempty
+    for name, summary in others:
+        if summary.n_features != first.n_features:
             raise ValueError(
-                f"{name} has {facts.n_features} features, but {first_name} has {first.n_features}: "
-                "all partitions need the same columns."
+                f"{name} has {summary.n_features} features, but {first_name} has {first.n_features}: "
+                "all partitions need the same features."
             )
-        if facts.is_dense != first.is_dense:
-            kinds = ["dense" if own.is_dense else "sparse" for own in (facts, first)]
-            raise ValueError(f"{name} is {kinds[0]}, but {first_name} is {kinds[1]}: all need to be one or the other.")
-    return _merge(there)
+        if summary.is_dense != first.is_dense:
+            kinds = ["dense" if own.is_dense else "sparse" for own in (summary, first)]
+            raise ValueError(f"{name} is {kinds[0]}, but {first_name} is {kinds[1]}: make all partitions the same.")
+    return _merge(nonempty)
 
 
-def _merge(there: list[tuple[str, PartitionSummary]]) -> DataSummary:
-    every = [facts for _, facts in there]
-    classes, totals = _merge_classes(there)
-    low = int(np.argmin([facts.lowest for facts in every]))
-    sizes = [max(abs(facts.lowest), abs(facts.highest)) for facts in every]
+def _merge(nonempty: list[tuple[str, PartitionSummary]]) -> DataSummary:
+    every = [summary for _, summary in nonempty]
+    classes, totals = _merge_classes(nonempty)
+    low = int(np.argmin([summary.lowest for summary in every]))
+    sizes = [max(abs(summary.lowest), abs(summary.highest)) for summary in every]
     large = int(np.argmax(sizes))
-    n_rows, n_stored = sum(facts.n_rows for facts in every), sum(facts.n_stored for facts in every)
+    n_rows, n_stored = sum(summary.n_rows for summary in every), sum(summary.n_stored for summary in every)
     whole = PartitionSummary(
         n_rows=n_rows,
         n_features=every[0].n_features,
         n_stored=n_stored,
         is_dense=every[0].is_dense,
-        is_single=all(facts.is_single for facts in every),
-        has_missing=any(facts.has_missing for facts in every),
+        is_single=all(summary.is_single for summary in every),
+        has_missing=any(summary.has_missing for summary in every),
         lowest=every[low].lowest,
-        highest=max(facts.highest for facts in every),
+        highest=max(summary.highest for summary in every),
         worst=(every[low].worst[0], every[large].worst[1]),
         classes=classes,
         totals=totals,
     )
     return DataSummary(
-        whole, n_stored < n_rows * whole.n_features, (there[low][0], there[large][0]), float(sizes[large])
+        whole, n_stored < n_rows * whole.n_features, (nonempty[low][0], nonempty[large][0]), float(sizes[large])
     )
 
 
-def _merge_classes(there: list[tuple[str, PartitionSummary]]) -> tuple[Array, Array]:
-    """Return all labels that occur, and their weights, added in the order of the partitions."""
-    kinds = {name: "text" if facts.classes.dtype.kind in "OUST" else "numbers" for name, facts in there}  # type: ignore[union-attr]
+def _merge_classes(nonempty: list[tuple[str, PartitionSummary]]) -> tuple[Array, Array]:
+    """Return all labels, and the sum of their sample weights in the order of the partitions."""
+    kinds = {name: "text" if summary.classes.dtype.kind in "OUST" else "numbers" for name, summary in nonempty}  # type: ignore[union-attr]
     first = next(iter(kinds))
     for name, kind in kinds.items():
         if kind != kinds[first]:
             raise ValueError(
-                f"{name} has {kind} as labels, but {first} has {kinds[first]}: make them all one or the other."
+                f"{name} has {kind} as labels, but {first} has {kinds[first]}: make all labels of one kind."
             )
-    classes = np.unique(np.concatenate([facts.classes for _, facts in there]))
+    classes = np.unique(np.concatenate([summary.classes for _, summary in nonempty]))
     check_classification_targets(classes)
     totals = np.zeros(len(classes))
-    for _, facts in there:
-        assert facts.classes is not None
-        assert facts.totals is not None
-        totals[np.searchsorted(classes, facts.classes.astype(classes.dtype, copy=False))] += facts.totals
+    for _, summary in nonempty:
+        assert summary.classes is not None
+        assert summary.totals is not None
+        totals[np.searchsorted(classes, summary.classes.astype(classes.dtype, copy=False))] += summary.totals
     return classes, totals

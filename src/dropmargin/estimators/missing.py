@@ -1,19 +1,20 @@
 """NaN as a missing feature, for ``missing="rescale"``.
 
-In training a missing entry has neither mean nor variance, see `data.missing_values`.
+In training a missing entry has mean and variance zero; see `data.missing_values`.
 
-At prediction the score is anchored at the training mean ``mu``, and what is observed stands for what is not::
+At prediction a missing feature is replaced by its training mean ``mu``, and the contributions of the observed features
+are rescaled::
 
     score = b + w.mu + factor * sum over observed d of w_d (x_d - mu_d)
     factor = 1 / max(share, (1 - delta) / 2)
     share = sum over observed d of |w_d| sd_d / sum over all d of |w_d| sd_d
 
-``delta`` is the row's own missing share of the features, ``sd`` the training deviations: a feature counts by how far it
-moves the score. That beats ``factor = 1 / (1 - delta)``, to which it falls back if no feature moves the score, and of
-which it is never more than the double: then the few features seen are of little weight. Written as
-``shift + factor * w.x``, with zeros for what is missing, it never makes a sparse row dense. A complete row has
-``factor = 1`` and ``shift = b``: its plain score. A row with every feature missing has the score ``b + w.mu``, that of
-the mean training row.
+``delta`` is the share of the features that is missing in the row, and ``sd`` are the training standard deviations: a
+feature counts by the standard deviation of its contribution to the score. This is more accurate than
+``factor = 1 / (1 - delta)``, which is used if all contributions are zero. The factor is at most twice that, for rows
+whose observed features have small coefficients. Written as ``shift + factor * w.x``, with zeros for missing features,
+the score needs no dense copy of a sparse row. A complete row has ``factor = 1`` and ``shift = b``: its plain score. A
+row without observed features has the score ``b + w.mu`` of the mean training row.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ CHOICES = ("error", "rescale")
 
 
 def restore_columns(X: Any, names: Array | None) -> Any:
-    """Return a data frame that lacks columns of the training data as an array with NaN in their place.
+    """Return a data frame that lacks features of the training data as an array with NaN for these features.
 
-    Everything else is returned as it is: a frame with other names, for example, for scikit-learn to complain of.
+    Other input is returned unchanged; scikit-learn raises the error for a frame with unknown names.
     """
     present = column_names(X)
     if names is None or present is None:
@@ -51,7 +52,7 @@ def restore_columns(X: Any, names: Array | None) -> Any:
     if positions != sorted(positions):
         raise ValueError(
             "The feature names should match those that were passed during fit.\n"
-            "Feature names must be in the same order as they were in fit; absent columns count as missing."
+            "Feature names must be in the same order as they were in fit; absent features are treated as missing."
         )
     observed = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
     whole = np.full((len(observed), len(names)), np.nan, dtype=observed.dtype)
@@ -63,12 +64,12 @@ def restore_columns(X: Any, names: Array | None) -> Any:
 
 
 def exclude_missing_from_noise(X: Any, noise: Noise | None) -> Noise | None:
-    """Return a noise that leaves the missing entries of ``X`` alone."""
+    """Return a noise that does not corrupt the missing entries of ``X``."""
     return exclude_entries_from_noise(X.size < X.shape[0] * X.shape[1], noise)
 
 
 def exclude_entries_from_noise(has_implicit: bool, noise: Noise | None) -> Noise | None:
-    """Return a noise that leaves missing entries alone; ``has_implicit``: there are zeros that are not stored."""
+    """Return a noise that does not corrupt missing entries; ``has_implicit``: ``X`` has zeros that are not stored."""
     if noise is None or not noise.variance().has_floor:
         return noise
     _check_floor(has_implicit, noise)
@@ -83,19 +84,20 @@ def _check_floor(has_implicit: bool, noise: Noise) -> None:
     name = type(noise).__name__
     if noise.variance().moves_entries:
         raise ValueError(
-            f"X has NaN, and the variance of {name} depends on the entries and reaches zeros, too: "
-            "missing='rescale' cannot tell zeros and NaN apart. Impute X first, as with sklearn.impute.SimpleImputer."
+            f"X has NaN, and the variance of {name} depends on the entries and is not zero for zeros: "
+            "missing='rescale' cannot distinguish zeros and NaN. Impute X first, for example with "
+            "sklearn.impute.SimpleImputer."
         )
     if has_implicit:
         raise ValueError(
-            f"X is sparse with NaN, and {name} reaches the zeros that it does not store: missing='rescale' "
-            "cannot tell zeros and NaN apart. Pass X.toarray() if that fits into memory, or choose "
+            f"X is sparse with NaN, and {name} corrupts zeros that are not stored: missing='rescale' "
+            "cannot distinguish zeros and NaN. Pass X.toarray() if that fits into memory, or choose "
             "DropoutNoise or PoissonNoise."
         )
 
 
 class _ObservedOnly(Noise):
-    """An additive noise that leaves missing entries (minus zeros) alone; every entry must be stored."""
+    """An additive noise that does not corrupt missing entries (minus zeros); every entry must be stored."""
 
     def __init__(self, noise: Noise) -> None:
         self.noise = noise
@@ -105,29 +107,29 @@ class _ObservedOnly(Noise):
         return self.noise.has_log_mgf
 
     def variance(self) -> Variance:
-        # Not a floor less what is missing: rounding would leave variances below zero.
+        # Subtracting the missing entries from a floor could give negative variances by rounding.
         return Variance(entry=_is_observed, slope=self.noise.variance().floor)
 
     def log_mgf(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
         value, first, second = self.noise.log_mgf(t, x)
-        blank = is_negative_zero(x)
-        return np.where(blank, 0.0, value), np.where(blank, 0.0, first), np.where(blank, 0.0, second)
+        is_missing = is_negative_zero(x)
+        return np.where(is_missing, 0.0, value), np.where(is_missing, 0.0, first), np.where(is_missing, 0.0, second)
 
 
 # Prediction ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Some rows of ``X``, whose scores are ``shift + factor * filled @ coef.T``.
+class IncompleteRows:
+    """Rows of ``X``, possibly with missing features. Their scores are ``shift + factor * filled @ coef.T``.
 
     Parameters
     ----------
     filled : ndarray or sparse array of shape (n_rows, n_features)
-        The rows, with 0 for what is missing.
-    missing : the same, or None
-        1 for what is missing, else 0; ``None`` if nothing is.
-    factor, shift : ndarray of shape (n_rows, n_columns)
+        The rows, with 0 for missing features.
+    missing : ndarray or sparse array of shape (n_rows, n_features), or None
+        1 for missing features, else 0; ``None`` if no feature is missing.
+    factor, shift : ndarray of shape (n_rows, n_outputs)
     """
 
     filled: Any
@@ -135,25 +137,25 @@ class Rows:
     factor: Array
     shift: Array
 
-    def take(self, members: Array) -> Rows:
+    def take(self, members: Array) -> IncompleteRows:
         """Return some of the rows."""
-        absent = None if self.missing is None else self.missing[members]
-        return Rows(self.filled[members], absent, self.factor[members], self.shift[members])
+        missing = None if self.missing is None else self.missing[members]
+        return IncompleteRows(self.filled[members], missing, self.factor[members], self.shift[members])
 
     def scores(self, coef: Array) -> Array:
         """Return the scores of the rows."""
         return self.factor * _times(self.filled, coef) + self.shift
 
     def covariances(self, members: Array, variance: Variance, products: Array) -> Array:
-        """Return ``sum_d V_id p_d`` of some rows for every row ``p`` of ``products``; what is missing has no variance.
+        """Return ``sum_d V_id p_d`` of some rows for every row ``p`` of ``products``; missing features have variance 0.
 
-        If ``p = u * w``, that is the covariance of ``u.x~`` and ``w.x~`` under the noise.
+        For ``p = u * w`` this is the covariance of ``u.x~`` and ``w.x~`` under the noise.
         """
         out = np.zeros((len(members), len(products)))
         entry = variance.entry
         if entry is not None and variance.moves_entries:
-            moved = map_entries(self.filled[members], lambda x, _: entry(x), zeros_stay=True, what="The variance")
-            out += _times(moved, products * variance.slope)
+            entries = map_entries(self.filled[members], lambda x, _: entry(x), zeros_stay=True, what="The variance")
+            out += _times(entries, products * variance.slope)
         if variance.has_floor:
             floored = products * variance.floor
             out += floored.sum(axis=1)
@@ -163,61 +165,63 @@ class Rows:
 
 
 def anchored_rows(
-    X: Any, coef: Array, intercept: Array, columns: FeatureStatistics | None, n_results: int
-) -> Iterator[tuple[slice, Rows]]:
-    """Yield ``X`` in chunks of rows, with what makes scores of them; see the module's docstring.
+    X: Any, coef: Array, intercept: Array, statistics: FeatureStatistics | None, n_results: int
+) -> Iterator[tuple[slice, IncompleteRows]]:
+    """Yield slices of rows, and the rows with the factor and shift of their scores; see the module's docstring.
 
-    Without ``columns`` there must be no NaN. Chunks leave room for ``n_results`` numbers per row.
+    Without ``statistics`` of the training features, ``X`` must not have NaN. Chunks are small enough for ``n_results``
+    numbers per row.
     """
     for where in row_chunks(X, n_results):
         rows = X[where]
         shape = rows.shape[0], len(coef)
-        if columns is None or not has_missing(rows):
-            yield where, Rows(rows, None, np.ones(shape), np.broadcast_to(intercept, shape))
+        if statistics is None or not has_missing(rows):
+            yield where, IncompleteRows(rows, None, np.ones(shape), np.broadcast_to(intercept, shape))
             continue
         missing = map_entries(rows, _mark_nan, zeros_stay=True, what="X")
-        at_mean = columns.mean * coef.astype(np.float64)
+        at_mean = statistics.mean * coef.astype(np.float64)
         anchor = at_mean.sum(axis=1)
-        factor, complete = _factors(missing, np.abs(coef) * columns.deviation)
+        factor, complete = _factors(missing, np.abs(coef) * statistics.deviation)
         shift = intercept + anchor - factor * (anchor - _times(missing, at_mean))
         filled = map_entries(rows, _zero_nan, zeros_stay=True, what="X")
-        yield where, Rows(filled, missing, factor, np.where(complete, intercept, shift))
+        yield where, IncompleteRows(filled, missing, factor, np.where(complete, intercept, shift))
 
 
-def _factors(missing: Any, moves: Array) -> tuple[Array, Array]:
-    """Return the factor of each row and column, 0 if nothing is observed, and whether a row is complete.
+def _factors(missing: Any, contribution: Array) -> tuple[Array, Array]:
+    """Return the factor of each row and output, 0 if no feature is observed, and whether a row is complete.
 
-    ``moves`` is ``|w_d| sd_d``, one row per column of the scores.
+    ``contribution`` is ``|w_d| sd_d``, one row per output.
     """
     n_features = missing.shape[1]
     count = _times(missing, np.ones((1, n_features)))
     observed = 1.0 - count / n_features  # 1 - delta
-    total = moves.sum(axis=1)
-    lost = np.divide(_times(missing, moves), total, out=count / n_features + np.zeros_like(total), where=total > 0.0)
+    total = contribution.sum(axis=1)
+    delta = count / n_features + np.zeros_like(total)
+    lost = np.divide(_times(missing, contribution), total, out=delta, where=total > 0.0)
     share = np.maximum(1.0 - lost, 0.5 * observed)
     factor = np.divide(1.0, share, out=np.zeros_like(share), where=count < n_features)
     complete = count == 0.0
     return np.where(complete, 1.0, factor), complete
 
 
-def anchored_scores(X: Any, coef: Array, intercept: Array, columns: FeatureStatistics) -> Array:
-    """Return the scores of all rows, in the precision of the plain ones."""
+def anchored_scores(X: Any, coef: Array, intercept: Array, statistics: FeatureStatistics) -> Array:
+    """Return the scores of all rows, in the precision of `linear_scores`."""
     if not has_missing(X):
         return linear_scores(X, coef, intercept)
     scores = np.empty((X.shape[0], len(coef)), dtype=np.result_type(X.dtype, coef.dtype))
-    for where, rows in anchored_rows(X, coef, intercept, columns, len(coef)):
+    for where, rows in anchored_rows(X, coef, intercept, statistics, len(coef)):
         scores[where] = rows.scores(coef)
     return scores
 
 
-def _times(X: Any, factors: Array) -> Array:
-    """Return ``X @ factors.T`` as a dense array."""
-    return linear_scores(X, factors, np.zeros(1, dtype=factors.dtype))
+def _times(X: Any, coef: Array) -> Array:
+    """Return ``X @ coef.T`` as a dense array."""
+    return linear_scores(X, coef, np.zeros(1, dtype=coef.dtype))
 
 
-def _mark_nan(values: Array, columns: Any) -> Array:
+def _mark_nan(values: Array, features: Any) -> Array:
     return np.isnan(values).astype(np.float64)
 
 
-def _zero_nan(values: Array, columns: Any) -> Array:
+def _zero_nan(values: Array, features: Any) -> Array:
     return np.where(np.isnan(values), values.dtype.type(0.0), values)

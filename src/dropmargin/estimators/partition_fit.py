@@ -1,4 +1,4 @@
-"""A fit to rows in partitions, on disk or on other machines: the one entry point of all front ends for such data."""
+"""Fit an estimator to rows in partitions, in files or on a cluster."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ def fit_partitions(
 ) -> E:
     """Fit an estimator to rows in partitions.
 
-    The same parameters, checks, objective and solvers as in `fit`, and the same attributes after it. All classes are
-    solved together.
+    Parameters, checks, objective, solvers and fitted attributes are those of `fit`. All classes are solved together.
 
     Parameters
     ----------
     estimator : MarginalisedClassifier
     data : Partitions of Rows
-        Left open. An empty partition, or one that lacks a class, is fine.
+        They are not closed. A partition may be empty, and may lack some classes.
     names : sequence of str, default=None
         Names of the partitions in errors; ``partition 0``, ``partition 1``, ... by default.
     feature_names : sequence of str, default=None
     monitor : callable, default=None
-        Called with each `solvers.Iteration`, besides what ``verbose`` shows.
+        Called with each `solvers.Iteration`, in addition to the monitor of ``verbose``.
 
     Returns
     -------
-    estimator : fitted. If the fit fails or is interrupted, it is as it was before.
+    estimator : MarginalisedClassifier
+        The fitted estimator. If the fit fails or is interrupted, its attributes are those before the call.
     """
     with validation.unchanged_on_failure(estimator):
         problem = estimator._problem()
@@ -56,17 +56,17 @@ def fit_partitions(
             problem = replace(problem, monitor=partial(_both, problem.monitor, monitor))
         if names is None:
             names = [f"partition {i}" for i in range(data.n_partitions)]
-        # 1. Check everything once: every error about the data comes from here.
-        found = inspect(data, names, estimator.missing == "rescale")
-        estimator._set_feature_names(found.whole.n_features, feature_names)
+        # 1. Check all partitions; errors about the data are raised here.
+        summary = inspect(data, names, estimator.missing == "rescale")
+        estimator._set_feature_names(summary.whole.n_features, feature_names)
         if problem.noise is not None:
-            problem.noise.check(found.whole.n_features)
-        found.check_range(problem.noise, feature_names)
-        if found.whole.has_missing:
-            problem = replace(problem, noise=missing.exclude_entries_from_noise(found.has_implicit, problem.noise))
-        # 2. Labels become numbers, and the fit is as any other.
+            problem.noise.check(summary.whole.n_features)
+        summary.check_range(problem.noise, feature_names)
+        if summary.whole.has_missing:
+            problem = replace(problem, noise=missing.exclude_entries_from_noise(summary.has_implicit, problem.noise))
+        # 2. Encode the labels and solve.
         with data.map_partitions(check_rows) as checked:
-            _fit_checked(estimator, problem, found, checked)
+            _fit_checked(estimator, problem, summary, checked)
     return estimator
 
 
@@ -76,9 +76,9 @@ def _both(first: Monitor, second: Monitor, entry: Iteration) -> None:
 
 
 def _fit_checked(
-    estimator: MarginalisedClassifier, problem: Problem, found: DataSummary, checked: Partitions[Rows]
+    estimator: MarginalisedClassifier, problem: Problem, summary: DataSummary, checked: Partitions[Rows]
 ) -> None:
-    whole = found.whole
+    whole = summary.whole
     assert whole.classes is not None
     assert whole.totals is not None
     present, index, factors = validation.encode_classes(
@@ -86,7 +86,7 @@ def _fit_checked(
     )
     classes, weights = whole.classes[present], (whole.totals * factors)[present]
     encoding = LabelEncoding(
-        whole.classes, index, factors, whole.n_features, whole.is_dense, found.dtype, whole.has_missing
+        whole.classes, index, factors, whole.n_features, whole.is_dense, summary.dtype, whole.has_missing
     )
     with checked.map_partitions(encode_rows, encoding) as rows:
         used = find_used_features(rows, whole.n_stored, whole.n_features, whole.is_dense)
@@ -96,4 +96,4 @@ def _fit_checked(
         shape = whole.n_rows, whole.n_features if used is None else len(used)
         start = estimator._warm_coefficients(classes, whole.n_features)
         result = solve(problem, ClassPartitions(rows, shape, weights, whole.is_dense, used_features), start)
-    estimator._store(result, classes, found.dtype, statistics)
+    estimator._store(result, classes, summary.dtype, statistics)

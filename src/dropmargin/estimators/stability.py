@@ -1,25 +1,27 @@
-r"""How sure is a prediction? The probability that noise on the features leaves the predicted label as it is.
+r"""The probability that noise on the features does not change the predicted label.
 
-The noise is unbiased, so a score's mean is the plain score. The winner ``k`` stays the winner if every gap
-``G_j = S_k - S_j`` to a rival ``j`` stays above zero; with two classes there is one gap, ``|S|``. Its mean ``g_j`` and
-variance ``v_j = sum_d (w_k - w_j)_d^2 V_d`` are closed forms (each ``w`` times its factor, if features are missing).
+The noise is unbiased, so the mean of a score is the plain score. The predicted class ``k`` does not change if every
+difference ``G_j = S_k - S_j`` to another class ``j`` is positive; with two classes there is one difference, ``|S|``.
+Its mean ``g_j`` and its variance ``v_j = sum_d (w_k - w_j)_d^2 V_d`` have closed forms (if features are missing, each
+``w`` is multiplied by its factor).
 
 ``auto``
-    Dropout: exact for rows with few features, else by draws (see `patterns`). Gaussian noise: ``normal``, which is
-    exact but for the integration. Any other noise: independent draws; ``normal`` if it cannot be drawn, because it has
-    no `draw` or would make a sparse ``X`` dense. Votes of pairs of classes (``multi_class="ovo"``) are always drawn.
+    Dropout: exact for rows with few features, else by sampling (see `patterns`). Gaussian noise: ``normal``, which is
+    exact up to the error of the integration. Other noise: independent samples, or ``normal`` if it cannot be sampled,
+    because it has no `draw` or would make a sparse ``X`` dense. One-vs-one votes (``multi_class="ovo"``) are always
+    sampled.
 
 ``normal``
-    One rival: ``Phi(g / sqrt(v))``. More: the probability that normal variables with these means, and covariances
-    ``sum_d (w_k - w_j)_d (w_k - w_l)_d V_d``, are all above zero (Genz 1992), on fixed points: nothing is random. The
-    covariances take a product with the data per pair of classes. With more than 50 classes, all gaps hang together
-    through the winner's score alone, ``S_k = E S_k + sd_k z``; given ``z`` they are taken as independent::
+    Two classes: ``Phi(g / sqrt(v))``. More classes: the probability that normal variables with these means, and with
+    covariances ``sum_d (w_k - w_j)_d (w_k - w_l)_d V_d``, are all positive (Genz 1992), by a deterministic quadrature.
+    The covariances take one product with the data per pair of classes. With more than 50 classes, the differences are
+    assumed to be independent given the score of the predicted class, ``S_k = E S_k + sd_k z``::
 
         P = integral phi(z) prod_j Phi((g_j + a_j z) / sqrt(v_j - a_j^2)) dz      a_j = cov(G_j, S_k) / sd_k
 
 ``guaranteed``
-    ``max(0, 1 - sum_j v_j / (g_j^2 + v_j))``: Cantelli's inequality for each rival, and a union bound. It holds for
-    every distribution with these variances. With two classes it is ``g^2 / (g^2 + v)``.
+    ``max(0, 1 - sum_j v_j / (g_j^2 + v_j))``: Cantelli's inequality for each of the other classes, and a union bound.
+    It holds for every distribution with these variances. With two classes it is ``g^2 / (g^2 + v)``.
 """
 
 from __future__ import annotations
@@ -30,22 +32,23 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from dropmargin.data import stores_zeros
-from dropmargin.estimators.missing import Rows
-from dropmargin.estimators.patterns import Winner, survives_draws, survives_dropout
+from dropmargin.estimators.missing import IncompleteRows
+from dropmargin.estimators.patterns import PredictIndex, survives_draws, survives_dropout
 from dropmargin.noise import DropoutNoise, GaussianNoise, Noise, Variance
 from dropmargin.typing import Array
 
 METHODS = ("auto", "normal", "guaranteed")
-# Up to so many classes, the covariances of all their pairs are computed.
-_MOST_CLASSES = 50
-# Points of an integral: within .005 for ten classes, and a step, as from a rival without noise, costs at most 1/256.
+# Up to this number of classes, the covariances of all pairs are computed.
+_MAX_CLASSES = 50
+# Points of the quadrature. The error is below .005 for ten classes, and at most 1/256 for a step function, which a
+# difference without noise gives.
 _N_POINTS = 128
-# A variance below this share of what it is the difference of is none.
+# A variance below this share of the terms that it is the difference of is a rounding error.
 _ROUNDING = 1e-13
 
 
-class Gaps(NamedTuple):
-    """The gaps between the winner's score and its rivals', ``(n_rows, n_rivals)`` each.
+class ScoreDifferences(NamedTuple):
+    """Differences between the score of the predicted class and the others, each of shape (n_rows, n_classes - 1).
 
     ``slope`` is ``a_j`` of the module's docstring.
     """
@@ -56,154 +59,158 @@ class Gaps(NamedTuple):
 
 
 def exact_or_drawn(
-    rows: Rows, coef: Array, noise: Noise, winner: Winner, *, by_pairs: bool, n_draws: int, seed: int
+    rows: IncompleteRows, coef: Array, noise: Noise, predict: PredictIndex, *, by_pairs: bool, n_draws: int, seed: int
 ) -> Array:
-    """Return the probability of survival of each row by ``method="auto"``."""
+    """Return, for each row, the probability of an unchanged label by ``method="auto"``."""
     if isinstance(noise, DropoutNoise):
-        return survives_dropout(rows, coef, np.asarray(noise.rate, dtype=np.float64), winner, n_draws, seed)
-    reaches_zeros = noise.variance().moves_zeros and not stores_zeros(rows.filled)
-    is_exact = isinstance(noise, GaussianNoise) and len(coef) <= _MOST_CLASSES
-    if not by_pairs and (is_exact or reaches_zeros or not noise.has_draw):
+        return survives_dropout(rows, coef, np.asarray(noise.rate, dtype=np.float64), predict, n_draws, seed)
+    would_densify = noise.variance().moves_zeros and not stores_zeros(rows.filled)
+    is_exact = isinstance(noise, GaussianNoise) and len(coef) <= _MAX_CLASSES
+    if not by_pairs and (is_exact or would_densify or not noise.has_draw):
         return closed_form(rows, coef, noise.variance(), "normal")
-    if reaches_zeros:
+    if would_densify:
         raise ValueError(
-            f"predict_stability with multi_class='ovo' draws from the noise, and a draw of {type(noise).__name__} "
-            "noise has no zeros left, so a sparse X would become dense. Pass X.toarray() if that fits into memory, or "
-            "fit with multi_class='ovr'."
+            f"predict_stability with multi_class='ovo' samples the noise, and a sample of {type(noise).__name__} "
+            "has no zeros, so a sparse X would become dense. Pass X.toarray() if that fits into memory, or fit with "
+            "multi_class='ovr'."
         )
-    return survives_draws(rows, coef, noise, winner, n_draws, seed)
+    return survives_draws(rows, coef, noise, predict, n_draws, seed)
 
 
-def closed_form(rows: Rows, coef: Array, variance: Variance, method: str) -> Array:
-    """Return the probability of survival of each row by ``method="normal"`` or ``"guaranteed"``."""
+def closed_form(rows: IncompleteRows, coef: Array, variance: Variance, method: str) -> Array:
+    """Return, for each row, the probability of an unchanged label by ``method="normal"`` or ``"guaranteed"``."""
     coef = coef.astype(np.float64)
-    gaps = _binary_gaps(rows, coef, variance) if len(coef) == 1 else _multiclass_gaps(rows, coef, variance)
-    if method == "guaranteed":
-        return guaranteed(gaps)
     if len(coef) == 1:
-        return _stays_positive(gaps.mean, np.sqrt(gaps.variance))[:, 0]
-    if len(coef) > _MOST_CLASSES:
-        return normal_given_winner(gaps)
-    return normal(gaps, _gap_covariances(rows, coef, variance))
+        differences = _binary_differences(rows, coef, variance)
+    else:
+        differences = _multiclass_differences(rows, coef, variance)
+    if method == "guaranteed":
+        return guaranteed(differences)
+    if len(coef) == 1:
+        return _probability_positive(differences.mean, np.sqrt(differences.variance))[:, 0]
+    if len(coef) > _MAX_CLASSES:
+        return normal_given_predicted(differences)
+    return normal(differences, _difference_covariances(rows, coef, variance))
 
 
 def n_results(n_classes: int) -> int:
-    """Return how many numbers per row `closed_form` works on at once."""
-    return n_classes**2 if n_classes <= _MOST_CLASSES else n_classes
+    """Return how many numbers per row `closed_form` has in memory at a time."""
+    return n_classes**2 if n_classes <= _MAX_CLASSES else n_classes
 
 
-def normal(gaps: Gaps, covariance: Array) -> Array:
-    """Return the probability that normal variables of this covariance, a matrix per row, all stay above zero.
+def normal(differences: ScoreDifferences, covariance: Array) -> Array:
+    """Return the probability that normal variables with this covariance, a matrix per row, are all positive.
 
-    One gap after the other, nearest first: its probability given the gaps before, which are integrated over on the
-    points of a lattice (Genz 1992).
+    It is a product of conditional probabilities, of each difference given those before, in ascending order of the
+    means, integrated over the points of a lattice (Genz 1992).
     """
-    moves = gaps.variance > 0.0
-    deviation = np.sqrt(np.where(moves, gaps.variance, 1.0))
-    # A gap without noise stays: far above zero, and independent of the others.
-    mean = np.where(moves, gaps.mean / deviation, np.inf)
+    varies = differences.variance > 0.0
+    deviation = np.sqrt(np.where(varies, differences.variance, 1.0))
+    # A difference without noise stays positive: its mean is set to infinity, and its correlations to zero.
+    mean = np.where(varies, differences.mean / deviation, np.inf)
     order = np.argsort(mean, axis=1)
     mean = np.take_along_axis(mean, order, axis=1)
     correlation = covariance / (deviation[:, :, None] * deviation[:, None, :])
-    correlation[~(moves[:, :, None] & moves[:, None, :])] = 0.0
+    correlation[~(varies[:, :, None] & varies[:, None, :])] = 0.0
     correlation = np.take_along_axis(correlation, order[:, :, None], axis=1)
     correlation = np.take_along_axis(correlation, order[:, None, :], axis=2)
-    n_rows, n_rivals = mean.shape
-    diagonal = np.arange(n_rivals)
-    correlation[:, diagonal, diagonal] = 1.0 + 1e-8  # gaps may be copies of each other
+    n_rows, n_others = mean.shape
+    diagonal = np.arange(n_others)
+    correlation[:, diagonal, diagonal] = 1.0 + 1e-8  # positive definite also for equal differences
     root = np.linalg.cholesky(correlation)
-    points = _lattice(n_rivals)
-    product, before = np.ones((n_rows, _N_POINTS)), np.empty((n_rows, n_rivals, _N_POINTS))
-    for j in range(n_rivals):
+    points = _lattice(n_others)
+    product, before = np.ones((n_rows, _N_POINTS)), np.empty((n_rows, n_others, _N_POINTS))
+    for j in range(n_others):
         shifted = mean[:, j, None] + (root[:, j, None, :j] @ before[:, :j])[:, 0]
-        stays = ndtr(shifted / root[:, j, j, None])
-        product *= stays
-        before[:, j] = -ndtri(np.maximum(points[j] * stays, np.finfo(float).tiny))
+        positive = ndtr(shifted / root[:, j, j, None])
+        product *= positive
+        before[:, j] = -ndtri(np.maximum(points[j] * positive, np.finfo(float).tiny))
     return product.mean(axis=1)
 
 
 def _lattice(n_dimensions: int) -> Array:
-    """Return points in the unit cube, one column each: multiples of the roots of primes, folded (Richtmyer)."""
+    """Return the points of a Richtmyer lattice in the unit cube, one column each, with a tent transformation."""
     primes = [n for n in range(2, 10 * n_dimensions + 10) if all(n % d for d in range(2, int(n**0.5) + 1))]
     steps = np.sqrt(np.array(primes[:n_dimensions], dtype=np.float64))
     return np.abs(2.0 * ((steps[:, None] * np.arange(1, _N_POINTS + 1)) % 1.0) - 1.0)
 
 
-def normal_given_winner(gaps: Gaps) -> Array:
-    """Return the probability that normal gaps, independent given the winner's score, all stay above zero."""
-    rest = gaps.variance - np.square(gaps.slope)
-    rest = np.sqrt(np.where(rest < _ROUNDING * gaps.variance, 0.0, rest))
-    total = np.zeros(len(gaps.mean))
+def normal_given_predicted(differences: ScoreDifferences) -> Array:
+    """Return the probability that all differences are positive, if they are normal and independent given ``S_k``."""
+    rest = differences.variance - np.square(differences.slope)
+    rest = np.sqrt(np.where(rest < _ROUNDING * differences.variance, 0.0, rest))
+    total = np.zeros(len(differences.mean))
     for node in ndtri((np.arange(_N_POINTS) + 0.5) / _N_POINTS):
-        total += np.prod(_stays_positive(gaps.mean + gaps.slope * node, rest), axis=1)
+        total += np.prod(_probability_positive(differences.mean + differences.slope * node, rest), axis=1)
     return total / _N_POINTS
 
 
-def guaranteed(gaps: Gaps) -> Array:
-    """Return a lower bound on the probability that all gaps stay above zero, whatever the distribution."""
-    total = np.square(gaps.mean) + gaps.variance
-    fails = np.divide(gaps.variance, total, out=np.zeros_like(total), where=gaps.variance > 0.0)
-    return np.maximum(0.0, 1.0 - fails.sum(axis=1))
+def guaranteed(differences: ScoreDifferences) -> Array:
+    """Return a lower bound on the probability that all differences are positive, for any distribution."""
+    total = np.square(differences.mean) + differences.variance
+    bounds = np.divide(differences.variance, total, out=np.zeros_like(total), where=differences.variance > 0.0)
+    return np.maximum(0.0, 1.0 - bounds.sum(axis=1))
 
 
-def _stays_positive(mean: Array, deviation: Array) -> Array:
-    """Return ``Phi(mean / deviation)``; without deviation, whether the mean is at least zero (the winner wins ties)."""
-    moves = deviation > 0.0
-    ratio = np.divide(mean, deviation, out=np.zeros_like(mean), where=moves)
-    return np.where(moves, ndtr(ratio), mean >= 0.0)
+def _probability_positive(mean: Array, deviation: Array) -> Array:
+    """Return ``Phi(mean / deviation)``; if the deviation is zero, whether the mean is at least zero."""
+    varies = deviation > 0.0
+    ratio = np.divide(mean, deviation, out=np.zeros_like(mean), where=varies)
+    return np.where(varies, ndtr(ratio), mean >= 0.0)
 
 
-def _binary_gaps(rows: Rows, coef: Array, variance: Variance) -> Gaps:
-    everyone = np.arange(len(rows.factor))
-    spread = np.square(rows.factor) * rows.covariances(everyone, variance, np.square(coef))
-    return Gaps(np.abs(rows.scores(coef)), np.maximum(spread, 0.0), np.zeros_like(spread))
+def _binary_differences(rows: IncompleteRows, coef: Array, variance: Variance) -> ScoreDifferences:
+    every_row = np.arange(len(rows.factor))
+    own = np.square(rows.factor) * rows.covariances(every_row, variance, np.square(coef))
+    return ScoreDifferences(np.abs(rows.scores(coef)), np.maximum(own, 0.0), np.zeros_like(own))
 
 
-def _multiclass_gaps(rows: Rows, coef: Array, variance: Variance) -> Gaps:
-    """Return the gaps of each row to the other classes: two products per class, whatever their number."""
+def _multiclass_differences(rows: IncompleteRows, coef: Array, variance: Variance) -> ScoreDifferences:
+    """Return the differences of each row to the other classes, by two products with the rows per class."""
     scores = rows.scores(coef)
-    winners = scores.argmax(axis=1)
-    everyone = np.arange(len(scores))
-    with_winner = np.empty_like(scores)
-    for k in np.unique(winners):
-        members = np.flatnonzero(winners == k)
-        with_winner[members] = rows.covariances(members, variance, coef[k] * coef)
-    own = np.square(rows.factor) * rows.covariances(everyone, variance, np.square(coef))
-    winner = (everyone, winners)
-    with_winner *= rows.factor * rows.factor[winner][:, None]
-    winner_spread = np.maximum(with_winner[winner], 0.0)[:, None]
-    spread = winner_spread + own - 2.0 * with_winner
-    spread[spread < _ROUNDING * (winner_spread + own)] = 0.0
-    deviation = np.broadcast_to(np.sqrt(winner_spread), spread.shape)
-    slope = np.divide(winner_spread - with_winner, deviation, out=np.zeros_like(spread), where=deviation > 0.0)
-    mean = scores[winner][:, None] - scores
-    return Gaps(*(_without_winner(part, winners) for part in (mean, spread, slope)))
+    predicted = scores.argmax(axis=1)
+    every_row = np.arange(len(scores))
+    covariance = np.empty_like(scores)  # with the score of the predicted class
+    for k in np.unique(predicted):
+        members = np.flatnonzero(predicted == k)
+        covariance[members] = rows.covariances(members, variance, coef[k] * coef)
+    own = np.square(rows.factor) * rows.covariances(every_row, variance, np.square(coef))
+    at_predicted = (every_row, predicted)
+    covariance *= rows.factor * rows.factor[at_predicted][:, None]
+    predicted_variance = np.maximum(covariance[at_predicted], 0.0)[:, None]
+    total = predicted_variance + own - 2.0 * covariance
+    total[total < _ROUNDING * (predicted_variance + own)] = 0.0
+    deviation = np.broadcast_to(np.sqrt(predicted_variance), total.shape)
+    slope = np.divide(predicted_variance - covariance, deviation, out=np.zeros_like(total), where=deviation > 0.0)
+    mean = scores[at_predicted][:, None] - scores
+    return ScoreDifferences(*(_without_predicted(part, predicted) for part in (mean, total, slope)))
 
 
-def _gap_covariances(rows: Rows, coef: Array, variance: Variance) -> Array:
-    """Return the covariances of the gaps, a matrix for each row: one product per pair of classes."""
+def _difference_covariances(rows: IncompleteRows, coef: Array, variance: Variance) -> Array:
+    """Return the covariance matrix of the differences of each row, by one product with the rows per pair of classes."""
     n_rows, n_classes = rows.factor.shape
-    everyone = np.arange(n_rows)
+    every_row = np.arange(n_rows)
     scores = np.empty((n_rows, n_classes, n_classes))
     for k in range(n_classes):
-        scores[:, k, k:] = scores[:, k:, k] = rows.covariances(everyone, variance, coef[k] * coef[k:])
+        scores[:, k, k:] = scores[:, k:, k] = rows.covariances(every_row, variance, coef[k] * coef[k:])
     scores *= rows.factor[:, :, None] * rows.factor[:, None, :]
-    winners = rows.scores(coef).argmax(axis=1)
-    by_winner = scores[everyone, winners]
-    gaps = by_winner[everyone, winners][:, None, None] - by_winner[:, :, None] - by_winner[:, None, :] + scores
-    rivals = _without_winner(gaps.reshape(n_rows, n_classes, -1), winners)
-    return _without_winner(rivals.swapaxes(1, 2), winners)
+    predicted = rows.scores(coef).argmax(axis=1)
+    with_predicted = scores[every_row, predicted]
+    variances = with_predicted[every_row, predicted][:, None, None]
+    covariances = variances - with_predicted[:, :, None] - with_predicted[:, None, :] + scores
+    others = _without_predicted(covariances.reshape(n_rows, n_classes, -1), predicted)
+    return _without_predicted(others.swapaxes(1, 2), predicted)
 
 
-def _without_winner(values: Array, winners: Array) -> Array:
-    """Return an array with a column per class without the column of each row's winner."""
+def _without_predicted(values: Array, predicted: Array) -> Array:
+    """Return an array of shape (n_rows, n_classes, ...) without the entries of each row's predicted class."""
     n_rows, n_classes = values.shape[:2]
-    rivals = np.arange(n_classes) != winners[:, None]
-    return values[rivals].reshape(n_rows, n_classes - 1, *values.shape[2:])
+    is_other = np.arange(n_classes) != predicted[:, None]
+    return values[is_other].reshape(n_rows, n_classes - 1, *values.shape[2:])
 
 
 def check_scores(by_pairs: bool, method: str) -> None:
-    """Raise a `ValueError` if a closed form does not exist for the votes of pairs."""
+    """Raise a `ValueError` if the method does not exist for one-vs-one votes."""
     if by_pairs and method != "auto":
         raise ValueError(
             f"predict_stability(method={method!r}) needs multi_class='ovr', got multi_class='ovo', whose votes have "

@@ -1,4 +1,4 @@
-"""Checks of a fit's parameters, labels, weights and data, each with an error that says what to do."""
+"""Checks of the parameters, labels, sample weights and data of a fit."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dropmargin.data.inputs import check_unmasked
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
-# Beyond this the square of an entry, weighted and summed, may overflow; beyond _SINGLE, already in single precision.
+# Weighted sums of squares of larger entries may overflow: in double precision, and in single precision.
 LARGEST = 1e100
 _SINGLE = 1e15
 
 
 @contextmanager
 def unchanged_on_failure(estimator: Any) -> Iterator[None]:
-    """Put an estimator back as it was if what is done to it fails or is interrupted."""
+    """Restore the attributes of an estimator if the body of the ``with`` statement fails or is interrupted."""
     before = dict(estimator.__dict__)
     try:
         yield
@@ -51,20 +51,20 @@ def check_integer(name: str, value: Any, low: int) -> int:
 
 
 def check_n_jobs(value: Any) -> None:
-    """Check that a number of threads is an integer other than 0; -1 stands for all cores, as in scikit-learn."""
+    """Check that ``n_jobs`` is an integer other than 0; as in scikit-learn, -1 means all cores."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value == 0:
         raise ValueError(f"n_jobs must be None, a number of threads, or -1 for all cores, got {value!r}.")
 
 
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
-    """Return a parameter after checking that it is one of the allowed names."""
+    """Return a parameter after checking that it is one of the allowed strings."""
     if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name} must be one of {list(allowed)}, got {value!r}.")
     return value
 
 
 def check_weights(sample_weight: Any, n_samples: int, *, is_whole: bool = True) -> Array:
-    """Return sample weights, all ones if there are none; those of a part of the data may all be zero."""
+    """Return validated sample weights; ``None`` gives ones. Unless ``is_whole``, all may be zero."""
     if sample_weight is None:
         return np.ones(n_samples)
     if isinstance(sample_weight, Real):
@@ -77,26 +77,24 @@ def check_weights(sample_weight: Any, n_samples: int, *, is_whole: bool = True) 
     if weights.ndim != 1:
         raise ValueError(f"sample_weight must be 1D array or scalar, got an array of shape {weights.shape}.")
     if weights.shape != (n_samples,):
-        raise ValueError(
-            f"sample_weight.shape == {weights.shape}, expected ({n_samples},)! It needs one weight per row of X."
-        )
+        raise ValueError(f"sample_weight.shape == {weights.shape}, expected ({n_samples},): one weight per row of X.")
     wrong = ~np.isfinite(weights) | (weights < 0.0)
     if wrong.any():
         where = int(np.argmax(wrong))
         raise ValueError(
             f"sample_weight must be finite and not negative, got {weights[where]} at row {where}. "
-            "Give a row weight 0 to leave it out."
+            "Set a weight to 0 to ignore its row."
         )
     if is_whole and not weights.any():
         raise ValueError(
-            "sample_weight is zero for every row: there is nothing to learn from. Give a row of X a weight above zero; "
-            "leave out a batch of partial_fit that has none."
+            "sample_weight is zero for every row. At least one row of X needs a positive weight; skip batches of "
+            "partial_fit without one."
         )
     return weights
 
 
 def encode_labels(y: Any, class_weight: Any, weights: Array, estimator: str) -> tuple[Array, Array, Array]:
-    """Return the classes that have any weight, each row's index among them (-1 for another), and the rows' weights."""
+    """Return the classes of positive weight, the index of each row's class (-1: none of these), and the row weights."""
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
     totals = np.bincount(codes, weights=weights, minlength=len(classes))
@@ -105,23 +103,23 @@ def encode_labels(y: Any, class_weight: Any, weights: Array, estimator: str) -> 
 
 
 def encode_classes(classes: Array, totals: Array, class_weight: Any, estimator: str) -> tuple[Array, Array, Array]:
-    """Return which classes have any weight, each one's index among these (-1 for another), and its factor.
+    """Return which classes have a positive weight, the index of each among these (-1: none), and its weight factor.
 
-    ``totals`` are the sums of the sample weights, class by class.
+    ``totals`` are the sums of the sample weights of each class.
     """
     factors = class_factors(class_weight, classes, totals)
     present = factors * totals > 0.0
     if present.sum() < 2:
-        left_out = "" if present.all() else " after rows of weight zero were left out"
+        ignored = "" if present.all() else " after removing rows of weight zero"
         raise ValueError(
             f"{estimator} needs samples of at least 2 classes in the data, but the data contains only "
-            f"one class{left_out}: {classes[present].tolist()[0]!r}."
+            f"one class{ignored}: {classes[present].tolist()[0]!r}."
         )
     return present, np.where(present, np.cumsum(present) - 1, -1), factors
 
 
 def class_factors(class_weight: Any, classes: Array, totals: Array) -> Array:
-    """Return one factor per class; ``"balanced"`` counts rows by their weight."""
+    """Return one weight factor per class; for ``"balanced"``, rows are counted by their sample weight."""
     factors = np.ones(len(classes))
     if class_weight is None:
         return factors
@@ -134,29 +132,31 @@ def class_factors(class_weight: Any, classes: Array, totals: Array) -> Array:
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
     missing = [label for label in labels if label not in class_weight]
-    if unknown and missing:  # more likely a slip than a wish: the same rule as scikit-learn's
-        raise ValueError(f"class_weight names {unknown!r}, which are not in y, but not {missing!r}, which are.")
+    if unknown and missing:  # probably a typing error; scikit-learn has the same rule
+        raise ValueError(
+            f"class_weight has the labels {unknown!r}, which are not in y, and lacks {missing!r}, which are in y."
+        )
     for index, label in enumerate(labels):
         if label in class_weight:
             factors[index] = check_number(f"class_weight[{label!r}]", class_weight[label], 0.0)
     if not np.any(factors * totals):
-        raise ValueError("class_weight is zero for every class: there is nothing to learn from.")
+        raise ValueError("class_weight is zero for every class of y. At least two classes need a positive weight.")
     return factors
 
 
 def check_entries(X: Any, noise: Noise | None, names: Any) -> Any:
-    """Return ``X``, in double precision if single cannot hold its squares; an error names the column at fault."""
+    """Return ``X`` after `check_range`, in double precision if its squares overflow or underflow in single."""
     low, high = entry_range(X)
-    check_range(low, high, noise, lambda smallest: _column(X, smallest, names))
+    check_range(low, high, noise, lambda smallest: feature_label(worst_column(X, smallest), names))
     if X.dtype == np.float32 and not holds_squares(max(abs(low), abs(high))):
         return X.astype(np.float64)
     return X
 
 
 def check_range(low: float, high: float, noise: Noise | None, where: Callable[[bool], str]) -> None:
-    """Refuse entries that are too large, or negative where the noise is not defined for them.
+    """Raise a `ValueError` if entries are too large, or negative where the noise does not allow it.
 
-    ``where`` says in words where the smallest entry is, or else the largest in absolute value.
+    ``where(smallest)`` returns the name of the feature of the smallest entry, or of that of largest absolute value.
     """
     largest = max(abs(low), abs(high))
     if largest > LARGEST:
@@ -167,15 +167,15 @@ def check_range(low: float, high: float, noise: Noise | None, where: Callable[[b
     if noise is not None and not noise.allows_negative and low < 0.0:
         raise ValueError(
             f"{type(noise).__name__} needs X >= 0, but X has {low:g} in {where(True)}. "
-            "Negative values in data: choose DropoutNoise or GaussianNoise."
+            "For negative values choose DropoutNoise or GaussianNoise."
         )
 
 
 def holds_squares(largest: float) -> bool:
-    """Return whether single precision holds the squares of entries up to this."""
+    """Return whether squares of entries up to this size neither overflow nor underflow in single precision."""
     return 1.0 / _SINGLE <= largest <= _SINGLE or largest == 0.0
 
 
-def _column(X: Any, smallest: bool, names: Any) -> str:
-    index = worst_column(X, smallest)
-    return f"column {index}" if names is None else f"column {names[index]!r}"
+def feature_label(index: int, names: Any) -> str:
+    """Return how an error text names a feature: by its name if it has one, else by its index."""
+    return f"feature {index}" if names is None else f"feature {names[index]!r}"

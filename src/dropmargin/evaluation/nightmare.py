@@ -139,7 +139,7 @@ def run_nightmare(
 
     Returns
     -------
-    list of Contestant
+    list of MethodResult
         Treatment by treatment, Dropout-SVM first.
     """
     check_levels(plan.levels)

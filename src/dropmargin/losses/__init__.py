@@ -18,20 +18,20 @@ LOSSES: dict[str, dict[str, type[Loss]]] = {
 
 
 def as_loss(loss: Any, approximation: str = "bound") -> Loss:
-    """Return the loss that a user meant: a name of `LOSSES`, or a `Loss`."""
+    """Return the loss of the parameters ``loss``, a name of `LOSSES` or a `Loss`, and ``approximation``."""
     if isinstance(loss, Loss):
         return loss
     if not isinstance(loss, str) or loss not in LOSSES:
         raise ValueError(f"loss must be one of {sorted(LOSSES)} or a loss object, got {loss!r}.")
-    known = LOSSES[loss]
+    approximations = LOSSES[loss]
     if approximation not in ("bound", "gaussian"):
         raise ValueError(f"approximation must be 'bound' or 'gaussian', got {approximation!r}.")
-    if approximation not in known:
+    if approximation not in approximations:
         raise ValueError(
-            f"approximation={approximation!r} is not for the {loss} loss, whose expectation needs none; "
-            "leave approximation='bound', or take loss='hinge' or 'logistic'."
+            f"approximation={approximation!r} is not available for the {loss} loss, whose expectation needs none; "
+            "set approximation='bound', or choose loss='hinge' or 'logistic'."
         )
-    return known[approximation]()
+    return approximations[approximation]()
 
 
 __all__ = [

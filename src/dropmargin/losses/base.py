@@ -1,4 +1,4 @@
-"""What a loss is. A loss is a function of targets ``y`` in {-1, +1} and of moments of the noisy score."""
+"""Base classes of the losses: functions of the targets ``y`` in {-1, +1} and of moments of the noisy score."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Loss:
 
 
 class Expanded(NamedTuple):
-    """A moment loss and its derivatives by mean and variance, first and second, one value per row."""
+    """Value, first and second derivatives of a moment loss by mean and variance, one value per row."""
 
     value: Array
     by_mean: Array
@@ -32,10 +32,10 @@ class MomentLoss(Loss, ABC):
     All methods take arrays of one shape and return arrays of that shape.
     """
 
-    #: Where ``phi`` has a kink at ``v = 0``, the size of the scores around it; 0 if it is smooth. A loss with a kink
-    #: defines `smoothed`, and the solvers approach it with decreasing width.
+    #: The scale of the scores at which ``phi`` has a kink for ``v = 0``; 0 if ``phi`` is smooth. A loss with a kink
+    #: defines `smoothed`, and the solvers minimise the smoothed loss with decreasing width.
     kink: float = 0.0
-    #: Whether ``gamma``, from `majoriser`, gives a quadratic majoriser of ``phi``:
+    #: Whether ``gamma``, which `majoriser` returns, defines a quadratic majoriser of ``phi``:
     #: ``phi(m, v) <= gamma / 2 * ((m - o)^2 + v) - k y m + const``.
     has_majoriser = False
 
@@ -53,18 +53,21 @@ class MomentLoss(Loss, ABC):
 
     @abstractmethod
     def majoriser(self, y: Array, m: Array, v: Array) -> Array:
-        """Return ``gamma``, the weight of the re-weighted least-squares step; without a majoriser, an upper bound's."""
+        """Return ``gamma``, the row weights of the re-weighted least-squares step.
+
+        A loss without a majoriser returns the ``gamma`` of an upper bound of the loss.
+        """
 
     def without_noise(self) -> MomentLoss:
-        """Return a loss that is equal where scores have no variance, and easier to minimise."""
+        """Return a loss that is equal for scores of variance zero, and easier to minimise."""
         return self
 
     def smoothed(self, width: float | Array) -> MomentLoss:
-        """Return the loss with its kink smoothed over scores of this width."""
+        """Return the loss with its kink smoothed over an interval of scores of this width."""
         raise NotImplementedError(f"{type(self).__name__} has kink={self.kink} but no smoothed().")
 
     def expand(self, y: Array, m: Array, v: Array) -> Expanded:
-        """Return the loss and all its derivatives at once, by the methods above or faster, and the same to rounding."""
+        """Return the loss and all its derivatives: the same as the methods above up to rounding, possibly faster."""
         return Expanded(self.value(y, m, v), *self.gradient(y, m, v), *self.curvature(y, m, v))
 
 

@@ -1,9 +1,10 @@
 """Expected losses under a normal score ``S ~ N(m, v)`` (Wang and Manning 2013).
 
-The score is a sum of many independent terms and so nearly normal. These losses approximate where `radial` bounds.
-The hinge is closed form. The logistic loss is a mixture of hinges: ``log(1 + exp(-s))`` is the mean of
-``max(0, L - s)`` over a logistic ``L``, and the logistic distribution is a mixture of eight normal ones to within
-2e-9 (Monahan and Stefanski 1992), so each term is a Gaussian hinge of margin 0 and of variance ``v + 1 / rate^2``.
+The score is a sum of many independent terms and therefore nearly normal. These losses are approximations of the
+expected losses; those of `radial` are upper bounds. The hinge has a closed form. The logistic loss is a mixture of
+hinges: ``log(1 + exp(-s))`` is the mean of ``max(0, L - s)`` over a logistic ``L``, and the logistic distribution is a
+mixture of eight normal distributions to within 2e-9 (Monahan and Stefanski 1992). Each term is a Gaussian hinge of
+margin 0 and variance ``v + 1 / rate^2``.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from dropmargin.losses.base import MomentLoss
 from dropmargin.losses.radial import Hinge, Logistic
 from dropmargin.typing import Array
 
-# Shares and rates of the normal mixture: expit(x) = sum_j share_j * Phi(rate_j * x), error at most 2.2e-9.
+# Weights and rates of the normal mixture: expit(x) = sum_j weight_j * Phi(rate_j * x), error at most 2.2e-9.
 _SHARES = (0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315569823632818,
            0.274149576158423, 0.131076880695470, 0.027912418727972, 0.001449567805354)  # fmt: skip
 _RATES = (1.365340806296348, 1.059523971016916, 0.830791313765644, 0.650732166639391,
           0.508135425366489, 0.396313345166341, 0.308904252267995, 0.238212616409306)  # fmt: skip
 _TINY = 1e-100
-_FAR = 38.0  # exp(-38^2 / 2) is the last normal number
+_FAR = 38.0  # exp(-38^2 / 2) is nearly the smallest normal number
 
 
 class GaussianHinge(MomentLoss):
@@ -59,9 +60,9 @@ class GaussianHinge(MomentLoss):
 
 
 class SmoothedGaussianHinge(MomentLoss):
-    """`GaussianHinge` with its kink rounded off, and a small share of `SmoothedHinge`, for the solvers.
+    """A weighted mean of `GaussianHinge` with a smoothed kink and, by a small weight, `SmoothedHinge`.
 
-    Far from its kink the Gaussian loss has no curvature for Newton's method to go by; the other one has.
+    Far from the kink the Gaussian loss has no curvature for Newton's method; `SmoothedHinge` has.
     """
 
     def __init__(self, loss: GaussianHinge, width: float | Array) -> None:
@@ -131,7 +132,7 @@ def _ramp(z: Array, v: Array) -> tuple[Array, Array, Array]:
         ratio = np.clip(z / sd, -_FAR, _FAR)
     normal = np.exp(-0.5 * np.square(ratio)) / np.sqrt(2.0 * np.pi)
     below = ndtr(ratio)
-    # where z is many deviations below zero, z Phi + sd N cancels to below rounding: clip at its true sign
+    # z Phi + sd N is not negative, but cancellation can make it so where z is many standard deviations below zero
     return np.maximum(z * below + sd * normal, 0.0), below, normal / sd
 
 

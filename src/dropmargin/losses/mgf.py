@@ -1,7 +1,7 @@
 """Losses through the moment generating function (van der Maaten et al. 2013), in the log domain.
 
-``K = log E exp(-y score)`` is a sum over features; it overflows ``exp`` on real text far from the optimum, which a
-line search sees as an infinite value and leaves.
+``K = log E exp(-y score)`` is a sum over features. Far from the optimum ``exp(K)`` may overflow, for example on text;
+the value is then infinite, and the line search rejects the step.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The paper's losses, all of one radial form.
+"""The losses of the paper, which have one radial form.
 
 With ``u = m - o``, ``o = l y`` and ``r = sqrt(u^2 + v)``::
 
@@ -10,9 +10,10 @@ With ``u = m - o``, ``o = l y`` and ``r = sqrt(u^2 + v)``::
 | logistic  | 0      | 1/2 | log(1 + exp(-r)) | tanh(r/2)/(2r)  | the bound of Lemma 2, with q(lambda) optimised out |
 | quadratic | 1      | 0   | r^2              | 2               | exact                                              |
 
-Each is convex in the weights: ``psi`` is convex and increasing, ``r`` a norm of an affine map. ``gamma`` falls as ``r``
-grows, so ``psi(r) <= gamma(r0) / 2 r^2 + const``: that parabola is the paper's M-step, and ``gamma`` its re-weight.
-The hinge row is also the worst case of the expected hinge loss over all noises with this mean and variance (Scarf).
+Each is convex in the coefficients: ``psi`` is convex and increasing, and ``r`` is a norm of an affine map. ``gamma``
+decreases with ``r``, so ``psi(r) <= gamma(r0) / 2 r^2 + const``: this quadratic majoriser is the M-step of the paper,
+and ``gamma`` is its weight of a row. The hinge bound is also the worst case of the expected hinge loss over all noises
+with this mean and variance (Scarf).
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from dropmargin.typing import Array
 
 
 class RadialLoss(MomentLoss):
-    """A loss ``psi(r) - k y m + const``: define `tail`, `tail_slope`, `gamma` and `kappa` to add one."""
+    """A loss ``psi(r) - k y m + const``. A subclass defines `tail`, `tail_slope`, `gamma` and `kappa`."""
 
     has_majoriser = True
-    #: The label's factor ``k`` and the margin ``l`` in ``o = l y``.
+    #: The factor ``k`` of ``y m``, and the margin ``l`` of ``o = l y``.
     k = 0.0
     margin = 0.0
 
@@ -45,23 +46,23 @@ class RadialLoss(MomentLoss):
 
     @abstractmethod
     def gamma(self, r: Array) -> Array:
-        """Return ``psi'(r) / r``, which must not rise with ``r``."""
+        """Return ``psi'(r) / r``, which must not increase with ``r``."""
 
     @abstractmethod
     def kappa(self, r: Array) -> Array:
-        """Return ``(psi''(r) - gamma(r)) / r^2``, which is ``gamma'(r) / r``."""
+        """Return ``(psi''(r) - gamma(r)) / r^2``, which equals ``gamma'(r) / r``."""
 
     def _polar(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
         """Return ``u`` and ``r``."""
         u = m - self.margin * y
         with np.errstate(over="ignore"):
             r = np.sqrt(u * u + v)
-        # A square may be too large where its root is not; hypot knows, and takes ten times as long.
+        # The square of a large u overflows, though r does not. hypot avoids that, but takes ten times as long.
         return u, r if np.isfinite(r).all() else np.hypot(u, np.sqrt(v))
 
     @staticmethod
     def _excess(y: Array, u: Array, v: Array, r: Array) -> Array:
-        """Return ``r - y u`` without the cancellation of two large numbers where ``y u`` is large."""
+        """Return ``r - y u`` without cancellation for large ``y u``."""
         along = y * u
         total = r + np.abs(along)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -84,7 +85,7 @@ class RadialLoss(MomentLoss):
         return self.gamma(safe) + kappa * np.square(u), 0.5 * kappa * u, 0.25 * kappa
 
     def shape(self, r: Array) -> tuple[Array | float, Array | float, Array, Array | float]:
-        """Return `tail`, `tail_slope`, `gamma` and ``psi''`` at once."""
+        """Return `tail`, `tail_slope`, `gamma` and ``psi''``."""
         gamma = self.gamma(r)
         return self.tail(r), self.tail_slope(r), gamma, gamma + self.kappa(r) * np.square(r)
 
@@ -94,13 +95,13 @@ class RadialLoss(MomentLoss):
         r = np.sqrt(square)
         along = y * u
         excess = np.where(along > 0.0, v / (r + np.abs(along)), r - along)
-        tail, tail_slope, gamma, bend = self.shape(r)
-        half_kappa = (bend - gamma) / (2.0 * square)
+        tail, tail_slope, gamma, psi_second = self.shape(r)
+        half_kappa = (psi_second - gamma) / (2.0 * square)
         return Expanded(
             self.k * excess + tail,
             (tail_slope * u - self.k * y * excess) / r,
             0.5 * gamma,
-            (bend * (u * u) + gamma * v) / square,  # gamma + kappa u^2, without the difference
+            (psi_second * (u * u) + gamma * v) / square,  # gamma + kappa u^2, without cancellation
             half_kappa * u,
             0.5 * half_kappa,
         )
@@ -109,9 +110,9 @@ class RadialLoss(MomentLoss):
         return self.gamma(np.maximum(self._polar(y, m, v)[1], _TINY))
 
 
-# Below this a radius is zero: its cube is still a normal number.
+# A smaller radius is replaced by this, whose cube does not underflow.
 _TINY = 1e-100
-# `expand` takes no variance for smaller: psi'' - gamma would lose its digits.
+# `expand` replaces a smaller variance by this: psi'' - gamma would lose precision.
 _LEAST_VARIANCE = 1e-10
 
 
@@ -121,7 +122,7 @@ class Hinge(RadialLoss):
     Parameters
     ----------
     margin : float, default=1.0
-        The paper's ``l``. Redundant with ``C``, ``w(C, l) = l w(C / l, 1)``: never tune both.
+        The ``l`` of the paper. It is redundant with ``C``: ``w(C, l) = l w(C / l, 1)``. Tune one of the two.
     """
 
     k = 0.5
@@ -151,18 +152,18 @@ class Hinge(RadialLoss):
 
     def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
         _, mixed, by_variance = super().curvature(y, m, v)
-        # gamma + kappa u^2 in closed form, v / (2 r^3): the difference would lose every digit at small v
+        # gamma + kappa u^2 in closed form, v / (2 r^3), without cancellation for small v
         r = np.maximum(self._polar(y, m, v)[1], _TINY)
         return 0.5 * (v / r) / r / r, mixed, by_variance
 
 
 class SmoothedHinge(RadialLoss):
-    r"""`Hinge` with its kink and the tip of its cone rounded off, for the solvers.
+    r"""`Hinge` smoothed at its kink, as the solvers minimise it.
 
     The bound of Lemma 1 is the least ``xi >= 0`` with ``xi (xi - z) >= v / 4``. With the logarithmic barrier
-    ``-(width / 2) log(xi (xi - z) - v / 4)`` and the best ``xi`` it becomes, up to a constant, the radial loss of
-    ``r = sqrt(u^2 + v + width^2)`` and ``psi(r) = r / 2 - (width / 2) log(r + width)``. It is self-concordant: also far
-    from the kink there is curvature, ``width / (2 z^2)``, for Newton's method to go by.
+    ``-(width / 2) log(xi (xi - z) - v / 4)`` and the optimal ``xi`` it becomes, up to a constant, the radial loss of
+    ``r = sqrt(u^2 + v + width^2)`` and ``psi(r) = r / 2 - (width / 2) log(r + width)``. It is self-concordant: far from
+    the kink it still has the curvature ``width / (2 z^2)``, which Newton's method needs.
 
     Parameters
     ----------
@@ -203,7 +204,7 @@ class SmoothedHinge(RadialLoss):
     def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
         u, r = self._polar(y, m, v)
         kappa = self.kappa(r)
-        # gamma + kappa u^2 without the difference, which would lose every digit far from the kink
+        # gamma + kappa u^2 without cancellation far from the kink
         by_mean = -kappa * (v + self.width * (self.width + r))
         return by_mean, 0.5 * kappa * u, 0.25 * kappa
 
@@ -224,7 +225,7 @@ class Logistic(RadialLoss):
         return np.where(r < 1e-4, 0.25 - np.square(r) / 48.0, np.tanh(0.5 * r) / (2.0 * r))
 
     def kappa(self, r: Array) -> Array:
-        # psi'' - gamma loses its digits as r falls: there, the first terms of the series
+        # psi'' - gamma cancels for small r: use the first terms of the series
         small = r < 0.05
         square = np.square(np.where(small, r, 0.0))
         series = -1.0 / 24.0 + square * (1.0 / 120.0 - square * 17.0 / 13440.0)

@@ -122,7 +122,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         rule = check_parameters(self)["rule"]
         template = self._plain()
         X, y = indexable(X, y)
-        rows = template._validate_data(template._problem(), X, y, sample_weight)
+        rows = template._check_data(template._problem(), X, y, sample_weight)
         classes, encoded = template._encode(rows)
         grid = check_grid(self.noises, self.Cs, rows.X, rows.sample_weight)
         problem = check_noisy_problems(template, rows, grid)

@@ -18,13 +18,13 @@ from dropmargin.typing import Array
 
 #: The highest dropout rate of the default grid.
 HIGHEST_RATE = 0.9
-# The default values of C are powers of the root of ten around 1 / (mean squared length of a row), times these.
+# The default values of C are powers of sqrt(10) between these factors of 1 / (mean squared norm of a row).
 _FIRST_FACTOR, _LAST_FACTOR = 0.1, 1e5
 
-# With pruning, this share of a chain of noises is solved, if the chain has at least so many; the others are
-# interpolated by polynomials through so many knots.
+# With pruning, this share of a chain of noises is solved if the chain has at least _MIN_CHAIN noises; the others are
+# interpolated by polynomials through _ORDER knots.
 _KNOTS = 0.4
-_FEWEST_TO_SKIP = 6
+_MIN_CHAIN = 6
 _ORDER = 4
 
 Point = tuple[int, int]
@@ -50,28 +50,28 @@ class Grid:
 
     @cached_property
     def chains(self) -> list[list[int]]:
-        """The noises of each kind, from the strongest to the weakest; no noise is a chain of its own.
+        """The noises of each type, in descending order of strength; no noise is a separate chain.
 
-        (A hinge without noise has a solver of its own, which a noisy start does not help.)
+        (The hinge without noise has another solver, for which solutions with noise are no good start.)
         """
         kinds: dict[type | None, list[int]] = {}
         for index, noise in enumerate(self.noises):
-            free = noise is None or noise.variance().is_zero
-            kinds.setdefault(None if free else type(noise), []).append(index)
+            is_zero = noise is None or noise.variance().is_zero
+            kinds.setdefault(None if is_zero else type(noise), []).append(index)
         return [sorted(members, key=lambda index: -_strength(self.noises[index])) for members in kinds.values()]
 
     def knots(self, chain: list[int]) -> list[int]:
-        """Return the noises of a chain between which the others can be interpolated; all of them if they are few."""
+        """Return the noises of a chain that are solved; the others are interpolated. Short chains are all solved."""
         strengths = {_strength(self.noises[index]) for index in chain}
-        # Noises of several parameters, one per feature, may differ in more than their strength.
-        alike = all(np.ndim(value) == 0 for index in chain for value in _parameters(self.noises[index]))
-        if len(chain) < _FEWEST_TO_SKIP or len(strengths) < len(chain) or not alike:
+        # Noises with one parameter per feature may differ in more than their strength.
+        is_scalar = all(np.ndim(value) == 0 for index in chain for value in _parameters(self.noises[index]))
+        if len(chain) < _MIN_CHAIN or len(strengths) < len(chain) or not is_scalar:
             return chain
         count = max(_ORDER, int(np.ceil(_KNOTS * len(chain))))
         return [chain[place] for place in np.round(np.linspace(0, len(chain) - 1, count)).astype(int)]
 
     def interpolation(self, noise: int, knots: list[int]) -> dict[int, float]:
-        """Return the weights of the nearest knots in a polynomial through them, in the logarithm of the strength."""
+        """Return the coefficients of the nearest knots in the polynomial interpolation over the log of the strength."""
         here, *places = (np.log(_strength(self.noises[index])) for index in (noise, *knots))
         above = int(np.sum(np.asarray(places) > here))
         first = min(max(0, above - _ORDER // 2), len(knots) - _ORDER)
@@ -83,7 +83,7 @@ class Grid:
 
 
 def noise_level(noise: Noise | None) -> float:
-    """Return how strong a noise is, to compare noises of the same kind: the mean of its parameter, 1 if it has none."""
+    """Return the mean of the parameter of a noise, to compare noises of the same type; 1 if it has no parameter."""
     if noise is None:
         return 0.0
     parameters = _parameters(noise)
@@ -95,28 +95,28 @@ def _parameters(noise: Noise | None) -> list[Any]:
 
 
 def _strength(noise: Noise | None) -> float:
-    """Return the mean variance of a feature of size one."""
+    """Return the variance of a feature of value one, averaged over the features."""
     variance = Variance() if noise is None else noise.variance()
     return float(np.mean(variance.slope) + np.mean(variance.floor))
 
 
 def check_grid(noises: Any, Cs: Any, X: Any, weights: Array) -> Grid:
-    """Return the grid that a user meant.
+    """Return the grid of the parameters ``noises`` and ``Cs``.
 
     Parameters
     ----------
     noises : int or iterable
-        Noises, dropout rates or ``None``; a number of rates from 0 to 0.9.
+        Noises, dropout rates or ``None``. An integer is the number of dropout rates, from 0 to 0.9.
     Cs : int or iterable
-        Positive numbers; a number of values, by default those that suit the data.
+        Positive numbers. An integer is the number of values, see `default_cs`.
     X, weights
-        The training data.
+        The training data and sample weights.
     """
     return Grid(_check_noises(noises, X.shape[1]), _check_cs(Cs, X, weights))
 
 
 def check_noisy_problems(template: MarginalisedClassifier, rows: CheckedRows, grid: Grid) -> Problem:
-    """Return the problem without noise and ``C``, after checking that each noise of the grid suits it and the data."""
+    """Return the problem without noise, after checking each noise of the grid against the problem and the data."""
     for noise in grid.noises:
         rows.problem(template.set_params(noise=noise)._problem())
         check_entries(rows.X, noise, getattr(template, "feature_names_in_", None))
@@ -151,10 +151,10 @@ def _check_cs(Cs: Any, X: Any, weights: Array) -> Array:
 
 
 def default_cs(X: Any, weights: Array, count: int) -> Array:
-    """Return values of ``C`` that suit the scale of ``X``: powers of the root of ten, readable and widely spaced.
+    """Return values of ``C`` for the scale of ``X``: powers of ``sqrt(10)``, if these are as many as ``count``.
 
-    At ``C`` times the mean squared length of a row (about its mean, if ``X`` is dense) far below 1, one row moves the
-    coefficients by next to nothing; noise, on the other hand, is a penalty of its own, which wants a high ``C``.
+    If ``C`` times the mean squared norm of a row (centred, if ``X`` is dense) is far below 1, the coefficients are
+    nearly zero. Noise is a penalty in addition to ``R(w)``, so the best ``C`` with noise is higher than without.
     """
     scale = mean_square(X, weights)
     middle = 1.0 / scale if scale > 0.0 else 1.0
@@ -169,35 +169,37 @@ def _is_count(value: Any) -> bool:
 
 def _check_count(name: str, value: Any) -> int:
     if value < 1:
-        raise ValueError(f"{name} must be a number of values of at least 1, or the values, got {value!r}.")
+        raise ValueError(f"{name} must be a list of values or the number of values, at least 1, got {value!r}.")
     return int(value)
 
 
 def _as_list(name: str, values: Any, example: str) -> list[Any]:
     if isinstance(values, str) or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0:
-        raise ValueError(f"{name} must be a number of values or a list of them, such as {example}, got {values!r}.")
+        raise ValueError(
+            f"{name} must be a list of values, such as {example}, or the number of values, got {values!r}."
+        )
     listed = list(values)
     if not listed:
-        raise ValueError(f"{name} is empty: give at least one value, such as {example}.")
+        raise ValueError(f"{name} is empty: pass at least one value, for example {example}.")
     return listed
 
 
 def _signature(noise: Noise | None) -> Any:
-    """Return what tells two noises apart; no noise and noise of strength zero are the same."""
+    """Return a key that is equal for equal noises; noise of variance zero equals no noise."""
     if noise is None or noise.variance().is_zero:
         return None
-    return type(noise), *(_one_or_all(value) for value in noise.get_params(deep=False).values())
+    return type(noise), *(_simplified(value) for value in noise.get_params(deep=False).values())
 
 
-def _one_or_all(value: Any) -> Any:
-    """Return a parameter so that equals compare equal: one value for all features is that value for each."""
+def _simplified(value: Any) -> Any:
+    """Return a parameter as a number if it is the same for all features, else as a tuple."""
     values = np.ravel(value).tolist()
     return values[0] if all(other == values[0] for other in values) else tuple(values)
 
 
-def _refuse_duplicates(name: str, keys: list[Any], shown: list[str]) -> None:
+def _refuse_duplicates(name: str, keys: list[Any], texts: list[str]) -> None:
     seen: dict[Any, str] = {}
-    for key, text in zip(keys, shown, strict=True):
+    for key, text in zip(keys, texts, strict=True):
         if key in seen:
-            raise ValueError(f"{name} has {seen[key]} and {text}, which are the same. Leave one out.")
+            raise ValueError(f"{name} has {seen[key]} and {text}, which are the same. Remove one of them.")
         seen[key] = text

@@ -12,8 +12,8 @@ from sklearn.base import clone
 from dropmargin.estimators import DropoutSVC
 from dropmargin.estimators.base import MarginalisedClassifier
 from dropmargin.model_selection.grid import Point, check_grid, check_noisy_problems
-from dropmargin.model_selection.search import Fold, Search, put_coefficients, score_once, try_scorer, warn_unconverged
-from dropmargin.model_selection.walk import Solution
+from dropmargin.model_selection.path_solver import Solution
+from dropmargin.model_selection.search import Fold, Search, score_fold, set_solution, try_scorer, warn_unconverged
 from dropmargin.noise import Noise
 from dropmargin.progress import Progress
 from dropmargin.typing import Array
@@ -123,7 +123,7 @@ def noise_path(
     >>> path.coefs.shape
     (3, 3, 1, 30)
     """
-    # Imported late, because it takes a good part of a second.
+    # Imported here, because the import takes a large part of a second.
     from sklearn.metrics import check_scoring
 
     if estimator is None:
@@ -131,10 +131,10 @@ def noise_path(
     if isinstance(estimator, type) or not isinstance(estimator, MarginalisedClassifier):
         raise TypeError(f"estimator must be a classifier of dropmargin, such as DropoutSVC(), got {estimator!r}.")
     if (X_test is None) != (y_test is None):
-        raise ValueError("X_test and y_test belong together: give both or neither.")
+        raise ValueError("X_test and y_test must be passed together, or neither of them.")
     template = clone(estimator).set_params(noise=None)
-    rows = template._validate_data(template._problem(), X, y, sample_weight)
-    template._encode(rows)  # an error in the labels comes before any other
+    rows = template._check_data(template._problem(), X, y, sample_weight)
+    template._encode(rows)  # errors in the labels are raised first
     grid = check_grid(noises, Cs, rows.X, rows.sample_weight)
     problem = check_noisy_problems(template, rows, grid)
     scorer = check_scoring(template, scoring="accuracy" if scoring is None else scoring)
@@ -142,26 +142,26 @@ def noise_path(
     n_threads = effective_n_jobs(template.n_jobs)
     search = Search(template, problem, grid, scorer, problem.tol, problem.tol, "best", True, n_threads, len(rows.y))
     try_scorer(search, fold)
-    path = _walk(search, fold, verbose)
+    path = _solve_path(search, fold, verbose)
     warn_unconverged(path.converged, stacklevel=3)
     return path
 
 
-def _walk(search: Search, fold: Fold, verbose: int) -> NoisePath:
-    """Solve and score every point."""
+def _solve_path(search: Search, fold: Fold, verbose: int) -> NoisePath:
+    """Return the solutions and scores of all points."""
     grid = search.grid
-    walker, shell = search.prepare(fold, search.n_threads)
+    solver, classifier = search.prepare(fold, search.n_threads)
     solutions: dict[Point, Solution] = {}
     scores = np.empty(grid.shape)
     with Progress(scores.size, f"{type(search.template).__name__} path", verbose=verbose) as progress:
 
-        def visit(point: Point, solution: Solution) -> float:
-            put_coefficients(shell, grid, point, solution, fold.rows.X.dtype)
-            solutions[point], scores[point] = solution, score_once(search.scorer, shell, fold)
+        def score_point(point: Point, solution: Solution) -> float:
+            set_solution(classifier, grid, point, solution, fold.rows.X.dtype)
+            solutions[point], scores[point] = solution, score_fold(search.scorer, classifier, fold)
             progress.advance()
             return scores[point]
 
-        walker.walk(search.tol, visit)
+        solver.solve_all(search.tol, score_point)
     ordered = [solutions[point] for point in np.ndindex(grid.shape)]
 
     def table(values: list[Any]) -> Array:
@@ -177,5 +177,5 @@ def _walk(search: Search, fold: Fold, verbose: int) -> NoisePath:
         scores=scores,
         n_iter=table([solution.n_iter for solution in ordered]),
         converged=table([solution.converged for solution in ordered]),
-        classes=shell.classes_,
+        classes=classifier.classes_,
     )

@@ -1,8 +1,9 @@
-"""Cross-validation over the grid: a rough walk on every fold, and the full tolerance for the points that may win.
+"""Cross-validation over the grid: an approximate path on every fold, then a precise solution of the finalists.
 
-A rough solution, solved to a low tolerance or interpolated between two such, has nearly the score of the exact one. How
-nearly is measured: the leaders are solved exactly first, and every other point whose rough score is behind the best by
-less than twice the largest change seen so far is solved, too, until none is left. What is chosen is always exact.
+An approximate solution, solved to a large tolerance or interpolated between two such, has nearly the score of the
+precise one. The error is estimated: the points of the highest scores are solved precisely first. Then every point whose
+approximate score is below the best by less than twice the largest change so far is solved precisely, until there is no
+such point. The chosen point is always solved precisely.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ from dropmargin.data import linear_scores
 from dropmargin.errors import ParameterError
 from dropmargin.estimators.base import CheckedRows, MarginalisedClassifier
 from dropmargin.model_selection.grid import Grid, Point
-from dropmargin.model_selection.walk import Solution, Walker
+from dropmargin.model_selection.path_solver import PathSolver, Solution
 from dropmargin.progress import Progress
 from dropmargin.solvers import Problem
 from dropmargin.threads import in_threads
 from dropmargin.typing import Array
 
-#: The tolerance of the first walk.
+#: The tolerance of the approximate path.
 ROUGH_TOL = 3e-3
-#: Finalists are re-solved to this share of the tolerance, so that scores do not depend on the warm start.
+#: Finalists are solved to this share of the tolerance, so that scores do not depend on the warm start.
 FINAL_SHARE = 1e-1
-# As many points are solved to the full tolerance at first: one in so many, and at least a few.
-_LEADERS, _FEWEST_LEADERS = 32, 3
-# A rough score may be wrong by this many times the largest error seen so far.
+# The first finalists are one point in _LEADERS, and at least _MIN_LEADERS.
+_LEADERS, _MIN_LEADERS = 32, 3
+# An approximate score may have an error of this many times the largest error so far.
 _SLACK = 2.0
-# Mean scores that differ by less are equal.
+# Mean scores that differ by less are considered equal.
 _EQUAL = 1e-12
 
 RULES = ("best", "one-se")
@@ -46,9 +47,9 @@ RULES = ("best", "one-se")
 
 @dataclass(frozen=True)
 class Fold:
-    """The rows to train on and those to score, as the caller gave them, and what the scorer takes beside them.
+    """Training rows, test rows as the caller passed them, and further arguments of the scorer.
 
-    ``test`` are the rows to score after all checks; there are none if they have not been checked.
+    ``test`` are the test rows after all checks, ``None`` if they have not been checked.
     """
 
     rows: CheckedRows
@@ -60,27 +61,27 @@ class Fold:
 
 @dataclass(frozen=True)
 class Search:
-    """What is the same for all folds.
+    """A search over the grid: everything that is the same for all folds.
 
     Parameters
     ----------
     template : MarginalisedClassifier
-        Unfitted, with every parameter but noise and ``C``, and with the feature names of the data.
+        Unfitted, with all parameters except noise and ``C``, and with the feature names of the data.
     problem : Problem
-        As the template describes it.
+        The problem of the template.
     grid : Grid
     scorer : callable
         ``scorer(estimator, X, y, **score_params)``; or `accuracy`, which needs checked rows without missing entries.
     tol : float
         The tolerance of the finalists.
     rough_tol : float
-        That of the first walk; the same if there is to be no early stop.
+        The tolerance of the approximate path; ``tol`` to solve all points precisely.
     rule : {"best", "one-se"}
     store_coefs : bool
-        Whether all coefficients are kept.
+        Whether to store the coefficients of all points.
     n_threads : int
     n_rows : int
-        In all folds together.
+        The number of rows of the data.
     """
 
     template: MarginalisedClassifier
@@ -95,15 +96,15 @@ class Search:
     n_rows: int
 
     def run(self, folds: list[Callable[[], Fold]], verbose: int) -> Outcome:
-        """Return the scores of all points on all folds, each of which is loaded when it is needed."""
+        """Return the scores of all points on all folds; ``folds`` are functions that load a fold."""
         outcome = Outcome.empty(self.grid, len(folds), self.rough_tol <= self.tol)
         if self.scorer is accuracy:
-            outcome.error = 1.0 / self.n_rows  # one row more or less is no difference
+            outcome.error = 1.0 / self.n_rows  # the smallest possible error: one row
         stop = threading.Event()
         n_points = len(folds) * self.grid.shape[0] * self.grid.shape[1]
         label = f"{type(self.template).__name__} path"
         with Progress(n_points, label, verbose=verbose) as progress:
-            jobs = [partial(self._walk_fold, load, index, outcome, progress, stop) for index, load in enumerate(folds)]
+            jobs = [partial(self._solve_fold, load, index, outcome, progress, stop) for index, load in enumerate(folds)]
             in_threads(_configured(jobs), self.n_threads, stop)
         while points := outcome.to_refine(self.rule):
             before = outcome.mean.copy()
@@ -113,16 +114,16 @@ class Search:
                     for index, load in enumerate(folds)
                 ]
                 in_threads(_configured(jobs), self.n_threads, stop)
-            outcome.note_refined(points, before)
+            outcome.mark_refined(points, before)
         return outcome
 
-    def _walk_fold(
+    def _solve_fold(
         self, load: Callable[[], Fold], index: int, outcome: Outcome, progress: Progress, stop: threading.Event
     ) -> None:
         fold = load()
-        walker, shell = self.prepare(fold)
-        visit = partial(self._visit, shell, fold, index, outcome, progress, stop)
-        walker.walk(self.rough_tol, visit, rough=self.rough_tol > self.tol)
+        solver, classifier = self.prepare(fold)
+        score_point = partial(self._score_point, classifier, fold, index, outcome, progress, stop)
+        solver.solve_all(self.rough_tol, score_point, approximate=self.rough_tol > self.tol)
 
     def _refine_fold(
         self,
@@ -134,22 +135,22 @@ class Search:
         stop: threading.Event,
     ) -> None:
         fold = load()
-        walker, shell = self.prepare(fold)
-        visit = partial(self._visit, shell, fold, index, outcome, progress, stop)
-        walker.refine(points, self.tol, partial(outcome.start, index), visit)
+        solver, classifier = self.prepare(fold)
+        score_point = partial(self._score_point, classifier, fold, index, outcome, progress, stop)
+        solver.refine(points, self.tol, partial(outcome.start, index), score_point)
 
-    def prepare(self, fold: Fold, n_threads: int = 1) -> tuple[Walker, MarginalisedClassifier]:
-        """Return the walker of a fold, on so many threads, and a classifier to put its coefficients in."""
+    def prepare(self, fold: Fold, n_threads: int = 1) -> tuple[PathSolver, MarginalisedClassifier]:
+        """Return the solver of a fold, and a classifier for `set_solution`."""
         template, rows = self.template, fold.rows
         classes, encoded = template._encode(rows)
-        shell = copy(template)
-        shell.classes_ = classes
-        shell._set_statistics(template._statistics(rows.X, encoded, rows.has_missing))
-        return Walker(self.grid, self.problem, rows, encoded, n_threads), shell
+        classifier = copy(template)
+        classifier.classes_ = classes
+        classifier._set_statistics(template._statistics(rows.X, encoded, rows.has_missing))
+        return PathSolver(self.grid, self.problem, rows, encoded, n_threads), classifier
 
-    def _visit(
+    def _score_point(
         self,
-        shell: MarginalisedClassifier,
+        classifier: MarginalisedClassifier,
         fold: Fold,
         index: int,
         outcome: Outcome,
@@ -160,15 +161,15 @@ class Search:
     ) -> float:
         if stop.is_set():
             raise KeyboardInterrupt
-        put_coefficients(shell, self.grid, point, solution, fold.rows.X.dtype)
-        score = score_once(self.scorer, shell, fold)
-        outcome.note(index, point, solution, score, self.store_coefs)
+        set_solution(classifier, self.grid, point, solution, fold.rows.X.dtype)
+        score = score_fold(self.scorer, classifier, fold)
+        outcome.store(index, point, solution, score, self.store_coefs)
         progress.advance()
         return score
 
 
 def _configured(jobs: Iterable[Callable[[], None]]) -> list[Callable[[], None]]:
-    """Return jobs that run under the scikit-learn configuration of this thread: scorers look at it, threads lose it."""
+    """Return jobs that run with the scikit-learn configuration of this thread, which new threads do not inherit."""
     config = get_config()
 
     def run(job: Callable[[], None]) -> None:
@@ -178,66 +179,66 @@ def _configured(jobs: Iterable[Callable[[], None]]) -> list[Callable[[], None]]:
     return [partial(run, job) for job in jobs]
 
 
-def put_coefficients(shell: MarginalisedClassifier, grid: Grid, point: Point, solution: Solution, dtype: Any) -> None:
-    """Make a classifier that of a grid point."""
-    shell.noise, shell.C = grid.noises[point[0]], float(grid.Cs[point[1]])
-    shell.coef_ = np.ascontiguousarray(solution.coef[:-1].T.astype(dtype))
-    shell.intercept_ = solution.coef[-1].astype(dtype)
+def set_solution(classifier: MarginalisedClassifier, grid: Grid, point: Point, solution: Solution, dtype: Any) -> None:
+    """Set parameters, coefficients and intercept of a classifier to those of a grid point."""
+    classifier.noise, classifier.C = grid.noises[point[0]], float(grid.Cs[point[1]])
+    classifier.coef_ = np.ascontiguousarray(solution.coef[:-1].T.astype(dtype))
+    classifier.intercept_ = solution.coef[-1].astype(dtype)
 
 
-def score_once(scorer: Callable[..., Any], estimator: Any, fold: Fold) -> float:
+def score_fold(scorer: Callable[..., Any], estimator: Any, fold: Fold) -> float:
     """Return the score of a fitted classifier on the test rows of a fold."""
     if scorer is accuracy:
         return accuracy(estimator, fold)
     score = scorer(estimator, fold.test_rows, fold.test_labels, **fold.score_params)
     score = score.item() if np.ndim(score) == 0 and hasattr(score, "item") else score  # arrays of no dimension
     if not isinstance(score, Real):
-        raise ValueError(f"scoring must give one number, got {score!r}. Choose a single metric.")
+        raise ValueError(f"scoring must return one number, got {score!r}. Choose a single metric.")
     return float(score)
 
 
 def accuracy(estimator: MarginalisedClassifier, fold: Fold) -> float:
-    """Return the share of right labels, by weight.
+    """Return the weighted share of correct labels.
 
-    It is what scikit-learn's accuracy is, for rows that have been checked: to check them again at every point would
-    take longer than to solve it.
+    It equals the accuracy of scikit-learn, for rows that have been checked: to check them at every point takes longer
+    than to solve it.
     """
     assert fold.test is not None
     scores = linear_scores(fold.test.X, estimator.coef_, estimator.intercept_)
-    right = estimator.classes_[estimator._winners_of(scores)] == fold.test.y
-    return float(np.average(right, weights=fold.score_params.get("sample_weight")))
+    correct = estimator.classes_[estimator._winners_of(scores)] == fold.test.y
+    return float(np.average(correct, weights=fold.score_params.get("sample_weight")))
 
 
 def try_scorer(search: Search, fold: Fold) -> None:
-    """Score a made-up model, so that a scorer that cannot work says so before the work has begun."""
-    _, shell = search.prepare(fold)
-    n_features, n_classes = fold.rows.X.shape[1], len(shell.classes_)
+    """Score a model with arbitrary coefficients, so that errors of the scorer are raised before the search."""
+    _, classifier = search.prepare(fold)
+    n_features, n_classes = fold.rows.X.shape[1], len(classifier.classes_)
     n_pairs = n_classes * (n_classes - 1) // 2
-    n_columns = 1 if n_classes == 2 else n_pairs if shell.multi_class == "ovo" else n_classes
-    coef = 1e-3 * np.cos(np.arange((n_features + 1) * n_columns)).reshape(n_features + 1, n_columns)
-    put_coefficients(shell, search.grid, (0, 0), Solution(coef, [], 0.0, 0, True), fold.rows.X.dtype)
+    n_outputs = 1 if n_classes == 2 else n_pairs if classifier.multi_class == "ovo" else n_classes
+    coef = 1e-3 * np.cos(np.arange((n_features + 1) * n_outputs)).reshape(n_features + 1, n_outputs)
+    set_solution(classifier, search.grid, (0, 0), Solution(coef, [], 0.0, 0, True), fold.rows.X.dtype)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a made-up model may never predict some class
+        warnings.simplefilter("ignore")  # the model may not predict some class
         try:
-            score_once(search.scorer, shell, fold)
+            score_fold(search.scorer, classifier, fold)
         except AttributeError as error:
             raise ParameterError(
-                f"scoring={search.scorer!r} cannot be computed for {type(shell).__name__}: {error} Choose a scoring "
-                "that needs no probabilities, such as 'accuracy' or 'roc_auc', or the logistic loss with "
+                f"scoring={search.scorer!r} cannot be computed for {type(classifier).__name__}: {error} Choose a "
+                "scoring that needs no probabilities, such as 'accuracy' or 'roc_auc', or the logistic loss with "
                 "multi_class='ovr', which has them.",
                 "scoring",
-                "it needs probabilities, which this loss does not give (or does not give for pairs of classes); choose "
+                "it needs probabilities, which this loss does not have (or does not have for pairs of classes); choose "
                 "another score, such as accuracy, or the logistic loss",
             ) from error
 
 
 def warn_unconverged(converged: Array, stacklevel: int) -> None:
-    """Warn once of all fits that did not converge; ``stacklevel`` as in `warnings.warn`, here."""
+    """Warn of the number of fits that did not converge; ``stacklevel`` is passed to `warnings.warn`."""
     failed = int(np.count_nonzero(~converged))
     if failed:
         warnings.warn(
             f"{failed} of {converged.size} fits did not converge. "
-            "Raise max_iter or tol, scale the columns of X to similar ranges, or leave out the largest Cs.",
+            "Increase max_iter or tol, scale the features of X to similar ranges, or remove the largest Cs.",
             ConvergenceWarning,
             stacklevel=stacklevel,
         )
@@ -245,7 +246,7 @@ def warn_unconverged(converged: Array, stacklevel: int) -> None:
 
 @dataclass(eq=False)
 class Outcome:
-    """Scores, iterations and coefficients of a search; ``refined`` are the points solved to the full tolerance."""
+    """Scores, iterations and coefficients of a search; ``refined`` are the points that are solved precisely."""
 
     grid: Grid
     scores: Array
@@ -268,19 +269,19 @@ class Outcome:
             lock=threading.Lock(),
         )
 
-    def note(self, fold: int, point: Point, solution: Solution, score: float, store: bool) -> None:
-        """Keep the result of a point on a fold."""
+    def store(self, fold: int, point: Point, solution: Solution, score: float, store_coef: bool) -> None:
+        """Store the result of a point on a fold."""
         where = (fold, *point)
         self.scores[where], self.n_iter[where] = score, self.n_iter[where] + solution.n_iter
         self.converged[where] = solution.converged
-        if store:
+        if store_coef:
             with self.lock:
                 if self.coefs is None:
                     self.coefs = np.zeros((*self.scores.shape, *solution.coef.T.shape))
             self.coefs[where] = solution.coef.T
 
     def start(self, fold: int, point: Point) -> Array | None:
-        """Return the coefficients of a point on a fold, if they were kept."""
+        """Return the coefficients of a point on a fold, ``None`` if they were not stored."""
         return None if self.coefs is None else self.coefs[(fold, *point)].T
 
     @property
@@ -289,46 +290,46 @@ class Outcome:
         return self.scores.mean(axis=0)
 
     def best(self) -> Point:
-        """Return the point of the highest mean score; of equals, the smallest ``C``, then the first noise."""
+        """Return the point of the highest mean score; among equal scores, the smallest ``C``, then the first noise."""
         mean = self.mean
         rows, columns = np.nonzero(mean >= np.nanmax(mean) - _EQUAL)
         first = np.lexsort((rows, columns))[0]
         return int(rows[first]), int(columns[first])
 
     def chosen(self, rule: str) -> Point:
-        """Return the best point; or that of the smallest ``C`` within one standard error of it, the best of these."""
+        """Return the best point, or, by "one-se", the best of the smallest ``C`` within one standard error of it."""
         mean, best = self.mean, self.best()
         if rule == "best":
             return best
-        rows, columns = np.nonzero(mean >= self._enough(rule) - _EQUAL)
+        rows, columns = np.nonzero(mean >= self._threshold(rule) - _EQUAL)
         first = np.lexsort((rows, -mean[rows, columns], columns))[0]
         return int(rows[first]), int(columns[first])
 
-    def _enough(self, rule: str) -> float:
-        """Return the mean score that a point must have to be chosen for its ``C``."""
+    def _threshold(self, rule: str) -> float:
+        """Return the lowest mean score of a point that the rule may choose."""
         own = self.scores[(slice(None), *self.best())]
         error = np.std(own, ddof=1) / np.sqrt(len(own)) if rule == "one-se" and len(own) > 1 else 0.0
         return float(own.mean() - error)
 
     def to_refine(self, rule: str) -> list[Point]:
-        """Return the points that are still to be solved to the full tolerance."""
+        """Return the points to solve precisely next; none if the search is finished."""
         mean = self.mean
         if self.refined.all() or not np.isfinite(mean).any():
             return []
         chosen = self.chosen(rule)
         if not self.refined.any():
-            count = max(_FEWEST_LEADERS, mean.size // _LEADERS)
+            count = max(_MIN_LEADERS, mean.size // _LEADERS)
             leaders = np.unravel_index(np.argsort(-mean, axis=None, kind="stable")[:count], mean.shape)
             return _sorted({*_points(leaders), chosen})
         slack = _SLACK * self.error + _EQUAL
-        may_win = mean >= mean[self.best()] - slack
-        # A lower C is chosen for less than the best score, by the rule of one standard error.
-        may_win[:, : chosen[1] + 1] |= mean[:, : chosen[1] + 1] >= self._enough(rule) - slack
-        points = _points(np.nonzero(may_win & ~self.refined))
+        is_candidate = mean >= mean[self.best()] - slack
+        # The rule of one standard error may choose a point of lower C with a score below the best.
+        is_candidate[:, : chosen[1] + 1] |= mean[:, : chosen[1] + 1] >= self._threshold(rule) - slack
+        points = _points(np.nonzero(is_candidate & ~self.refined))
         return _sorted(points if self.refined[chosen] else {*points, chosen})
 
-    def note_refined(self, points: list[Point], before: Array) -> None:
-        """Note that points were solved to the full tolerance, and by how much that changed their scores."""
+    def mark_refined(self, points: list[Point], before: Array) -> None:
+        """Mark points as solved precisely, and update the error estimate by the change of their scores."""
         where = tuple(np.array(points).T)
         self.refined[where] = True
         with np.errstate(invalid="ignore"):  # scores may be infinite

@@ -69,9 +69,9 @@ class Variance:
 class Noise(BaseEstimator):
     """Base class of the noise distributions.
 
-    A subclass defines `variance`. It also defines `log_mgf` to serve the losses that need the moment generating
-    function, `draw` to be sampled, and `check` if it has parameters. The constructor stores its parameters as given,
-    each a number or one number per feature, as scikit-learn's estimators do.
+    A subclass defines `variance`. It also defines `log_mgf` for the losses that need the moment generating function,
+    `draw` for sampling, and `check` if it has parameters. The constructor stores its parameters unchanged, as those of
+    scikit-learn do; each is a number or one number per feature.
 
     Attributes
     ----------
@@ -176,23 +176,23 @@ class Noise(BaseEstimator):
         """Whether the class defines `draw`."""
         return type(self).draw is not Noise.draw
 
-    def take(self, columns: Any) -> Noise:
+    def take(self, features: Any) -> Noise:
         """Return the noise of some features.
 
         Parameters
         ----------
-        columns : slice, array of bool or array of int
+        features : slice, array of bool or array of int
             The features.
 
         Returns
         -------
         Noise
-            A copy. A parameter with one number per feature is indexed, a single number is kept.
+            A copy. A parameter with one number per feature is indexed; a single number is copied.
         """
         taken = copy.copy(self)
         for name, value in self.get_params(deep=False).items():
             if np.ndim(value):
-                setattr(taken, name, np.asarray(value, dtype=np.float64)[columns])
+                setattr(taken, name, np.asarray(value, dtype=np.float64)[features])
         return taken
 
     def sample(self, X: Any, random_state: Any = None) -> Any:
@@ -223,15 +223,15 @@ class Noise(BaseEstimator):
         if not self.allows_negative and entry_range(X)[0] < 0.0:
             raise ValueError(
                 f"{type(self).__name__} needs X >= 0, but X has {entry_range(X)[0]:g}. "
-                "Negative values in data: choose DropoutNoise or GaussianNoise."
+                "For negative values choose DropoutNoise or GaussianNoise."
             )
         rng = check_random_state(random_state)
 
-        def corrupt(values: Array, columns: Any) -> Array:
-            return self.take(columns).draw(values, rng).astype(values.dtype)
+        def corrupt(values: Array, features: Any) -> Array:
+            return self.take(features).draw(values, rng).astype(values.dtype)
 
         sampled = map_entries(X, corrupt, zeros_stay=not self.variance().has_floor, what=f"A sample of {self!r}")
-        return sampled.copy()  # with a pattern of its own: the caller may take the zeros out of it
+        return sampled.copy()  # no index arrays shared with X: the caller may eliminate zeros in place
 
     def _parameter(self, name: str, n_features: int, low: float, high: float, range_: str) -> Array:
         """Return a parameter as an array after checking its length, its finiteness and its range."""
@@ -249,7 +249,7 @@ class Noise(BaseEstimator):
                 f"{label} must be a number or one number per feature: "
                 f"X has {n_features} features, {name} has shape {value.shape}."
             )
-        wrong = ~((value >= low) & (value < high))  # catches NaN, too
+        wrong = ~((value >= low) & (value < high))  # also true for NaN
         if wrong.any():
             where = "" if value.ndim == 0 else f" at feature {int(np.argmax(wrong))}"
             got = float(value if value.ndim == 0 else value[np.argmax(wrong)])

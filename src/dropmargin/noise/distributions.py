@@ -54,13 +54,13 @@ class DropoutNoise(Noise):
         rate = np.asarray(self.rate, dtype=np.float64)
         scaled = x / (1.0 - rate)
         with np.errstate(divide="ignore"):
-            dropped, kept = np.log(rate), np.log1p(-rate) + t * scaled
-        # One exponential serves all three: the odds of whichever is less likely under the tilted distribution.
-        odds = np.exp(-np.abs(kept - dropped))
-        survives = np.where(kept > dropped, 1.0, odds) / (1.0 + odds)
+            log_dropped, log_observed = np.log(rate), np.log1p(-rate) + t * scaled
+        # The odds of the less likely of the two cases under the tilted distribution give all three results.
+        odds = np.exp(-np.abs(log_observed - log_dropped))
+        p_observed = np.where(log_observed > log_dropped, 1.0, odds) / (1.0 + odds)
         return (
-            np.maximum(dropped, kept) + np.log1p(odds),
-            survives * scaled,
+            np.maximum(log_dropped, log_observed) + np.log1p(odds),
+            p_observed * scaled,
             odds / np.square(1.0 + odds) * np.square(scaled),
         )
 
@@ -170,7 +170,7 @@ class PoissonNoise(Noise):
     def log_mgf(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
         with np.errstate(over="ignore", invalid="ignore"):
             growth = np.exp(t)
-            # 0 * inf is 0 here: a feature that is absent stays absent
+            # 0 * inf is 0 here: a feature of value 0 stays 0
             slope = np.where(x == 0.0, 0.0, x * growth)
             return np.where(x == 0.0, 0.0, x * np.expm1(t)), slope, slope
 

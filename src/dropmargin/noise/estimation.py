@@ -1,4 +1,4 @@
-"""Dropout rates from data: how often a feature of the training data is absent where the model will be used."""
+"""Dropout rates from data: how often a feature of the training data is absent in the target data."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dropmargin.typing import Array
 
 
 def estimate_dropout_rates(X_train: Any, X_target: Any) -> Array:
-    """Return one dropout rate per feature, estimated from unlabelled rows of where the model will be used.
+    """Return one dropout rate per feature, estimated from unlabelled rows of the target data.
 
     ``rate_d = max(0, 1 - P_target(x_d present) / P_train(x_d present))``, where an entry is present if it is neither
-    zero nor NaN, and ``P`` is the share of rows. A feature that is as frequent as in training, or more, has rate 0.
+    zero nor NaN, and ``P`` is the share of rows. A feature that is at least as frequent as in training has rate 0.
 
     Parameters
     ----------
     X_train : {array-like, sparse matrix, data frame} of shape (n_train, n_features)
         The training data.
     X_target : {array-like, sparse matrix, data frame} of shape (n_target, n_features)
-        Rows of where the model will be used, with the same features in the same order.
+        Rows from where the model will be used, with the same features in the same order.
 
     Returns
     -------
@@ -35,9 +35,9 @@ def estimate_dropout_rates(X_train: Any, X_target: Any) -> Array:
 
     Notes
     -----
-    A feature that is never present in the target would have rate 1, which is not allowed. Its share of rows counts as
-    ``1 / (n_target + 1)`` instead, so its rate is at most ``1 - 1 / (n_target + 1)``, and 0 if the feature is so rare
-    in training that its absence in ``n_target`` rows is no evidence. A feature that is never present in training has
+    A feature that is never present in the target would have rate 1, which is not allowed. Its share of rows is set to
+    ``1 / (n_target + 1)`` instead. Its rate is then at most ``1 - 1 / (n_target + 1)``, and 0 if the feature is so rare
+    in training that its absence from ``n_target`` rows is no evidence. A feature that is never present in training has
     rate 0.
 
     Examples
@@ -51,12 +51,12 @@ def estimate_dropout_rates(X_train: Any, X_target: Any) -> Array:
     """
     names = [column_names(X) for X in (X_train, X_target)]
     train, target = _checked("X_train", X_train), _checked("X_target", X_target)
-    _check_same_columns(names, train.shape[1], target.shape[1])
+    _check_same_features(names, train.shape[1], target.shape[1])
     in_train, in_target = presence(train), presence(target)
     in_target = np.where(in_target == 0.0, 1.0 / (target.shape[0] + 1), in_target)
     rates = np.zeros(train.shape[1])
-    known = in_train > 0.0
-    rates[known] = np.maximum(0.0, 1.0 - in_target[known] / in_train[known])
+    observed = in_train > 0.0
+    rates[observed] = np.maximum(0.0, 1.0 - in_target[observed] / in_train[observed])
     return rates
 
 
@@ -64,18 +64,18 @@ def _checked(name: str, X: Any) -> Any:
     return check_rows(X, ensure_all_finite=False, input_name=name)
 
 
-def _check_same_columns(names: list[list[str] | None], n_train: int, n_target: int) -> None:
+def _check_same_features(names: list[list[str] | None], n_train: int, n_target: int) -> None:
     in_train, in_target = names
     if in_train is not None and in_target is not None and in_train != in_target:
-        lacking = [name for name in in_train if name not in in_target]
+        absent = [name for name in in_train if name not in in_target]
         added = [name for name in in_target if name not in in_train]
-        what = f"it lacks {lacking[:5]!r} and adds {added[:5]!r}" if lacking or added else "their order differs"
+        what = f"it lacks {absent[:5]!r} and adds {added[:5]!r}" if absent or added else "their order differs"
         raise ValueError(
-            f"X_target must have the columns of X_train in the same order, but {what}. "
-            "Choose them with X_target[X_train.columns], or X_target.reindex(columns=X_train.columns) in pandas, "
-            "which fills a column that is gone with NaN."
+            f"X_target must have the features of X_train in the same order, but {what}. "
+            "Select them with X_target[X_train.columns], or with X_target.reindex(columns=X_train.columns) of pandas, "
+            "which fills absent features with NaN."
         )
     if n_train != n_target:
         raise ValueError(
-            f"X_target must have the columns of X_train: X_train has {n_train} features, X_target has {n_target}."
+            f"X_target must have the features of X_train: X_train has {n_train} features, X_target has {n_target}."
         )

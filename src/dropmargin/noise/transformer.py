@@ -10,15 +10,15 @@ from sklearn.utils.validation import check_is_fitted
 from dropmargin.data.inputs import validate_rows
 from dropmargin.noise.base import Noise, as_noise
 
-_OCCASIONS = ("fit", "always")
+_WHEN = ("fit", "always")
 
 
 class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Corrupt the rows of ``X`` by a noise, to train any model on corrupted rows.
 
-    With ``when="fit"``, only `fit_transform` corrupts the rows, which a pipeline calls in training. `transform`, which
-    it calls at prediction, returns ``X`` unchanged, as a dropout layer does. So ``fit_transform(X)`` and
-    ``fit(X).transform(X)`` differ on purpose. With ``when="always"`` both corrupt.
+    With ``when="fit"``, only `fit_transform` corrupts the rows; a pipeline calls it in training. `transform`, which a
+    pipeline calls at prediction, returns ``X`` unchanged, as a dropout layer does. ``fit_transform(X)`` and
+    ``fit(X).transform(X)`` therefore differ on purpose. With ``when="always"`` both corrupt the rows.
 
     A corrupted row replaces the original, so the number of rows does not change.
 
@@ -124,8 +124,8 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return X, noise
 
     def _checked_noise(self) -> Noise | None:
-        if not isinstance(self.when, str) or self.when not in _OCCASIONS:
-            raise ValueError(f"when must be one of {list(_OCCASIONS)}, got {self.when!r}.")
+        if not isinstance(self.when, str) or self.when not in _WHEN:
+            raise ValueError(f"when must be one of {list(_WHEN)}, got {self.when!r}.")
         return as_noise(self.noise)
 
     def _rows(self, X: Any, reset: bool) -> Any:

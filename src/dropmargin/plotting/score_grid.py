@@ -118,7 +118,8 @@ class ScoreGrid:
         return kinds
 
     def _kind(self, noise: type[Noise], indices: list[int], free: list[int]) -> Kind:
-        name = "dropout" if noise.__name__ == "DropoutNoise" else noise.__name__
+        name = noise.__name__.removesuffix("Noise")
+        name = "dropout" if name == "Dropout" else name
         parameters = [self.noises[index].get_params(deep=False) for index in indices]  # type: ignore[union-attr]
         if not parameters[0]:
             return Kind(name, None, np.array(indices), np.full(len(indices), np.nan))

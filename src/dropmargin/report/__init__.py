@@ -3,11 +3,11 @@
 from dropmargin.report.chart import Line, heat_map, line_chart
 from dropmargin.report.page import (
     Code,
+    Facts,
     Figure,
     Figures,
     Heading,
     Paragraphs,
-    PartitionSummary,
     Table,
     render_page,
     write_page,
@@ -15,12 +15,12 @@ from dropmargin.report.page import (
 
 __all__ = [
     "Code",
+    "Facts",
     "Figure",
     "Figures",
     "Heading",
     "Line",
     "Paragraphs",
-    "PartitionSummary",
     "Table",
     "heat_map",
     "line_chart",

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 from typing import Literal
 
 # Units of the picture, which is as wide as its column: about pixels on a telephone.
@@ -148,14 +147,6 @@ def line_chart(
     legend, height = _legend(lines, styles, bottom + _BELOW)
     kind = ' class="paired"' if any(line.method is not None for line in lines) else ""
     return _svg("\n".join([*parts, *legend]), bottom + _BELOW + height, description, title, kind)
-
-
-def standalone(svg: str) -> str:
-    """Return a picture with its style inside, as a file of its own; it follows the theme of who looks at it."""
-    style = files("dropmargin.report").joinpath("chart.css").read_text(encoding="utf-8")
-    start, rest = svg.split(">", 1)
-    own = "svg { background: var(--paper); font-family: system-ui, 'DejaVu Sans', sans-serif; }"
-    return f"{start}>\n<style>\n{style}{own}\n</style>{rest}\n"
 
 
 def heat_map(

@@ -8,7 +8,7 @@ from typing import Any
 
 from dropmargin.evaluation.nightmare import OURS, MethodResult
 from dropmargin.report.chart import Line, heat_map, line_chart, percent, percent_to_a_tenth
-from dropmargin.report.page import Code, Figure, Figures, Heading, Paragraphs, Part, PartitionSummary, Table
+from dropmargin.report.page import Code, Facts, Figure, Figures, Heading, Paragraphs, Part, Table
 
 _TREATMENT_TITLES = {
     "zero": "A deleted feature reads as zero",
@@ -43,7 +43,7 @@ def nightmare_page(
 
     Parameters
     ----------
-    contestants : sequence of Contestant
+    contestants : sequence of MethodResult
         As `run_nightmare` returns them.
     n_test : int
         Number of test rows.
@@ -80,7 +80,7 @@ def nightmare_page(
         *parts,
         Heading("What was measured"),
         Paragraphs([deletion, _precision(contestants, n_test)]),
-        PartitionSummary(facts),
+        Facts(facts),
         Heading("The command"),
         Code(command),
     ]

@@ -136,7 +136,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class PartitionSummary:
+class Facts:
     """Names and what they stand for."""
 
     entries: Mapping[str, str]

@@ -184,8 +184,8 @@ class _State:
         The active outputs.
     coef, values, gaps : ndarray
         Coefficients, objectives and estimated gaps of all outputs.
-    previous : ndarray
-        The last predicted decrease of the active outputs; ``n_stagnant`` counts steps with hardly less.
+    previous, least : ndarray
+        The last and the least predicted decrease of the active outputs; ``n_stagnant`` counts steps with hardly less.
     """
 
     def __init__(self, start: Point, options: Options, is_linear: bool) -> None:
@@ -196,7 +196,7 @@ class _State:
         self.outputs = np.arange(n_outputs)
         self.coef, self.values = start.coef.copy(), np.full(n_outputs, np.nan)
         self.gaps = np.full(n_outputs, np.inf)
-        self.previous = np.full(n_outputs, np.inf)
+        self.previous, self.least = np.full(n_outputs, np.inf), np.full(n_outputs, np.inf)
         self.n_stagnant = np.zeros(n_outputs, dtype=int)
         self.history: list[Iteration] = []
         self.converged = True
@@ -230,8 +230,9 @@ class _State:
         self.point = trial
         self.coef[:, self.outputs], self.values[self.outputs] = trial.coef, values
         gaps = self._linear_gap(step) if self.is_linear else self._gap(step, length, before - values, scale, objective)
-        self.n_stagnant = np.where(step.predicted < _STAGNATION * self.previous, 0, self.n_stagnant + 1)
+        self.n_stagnant = np.where(step.predicted < _STAGNATION * self.least, 0, self.n_stagnant + 1)
         self.previous = np.where(step.predicted > 0.0, step.predicted, np.finfo(float).tiny)
+        self.least = np.minimum(self.least, self.previous)
         self.gaps[self.outputs] = np.inf if is_first else gaps
         self.history.append(
             Iteration(iteration, float(self.values.sum()), float(self.gaps.sum()), objective.n_passes, self.n_active)
@@ -280,7 +281,8 @@ class _State:
             self.outputs = self.outputs[:0]
         elif finished.any():
             self.outputs, self.point = self.outputs[~finished], self.point.select(~finished)
-            self.previous, self.n_stagnant = self.previous[~finished], self.n_stagnant[~finished]
+            self.previous, self.least = self.previous[~finished], self.least[~finished]
+            self.n_stagnant = self.n_stagnant[~finished]
 
     def result(self, n_iter: int) -> Result:
         point = self.point if self.point.coef.shape == self.coef.shape else None

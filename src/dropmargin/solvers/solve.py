@@ -213,8 +213,8 @@ def solve_outputs(problem: Problem, rows: BinaryRows, start: Array | None = None
     options = Options(problem.tol, problem.max_iter, problem.monitor, warm=start is not None)
     with rows.partitions(problem.C, entry, means) as data, one_blas_thread():
         objective = _objective(problem, data, variance, rows)
-        method, args = choose_method(problem.solver, objective, rescaled_dual(data, dual, problem.C))
-        result = method(*args, objective, objective.at(coef), options)
+        method = choose_method(problem.solver, objective, rescaled_dual(data, dual, problem.C))
+        result = method(objective, objective.at(coef), options)
         n_passes = data.n_passes
     coef = result.coef
     if means is not None:
@@ -225,10 +225,8 @@ def solve_outputs(problem: Problem, rows: BinaryRows, start: Array | None = None
     return replace(result, coef=coef, n_passes=n_passes + first_passes)
 
 
-def choose_method(
-    solver: Solver, objective: Any, dual: PerPartition | None = None
-) -> tuple[Callable[..., Result], tuple[Any, ...]]:
-    """Return the method for an objective, and the arguments that precede objective, start and options.
+def choose_method(solver: Solver, objective: Any, dual: PerPartition | None = None) -> Callable[..., Result]:
+    """Return the method for an objective: a function of objective, start and options.
 
     ``dual`` are dual variables to start from, as shares of the rows' weights, for a hinge without noise.
     """
@@ -236,38 +234,37 @@ def choose_method(
     if isinstance(objective, MomentObjective):
         has_kink, is_noise_free = objective.loss.kink > 0.0, objective.variance.is_zero
     method: Callable[..., Result] = solver.run
-    args: tuple[Any, ...] = ()
     is_joint = solver.is_joint
     if objective.penalty.l1:
         method, is_joint = _solve_l1, False
     elif has_kink and is_noise_free and solver.run is newton:
-        method, args, is_joint = _solve_noise_free, (dual,), False
+        if objective.n_outputs > 1:
+            return partial(_one_by_one, _solve_noise_free, dual)
+        return partial(_solve_noise_free, dual=dual)
     elif has_kink:
-        method, args = follow_central_path, (solver.run,)
-    if objective.n_outputs > 1 and not is_joint:
-        return _one_by_one, (method, args)
-    return method, args
+        method = partial(follow_central_path, solver.run)
+    return method if is_joint or objective.n_outputs == 1 else partial(_one_by_one, method, None)
 
 
 def _one_by_one(
     method: Callable[..., Result],
-    args: tuple[Any, ...],
+    dual: PerPartition | None,
     objective: MomentObjective,
     start: MomentPoint,
     options: Options,
 ) -> Result:
-    """Solve the outputs one after the other."""
+    """Solve the outputs one after the other, each from its dual variables if there are any."""
     results = []
     for k in range(objective.n_outputs):
-        own = [objective.data.map(take_outputs, arg, [k]) if isinstance(arg, PerPartition) else arg for arg in args]
-        results.append(method(*own, objective.select([k]), start.select([k]), options))
+        own = {} if dual is None else {"dual": objective.data.map(take_outputs, dual, [k])}
+        results.append(method(objective.select([k]), start.select([k]), options, **own))
     duals = [result.dual for result in results if result.dual is not None]
     joined = PerPartition(map(np.hstack, zip(*duals, strict=True))) if len(duals) == len(results) else None
     return replace(combine(results), dual=joined)
 
 
 def _solve_noise_free(
-    dual: PerPartition | None, objective: MomentObjective, start: MomentPoint, options: Options
+    objective: MomentObjective, start: MomentPoint, options: Options, dual: PerPartition | None = None
 ) -> Result:
     """Minimise the hinge objective without noise: by coordinate descent in the dual, or else along the central path."""
     found = descend_dual(objective, dual, options)

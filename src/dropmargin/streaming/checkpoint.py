@@ -1,13 +1,13 @@
-"""Checkpoint and resume: a log of what the data have answered, and partitions that answer from it.
+"""Checkpoint and resume: a log of the results of all requests to the data, and partitions that replay it.
 
-A solver is a pure function of the answers of the data. So a fit that was killed is resumed by running it again from its
-beginning with the answers of the log, which takes no pass over the data, up to where the log ends, and from there with
-the data: to the last bit the same fit, whatever the solver, and at most one pass is lost. What stays with the
-partitions (scores, weights) is not in the log. During the replay it is only noted how to make it, and what is still
-needed at the end of the log is then made: where rows are elsewhere, the coefficients of the last step are enough.
+A solver is a pure function of the results of its requests to the data. A fit that was killed is resumed by running it
+again: results come from the log, without a pass over the data, up to the end of the log, and from the data after that.
+The resumed fit is the same to the last bit, for every solver, and at most one pass is lost. Values that stay with the
+partitions (scores, curvature weights) are not in the log. During the replay they are deferred, and those that are
+needed after the end of the log are computed then.
 
-The log is a file that only grows: a header that says to which fit it belongs, and records with a checksum each. A
-record that was not written to its end is cut off.
+The log is an append-only file: a header that identifies the fit, and records with a checksum each. An incomplete record
+at the end is removed.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
 _MAGIC = b"dropmargin checkpoint 1\n"
-_RECORD = struct.Struct("<QII")  # length, checksum of the content, checksum of the question
+_RECORD = struct.Struct("<QII")  # length, checksum of the content, checksum of the request
 _HASH_BYTES = 32
-# What was written is on the disk after so many seconds, even if the power fails.
+# The file is synchronised with the disk at least every so many seconds, in case of a power failure.
 _SYNC_SECONDS = 10.0
 
 
-#: Instead of an answer: this one was not written, but asked for again it is the same.
-ASK = object()
+#: Returned by `Log.replay` for a result that is not in the log and must be computed again.
+RECOMPUTE = object()
 
 
 class Log:
-    """Answers of the data, by their order.
+    """The results of requests to the data, in their order.
 
     Parameters
     ----------
     path : Path
-        The file, which is made if it is not there.
+        The file; it is created if it does not exist.
     data_hash, parameter_hash : bytes
-        To which fit it belongs, 32 bytes each.
+        Hashes of 32 bytes each that identify the fit.
     """
 
     def __init__(self, path: Path, data_hash: bytes, parameter_hash: bytes) -> None:
@@ -70,34 +70,34 @@ class Log:
 
     @property
     def is_replaying(self) -> bool:
-        """Whether there are answers left."""
+        """Whether the log has results that have not been replayed."""
         return self._next is not None
 
-    def answer(self, question: int) -> Any:
-        """Return the next answer, which must be that to the question; `ASK` if it has to be asked for again."""
+    def replay(self, request: int) -> Any:
+        """Return the next result, which must belong to the request; `RECOMPUTE` if it is not in the log."""
         assert self._next is not None
-        asked, content = self._next
-        if asked != question:
+        logged_request, content = self._next
+        if logged_request != request:
             raise ValueError(
-                f"checkpoint={str(self._path)!r} cannot be resumed: the fit has taken another way than when it was "
-                "written, as with another version of NumPy or on another kind of machine. Delete it to begin anew."
+                f"checkpoint={str(self._path)!r} cannot be resumed: the fit differs from the one that wrote it, for "
+                "example because of another version of NumPy or another type of machine. Delete it to start again."
             )
         self._next = self._advance()
         try:
-            return decode(content) if content else ASK
+            return decode(content) if content else RECOMPUTE
         except CodecError as error:
             raise ValueError(
                 f"checkpoint={str(self._path)!r} cannot be resumed: it was not written by dropmargin, though its "
-                f"checksums are right ({error}). Delete it to begin anew."
+                f"checksums are valid ({error}). Delete it to start again."
             ) from None
 
-    def write(self, question: int, value: Any) -> None:
-        """Append an answer; of one that cannot be written, that it was given."""
+    def write(self, request: int, value: Any) -> None:
+        """Append a result; for one that cannot be encoded, an empty record."""
         try:
             content = encode(value)
         except CodecError:
             content = b""
-        record = memoryview(_RECORD.pack(len(content), zlib.crc32(content), question) + content)
+        record = memoryview(_RECORD.pack(len(content), zlib.crc32(content), request) + content)
         try:
             while record:
                 record = record[self._file.write(record) :]
@@ -109,7 +109,7 @@ class Log:
             self._synced = time.monotonic()
 
     def close(self) -> None:
-        """Have all on the disk."""
+        """Synchronise the file with the disk and close it."""
         os.fsync(self._file.fileno())
         self._file.close()
 
@@ -124,31 +124,31 @@ class Log:
     def _check_header(self, data_hash: bytes, parameter_hash: bytes) -> None:
         wanted = _MAGIC + data_hash + parameter_hash
         found = self._file.read(len(wanted))
-        if wanted.startswith(found) and len(found) < len(wanted):  # new, or killed while it was made
+        if wanted.startswith(found) and len(found) < len(wanted):  # new, or interrupted while writing the header
             self._file.seek(0)
             self._file.truncate()
             self._file.write(wanted)
         elif not found.startswith(_MAGIC):
-            raise ValueError(f"checkpoint={str(self._path)!r} is not a checkpoint; name another file.")
+            raise ValueError(f"checkpoint={str(self._path)!r} is not a checkpoint; choose another file.")
         elif found != wanted:
             of_data = found[len(_MAGIC) :][:_HASH_BYTES] != data_hash
             what = "other data" if of_data else "other parameters, or another version of the library"
             raise ValueError(
                 f"checkpoint={str(self._path)!r} is of a fit with {what}. "
-                "Delete it to begin anew, or name another file."
+                "Delete it to start again, or choose another file."
             )
 
     def _read_records(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the whole records, and cut off what is behind them."""
+        """Yield the complete records, and truncate the file after them."""
         while True:
             begin = self._file.tell()
             head = self._file.read(_RECORD.size)
             if len(head) == _RECORD.size:
-                length, checksum, question = _RECORD.unpack(head)
+                length, checksum, request = _RECORD.unpack(head)
                 rest = os.fstat(self._file.fileno()).st_size - self._file.tell()
                 content = self._file.read(length) if length <= rest else b""
                 if len(content) == length and zlib.crc32(content) == checksum:
-                    yield question, content
+                    yield request, content
                     continue
             self._file.seek(begin)
             self._file.truncate()
@@ -163,32 +163,32 @@ class Log:
 
 
 class _Deferred(PerPartition):
-    """What a `map` would have returned: made when it is first needed."""
+    """The result of a `map` during the replay, computed when it is first needed."""
 
     def __init__(self, make: Callable[[], PerPartition]) -> None:
         super().__init__()
         self._make: Callable[[], PerPartition] | None = make
-        self._made: PerPartition | None = None
+        self._values: PerPartition | None = None
 
-    def made(self) -> PerPartition:
+    def values(self) -> PerPartition:
         """Return the values."""
-        if self._made is None:
+        if self._values is None:
             assert self._make is not None
-            self._made, self._make = self._make(), None
-        return self._made
+            self._values, self._make = self._make(), None
+        return self._values
 
 
 class LoggedPartitions(Partitions[Any]):
-    """Partitions whose answers are in a log, or go there.
+    """Partitions whose results are replayed from a log, or written to it.
 
     Parameters
     ----------
     make : callable
-        Returns the partitions that answer what the log does not; called when that is first needed.
+        Returns the partitions for requests that are not in the log; called when the first of these is made.
     n_partitions : int
     log : Log
     is_owned : bool
-        Whether to close the partitions, if they were made.
+        Whether `close` also closes the partitions.
     """
 
     def __init__(
@@ -214,27 +214,28 @@ class LoggedPartitions(Partitions[Any]):
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
         self.count(function)
         if not self._log.is_replaying:
-            return self.data().map(function, *_made(args))
-        state = np.geterr()  # the caller's, for when it is made
+            return self.data().map(function, *_evaluated(args))
+        state = np.geterr()  # the error state of the caller, for the deferred call
 
         def make() -> PerPartition:
             with np.errstate(**state):
-                return self.data().map(function, *_made(args))
+                return self.data().map(function, *_evaluated(args))
 
         return _Deferred(make)
 
     def gather(self, values: PerPartition) -> list[Any]:
-        return self._ask(_question("gather", ()), lambda: self.data().gather(_made([values])[0]))
+        return self._result(_request("gather", ()), lambda: self.data().gather(_evaluated([values])[0]))
 
     def map_sum(self, function: Callable[..., Totals], *args: Any) -> Totals:
         self.count(function)
-        return self._ask(_question(function.__name__, args), lambda: tuple(self.data().map_sum(function, *_made(args))))
+        request = _request(function.__name__, args)
+        return self._result(request, lambda: tuple(self.data().map_sum(function, *_evaluated(args))))
 
     def map_partitions(
         self, function: Callable[..., Any], *args: Any, shared_cache: dict[Any, Any] | None = None, stored: bool = False
     ) -> LoggedPartitions:
         def make() -> Partitions[Any]:
-            return self.data().map_partitions(function, *_made(args), shared_cache=shared_cache, stored=stored)
+            return self.data().map_partitions(function, *_evaluated(args), shared_cache=shared_cache, stored=stored)
 
         return LoggedPartitions(make, self.n_partitions, self._log, shared_cache)
 
@@ -242,32 +243,32 @@ class LoggedPartitions(Partitions[Any]):
         if self._data is not None and self._is_owned:
             self._data.close()
 
-    def _ask(self, question: int, answer: Callable[[], Any]) -> Any:
+    def _result(self, request: int, compute: Callable[[], Any]) -> Any:
         if not self._log.is_replaying:
-            value = answer()
-            self._log.write(question, value)
+            value = compute()
+            self._log.write(request, value)
             return value
-        known = self._log.answer(question)
-        return answer() if known is ASK else known
+        logged = self._log.replay(request)
+        return compute() if logged is RECOMPUTE else logged
 
 
-def _made(args: Sequence[Any]) -> list[Any]:
-    return [arg.made() if isinstance(arg, _Deferred) else arg for arg in args]
+def _evaluated(args: Sequence[Any]) -> list[Any]:
+    return [arg.values() if isinstance(arg, _Deferred) else arg for arg in args]
 
 
-def _question(name: str, args: Sequence[Any]) -> int:
-    """Return a checksum of what is asked: the name of the function, and the numbers that it is asked with."""
-    found = zlib.crc32(name.encode())
+def _request(name: str, args: Sequence[Any]) -> int:
+    """Return a checksum of a request: the name of the function, and its numbers and arrays."""
+    checksum = zlib.crc32(name.encode())
     for arg in args:
         if isinstance(arg, np.ndarray):
-            found = zlib.crc32(np.ascontiguousarray(arg).tobytes(), found)
+            checksum = zlib.crc32(np.ascontiguousarray(arg).tobytes(), checksum)
         elif isinstance(arg, bool | int | float):
-            found = zlib.crc32(repr(arg).encode(), found)
-    return found
+            checksum = zlib.crc32(repr(arg).encode(), checksum)
+    return checksum
 
 
 def hash_of(*parts: Any) -> bytes:
-    """Return a hash of texts, numbers and arrays, for a `Log`."""
+    """Return a hash of strings, numbers and arrays, for a `Log`."""
     total = hashlib.sha256()
     for part in parts:
         data = np.ascontiguousarray(part).tobytes() if isinstance(part, np.ndarray) else repr(part).encode()

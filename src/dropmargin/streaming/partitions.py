@@ -1,7 +1,7 @@
-"""The seam over files: partitions whose rows are read for every question, while labels and scores stay in memory.
+"""Partitions in files: rows are read at every call, while labels and scores stay in memory.
 
-A function that is mapped is not called until a question needs its results, and then while the rows are there for that
-question: so scores and what is computed of them are one reading.
+A mapped function is not called until another call needs its results, and then together with that call: the scores and
+the values computed from them take one pass over the files.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from dropmargin.threads import Job, Threads
 
 
 class FilePartitions(Partitions[Any]):
-    """Partitions that share a reader; each has the block of its number.
+    """Partitions that share a reader; partition ``i`` is block ``i`` of the reader.
 
     Parameters
     ----------
     parts : sequence
-        `Rows` that are fetched by ``reader``, or what was derived of them.
+        `Rows` that are fetched by ``reader``, or results of `map_partitions`.
     reader : BlockReader
     n_threads : int
-        How many blocks are worked on at once. It never changes a result.
+        The number of blocks that are processed in parallel. It does not change a result.
     scratch : Path
-        A folder for rows that are derived and stored.
+        A folder for the rows of `map_partitions` with ``stored=True``.
     room : int
-        Bytes that these may take of the memory.
+        The memory in bytes that these rows may use.
     is_owned : bool
-        Whether to close the reader, too.
+        Whether `close` also closes the reader.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class FilePartitions(Partitions[Any]):
 
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
         self.count(function)
-        return PerPartition(_Later(function, select_args(args, i)) for i in range(self.n_partitions))
+        return PerPartition(_Lazy(function, select_args(args, i)) for i in range(self.n_partitions))
 
     def gather(self, values: PerPartition) -> list[Any]:
         return list(self._results(identity, (values,)))
@@ -85,10 +85,10 @@ class FilePartitions(Partitions[Any]):
         try:
             writer = BlockWriter(folder / "rows.bin")
             labelled = [(part.y, part.sample_weight) for part in self._results(_written, (writer, function, *args))]
-            writer.close(sync=False)  # it is not to outlive this process
+            writer.close(sync=False)  # the file is not used after this process ends
             source = StoredBlocks(writer.path, writer.blocks)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)  # an open file is there until it is closed
+            shutil.rmtree(folder, ignore_errors=True)  # an open file exists until it is closed
         reader = BlockReader(source, self.n_partitions, self._n_threads, self._room)
         return self._like(fetched_rows(reader, labelled), reader, shared_cache, is_owned=True)
 
@@ -112,15 +112,15 @@ class FilePartitions(Partitions[Any]):
         )
 
     def _results(self, function: Callable[..., Any], args: Sequence[Any]) -> Iterator[Any]:
-        """Yield the results in the order of the partitions, with no more than a few under way."""
-        if self._threads is None or function is _written:  # which writes one after the other
+        """Yield the results in the order of the partitions; a few are computed ahead."""
+        if self._threads is None or function is _written:  # _written must be called in order
             for i in range(self.n_partitions):
-                yield self._work(function, i, select_args(args, i))
+                yield self._call(function, i, select_args(args, i))
             return
         waiting: deque[Job[Any]] = deque()
         try:
             for i in range(self.n_partitions):
-                waiting.append(self._threads.submit(self._work, function, i, select_args(args, i)))
+                waiting.append(self._threads.submit(self._call, function, i, select_args(args, i)))
                 if len(waiting) > 2 * self._n_threads:
                     yield waiting.popleft().result()
             while waiting:
@@ -129,16 +129,16 @@ class FilePartitions(Partitions[Any]):
             for job in waiting:
                 job.cancel()
 
-    def _work(self, function: Callable[..., Any], index: int, args: list[Any]) -> Any:
+    def _call(self, function: Callable[..., Any], index: int, args: list[Any]) -> Any:
         part = self._parts[index]
         try:
-            return function(part, *_ready(part, args))
+            return function(part, *_evaluated(part, args))
         finally:
             self._reader.release(index)
 
 
-class _Later:
-    """A partition's value of what was mapped, computed when it is first needed."""
+class _Lazy:
+    """The result of a mapped function for one partition, computed when it is first needed."""
 
     def __init__(self, function: Callable[..., Any], args: list[Any]) -> None:
         self._call: tuple[Callable[..., Any], list[Any], Any] | None = (function, args, np.geterr())
@@ -148,23 +148,23 @@ class _Later:
         if self._call is not None:
             function, args, state = self._call
             with np.errstate(**state):
-                self._value = function(part, *_ready(part, args))
+                self._value = function(part, *_evaluated(part, args))
             self._call = None
         return self._value
 
 
-def _ready(part: Any, args: Sequence[Any]) -> list[Any]:
-    """Return the arguments, all of them computed."""
-    return [arg.value(part) if isinstance(arg, _Later) else arg for arg in args]
+def _evaluated(part: Any, args: Sequence[Any]) -> list[Any]:
+    """Return the arguments, with the lazy ones computed."""
+    return [arg.value(part) if isinstance(arg, _Lazy) else arg for arg in args]
 
 
 def fetched_rows(reader: BlockReader, labelled: Sequence[tuple[Any, Any]]) -> list[Rows]:
-    """Return the rows of a reader's blocks, with their labels and weights."""
+    """Return the rows of the blocks of a reader, with their labels and sample weights."""
     return [Rows(partial(reader.fetch, i), y, weights) for i, (y, weights) in enumerate(labelled)]
 
 
 def _written(part: Any, writer: BlockWriter, function: Callable[..., Rows], *args: Any) -> Rows:
-    """Write the rows of a derived partition, and return their labels and weights without them."""
-    derived = function(part, *args)
-    writer.add(derived.X)
-    return Rows(None, derived.y, derived.sample_weight)
+    """Write the rows of ``function(part, *args)``, and return their labels and sample weights without the rows."""
+    rows = function(part, *args)
+    writer.add(rows.X)
+    return Rows(None, rows.y, rows.sample_weight)

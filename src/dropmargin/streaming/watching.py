@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 import dropmargin
+from dropmargin.data import as_dense
 from dropmargin.estimators.base import MarginalisedClassifier
 from dropmargin.progress import Progress
 from dropmargin.solvers import Iteration
@@ -22,7 +23,8 @@ _PROGRESS_STEPS = 1000
 
 def parameter_hash(estimator: MarginalisedClassifier) -> bytes:
     """Return a hash of all that the result depends on besides the data."""
-    start = [estimator.coef_, estimator.intercept_] if estimator.warm_start and hasattr(estimator, "coef_") else []
+    is_warm = estimator.warm_start and hasattr(estimator, "coef_")
+    start = [as_dense(estimator.coef_), estimator.intercept_] if is_warm else []
     return hash_of(dropmargin.__version__, np.__version__, _described(estimator), *start)
 
 

@@ -1,4 +1,4 @@
-"""Arrays on disk that cost time to make: each under the fingerprint of all that it was made from.
+"""A cache of arrays on disk; the key of an array is the fingerprint of everything it is computed from.
 
 A file is a line with the name of the format, the SHA-256 of its key and content, and the plain numbers. Nothing in it
 can run code. A file that is cut short, or changed, is as good as none: its array is made again.

@@ -1,7 +1,7 @@
-"""What came out of an experiment, beside what was published: the words, lines and tables of its report.
+"""The summary of an experiment: the text, charts, tables and claims of its report.
 
-An experiment's `summarise` turns the measurements of its lab book into a `Summary`; `dropmargin.report.reproduction`
-turns that into a page. Nothing here measures, and nothing here knows HTML.
+An experiment's `summarise` turns the measurements of its results log into a `Summary`; `reproduction.report`
+renders that as a page.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, or a target, whether it holds here, and the numbers that say so."""
+    """A statement of the paper, or an aim, whether it holds here, and the numbers."""
 
     text: str
     holds: bool

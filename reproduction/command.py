@@ -1,22 +1,37 @@
-"""``dropmargin reproduce EXPERIMENT``: the paper's experiments on real data, and a report beside what was published."""
+"""``python -m reproduction EXPERIMENT``: runs the paper's experiments and reports them with the published numbers."""
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError
+from dropmargin.cli.main import FAILURE, SUCCESS, build_parser, error_message, run_command, run_program
 
 if TYPE_CHECKING:
-    from dropmargin.report.reproduction import Chapter
-    from dropmargin.reproduction import Experiment
+    from reproduction.harness import Experiment
+    from reproduction.report import Chapter
+    from reproduction.results_log import ResultsLog
 
-#: The keys of `dropmargin.reproduction.EXPERIMENTS`, without the import of it.
+# Modules that import NumPy are imported where they are used, so that --help is fast.
+#: The keys of `reproduction.experiments.EXPERIMENTS`.
 NAMES = ("amazon", "explicit", "cifar10", "nightmare")
 _ALL = "all"
+_PROG = "python -m reproduction"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with these arguments, by default those of the process, and return its exit code."""
+    return run_program(_run, argv)
+
+
+def _run(arguments: list[str], console: Console) -> int:
+    parser = build_parser(_PROG, "run the paper's experiments, beside the published numbers", add_arguments)
+    return run_command(run, parser, arguments, console)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,34 +49,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("data")
     add = group.add_argument
     add("--data", metavar="DIR", help="where the data sets are (default: $DROPMARGIN_DATA, or the user's cache)")
-    add("--no-download", action="store_true", help="fetch nothing: what is not there is an error")
-    add("--cache", metavar="DIR", help="where features of images are kept (default: the user's cache; 2 GB)")
+    add("--no-download", action="store_true", help="download nothing: missing data are an error")
+    add("--cache", metavar="DIR", help="where features of images are cached (default: the user's cache; 2 GB)")
     group = parser.add_argument_group("results")
     add = group.add_argument
-    add("--results", default="results", metavar="DIR", help="where measurements are kept (default: results)")
+    add("--results", default="results", metavar="DIR", help="where measurements are saved (default: results)")
     add("--html", metavar="FILE", help="write the report, a page which needs no network")
     add("--figures", metavar="DIR", help="write each figure as an SVG file")
-    add("--fresh", action="store_true", help="throw away what was measured before, and start anew")
+    add("--fresh", action="store_true", help="delete earlier measurements and start anew")
     add("--from-results", action="store_true", help="report on what is in --results, and run nothing")
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Run what is left of the experiments, and say what came out."""
+    """Run the tasks of the experiments that are not done yet, and report the results."""
     if options.from_results and options.fresh:
         raise UsageError("--from-results runs nothing and --fresh runs all anew: give one of the two")
-    if options.html is not None:
-        from dropmargin.reproduction import book_path
+    from reproduction.results_log import log_path
 
-        books = [book_path(options.results, name, quick) for name in NAMES for quick in (False, True)]
-        shared.check_can_write("--html", options.html, map(str, books))
+    if options.html is not None:
+        logs = [log_path(options.results, name, quick) for name in NAMES for quick in (False, True)]
+        shared.check_can_write("--html", options.html, map(str, logs))
     for folder in (options.figures, None if options.from_results else options.results):
         if folder is not None:
             _check_folder(folder)
-    from dropmargin import reproduction
-    from dropmargin.cli.main import FAILURE, SUCCESS
+    from reproduction.experiments import EXPERIMENTS
 
-    names = list(reproduction.EXPERIMENTS) if options.experiment == _ALL else [options.experiment]
-    chapters, missing, failed = _collect([reproduction.EXPERIMENTS[name] for name in names], options, console)
+    names = list(EXPERIMENTS) if options.experiment == _ALL else [options.experiment]
+    chapters, missing, failed = _collect([EXPERIMENTS[name] for name in names], options, console)
     if chapters:
         _report(chapters, missing | failed, options, console)
     for name, why in failed.items():
@@ -72,13 +86,12 @@ def run(options: argparse.Namespace, console: Console) -> int:
 def _collect(
     experiments: list[Experiment], options: argparse.Namespace, console: Console
 ) -> tuple[list[Chapter], dict[str, str], dict[str, str]]:
-    """Return the chapters of the report, which experiments have no results yet, and which have failed, and why.
+    """Return the chapters of the report, and the reasons of experiments without results and of failed ones by name.
 
-    Of several experiments one may fail, and the others go on. The error of a single one is that of the command.
+    If one of several experiments fails, the others are still run. The error of a single experiment is raised.
     """
-    from dropmargin.cli.main import error_message
-    from dropmargin.report.reproduction import chapter_of
-    from dropmargin.reproduction import read_book
+    from reproduction.report import chapter_of
+    from reproduction.results_log import read_log
 
     chapters: list[Chapter] = []
     missing, failed = {}, {}
@@ -88,8 +101,8 @@ def _collect(
             missing[experiment.name] = f"{path} is not there{_other_form(experiment, options)}."
             continue
         try:
-            book = read_book(path) if options.from_results else _measure(experiment, options, console)
-            chapters.append(chapter_of(experiment, book))
+            log = read_log(path) if options.from_results else _measure(experiment, options, console)
+            chapters.append(chapter_of(experiment, log))
         except (ValueError, OSError, ImportError, MemoryError) as error:
             if len(experiments) == 1:
                 raise
@@ -102,10 +115,10 @@ def _collect(
     return chapters, missing, failed
 
 
-def _measure(experiment: Experiment, options: argparse.Namespace, console: Console) -> Any:
-    """Make the measurements that are left, and return the lab book."""
-    from dropmargin.datasets.folder import cache_folder
-    from dropmargin.reproduction import run_experiment
+def _measure(experiment: Experiment, options: argparse.Namespace, console: Console) -> ResultsLog:
+    """Run the tasks that are not done yet, and return the results log."""
+    from reproduction.datasets.folder import cache_folder
+    from reproduction.harness import run_experiment
 
     try:
         return run_experiment(
@@ -114,13 +127,12 @@ def _measure(experiment: Experiment, options: argparse.Namespace, console: Conso
             quick=options.quick,
             seed=options.seed,
             fresh=options.fresh,
-            command=_command(experiment.name, options),
             data_home=options.data,
             download=not options.no_download,
             cache=cache_folder() / "features" if options.cache is None else options.cache,
             n_jobs=options.n_jobs,
             verbose=0 if console.quiet else 1,
-            say=console.note,
+            notify=console.note,
         )
     except KeyboardInterrupt:
         path = _path(experiment, options)
@@ -131,29 +143,22 @@ def _measure(experiment: Experiment, options: argparse.Namespace, console: Conso
 
 
 def _path(experiment: Experiment, options: argparse.Namespace) -> Path:
-    from dropmargin.reproduction import book_path
+    from reproduction.results_log import log_path
 
-    return book_path(options.results, experiment.name, options.quick)
+    return log_path(options.results, experiment.name, options.quick)
 
 
 def _other_form(experiment: Experiment, options: argparse.Namespace) -> str:
-    """Say how to get at the results of the other form of an experiment, if there are some."""
-    from dropmargin.reproduction import book_path
+    """Return which option reads the results of the other form of an experiment, if there are some."""
+    from reproduction.results_log import log_path
 
-    if not book_path(options.results, experiment.name, not options.quick).exists():
+    if not log_path(options.results, experiment.name, not options.quick).exists():
         return ""
     return " (but those of the full run are: leave out --quick)" if options.quick else " (but quick ones are: --quick)"
 
 
-def _command(name: str, options: argparse.Namespace) -> str:
-    """Return the command that makes a lab book anew: with what decides the numbers, without folders of this machine."""
-    words = ["dropmargin", "reproduce", name]
-    words += ["--quick"] if options.quick else []
-    return " ".join(words + ([f"--seed {options.seed}"] if options.seed else []))
-
-
 def _check_folder(folder: str) -> None:
-    """Refuse a folder that can neither be made nor written into, before any work is done."""
+    """Raise an error, before any work is done, if a folder can neither be created nor written to."""
     found = Path(os.path.abspath(folder))
     while not found.exists() and found != found.parent:
         found = found.parent
@@ -163,13 +168,13 @@ def _check_folder(folder: str) -> None:
         raise PermissionError(13, f"cannot write there: no permission to write in {found}", folder)
 
 
-# What came out ------------------------------------------------------------------------------------------------------
+# The report ----------------------------------------------------------------------------------------------------------
 
 
 def _report(chapters: list[Chapter], missing: dict[str, str], options: argparse.Namespace, console: Console) -> None:
     """Write the page and the figures, and print the claims."""
     from dropmargin.report import write_page
-    from dropmargin.report.reproduction import TITLE, reproduction_page, write_figures
+    from reproduction.report import TITLE, reproduction_page, write_figures
 
     saved = []
     if options.html is not None:
@@ -178,19 +183,19 @@ def _report(chapters: list[Chapter], missing: dict[str, str], options: argparse.
     if options.figures is not None:
         saved += map(str, write_figures(options.figures, chapters))
     facts = {
-        "command": "reproduce",
+        "command": "reproduction",
         "experiments": {chapter.name: _facts(chapter) for chapter in chapters},
         "missing": missing,
         "results": options.results,
         "saved": saved,
     }
-    books = [f"results {os.path.join(options.results, '')}"] if not options.from_results else []
-    where = "\n".join([*books, *(f"saved {path}" for path in saved)])
+    kept = [f"results {os.path.join(options.results, '')}"] if not options.from_results else []
+    where = "\n".join([*kept, *(f"saved {path}" for path in saved)])
     console.result(facts, "\n\n".join([*map(_text, chapters), *([where] if where else [])]))
 
 
 def _text(chapter: Chapter) -> str:
-    from dropmargin.report.reproduction import count_text, duration_text, result_text
+    from reproduction.report import count_text, duration_text, result_text
 
     summary = chapter.summary
     took = f"{chapter.n_measurements} measurements, {duration_text(summary.seconds)}"

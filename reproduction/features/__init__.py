@@ -1,5 +1,5 @@
 """Features of images, learnt without labels."""
 
-from dropmargin.features.patch_features import PatchFeatures
+from reproduction.features.patch_features import PatchFeatures
 
 __all__ = ["PatchFeatures"]

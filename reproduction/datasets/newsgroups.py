@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from dropmargin.datasets.folder import DatasetError, data_folder
-from dropmargin.datasets.split import Split
 from dropmargin.io.data import DataFormatError
 from dropmargin.io.data.errors import one_line
 from dropmargin.io.data.npz import read_arrays
 from dropmargin.io.data.sources import Source
+from reproduction.datasets.folder import DatasetError, data_folder
+from reproduction.datasets.split import Split
 
 _READY = "news20.npz"
 _ADDRESS = "http://qwone.com/~jason/20Newsgroups/20news-bydate.tar.gz"

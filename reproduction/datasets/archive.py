@@ -8,10 +8,10 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dropmargin.datasets.folder import find_file
 from dropmargin.io.data import DataFormatError
 from dropmargin.io.data.errors import one_line
 from dropmargin.io.data.sources import Source
+from reproduction.datasets.folder import find_file
 
 _MAX_RATIO = 200
 _BROKEN = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, OverflowError)
@@ -71,7 +71,7 @@ def _read_archive(path: Path, names: set[str], max_bytes: int) -> Iterator[Conte
 
 
 def _members(path: Path, names: set[str], max_bytes: int) -> Generator[Content, None, None]:
-    """Yield the members of these names. Nothing in an archive but the bytes of plain files is looked at."""
+    """Yield the regular files of these names; other members of the archive are ignored."""
     try:
         with tarfile.open(path, "r:*") as archive:
             for member in archive:

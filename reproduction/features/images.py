@@ -1,4 +1,4 @@
-"""Images as arrays of one shape, whatever form they came in."""
+"""Conversion of images to arrays with the axes (image, row, column, channel)."""
 
 from __future__ import annotations
 

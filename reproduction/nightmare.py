@@ -24,14 +24,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
 from dropmargin.baselines import FDropSVC
-from dropmargin.datasets import load_mnist
 from dropmargin.estimators import DropoutLogisticRegression, NoisyLinearClassifier
 from dropmargin.evaluation import deletion_curve
 from dropmargin.evaluation.nightmare import AnchoredPeer
-from dropmargin.reproduction import published
-from dropmargin.reproduction.harness import Experiment, Lab
-from dropmargin.reproduction.labbook import LabBook, Task
-from dropmargin.reproduction.summary import (
+from dropmargin.threads import one_blas_thread
+from dropmargin.typing import Array
+from reproduction import published
+from reproduction.datasets import load_mnist
+from reproduction.harness import Experiment, RunConfig
+from reproduction.results_log import ResultsLog, Task
+from reproduction.summary import (
     Chart,
     Claim,
     Comparison,
@@ -41,8 +43,6 @@ from dropmargin.reproduction.summary import (
     standard_error,
     three_digits,
 )
-from dropmargin.threads import one_blas_thread
-from dropmargin.typing import Array
 
 #: What `deletion_curve` is told for each way to score.
 SCORINGS: dict[str, dict[str, Any]] = {
@@ -72,7 +72,7 @@ def grid(method: str, quick: bool) -> list[dict[str, float]]:
     if method.endswith("l2"):
         return [{"C": C} for C in Cs]
     if method == "hinge, FDROP":
-        # One-vs-rest FDROP falls to no weights at all where it may delete more; with a large C it takes very long.
+        # With more deletions all coefficients of one-vs-rest FDROP are zero; with a large C it takes very long.
         n_deleted = _QUICK_N_DELETED if quick else _N_DELETED
         return [{"n_deleted": k, "C": C} for k, C in itertools.product(n_deleted, _QUICK_CS if quick else _CS[:-1])]
     slow = method in published.THROUGH_MGF
@@ -97,20 +97,20 @@ def make(method: str, setting: Setting, n_jobs: int | None) -> Any:
 # Measuring -----------------------------------------------------------------------------------------------------------
 
 
-def tasks(lab: Lab) -> list[Task]:
-    """Return the fits to a part of the images, and, once they are made, those of the settings that they choose."""
-    load = cache(partial(_load, lab))
+def tasks(config: RunConfig) -> list[Task]:
+    """Return the fits to a part of the images and, when they are done, the fits with the chosen settings."""
+    load = cache(partial(_load, config))
     search = [
-        Task(_key("search", method, setting), partial(_measure, lab, load, "search", method, setting))
+        Task(_key("search", method, setting), partial(_measure, config, load, "search", method, setting))
         for method in all_methods()
-        for setting in grid(method, lab.quick)
+        for setting in grid(method, config.quick)
     ]
-    if any(lab.book.get(task.key) is None for task in search):
+    if any(config.log.get(task.key) is None for task in search):
         return search
     return search + [
-        Task(_key("final", method, setting), partial(_measure, lab, load, "final", method, setting))
+        Task(_key("final", method, setting), partial(_measure, config, load, "final", method, setting))
         for method in all_methods()
-        for setting in chosen_settings(lab.book, method)
+        for setting in chosen_settings(config.log, method)
     ]
 
 
@@ -123,29 +123,29 @@ def _key(stage: str, method: str, setting: Setting) -> dict[str, Any]:
     return {"stage": stage, "method": method, "setting": dict(setting)}
 
 
-def _load(lab: Lab) -> dict[str, tuple[tuple[Array, Array], tuple[Array, Array]]]:
+def _load(config: RunConfig) -> dict[str, tuple[tuple[Array, Array], tuple[Array, Array]]]:
     """Return the images to learn from and to score, by stage."""
-    data = load_mnist(data_home=lab.data_home, download=lab.download)
-    order = np.random.default_rng(lab.seed).permutation(len(data.y_train))
-    part, rest = order[: _QUICK_N_SEARCH if lab.quick else _N_SEARCH], order[-_N_VALIDATION:]
+    data = load_mnist(data_home=config.data_home, download=config.download)
+    order = np.random.default_rng(config.seed).permutation(len(data.y_train))
+    part, rest = order[: _QUICK_N_SEARCH if config.quick else _N_SEARCH], order[-_N_VALIDATION:]
     some, every = (data.X_train[part], data.y_train[part]), (data.X_train, data.y_train)
-    n_test = _QUICK_N_TEST if lab.quick else len(data.y_test)
+    n_test = _QUICK_N_TEST if config.quick else len(data.y_test)
     rest = rest[:n_test]
     return {
         "search": (some, (data.X_train[rest], data.y_train[rest])),
-        "final": (some if lab.quick else every, (data.X_test[:n_test], data.y_test[:n_test])),
+        "final": (some if config.quick else every, (data.X_test[:n_test], data.y_test[:n_test])),
     }
 
 
-def _measure(lab: Lab, load: Any, stage: str, method: str, setting: Setting) -> dict[str, Any]:
+def _measure(config: RunConfig, load: Any, stage: str, method: str, setting: Setting) -> dict[str, Any]:
     """Return the errors of a fitted model at all levels, scored in the three ways."""
     (X, y), (X_test, y_test) = load()[stage]
     if method in published.THROUGH_MGF:
         X = sparse.csr_array(X)  # four pixels in five are zero, and have no part in a moment generating function
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # LIBLINEAR at its limit is a peer as it is
+        warnings.simplefilter("ignore", ConvergenceWarning)  # LIBLINEAR may stop at max_iter
         with one_blas_thread():
-            model = make(method, setting, lab.n_jobs).fit(X, y)
+            model = make(method, setting, config.n_jobs).fit(X, y)
     result: dict[str, Any] = {"n_train": len(y), "n_test": len(y_test)}
     for scoring, options in SCORINGS.items():
         curve = deletion_curve(
@@ -153,9 +153,9 @@ def _measure(lab: Lab, load: Any, stage: str, method: str, setting: Setting) -> 
             X_test,
             y_test,
             levels=published.DELETED,
-            n_repeats=_N_REPEATS if stage == "final" and not lab.quick else 1,
-            random_state=lab.seed,
-            n_jobs=lab.n_jobs,
+            n_repeats=_N_REPEATS if stage == "final" and not config.quick else 1,
+            random_state=config.seed,
+            n_jobs=config.n_jobs,
             verbose=0,
             **options,
         )
@@ -163,36 +163,36 @@ def _measure(lab: Lab, load: Any, stage: str, method: str, setting: Setting) -> 
     return result
 
 
-def choose(book: LabBook, method: str, scoring: str) -> list[dict[str, float]]:
+def choose(log: ResultsLog, method: str, scoring: str) -> list[dict[str, float]]:
     """Return, level by level, the setting with the least error on the validation images."""
-    found = book.select(stage="search", method=method)
+    found = log.select(stage="search", method=method)
     errors = np.array([measurement.result[scoring] for measurement in found])
     return [found[index].key["setting"] for index in errors.argmin(axis=0)]
 
 
-def chosen_settings(book: LabBook, method: str) -> list[dict[str, float]]:
+def chosen_settings(log: ResultsLog, method: str) -> list[dict[str, float]]:
     """Return the settings that are the best for any level and scoring, each once."""
-    every = [setting for scoring in SCORINGS for setting in choose(book, method, scoring)]
+    every = [setting for scoring in SCORINGS for setting in choose(log, method, scoring)]
     return [dict(setting) for setting in dict.fromkeys(tuple(sorted(setting.items())) for setting in every)]
 
 
 # Summing up ----------------------------------------------------------------------------------------------------------
 
 
-def errors_of(book: LabBook, method: str, scoring: str) -> list[float]:
+def errors_of(log: ResultsLog, method: str, scoring: str) -> list[float]:
     """Return the test errors, level by level, each with the setting that was chosen for it."""
     out = []
-    for level, setting in enumerate(choose(book, method, scoring)):
-        out.append(book[_key("final", method, setting)].result[scoring][level])
+    for level, setting in enumerate(choose(log, method, scoring)):
+        out.append(log[_key("final", method, setting)].result[scoring][level])
     return out
 
 
-def summarise(book: LabBook) -> Summary:
+def summarise(log: ResultsLog) -> Summary:
     """Return the curves beside the published ones, and which of the paper's claims hold."""
     methods = all_methods()
-    errors: Errors = {(method, scoring): errors_of(book, method, scoring) for method in methods for scoring in SCORINGS}
+    errors: Errors = {(method, scoring): errors_of(log, method, scoring) for method in methods for scoring in SCORINGS}
     claims = _claims(errors)
-    n_test = book.select(stage="final")[0].result["n_test"]
+    n_test = log.select(stage="final")[0].result["n_test"]
     return Summary(
         title="Nightmare at test time (Figure 4)",
         verdict=_verdict(errors, claims, n_test),
@@ -223,14 +223,14 @@ def summarise(book: LabBook) -> Summary:
             for scoring in reversed(SCORINGS)
         ],
         claims=claims,
-        settings=_settings(book),
-        seconds=book.seconds,
+        settings=_settings(log),
+        seconds=log.seconds,
     )
 
 
-def _settings(book: LabBook) -> dict[str, str]:
-    final, search = book.select(stage="final")[0].result, book.select(stage="search")[0].result
-    quick = book.header["quick"]
+def _settings(log: ResultsLog) -> dict[str, str]:
+    final, search = log.select(stage="final")[0].result, log.select(stage="search")[0].result
+    quick = log.header["quick"]
     found = {
         "Data": f"MNIST, pixels in [0, 1]: {final['n_train']:,} training and {final['n_test']:,} test images",
         "Choice of settings": f"per method, level and scoring, by the error on {search['n_test']:,} training images "
@@ -244,7 +244,7 @@ def _settings(book: LabBook) -> dict[str, str]:
     for method in _OURS:
         found[f"Settings of {method}, anchored"] = "; ".join(
             f"{100 * level:.0f} %: q = {setting['rate']:g}, C = {setting['C']:g}"
-            for level, setting in zip(published.DELETED, choose(book, method, "anchored"), strict=True)
+            for level, setting in zip(published.DELETED, choose(log, method, "anchored"), strict=True)
         )
     return found | {"Unit of C": published.UNITS_OF_C}
 
@@ -287,7 +287,7 @@ def _published_best() -> list[float]:
 
 
 def _or_more(error: float | None) -> float:
-    """Return a published error; 1 where the curve had left the picture."""
+    """Return a published error; 1 where the curve is outside of the published figure."""
     return 1.0 if error is None else error
 
 
@@ -371,7 +371,7 @@ def _verdict(errors: Errors, claims: Sequence[Claim], n_test: int) -> list[str]:
 
 
 def _where_few_are_deleted(errors: Errors, papers: Sequence[float], end: int) -> list[str]:
-    """Return what there is to say of levels below 50 % at which Dropout-SVM is clearly above the published curves."""
+    """Return a paragraph on levels below 50 % at which Dropout-SVM is clearly above the published curves, if any."""
     ours = errors["Dropout-SVM", "anchored"]
     above = [i for i in range(end) if ours[i] > papers[i] + _CLOSE]
     if not above:

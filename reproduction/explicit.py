@@ -1,4 +1,4 @@
-"""Figure 3: a linear SVM trained on M corrupted copies of the reviews, against all of them at once: Dropout-SVM."""
+"""Figure 3: a linear SVM on M corrupted copies of the reviews, compared with Dropout-SVM."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from scipy import sparse
 from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
 
-from dropmargin.datasets import Split
 from dropmargin.estimators import DropoutSVC
 from dropmargin.noise import DropoutNoise
-from dropmargin.reproduction import published
-from dropmargin.reproduction.amazon import DOMAINS, forms_of, loader
-from dropmargin.reproduction.harness import Experiment, Lab
-from dropmargin.reproduction.labbook import LabBook, Task
-from dropmargin.reproduction.summary import (
+from dropmargin.threads import one_blas_thread
+from dropmargin.typing import Array
+from reproduction import published
+from reproduction.amazon import DOMAINS, forms_of, loader
+from reproduction.datasets import Split
+from reproduction.harness import Experiment, RunConfig
+from reproduction.results_log import ResultsLog, Task
+from reproduction.summary import (
     Chart,
     Claim,
     Comparison,
@@ -30,8 +32,6 @@ from dropmargin.reproduction.summary import (
     standard_error,
     three_digits,
 )
-from dropmargin.threads import one_blas_thread
-from dropmargin.typing import Array
 
 _RATE = 0.7
 _CS = (0.003, 0.01, 0.03, 0.1)
@@ -40,21 +40,21 @@ _N_FOLDS = 3
 _N_DRAWS = {1: 5, 2: 5, 4: 3, 8: 3}
 _QUICK_COPIES = (1, 4, 16)
 _INFINITY = "infinity"
-# The best of so many fits: other work on the machine makes a short one look long.
+# The time is the least of this many fits, as other processes on the machine slow some of them down.
 _N_TIMED = 5
 _CLOSE, _SHARE_OF_TIME = 0.004, 1.0 / 50.0
 
 
-def tasks(lab: Lab) -> list[Task]:
+def tasks(config: RunConfig) -> list[Task]:
     """Return one task per domain and number of copies."""
-    copies = _QUICK_COPIES if lab.quick else published.COPIES
+    copies = _QUICK_COPIES if config.quick else published.COPIES
     found = []
-    for domain in DOMAINS[:1] if lab.quick else DOMAINS:
-        form = forms_of(domain, lab)[0]
-        load = loader(domain, form, lab)
+    for domain in DOMAINS[:1] if config.quick else DOMAINS:
+        form = forms_of(domain, config)[0]
+        load = loader(domain, form, config)
         for n_copies in (0, *copies, _INFINITY):
             key = {"form": form, "domain": domain, "copies": n_copies, "rate": _RATE}
-            found.append(Task(key, partial(_measure, lab, load, n_copies)))
+            found.append(Task(key, partial(_measure, config, load, n_copies)))
     return found
 
 
@@ -66,7 +66,7 @@ def corrupted(X: sparse.csr_array, n_copies: int, rng: np.random.RandomState) ->
     copies = []
     for _ in range(n_copies):
         copy = sparse.csr_array(noise.sample(X, rng))
-        copy.eliminate_zeros()  # seven words in ten: the solver need not look at them
+        copy.eliminate_zeros()  # on average 7 of 10 stored entries are zero
         copies.append(copy)
     return sparse.csr_array(sparse.vstack(copies, format="csr"))
 
@@ -88,7 +88,7 @@ def fit_dropout(C: float, X: sparse.csr_array, y: Array, seed: int) -> tuple[Dro
     return model, time.process_time() - started
 
 
-def _measure(lab: Lab, load: Callable[[], Split], n_copies: int | str) -> dict[str, Any]:
+def _measure(config: RunConfig, load: Callable[[], Split], n_copies: int | str) -> dict[str, Any]:
     """Return the error of an SVM on copies; ``C`` by cross-validation, with copies of the other folds."""
     fit: Callable[..., tuple[Any, float]]
     if isinstance(n_copies, str):
@@ -98,14 +98,14 @@ def _measure(lab: Lab, load: Callable[[], Split], n_copies: int | str) -> dict[s
         n_draws = n_fits = _N_DRAWS.get(n_copies, 1)
     data = load()
     X, y = data.X_train, data.y_train
-    folds = list(StratifiedKFold(_N_FOLDS, shuffle=True, random_state=lab.seed).split(X, y))
+    folds = list(StratifiedKFold(_N_FOLDS, shuffle=True, random_state=config.seed).split(X, y))
 
     def cv_error(C: float) -> float:
-        return float(np.mean([1.0 - fit(C, X[a], y[a], seed=lab.seed)[0].score(X[b], y[b]) for a, b in folds]))
+        return float(np.mean([1.0 - fit(C, X[a], y[a], seed=config.seed)[0].score(X[b], y[b]) for a, b in folds]))
 
     cv_errors = [cv_error(C) for C in _CS]
     C = _CS[int(np.argmin(cv_errors))]
-    fits = [fit(C, X, y, seed=lab.seed + draw) for draw in range(n_fits)]
+    fits = [fit(C, X, y, seed=config.seed + draw) for draw in range(n_fits)]
     return {
         "errors": [1.0 - model.score(data.X_test, data.y_test) for model, _ in fits[:n_draws]],
         "cv_errors": cv_errors,
@@ -122,10 +122,10 @@ def _measure(lab: Lab, load: Callable[[], Split], n_copies: int | str) -> dict[s
 class _Results:
     """The errors and seconds of one domain, by the number of copies, infinity last."""
 
-    def __init__(self, book: LabBook, domain: str) -> None:
-        found = {m.key["copies"]: m.result for m in book.select(domain=domain)}
+    def __init__(self, log: ResultsLog, domain: str) -> None:
+        found = {m.key["copies"]: m.result for m in log.select(domain=domain)}
         self.domain = domain
-        self.form = book.select(domain=domain)[0].key["form"]
+        self.form = log.select(domain=domain)[0].key["form"]
         self.infinity = found.pop(_INFINITY)
         self.plain = found.pop(0)
         self.copies = sorted(found)
@@ -140,7 +140,7 @@ class _Results:
 
     @property
     def standard_error(self) -> float:
-        """That of the error of Dropout-SVM."""
+        """The standard error of the error of Dropout-SVM."""
         return standard_error(self.error, self.infinity["n_test"])
 
     @property
@@ -154,10 +154,10 @@ class _Results:
         return {"none": self.plain, **dict(zip(map(str, self.copies), self.results, strict=True)), "∞": self.infinity}
 
 
-def summarise(book: LabBook) -> Summary:
+def summarise(log: ResultsLog) -> Summary:
     """Return error and time by the number of copies, and whether the paper's claims hold."""
-    domains = dict.fromkeys(m.key["domain"] for m in book)
-    every = [_Results(book, domain) for domain in domains]
+    domains = dict.fromkeys(m.key["domain"] for m in log)
+    every = [_Results(log, domain) for domain in domains]
     claims = [claim for own in every for claim in _claims(own)]
     return Summary(
         title="Explicit corruption (Figure 3)",
@@ -166,7 +166,7 @@ def summarise(book: LabBook) -> Summary:
         comparisons=[_comparison(own) for own in every],
         claims=claims,
         settings=_settings(every),
-        seconds=book.seconds,
+        seconds=log.seconds,
     )
 
 
@@ -193,7 +193,7 @@ def _settings(every: list[_Results]) -> dict[str, str]:
 
 
 def _axis(own: _Results) -> tuple[range, list[str]]:
-    """Return where the numbers of copies stand, and what is written there."""
+    """Return the positions of the numbers of copies on the axis, and their labels."""
     names = [*map(str, own.copies), "∞"]
     return range(len(names)), names
 

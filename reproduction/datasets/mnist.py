@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from dropmargin.datasets.folder import DatasetError, Remote, data_folder, fetch, find_file
-from dropmargin.datasets.split import Split
 from dropmargin.io.data import DataFormatError
 from dropmargin.io.data.sources import Source
 from dropmargin.typing import Array
+from reproduction.datasets.folder import DatasetError, Remote, data_folder, fetch, find_file
+from reproduction.datasets.split import Split
 
 _MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"  # PyTorch's; yann.lecun.com does not serve reliably
 _MAX_RATIO = 200

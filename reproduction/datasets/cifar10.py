@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from dropmargin.datasets.archive import Content, read_each
-from dropmargin.datasets.folder import DatasetError, Remote, data_folder, fetch, find_file
-from dropmargin.datasets.pickles import read_batch
-from dropmargin.datasets.split import Split
 from dropmargin.io.data import DataFormatError
 from dropmargin.typing import Array
+from reproduction.datasets.archive import Content, read_each
+from reproduction.datasets.folder import DatasetError, Remote, data_folder, fetch, find_file
+from reproduction.datasets.pickles import read_batch
+from reproduction.datasets.split import Split
 
 _PAGE = "https://www.cs.toronto.edu/~kriz/"
 _SIDE = 32

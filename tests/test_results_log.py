@@ -1,4 +1,4 @@
-"""The lab book: nothing that was measured is lost or measured twice, whatever happens between two measurements."""
+"""The results log: nothing that was measured is lost or measured twice, whatever happens between two measurements."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import os
 import pytest
 
 from command_line import run_script
-from dropmargin.reproduction.labbook import (
-    LabBook,
-    LabBookError,
+from reproduction.results_log import (
     Measurement,
+    ResultsLog,
+    ResultsLogError,
     Task,
-    book_path,
-    header_of,
-    open_book,
-    read_book,
+    log_path,
+    make_header,
+    open_log,
+    read_log,
 )
 
 
 def header(**changed):
-    known = {"quick": False, "seed": 0, "command": "dropmargin reproduce made-up", "threads": 1}
-    return header_of("made-up", **(known | changed))
+    known = {"quick": False, "seed": 0, "threads": 1}
+    return make_header("made-up", **(known | changed))
 
 
 def tasks(measured, n=3):
@@ -39,51 +39,51 @@ def tasks(measured, n=3):
 
 
 def perform(folder, n=3, **options):
-    """Open the book, perform what is left, and return the book and what was measured."""
+    """Open the log, perform what is left, and return the log and what was measured."""
     measured = []
-    book = open_book(folder, header(), **options)
-    book.perform(tasks(measured, n), "made-up", verbose=0)
-    return book, measured
+    log = open_log(folder, header(), **options)
+    log.perform(tasks(measured, n), "made-up", verbose=0)
+    return log, measured
 
 
 def test_measurements_are_read_back_as_they_were(tmp_path):
-    book, measured = perform(tmp_path / "new" / "folder")
+    log, measured = perform(tmp_path / "new" / "folder")
     assert measured == [0, 1, 2]
-    again = read_book(book.path)
-    assert list(again) == list(book)
+    again = read_log(log.path)
+    assert list(again) == list(log)
     assert again.header == header()
     assert [one.result["error"] for one in again] == [0 / 7, 1 / 7, 2 / 7]
-    assert again.seconds == sum(one.seconds for one in book)
+    assert again.seconds == sum(one.seconds for one in log)
     assert set(again.header["versions"]) == {"python", "dropmargin", "numpy", "scipy", "scikit-learn"}
 
 
 def test_what_is_there_is_not_measured_again(tmp_path):
     perform(tmp_path, 2)
-    book, measured = perform(tmp_path, 4)
+    log, measured = perform(tmp_path, 4)
     assert measured == [2, 3]
-    assert len(book) == 4
-    before = book.path.read_bytes()
+    assert len(log) == 4
+    before = log.path.read_bytes()
     assert perform(tmp_path, 4)[1] == []
-    assert book.path.read_bytes() == before
+    assert log.path.read_bytes() == before
 
 
 def test_a_key_is_the_same_in_any_order_and_select_takes_a_part_of_it(tmp_path):
-    book = LabBook(tmp_path / "b.jsonl", header())
-    book.add(Measurement({"a": 1, "b": "x"}, {"error": 0.5}, 1.0))
-    book.add(Measurement({"a": 2, "b": "x"}, {"error": 0.25}, 2.0))
-    assert book.get({"b": "x", "a": 1}).result == {"error": 0.5}
-    assert book.get({"a": 1}) is None
-    assert [one.key["a"] for one in book.select(b="x")] == [1, 2]
-    assert book.select(b="x", a=2)[0].seconds == 2.0
-    assert book.select(c=None) == []
+    log = ResultsLog(tmp_path / "b.jsonl", header())
+    log.add(Measurement({"a": 1, "b": "x"}, {"error": 0.5}, 1.0))
+    log.add(Measurement({"a": 2, "b": "x"}, {"error": 0.25}, 2.0))
+    assert log.get({"b": "x", "a": 1}).result == {"error": 0.5}
+    assert log.get({"a": 1}) is None
+    assert [one.key["a"] for one in log.select(b="x")] == [1, 2]
+    assert log.select(b="x", a=2)[0].seconds == 2.0
+    assert log.select(c=None) == []
 
 
-def test_no_book_is_made_before_the_first_measurement(tmp_path):
+def test_no_log_is_made_before_the_first_measurement(tmp_path):
     def fails():
         raise OSError("no data")
 
     with pytest.raises(OSError, match="no data"):
-        open_book(tmp_path / "new", header()).perform([Task({}, fails)], "made-up", verbose=0)
+        open_log(tmp_path / "new", header()).perform([Task({}, fails)], "made-up", verbose=0)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -93,11 +93,11 @@ def test_half_a_line_at_the_end_is_cut_off_wherever_it_was_torn(tmp_path):
     last = whole.rstrip(b"\n").rfind(b"\n") + 1
     for end in range(last, len(whole)):
         path.write_bytes(whole[:end])
-        assert len(read_book(path)) == 2
-        assert path.stat().st_size == end  # to look at a book does not change it
+        assert len(read_log(path)) == 2
+        assert path.stat().st_size == end  # to look at a log does not change it
         measured = perform(tmp_path)[1]
         assert measured == [2]
-        assert [one.key["i"] for one in read_book(path)] == [0, 1, 2]
+        assert [one.key["i"] for one in read_log(path)] == [0, 1, 2]
         assert path.read_bytes().startswith(whole[:last])
 
 
@@ -108,17 +108,17 @@ def test_a_bad_line_in_the_middle_is_named(tmp_path, line):
     lines[2] = line.encode("latin-1")
     path.write_bytes(b"\n".join(lines))
     before = path.read_bytes()
-    for read in (lambda: read_book(path), lambda: perform(tmp_path)):
-        with pytest.raises(LabBookError, match=r"made-up\.jsonl, line 3: not a line of a lab book .*--fresh"):
+    for read in (lambda: read_log(path), lambda: perform(tmp_path)):
+        with pytest.raises(ResultsLogError, match=r"made-up\.jsonl, line 3: not a line of a results log .*--fresh"):
             read()
     assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("first", [b"", b"half a header", b"{}\n", b"[]\n", b'{"format": 99}\n'])
-def test_a_file_that_is_no_lab_book_is_refused(tmp_path, first):
-    path = book_path(tmp_path, "made-up", False)
+def test_a_file_that_is_no_results_log_is_refused(tmp_path, first):
+    path = log_path(tmp_path, "made-up", False)
     path.write_bytes(first)
-    with pytest.raises(LabBookError, match=r"made-up\.jsonl.*--fresh"):
+    with pytest.raises(ResultsLogError, match=r"made-up\.jsonl.*--fresh"):
         perform(tmp_path)
     assert path.read_bytes() == first
 
@@ -126,50 +126,51 @@ def test_a_file_that_is_no_lab_book_is_refused(tmp_path, first):
 def test_results_of_another_seed_are_not_mixed_in(tmp_path):
     path = perform(tmp_path)[0].path
     before = path.read_bytes()
-    with pytest.raises(LabBookError, match=r"results for seed 0, not 1\. Pass --fresh .* or another folder"):
-        open_book(tmp_path, header(seed=1))
+    with pytest.raises(ResultsLogError, match=r"results for seed 0, not 1\. Pass --fresh .* or another folder"):
+        open_log(tmp_path, header(seed=1))
     assert path.read_bytes() == before
-    # Another command or number of threads does not make other results.
-    assert len(open_book(tmp_path, header(command="else", threads=2))) == 3
+    # Another command, as of version 0.1, or number of threads does not make other results.
+    old = header(threads=2) | {"command": "dropmargin reproduce made-up"}
+    assert len(open_log(tmp_path, old)) == 3
 
 
 def test_quick_and_full_have_books_of_their_own(tmp_path):
     perform(tmp_path)
-    assert len(open_book(tmp_path, header(quick=True))) == 0
-    assert book_path(tmp_path, "made-up", True).name == "made-up-quick.jsonl"
-    # A book that was renamed is found out.
-    os.rename(book_path(tmp_path, "made-up", False), book_path(tmp_path, "made-up", True))
-    with pytest.raises(LabBookError, match="results for quick False, not True"):
-        open_book(tmp_path, header(quick=True))
+    assert len(open_log(tmp_path, header(quick=True))) == 0
+    assert log_path(tmp_path, "made-up", True).name == "made-up-quick.jsonl"
+    # A log that was renamed is found out.
+    os.rename(log_path(tmp_path, "made-up", False), log_path(tmp_path, "made-up", True))
+    with pytest.raises(ResultsLogError, match="results for quick False, not True"):
+        open_log(tmp_path, header(quick=True))
 
 
 def test_fresh_starts_anew_whatever_was_there(tmp_path):
     path = perform(tmp_path)[0].path
-    path.write_text("no lab book\n")
+    path.write_text("no results log\n")
     measured = perform(tmp_path, fresh=True)[1]
     assert measured == [0, 1, 2]
-    assert len(read_book(path)) == 3
+    assert len(read_log(path)) == 3
 
 
 def test_a_task_may_look_up_what_earlier_ones_found(tmp_path):
-    book = open_book(tmp_path, header())
+    log = open_log(tmp_path, header())
     first = Task({"i": 0}, lambda: {"C": 0.1})
-    second = Task({"i": 1}, lambda: {"C": 2 * book.get({"i": 0}).result["C"]})
-    book.perform([first, second], "made-up", verbose=0)
-    assert read_book(book.path).get({"i": 1}).result == {"C": 0.2}
+    second = Task({"i": 1}, lambda: {"C": 2 * log.get({"i": 0}).result["C"]})
+    log.perform([first, second], "made-up", verbose=0)
+    assert read_log(log.path).get({"i": 1}).result == {"C": 0.2}
 
 
 _KILLED = """
 import json, os, sys
 from pathlib import Path
 from dropmargin.io.model import atomic
-from dropmargin.reproduction import labbook
-from dropmargin.reproduction.labbook import Task, book_path, header_of, open_book, read_book
+from reproduction import results_log
+from reproduction.results_log import Task, log_path, make_header, open_log, read_log
 from killing import Killing
 
 folder = Path(sys.argv[1])
-header = header_of("made-up", quick=False, seed=0, command="", threads=1)
-path = book_path(folder, "made-up", False)
+header = make_header("made-up", quick=False, seed=0, threads=1)
+path = log_path(folder, "made-up", False)
 
 def run(measured, killing):
     def task(i):
@@ -179,17 +180,17 @@ def run(measured, killing):
             measured.append(i)
             return {"text": "x" * 700}
         return Task({"i": i}, measure)
-    open_book(folder, header).perform([task(i) for i in range(3)], "made-up", verbose=0)
+    open_log(folder, header).perform([task(i) for i in range(3)], "made-up", verbose=0)
 
 for point in range(1, 100):
     path.unlink(missing_ok=True)
     child = os.fork()
     if child == 0:
-        killing = atomic.os = labbook.os = Killing(point)
+        killing = atomic.os = results_log.os = Killing(point)
         run([], killing)
         os._exit(0)
     _, status = os.waitpid(child, 0)
-    before = [m.key["i"] for m in read_book(path)] if path.exists() else []
+    before = [m.key["i"] for m in read_log(path)] if path.exists() else []
     measured = []
     run(measured, None)
     lines = path.read_text().count(chr(10))

@@ -1,4 +1,4 @@
-"""The page of the paper's experiments: what we measured beside what was published, claim by claim, number by number."""
+"""The report of the paper's experiments, an HTML page: measured and published numbers, and the claims one by one."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from dropmargin.io.model.atomic import write_atomically
-from dropmargin.report.chart import Axis, Line, line_chart, standalone
-from dropmargin.report.page import Code, Figure, Figures, Heading, Paragraphs, Part, PartitionSummary, Table
-from dropmargin.reproduction.harness import Experiment
-from dropmargin.reproduction.labbook import LabBook, LabBookError
-from dropmargin.reproduction.summary import Chart, Claim, Comparison, Summary, three_digits
+from dropmargin.report.chart import Axis, Line, line_chart
+from dropmargin.report.page import Code, Facts, Figure, Figures, Heading, Paragraphs, Part, Table
+from reproduction.harness import Experiment
+from reproduction.results_log import ResultsLog, ResultsLogError, command_of
+from reproduction.summary import Chart, Claim, Comparison, Summary, three_digits
 
 TITLE = "Dropout Training for Support Vector Machines: the experiments, reproduced"
 _MINUS = "\N{MINUS SIGN}"
@@ -30,16 +32,16 @@ class Chapter:
     Parameters
     ----------
     name : str
-        What it is called on the command line.
+        Its name on the command line.
     summary : Summary
     header : mapping
-        The first line of its lab book.
+        The first line of its results log.
     n_measurements : int
     """
 
     name: str
     summary: Summary
-    header: Mapping[str, object]
+    header: Mapping[str, Any]
     n_measurements: int
 
     @property
@@ -48,17 +50,26 @@ class Chapter:
         return bool(self.header.get("quick"))
 
 
-def chapter_of(experiment: Experiment, book: LabBook) -> Chapter:
-    """Return the chapter on a lab book, or say that the book has too little for one."""
+def chapter_of(experiment: Experiment, log: ResultsLog) -> Chapter:
+    """Return the chapter on a results log.
+
+    Raises
+    ------
+    ResultsLogError
+        If the log is not complete.
+    """
     try:
-        summary = experiment.summarise(book)
-    except Exception as error:  # what a book lacks shows where it is looked up, in any form
-        command = f"dropmargin reproduce {experiment.name}" + " --quick" * bool(book.header.get("quick"))
-        raise LabBookError(
-            f"no report can be made of the results in {book.path}, {len(book)} in number ({type(error).__name__}: "
-            f"{error}). If they are not complete, run {command} to go on."
+        summary = experiment.summarise(log)
+    except Exception as error:  # a missing measurement can raise any of them
+        raise ResultsLogError(
+            f"no report can be made of the results in {log.path}, {len(log)} in number ({type(error).__name__}: "
+            f"{error}). If they are not complete, run {_command(experiment.name, log.header)} to go on."
         ) from error
-    return Chapter(experiment.name, summary, book.header, len(book))
+    return Chapter(experiment.name, summary, log.header, len(log))
+
+
+def _command(name: str, header: Mapping[str, Any]) -> str:
+    return command_of(name, bool(header.get("quick")), header.get("seed", 0))
 
 
 def reproduction_page(chapters: Sequence[Chapter], missing: Mapping[str, str] | None = None) -> list[Part]:
@@ -80,7 +91,7 @@ def reproduction_page(chapters: Sequence[Chapter], missing: Mapping[str, str] | 
 
 
 def write_figures(folder: str | os.PathLike[str], chapters: Sequence[Chapter]) -> list[Path]:
-    """Write each chart as a picture of its own, light or dark as who looks at it, and return the paths."""
+    """Write each chart as an SVG file and return the paths."""
     found = []
     for chapter in chapters:
         for chart in chapter.summary.charts:
@@ -90,9 +101,17 @@ def write_figures(folder: str | os.PathLike[str], chapters: Sequence[Chapter]) -
             Path(folder).mkdir(parents=True, exist_ok=True)
             name = re.sub(r"[^a-z0-9]+", "-", chart.slug.lower()).strip("-") + "-quick" * chapter.quick
             path = Path(folder) / f"{name}.svg"
-            write_atomically(path, [standalone(svg).encode("utf-8", errors="replace")])
+            write_atomically(path, [_standalone(svg).encode("utf-8", errors="replace")])
             found.append(path)
     return found
+
+
+def _standalone(svg: str) -> str:
+    """Return a chart as SVG with its style inside, for a separate file; it follows the viewer's light or dark theme."""
+    style = files("dropmargin.report").joinpath("chart.css").read_text(encoding="utf-8")
+    start, rest = svg.split(">", 1)
+    own = "svg { background: var(--paper); font-family: system-ui, 'DejaVu Sans', sans-serif; }"
+    return f"{start}>\n<style>\n{style}{own}\n</style>{rest}\n"
 
 
 def count_text(claims: Sequence[Claim]) -> str:
@@ -138,11 +157,7 @@ def _chapter(chapter: Chapter) -> list[Part]:
     parts += [_comparison_table(comparison) for comparison in summary.comparisons]
     if summary.claims:
         parts.append(_claims_table(summary))
-    parts.append(PartitionSummary(_facts(chapter)))
-    command = chapter.header.get("command")
-    if command:
-        parts.append(Code(str(command)))
-    return parts
+    return [*parts, Facts(_facts(chapter)), Code(_command(chapter.name, chapter.header))]
 
 
 def _facts(chapter: Chapter) -> dict[str, str]:
@@ -169,7 +184,7 @@ def duration_text(seconds: float) -> str:
 
 
 def chart_svg(chart: Chart, *, with_title: bool = False) -> str | None:
-    """Return the picture of a chart, or None if it has no values."""
+    """Return the plot of a chart, or None if it has no values."""
     lines = [
         Line(series.name, series.x, series.y, method=series.method, published=series.published)
         for series in chart.series

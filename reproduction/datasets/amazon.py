@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from dropmargin.datasets.archive import read_each
-from dropmargin.datasets.folder import DatasetError, Remote, data_folder, fetch, find_file
-from dropmargin.datasets.reviews import Reviews, select_features
-from dropmargin.datasets.split import Split
 from dropmargin.io.data import DataFormatError, ReadOptions, read_data
 from dropmargin.io.data.errors import one_line
 from dropmargin.typing import Array
+from reproduction.datasets.archive import read_each
+from reproduction.datasets.folder import DatasetError, Remote, data_folder, fetch, find_file
+from reproduction.datasets.reviews import Reviews, select_features
+from reproduction.datasets.split import Split
 
 DOMAINS = ("books", "dvd", "electronics", "kitchen")
 _ARCHIVE = Remote(
@@ -95,7 +95,7 @@ def amazon_forms(domain: str, data_home: str | os.PathLike[str] | None = None) -
 
 @dataclass(frozen=True)
 class _Request:
-    """What was asked for, checked."""
+    """The checked parameters of `load_amazon`."""
 
     domain: str
     features: int
@@ -103,7 +103,7 @@ class _Request:
     download: bool
 
     def describe(self, place: str) -> str:
-        """Return the sentence that says what the result is."""
+        """Return the description of the data in one sentence."""
         return f"Amazon reviews of {self.domain} (Blitzer et al. 2007), counts, read from {self.folder / place}."
 
 

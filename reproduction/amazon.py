@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
-from dropmargin.datasets import Split, amazon_forms, load_amazon
+from dropmargin.errors import ParameterWarning
 from dropmargin.model_selection import NoisyLinearClassifierCV
 from dropmargin.noise import Noise, PoissonNoise
-from dropmargin.reproduction import published
-from dropmargin.reproduction.harness import Experiment, Lab
-from dropmargin.reproduction.labbook import LabBook, Task
-from dropmargin.reproduction.summary import (
+from reproduction import published
+from reproduction.datasets import Split, amazon_forms, load_amazon
+from reproduction.harness import Experiment, RunConfig
+from reproduction.results_log import ResultsLog, Task
+from reproduction.summary import (
     Chart,
     Claim,
     Comparison,
@@ -38,7 +40,7 @@ _QUICK_RATES = (0.0, 0.3, 0.5, 0.7, 0.9)
 _CS, _QUICK_CS = np.logspace(-5, 1, 13), np.logspace(-4, 0, 5)
 _N_FOLDS, _QUICK_N_FOLDS = 5, 3
 _POISSON = "Poisson"
-# What full runs are to reach at the best rate, and by how much under their own error without noise.
+# Aims of full runs: the error at the best rate, and its distance below the error without noise.
 _AIMS = {
     ("Dropout-SVM", "books"): {"amazon5k": 0.158, "amazon20k": 0.152, "gain": 0.025},
     ("Dropout-SVM", "kitchen"): {"amazon5k": 0.110, "amazon20k": 0.112, "gain": 0.012},
@@ -47,45 +49,48 @@ _AIMS = {
 }
 
 
-def forms_of(domain: str, lab: Lab) -> tuple[str, ...]:
+def forms_of(domain: str, config: RunConfig) -> tuple[str, ...]:
     """Return the forms of the reviews to be read, those with the papers' documents first; the official one if none."""
-    return amazon_forms(domain, lab.data_home) or ("processed_acl",)
+    return amazon_forms(domain, config.data_home) or ("processed_acl",)
 
 
-def loader(domain: str, form: str, lab: Lab) -> Callable[[], Split]:
-    """Return the function that reads the reviews when it is first called, and keeps them."""
-    return cache(partial(load_amazon, domain, form=form, data_home=lab.data_home, download=lab.download))
+def loader(domain: str, form: str, config: RunConfig) -> Callable[[], Split]:
+    """Return a function that reads the reviews on its first call and caches them."""
+    return cache(partial(load_amazon, domain, form=form, data_home=config.data_home, download=config.download))
 
 
-def tasks(lab: Lab) -> list[Task]:
+def tasks(config: RunConfig) -> list[Task]:
     """Return one task per form of the data, domain, model and noise."""
-    rates = _QUICK_RATES if lab.quick else published.RATES
+    rates = _QUICK_RATES if config.quick else published.RATES
     found = []
     for domain in DOMAINS:
-        forms = forms_of(domain, lab)
-        for form in forms[:1] if lab.quick else forms:
-            load = loader(domain, form, lab)
+        forms = forms_of(domain, config)
+        for form in forms[:1] if config.quick else forms:
+            load = loader(domain, form, config)
             for model in published.LOSSES:
                 for noise in (*rates, _POISSON):
                     key = {"form": form, "domain": domain, "model": model, "noise": noise}
-                    found.append(Task(key, partial(_measure, lab, load, model, noise)))
+                    found.append(Task(key, partial(_measure, config, load, model, noise)))
     return found
 
 
-def _measure(lab: Lab, load: Callable[[], Split], model: str, noise: float | str) -> dict[str, Any]:
+def _measure(config: RunConfig, load: Callable[[], Split], model: str, noise: float | str) -> dict[str, Any]:
     """Return the test error of a model, with the ``C`` of the least cross-validated error."""
     data = load()
     level: float | Noise = PoissonNoise() if isinstance(noise, str) else noise
-    folds = StratifiedKFold(_QUICK_N_FOLDS if lab.quick else _N_FOLDS, shuffle=True, random_state=lab.seed)
+    folds = StratifiedKFold(_QUICK_N_FOLDS if config.quick else _N_FOLDS, shuffle=True, random_state=config.seed)
     search = NoisyLinearClassifierCV(
         published.LOSSES[model],
         noises=[level],
-        Cs=_QUICK_CS if lab.quick else _CS,
+        Cs=_QUICK_CS if config.quick else _CS,
         cv=folds,
         prune=False,
-        n_jobs=lab.n_jobs,
+        n_jobs=config.n_jobs,
         verbose=0,
-    ).fit(data.X_train, data.y_train)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ParameterWarning)  # the report counts choices at an end of the grid
+        search.fit(data.X_train, data.y_train)
     return {
         "error": 1.0 - search.score(data.X_test, data.y_test),
         "cv_error": 1.0 - search.best_score_,
@@ -100,9 +105,9 @@ def _measure(lab: Lab, load: Callable[[], Split], model: str, noise: float | str
 class _Curves:
     """The errors of one form and domain: by model and noise."""
 
-    def __init__(self, book: LabBook, form: str, domain: str) -> None:
+    def __init__(self, log: ResultsLog, form: str, domain: str) -> None:
         self.form, self.domain = form, domain
-        self.measured = {(m.key["model"], m.key["noise"]): m.result for m in book.select(form=form, domain=domain)}
+        self.measured = {(m.key["model"], m.key["noise"]): m.result for m in log.select(form=form, domain=domain)}
         self.rates = sorted({noise for _, noise in self.measured if noise != _POISSON})
         self.sizes = next(iter(self.measured.values()))
 
@@ -112,7 +117,7 @@ class _Curves:
 
     @property
     def standard_error(self) -> float:
-        """That of one point, near the least error of Dropout-SVM."""
+        """The standard error of one point, at the least error of Dropout-SVM."""
         return standard_error(self.best("Dropout-SVM")[0], self.sizes["n_test"])
 
     def error(self, model: str, noise: float | str) -> float:
@@ -122,7 +127,7 @@ class _Curves:
         return [self.error(model, rate) for rate in self.rates]
 
     def best(self, model: str) -> tuple[float, float]:
-        """Return the least test error over the rates, and its rate: the foot of the curve, not a choice to be made."""
+        """Return the least test error over the rates and its rate. A user cannot choose this rate."""
         return min((self.error(model, rate), rate) for rate in self.rates)
 
     def by_cross_validation(self, model: str) -> tuple[float, float]:
@@ -131,10 +136,10 @@ class _Curves:
         return self.error(model, rate), rate
 
 
-def summarise(book: LabBook) -> Summary:
+def summarise(log: ResultsLog) -> Summary:
     """Return the curves beside the published ones, and which of the paper's claims hold."""
-    pairs = dict.fromkeys((m.key["form"], m.key["domain"]) for m in book)
-    curves = [_Curves(book, form, domain) for form, domain in pairs]
+    pairs = dict.fromkeys((m.key["form"], m.key["domain"]) for m in log)
+    curves = [_Curves(log, form, domain) for form, domain in pairs]
     claims = [claim for own in curves for claim in _claims(own)]
     return Summary(
         title="Amazon reviews (Figure 2)",
@@ -142,8 +147,8 @@ def summarise(book: LabBook) -> Summary:
         charts=[_chart(own) for own in curves],
         comparisons=[_comparison(own) for own in curves],
         claims=claims,
-        settings=_settings(curves, book.header["quick"]),
-        seconds=book.seconds,
+        settings=_settings(curves, log.header["quick"]),
+        seconds=log.seconds,
     )
 
 
@@ -250,7 +255,7 @@ def _beats_logistic(own: _Curves, model: str) -> Claim:
 
 
 def _beats_no_noise(own: _Curves, model: str) -> Claim:
-    """Compare with the rate that cross-validation chooses: the best one of ten is flattered."""
+    """Compare at the cross-validated rate: the least of ten test errors is biased downwards."""
     (error, rate), plain = own.by_cross_validation(model), own.error(model, 0.0)
     text = f"{model} at the cross-validated rate clearly beats q = 0, by two standard errors or more ({own.name})."
     evidence = (
@@ -261,7 +266,7 @@ def _beats_no_noise(own: _Curves, model: str) -> Claim:
 
 
 def _aims(own: _Curves, model: str) -> Iterator[Claim]:
-    """Yield whether a model reaches what this project set out to reach on the form."""
+    """Yield whether a model reaches the aims of this project on a form of the data."""
     aim, (error, rate) = _AIMS[model, own.domain], own.best(model)
     chosen, chosen_rate = own.by_cross_validation(model)
     also = f"at the cross-validated q = {chosen_rate:g}"
@@ -322,7 +327,7 @@ def _leads(curves: Sequence[_Curves]) -> str:
 
 
 def _features(curves: Sequence[_Curves]) -> list[str]:
-    """Return what the forms of the data have to do with the distance to the published curves."""
+    """Return how the form of the data affects the distance to the published curves."""
     texts = []
     for own in curves:
         if own.form == "amazon5k":

@@ -1,4 +1,4 @@
-"""`PatchFeatures`: what an image is made of, in the words of a codebook of patches."""
+"""`PatchFeatures`: features of an image from a codebook of patches."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.estimators import validation
-from dropmargin.features.cache import ArrayCache, check_folder, fingerprint
-from dropmargin.features.codebook import (
+from dropmargin.progress import Progress
+from dropmargin.threads import in_threads, one_blas_thread
+from dropmargin.typing import Array
+from reproduction.features.cache import ArrayCache, check_folder, fingerprint
+from reproduction.features.codebook import (
     Codebook,
     PatchLayout,
     learn_codebook,
     nearest_centroids,
     triangle_activations,
 )
-from dropmargin.features.images import as_images
-from dropmargin.features.patches import draw_patches
-from dropmargin.progress import Progress
-from dropmargin.threads import in_threads, one_blas_thread
-from dropmargin.typing import Array
+from reproduction.features.images import as_images
+from reproduction.features.patches import draw_patches
 
 _ACTIVATIONS = ("hard", "triangle")
 # k-means starts from random directions near the origin, as in the code that Coates et al. released. From random patches
@@ -99,7 +99,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     Examples
     --------
     >>> import numpy as np
-    >>> from dropmargin.features import PatchFeatures
+    >>> from reproduction.features import PatchFeatures
     >>> images = np.random.default_rng(0).integers(0, 256, size=(20, 12, 12, 3), dtype=np.uint8)
     >>> features = PatchFeatures(n_centroids=5, n_patches=500, random_state=0).fit_transform(images)
     >>> features.shape, features.dtype, int(features[0].sum())

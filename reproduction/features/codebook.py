@@ -1,4 +1,4 @@
-"""A codebook of typical patches, and what it says of an image, part by part.
+"""A codebook of typical patches, and the activations of its centroids by part of an image.
 
 An image is cut into ``pooling x pooling`` parts by the place of its patches. With a whitened patch ``p`` and the
 centroids ``c_k``, all distances come from one matrix product:
@@ -18,8 +18,8 @@ import numpy as np
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
-from dropmargin.features.patches import learn_whitening, normalise_contrast, patch_grid
 from dropmargin.typing import Array
+from reproduction.features.patches import learn_whitening, normalise_contrast, patch_grid
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ _SECONDS_OF_SILENCE = 30
 
 
 class DatasetError(OSError):
-    """A file of a data set is neither there nor to be had; the message says which file belongs where."""
+    """A file of a data set is missing and was not downloaded; the message names the file and its folder."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
 
 
 def cache_folder() -> Path:
-    """Return our folder among those where programs keep, on this system, what they can fetch or make again."""
+    """Return the folder ``dropmargin`` in the user's cache folder of this operating system."""
     return _user_cache() / "dropmargin"
 
 
@@ -122,12 +122,12 @@ def fetch(
 
 
 def _download(remote: Remote, path: Path) -> str | None:
-    """Fetch a file, and return why it could not be, if so."""
+    """Download a file; return None, or the reason if it failed."""
     try:
         import pooch
         from requests import exceptions
     except ImportError:
-        return "to fetch it, install pooch: pip install 'dropmargin[datasets]'"
+        return "to fetch it, install pooch: pip install 'dropmargin[reproduction]'"
     try:
         with _quiet(pooch.get_logger()):
             pooch.retrieve(
@@ -165,7 +165,7 @@ def _write_to(remote: Remote, address: str, target: str, asking: Any) -> None:
 
 
 def _check_gzip(path: str) -> None:
-    """Refuse a file that is not gzip data, or not whole."""
+    """Raise an OSError if a file is not a complete gzip file."""
     try:
         with gzip.open(path) as stream:
             while stream.read(_COPY_BYTES):
@@ -175,7 +175,7 @@ def _check_gzip(path: str) -> None:
 
 
 class _Bar:
-    """Our bar, with the four names by which pooch speaks to one."""
+    """A progress bar with the interface that pooch needs."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -205,14 +205,14 @@ class _Bar:
         self._n_bytes = 0
 
     def close(self) -> None:
-        """Wipe the bar."""
+        """Remove the bar."""
         if self._progress is not None:
             self._progress.__exit__(None, None, None)
 
 
 @contextmanager
 def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Keep pooch from telling what our bar and our errors tell."""
+    """Turn off the messages of pooch, which repeat the progress bar and the errors."""
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:

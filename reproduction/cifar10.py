@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.datasets import load_cifar10
 from dropmargin.estimators import NoisyLinearClassifier
-from dropmargin.features import PatchFeatures
 from dropmargin.noise import Noise, PoissonNoise
-from dropmargin.reproduction import published
-from dropmargin.reproduction.harness import Experiment, Lab
-from dropmargin.reproduction.labbook import LabBook, Measurement, Task
-from dropmargin.reproduction.summary import (
+from dropmargin.typing import Array
+from reproduction import published
+from reproduction.datasets import load_cifar10
+from reproduction.features import PatchFeatures
+from reproduction.harness import Experiment, RunConfig
+from reproduction.results_log import Measurement, ResultsLog, Task
+from reproduction.summary import (
     Claim,
     Comparison,
     Summary,
@@ -30,7 +31,6 @@ from dropmargin.reproduction.summary import (
     standard_error,
     three_digits,
 )
-from dropmargin.typing import Array
 
 #: The columns of the table: what is called how.
 KINDS = {"none": "no noise", "Poisson": "Poisson noise", "dropout": "dropout"}
@@ -48,7 +48,7 @@ _CLOSE = 0.005
 
 @dataclass(frozen=True)
 class Setting:
-    """What is chosen: the rate, if the noise is dropout, and ``C``."""
+    """The parameters to choose: the rate, if the noise is dropout, and ``C``."""
 
     kind: str
     rate: float | None
@@ -71,7 +71,7 @@ class Images:
     order: Array
 
     def part(self, n_train: int) -> tuple[tuple[Any, Array], tuple[Any, Array]]:
-        """Return so many training images, and others to choose by, at most as many as all training images allow."""
+        """Return ``n_train`` training images, or as many as there are, and other training images for validation."""
         n_validation = min(_N_VALIDATION, len(self.y_train) // 5)
         chosen = self.order[: min(n_train, len(self.y_train) - n_validation)]
         held = self.order[-n_validation:]
@@ -90,18 +90,18 @@ def grid(kind: str, quick: bool) -> list[Setting]:
 # Measuring -----------------------------------------------------------------------------------------------------------
 
 
-def tasks(lab: Lab) -> list[Task]:
-    """Return the tasks of each step, once those of the step before are made."""
-    load = cache(partial(_load, lab))
+def tasks(config: RunConfig) -> list[Task]:
+    """Return the tasks of each step after those of the step before are done."""
+    load = cache(partial(_load, config))
     pairs = [(model, kind) for model in published.LOSSES for kind in KINDS]
     found: list[Task] = []
     for stage in ("search", "refine", "final"):
         for model, kind in pairs:
             found += [
-                Task(_key(stage, model, setting), partial(_measure, lab, load, stage, model, setting))
-                for setting in _settings(lab, stage, model, kind)
+                Task(_key(stage, model, setting), partial(_measure, config, load, stage, model, setting))
+                for setting in _settings(config, stage, model, kind)
             ]
-        if any(lab.book.get(task.key) is None for task in found):
+        if any(config.log.get(task.key) is None for task in found):
             break
     return found
 
@@ -110,26 +110,26 @@ def _key(stage: str, model: str, setting: Setting) -> dict[str, Any]:
     return {"stage": stage, "model": model, "kind": setting.kind, "rate": setting.rate, "C": setting.C}
 
 
-def _settings(lab: Lab, stage: str, model: str, kind: str) -> list[Setting]:
-    """Return what is to be fitted in a step, by what is in the book."""
+def _settings(config: RunConfig, stage: str, model: str, kind: str) -> list[Setting]:
+    """Return the settings to fit in a step; those of later steps depend on the log."""
     if stage == "search":
-        return grid(kind, lab.quick)
+        return grid(kind, config.quick)
     if stage == "final":
-        return [choose(lab.book, model, kind)]
-    if model not in _OURS or lab.quick:
+        return [choose(config.log, model, kind)]
+    if model not in _OURS or config.quick:
         return []
-    searched = lab.book.select(stage="search", model=model, kind=kind)
+    searched = config.log.select(stage="search", model=model, kind=kind)
     best = _least(searched)
-    # More images need less noise, so that all lower rates have their chance again.
+    # With more images the best rate is lower or the same, so all lower rates are tried again.
     rates = [None] if best.rate is None else [rate for rate in _RATES if rate <= best.rate]
     centres = [_least([m for m in searched if m.key["rate"] == rate]) for rate in rates]
     return [Setting(kind, own.rate, float(own.C * step)) for own in centres for step in (1.0 / _STEP, 1.0, _STEP)]
 
 
-def choose(book: LabBook, model: str, kind: str) -> Setting:
+def choose(log: ResultsLog, model: str, kind: str) -> Setting:
     """Return the setting with the least error on the validation images, in the later of the two steps."""
-    refined = book.select(stage="refine", model=model, kind=kind)
-    return _least(refined or book.select(stage="search", model=model, kind=kind))
+    refined = log.select(stage="refine", model=model, kind=kind)
+    return _least(refined or log.select(stage="search", model=model, kind=kind))
 
 
 def _least(measurements: Sequence[Measurement]) -> Setting:
@@ -137,37 +137,37 @@ def _least(measurements: Sequence[Measurement]) -> Setting:
     return Setting(best["kind"], best["rate"], best["C"])
 
 
-def _load(lab: Lab) -> Images:
+def _load(config: RunConfig) -> Images:
     """Return the features of all images; the codebook is learnt from the training images."""
-    data = load_cifar10(data_home=lab.data_home, download=lab.download)
-    n_train, n_test = (_QUICK_N_IMAGES, _QUICK_N_IMAGES // 2) if lab.quick else (len(data.y_train), len(data.y_test))
+    data = load_cifar10(data_home=config.data_home, download=config.download)
+    n_train, n_test = (_QUICK_N_IMAGES, _QUICK_N_IMAGES // 2) if config.quick else (len(data.y_train), len(data.y_test))
     features = PatchFeatures(
-        n_centroids=256 if lab.quick else 2048,
-        n_patches=40_000 if lab.quick else 400_000,
-        random_state=lab.seed,
-        n_jobs=lab.n_jobs,
-        cache=lab.cache,
-        verbose=lab.verbose,
+        n_centroids=256 if config.quick else 2048,
+        n_patches=40_000 if config.quick else 400_000,
+        random_state=config.seed,
+        n_jobs=config.n_jobs,
+        cache=config.cache,
+        verbose=config.verbose,
     ).fit(data.X_train[:n_train])
     return Images(
         features.transform(data.X_train[:n_train]),
         data.y_train[:n_train],
         features.transform(data.X_test[:n_test]),
         data.y_test[:n_test],
-        np.random.default_rng(lab.seed).permutation(n_train),
+        np.random.default_rng(config.seed).permutation(n_train),
     )
 
 
-def _measure(lab: Lab, load: Any, stage: str, model: str, setting: Setting) -> dict[str, Any]:
+def _measure(config: RunConfig, load: Any, stage: str, model: str, setting: Setting) -> dict[str, Any]:
     """Return the error of a fit, on validation images or, in the last step, on the test images."""
     images: Images = load()
     if stage == "final":
         (X, y), (X_test, y_test) = (images.X_train, images.y_train), (images.X_test, images.y_test)
     else:
-        n_search = _QUICK_N_SEARCH if lab.quick else _N_SLOW_SEARCH if model in published.THROUGH_MGF else _N_SEARCH
+        n_search = _QUICK_N_SEARCH if config.quick else _N_SLOW_SEARCH if model in published.THROUGH_MGF else _N_SEARCH
         (X, y), (X_test, y_test) = images.part(n_search if stage == "search" else len(images.y_train))
     loss = published.LOSSES[model]
-    fitted = NoisyLinearClassifier(loss, noise=setting.noise, C=setting.C, tol=_TOL, n_jobs=lab.n_jobs).fit(X, y)
+    fitted = NoisyLinearClassifier(loss, noise=setting.noise, C=setting.C, tol=_TOL, n_jobs=config.n_jobs).fit(X, y)
     return {
         "error": 1.0 - fitted.score(X_test, y_test),
         "papers_c": published.papers_c(model, setting.C),
@@ -182,13 +182,13 @@ def _measure(lab: Lab, load: Any, stage: str, model: str, setting: Setting) -> d
 # Summing up ----------------------------------------------------------------------------------------------------------
 
 
-def summarise(book: LabBook) -> Summary:
+def summarise(log: ResultsLog) -> Summary:
     """Return the table beside the published one, and what noise gains."""
-    final = {(m.key["model"], m.key["kind"]): m for m in book.select(stage="final")}
+    final = {(m.key["model"], m.key["kind"]): m for m in log.select(stage="final")}
     errors = {(model, kind): float(final[model, kind].result["error"]) for model in published.LOSSES for kind in KINDS}
     return Summary(
         title="CIFAR-10 (Table 2)",
-        verdict=_verdict(errors, final["Dropout-SVM", "dropout"].result["n_test"], book),
+        verdict=_verdict(errors, final["Dropout-SVM", "dropout"].result["n_test"], log),
         charts=[],
         comparisons=[
             Comparison(
@@ -201,15 +201,15 @@ def summarise(book: LabBook) -> Summary:
             )
         ],
         claims=_claims(errors),
-        settings=_settings_in_words(book, list(final.values())),
-        seconds=book.seconds,
+        settings=_settings_in_words(log, list(final.values())),
+        seconds=log.seconds,
     )
 
 
-def _settings_in_words(book: LabBook, final: Sequence[Measurement]) -> dict[str, str]:
+def _settings_in_words(log: ResultsLog, final: Sequence[Measurement]) -> dict[str, str]:
     sizes = final[0].result
-    searched = {m.key["model"]: m.result for m in book.select(stage="search")}
-    refined = {m.key["model"]: m.result for m in book.select(stage="refine")}
+    searched = {m.key["model"]: m.result for m in log.select(stage="search")}
+    refined = {m.key["model"]: m.result for m in log.select(stage="refine")}
     unfinished = [_in_words(m) for m in final if not m.result["converged"]]
     return {
         "Data": f"{sizes['n_train']:,} training and {sizes['n_test']:,} test images; {sizes['n_features']:,} counts "
@@ -284,7 +284,7 @@ def _claims(errors: Mapping[tuple[str, str], float]) -> list[Claim]:
     ]
 
 
-def _verdict(errors: Mapping[tuple[str, str], float], n_test: int, book: LabBook) -> list[str]:
+def _verdict(errors: Mapping[tuple[str, str], float], n_test: int, log: ResultsLog) -> list[str]:
     of_one = standard_error(errors["Dropout-SVM", "dropout"], n_test)
     written = {pair: three_digits(error) for pair, error in errors.items()}
     gains = " and ".join(
@@ -292,7 +292,7 @@ def _verdict(errors: Mapping[tuple[str, str], float], n_test: int, book: LabBook
         for model in _OURS
     )
     less = all(_gain(errors, model) < _papers_gain(model) for model in _OURS)
-    slow = book.select(stage="search", model=published.THROUGH_MGF[0])[0].result["n_train"]
+    slow = log.select(stage="search", model=published.THROUGH_MGF[0])[0].result["n_train"]
     return [
         f"Dropout-SVM errs on {written['Dropout-SVM', 'none']} of the test images without noise and on "
         f"{written['Dropout-SVM', 'dropout']} with dropout, Dropout-Logistic on "
@@ -302,7 +302,7 @@ def _verdict(errors: Mapping[tuple[str, str], float], n_test: int, book: LabBook
         + (" Both are less than published; a part of the published gain may be that of a better C." if less else ""),
         f"The settings of {' and '.join(published.THROUGH_MGF)}, whose fits take minutes, were chosen by fits to "
         f"{slow:,} images"
-        + ("" if book.header["quick"] else ", and those of the MCF models were chosen once, not twice")
+        + ("" if log.header["quick"] else ", and those of the MCF models were chosen once, not twice")
         + ": their errors may be somewhat higher than they need be.",
     ]
 

@@ -1,0 +1,100 @@
+"""Two versions of the package side by side: ``python -m benchmarks.versions FOLDER books mnist``.
+
+``FOLDER`` has the other version (a checkout's ``src``, or a folder of ``pip install --target``), built. Each version
+runs in a process of its own, which loads the data once; fits alternate between the two, and the best processor time of
+each counts. A ratio below 1 means that this version is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cases import CASES, Case
+
+_HERE = str(Path(__file__).parents[1] / "src")
+
+
+def models(case: Case) -> dict[str, Callable[[], Any]]:
+    """Return the models to compare, in the parameters of either version."""
+    from dropmargin import DropoutLogisticRegression, DropoutSVC
+
+    has_ratio = "penalty" not in inspect.signature(DropoutSVC).parameters
+    l1: dict[str, Any] = {"l1_ratio": 1.0} if has_ratio else {"penalty": "l1"}
+    noisy: dict[str, Any] = {"noise": case.noise, "C": case.C}
+    return {
+        "SVC": lambda: DropoutSVC(**noisy),
+        "logistic": lambda: DropoutLogisticRegression(**noisy),
+        "SVC normal score": lambda: DropoutSVC(**noisy, approximation="gaussian"),
+        "SVC no noise": lambda: DropoutSVC(noise=None, C=case.C),
+        "SVC l1": lambda: DropoutSVC(**noisy, **l1),
+        "logistic l1": lambda: DropoutLogisticRegression(**noisy, **l1),
+    }
+
+
+def work(folder: str, name: str) -> None:
+    """Fit the models that are asked for on standard input; this is the process of one version."""
+    sys.path.insert(0, folder)
+    case = CASES[name]
+    X, y, *_ = case.load()
+    made = models(case)
+    for line in sys.stdin:
+        model = made[line.strip()]()
+        begun = time.process_time()
+        model.fit(X, y)
+        seconds = time.process_time() - begun
+        print(json.dumps([seconds, float(model.n_passes_), float(model.objective_)]), flush=True)
+
+
+def compare(name: str, other: str, repeats: int, only: list[str]) -> None:
+    """Print a line for each model of a case."""
+    command = [sys.executable, "-m", "benchmarks.versions", "--worker", name]
+    processes = [
+        subprocess.Popen([*command, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for folder in (_HERE, other)
+    ]
+    for model in only or models(CASES[name]):
+        best: list[list[float]] = [[], []]
+        for _ in range(repeats):
+            for process, own in zip(processes, best, strict=True):
+                assert process.stdin is not None
+                assert process.stdout is not None
+                print(model, file=process.stdin, flush=True)
+                found = json.loads(process.stdout.readline())
+                own[:] = found if not own or found[0] < own[0] else own
+        (mine, passes, value), (theirs, other_passes, other_value) = best
+        print(
+            f"{name:8s} {model:17s} {mine:8.3f} s {theirs:8.3f} s  ratio {mine / theirs:5.2f}  passes {passes:6.1f} "
+            f"{other_passes:6.1f}  objective {value:.6g} {other_value:.6g}",
+            flush=True,
+        )
+    for process in processes:
+        process.communicate()
+
+
+def main() -> None:
+    """Run the comparison."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.versions", description=__doc__)
+    parser.add_argument("--worker", metavar="CASE", help=argparse.SUPPRESS)
+    parser.add_argument("folder", help="the other version")
+    parser.add_argument("cases", nargs="*", default=["books", "kitchen"], help="cases of the benchmarks")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", nargs="*", default=[], help="names of models")
+    options = parser.parse_args()
+    if options.worker:
+        work(options.folder, options.worker)
+        return
+    print("case     model             this version  other version")
+    for name in options.cases:
+        compare(name, options.folder, options.repeats, options.only)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""The results log of an experiment: each measurement is saved as soon as it is made, and none is made twice.
+
+A log is a text file with one JSON object per line. The first line is the header: the experiment, its form and seed, and
+the versions of the libraries. Each other line is a measurement: its ``key`` (what is measured) and its ``result``. An
+interruption loses the current measurement only. A line that it left incomplete at the end of the file is removed when
+the log is opened again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from dropmargin import __version__
+from dropmargin.io.model.atomic import write_atomically
+from dropmargin.progress import Progress
+
+_FORMAT = 1
+_LIBRARIES = ("numpy", "scipy", "scikit-learn")
+# Measurements that differ in one of these must not be in the same log.
+_IDENTITY = ("format", "experiment", "quick", "seed")
+
+
+class ResultsLogError(ValueError):
+    """A results log cannot be read, is not complete, or is of another experiment, form or seed."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One line of a log: what was measured, the result, and how many seconds it took."""
+
+    key: Mapping[str, Any]
+    result: Mapping[str, Any]
+    seconds: float
+
+    def matches(self, wanted: Mapping[str, Any]) -> bool:
+        """Return whether the key has all values of ``wanted``."""
+        return all(name in self.key and self.key[name] == value for name, value in wanted.items())
+
+
+@dataclass(frozen=True)
+class Task:
+    """A measurement to be made: its key, and the function that returns its result."""
+
+    key: Mapping[str, Any]
+    measure: Callable[[], Mapping[str, Any]]
+
+
+class ResultsLog:
+    """The measurements of one experiment.
+
+    Parameters
+    ----------
+    path : path-like
+        The file. The first measurement creates it, and its folder.
+    header : mapping
+        The first line, see `make_header`.
+    measurements : sequence of Measurement, default=()
+        The measurements in the file.
+    """
+
+    def __init__(self, path: Path, header: Mapping[str, Any], measurements: Sequence[Measurement] = ()) -> None:
+        self.path = path
+        self.header = dict(header)
+        self._measurements = {_canonical(measurement.key): measurement for measurement in measurements}
+
+    def __len__(self) -> int:
+        return len(self._measurements)
+
+    def __iter__(self) -> Iterator[Measurement]:
+        return iter(self._measurements.values())
+
+    def get(self, key: Mapping[str, Any]) -> Measurement | None:
+        """Return the measurement with exactly this key, or None if there is none."""
+        return self._measurements.get(_canonical(key))
+
+    def __getitem__(self, key: Mapping[str, Any]) -> Measurement:
+        found = self.get(key)
+        if found is None:
+            raise ResultsLogError(
+                f"{self.path} has no measurement for {_canonical(key)}: run the experiment to its end."
+            )
+        return found
+
+    def select(self, **wanted: Any) -> list[Measurement]:
+        """Return the measurements whose keys have these values, in the order in which they were made."""
+        return [measurement for measurement in self if measurement.matches(wanted)]
+
+    def add(self, measurement: Measurement) -> None:
+        """Append a measurement to the file, and wait until it is on the disk."""
+        line = json.dumps({"key": measurement.key, "result": measurement.result, "seconds": measurement.seconds})
+        if not self.path.exists():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.path, [(json.dumps(self.header) + "\n").encode()])
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        # Parsed from the line, so that a resumed run and an uninterrupted one have the same values.
+        self._measurements[_canonical(measurement.key)] = _measurement(json.loads(line))
+
+    def perform(self, tasks: Sequence[Task], label: str, verbose: int = 1) -> None:
+        """Perform the tasks whose measurements are not in the log yet."""
+        waiting = [task for task in tasks if self.get(task.key) is None]
+        with Progress(len(waiting), label, verbose=verbose) as progress:
+            for task in waiting:
+                started = time.perf_counter()
+                result = task.measure()
+                self.add(Measurement(task.key, result, round(time.perf_counter() - started, 3)))
+                progress.advance()
+
+    @property
+    def seconds(self) -> float:
+        """The time of all measurements together."""
+        return sum(measurement.seconds for measurement in self)
+
+
+def command_of(experiment: str, quick: bool, seed: int) -> str:
+    """Return the command that makes these results: with all options that change them, and without folders."""
+    return f"python -m reproduction {experiment}" + " --quick" * quick + (f" --seed {seed}" if seed else "")
+
+
+def make_header(experiment: str, *, quick: bool, seed: int, threads: int) -> dict[str, Any]:
+    """Return the first line of a log."""
+    return {
+        "format": _FORMAT,
+        "experiment": experiment,
+        "quick": quick,
+        "seed": seed,
+        "command": command_of(experiment, quick, seed),
+        "threads": threads,
+        "versions": {
+            "python": platform.python_version(),
+            "dropmargin": __version__,
+            **{name: version(name) for name in _LIBRARIES},
+        },
+    }
+
+
+def log_path(folder: str | os.PathLike[str], experiment: str, quick: bool) -> Path:
+    """Return the path of an experiment's log."""
+    return Path(folder) / f"{experiment}{'-quick' if quick else ''}.jsonl"
+
+
+def open_log(folder: str | os.PathLike[str], header: Mapping[str, Any], fresh: bool = False) -> ResultsLog:
+    """Return the log to continue, or a new one if there is none or ``fresh`` is true.
+
+    An incomplete line at the end, which an interruption may have left, is removed from the file.
+    """
+    path = log_path(folder, header["experiment"], header["quick"])
+    if fresh:
+        path.unlink(missing_ok=True)
+    if not path.exists():
+        return ResultsLog(path, header)
+    log, n_complete = _read(path)
+    for name in _IDENTITY:
+        if log.header.get(name) != header[name]:
+            raise ResultsLogError(
+                f"{path} has results for {name} {log.header.get(name)!r}, not {header[name]!r}. "
+                "Pass --fresh to start anew, or another folder with --results."
+            )
+    if n_complete < path.stat().st_size:
+        os.truncate(path, n_complete)
+    return log
+
+
+def read_log(path: Path) -> ResultsLog:
+    """Return the log in a file, without changing the file."""
+    return _read(path)[0]
+
+
+def _read(path: Path) -> tuple[ResultsLog, int]:
+    """Return a log, and the number of bytes of its file that are complete lines."""
+    lines = path.read_bytes().split(b"\n")
+    n_complete = sum(len(line) + 1 for line in lines[:-1])  # the last item is empty or an incomplete line
+    entries = []
+    for number, line in enumerate(lines[:-1], start=1):
+        try:
+            entries.append(json.loads(line))
+            if number > 1:
+                entries[-1] = _measurement(entries[-1])
+            elif not isinstance(entries[0], dict) or entries[0].get("format") != _FORMAT:
+                raise ValueError(f"the first line is not a header of format {_FORMAT}")
+        except (ValueError, KeyError, TypeError) as error:
+            raise ResultsLogError(
+                f"{path}, line {number}: not a line of a results log ({error}). Pass --fresh to start anew."
+            ) from error
+    if not entries:
+        raise ResultsLogError(f"{path} is empty. Pass --fresh to start anew.")
+    return ResultsLog(path, entries[0], entries[1:]), n_complete
+
+
+def _measurement(entry: Any) -> Measurement:
+    key, result = dict(entry["key"]), dict(entry["result"])
+    return Measurement(key, result, float(entry["seconds"]))
+
+
+def _canonical(key: Mapping[str, Any]) -> str:
+    return json.dumps(key, sort_keys=True)

@@ -1,0 +1,157 @@
+"""Solutions along a path over the grid: each point is warm-started by an extrapolation from its neighbours.
+
+With ``w(n, c)`` the solution for noise ``n`` and ``C = c``, the start is the fourth corner of a parallelogram::
+
+    w(n, c)  from  w(stronger, c) + w(n, lower) - w(stronger, lower)
+
+On review text this takes half the passes of a start from the nearest neighbour alone. At the border of the grid, the
+start is the nearest neighbour; the first point has a cold start. An approximate path solves some of the noises, at
+every ``C``, and interpolates the others by cubic polynomials in the logarithm of the strength of the noise: on review
+text, four knots for nine dropout rates from 0.1 to 0.9 give the same scores as solving all. (Interpolation in ``C`` is
+less accurate.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from dropmargin.data import ClassRows
+from dropmargin.estimators.base import CheckedRows
+from dropmargin.model_selection.grid import Grid, Point
+from dropmargin.solvers import Dual, Problem, Result, combine, open_outputs, solve_outputs
+from dropmargin.threads import one_blas_thread
+from dropmargin.typing import Array
+
+# An interpolated point is solved if its score is below those of both its knots by more than half their difference and
+# by more than this share of the score.
+_BELOW = 0.01
+
+
+class Solution(NamedTuple):
+    """Coefficients and intercept of one grid point, of shape ``(n_features + 1, n_outputs)``, and solver results."""
+
+    coef: Array
+    duals: list[Dual | None]
+    objective: float
+    n_iter: int
+    converged: bool
+
+
+#: Called with each point and its solution; returns the score.
+ScorePoint = Callable[[Point, Solution], float]
+
+
+class PathSolver:
+    """Solves the points of a grid on one set of rows.
+
+    Parameters
+    ----------
+    grid : Grid
+    problem : Problem
+        The problem; its noise, ``C`` and tolerance are replaced.
+    rows : CheckedRows
+    encoded : ClassRows
+        The same rows, with the index of their class.
+    n_threads : int
+    """
+
+    def __init__(self, grid: Grid, problem: Problem, rows: CheckedRows, encoded: ClassRows, n_threads: int) -> None:
+        self.grid = grid
+        self.problem = problem
+        self.rows = rows
+        groups = open_outputs(problem.loss, encoded, problem.multi_class)
+        self.outputs = [(group.columns, group.open(n_threads)) for group in groups]
+
+    def solve_all(self, tol: float, score_point: ScorePoint, approximate: bool = False) -> None:
+        """Solve all points to ``tol`` and score each; if ``approximate``, interpolate some noises."""
+        grid = self.grid
+        solved = [grid.knots(chain) if approximate else chain for chain in grid.chains]
+        lower: dict[int, Solution] = {}  # the solutions at the next lower C, by noise
+        with one_blas_thread():
+            for c in range(len(grid.Cs)):
+                current: dict[int, Solution] = {}
+                scores: dict[int, float] = {}
+                for chain in solved:
+                    for stronger, noise in zip([None, *chain], chain, strict=False):
+                        start, duals = _extrapolate(noise, stronger, lower, current)
+                        current[noise] = self.solve((noise, c), tol, start, duals)
+                        scores[noise] = score_point((noise, c), current[noise])
+                for chain, knots in zip(grid.chains, solved, strict=True):
+                    self._interpolate(chain, knots, c, tol, current, scores, score_point)
+                lower = current
+
+    def _interpolate(
+        self,
+        chain: list[int],
+        knots: list[int],
+        c: int,
+        tol: float,
+        current: dict[int, Solution],
+        scores: dict[int, float],
+        score_point: ScorePoint,
+    ) -> None:
+        """Interpolate the noises of a chain that were not solved, and solve those with a low score.
+
+        The path may have a corner between a noise for which all coefficients are zero and one for which they are not.
+        """
+        for noise in chain:
+            if noise in knots:
+                weaker = knots.index(noise) + 1
+                continue
+            score = score_point((noise, c), _combination(current, self.grid.interpolation(noise, knots)))
+            low, high = sorted(scores[knots[index]] for index in (weaker - 1, weaker))
+            if not score >= low - max(0.5 * (high - low), _BELOW * abs(low)):
+                score_point((noise, c), self.solve((noise, c), tol, current[knots[weaker]].coef, None))
+
+    def refine(
+        self,
+        points: Iterable[Point],
+        tol: float,
+        starts: Callable[[Point], Array | None],
+        score_point: ScorePoint,
+    ) -> None:
+        """Solve some points to ``tol``, each from ``starts(point)``, and score them."""
+        with one_blas_thread():
+            for point in points:
+                score_point(point, self.solve(point, tol, starts(point), None))
+
+    def solve(self, point: Point, tol: float, start: Array | None, duals: list[Dual | None] | None) -> Solution:
+        """Return the solution of one point."""
+        noise, c = point
+        C = float(self.grid.Cs[c])
+        problem = self.rows.problem(replace(self.problem, noise=self.grid.noises[noise], C=C, tol=tol))
+        results: list[Result] = []
+        for index, (columns, rows) in enumerate(self.outputs):
+            own_start = None if start is None else start[:, columns]
+            results.append(solve_outputs(problem, rows, own_start, None if duals is None else duals[index]))
+        result = combine(results)
+        return Solution(
+            result.coef,
+            [None if own.dual is None else Dual(own.dual, C) for own in results],
+            float(result.objective.sum()),
+            result.n_iter,
+            result.converged and bool(np.isfinite(result.coef).all()),
+        )
+
+
+def _combination(solved: dict[int, Solution], factors: dict[int, float]) -> Solution:
+    """Return a linear combination of solutions; it has no iterations, and its objective is NaN."""
+    coef = sum(factor * solved[noise].coef for noise, factor in factors.items())
+    return Solution(np.asarray(coef), [], np.nan, 0, True)
+
+
+def _extrapolate(
+    noise: int, stronger: int | None, lower: dict[int, Solution], current: dict[int, Solution]
+) -> tuple[Array | None, list[Dual | None] | None]:
+    """Return the start of a point, and the dual variables of its nearest neighbour."""
+    if stronger is None:
+        neighbour = lower.get(noise)
+        return (None, None) if neighbour is None else (neighbour.coef, neighbour.duals)
+    neighbour = current[stronger]
+    if noise not in lower:
+        return neighbour.coef, neighbour.duals
+    return neighbour.coef + lower[noise].coef - lower[stronger].coef, neighbour.duals
