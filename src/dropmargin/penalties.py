@@ -14,7 +14,6 @@ It is the least ``l1 s`` with ``s >= |w|``. With the barrier ``-mu log(s^2 - w^2
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -43,8 +42,8 @@ class Penalty:
     barrier: float = 0.0
 
     @property
-    def has_diagonal_curvature(self) -> bool:
-        """Whether the second derivative is a diagonal matrix, and positive everywhere."""
+    def has_curvature(self) -> bool:
+        """Whether the second derivative is positive everywhere."""
         return self.l2 > 0.0 or self.barrier > 0.0
 
     def value(self, coef: Array) -> Array:
@@ -60,16 +59,14 @@ class Penalty:
         return total + self.l1 * above.sum(axis=0) - self.barrier * rise.sum(axis=0)
 
     def gradient(self, coef: Array) -> Array:
-        """Return the derivative by the coefficients, of their shape; it is zero for the intercept."""
-        out = self.l2 * coef
-        out[-1] = 0.0
-        if self.l1:
-            w = coef[:-1]
-            out[:-1] += self.l1 * (w / self._bounds(w)[0] if self.barrier else np.sign(w))
-        return out
+        """Return the derivative by the features' coefficients, of shape ``(n_features, n_outputs)``."""
+        w = coef[:-1]
+        if not self.l1:
+            return self.l2 * w
+        return self.l2 * w + self.l1 * (w / self._bounds(w)[0] if self.barrier else np.sign(w))
 
     def curvature(self, coef: Array) -> Array | float:
-        """Return the second derivative by the features' coefficients, ``(n_features, n_outputs)`` or one number."""
+        """Return the second derivative, of the shape of the gradient or a number that serves all entries."""
         if not self.barrier:
             return self.l2
         w = coef[:-1]
@@ -83,10 +80,6 @@ class Penalty:
     def low_rank_product(self, direction: Array) -> Array | None:
         """Return the part of the second derivative that is not diagonal, if there is one, times a direction."""
         return None
-
-    def select(self, outputs: Any) -> Penalty:
-        """Return the penalty of these outputs alone."""
-        return self
 
     def least_subgradient(self, coef: Array, gradient: Array) -> Array:
         """Return the smallest subgradient of the objective, given the gradient that takes zero for that of ``l1 |0|``.

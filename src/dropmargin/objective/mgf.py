@@ -116,7 +116,7 @@ class MGFPoint(Point):
         penalty = objective.penalty
         self.value = penalty.value(coef) + risk
         self.gradient = np.zeros_like(coef)
-        self.gradient[:-1] = penalty.gradient(coef)[:-1] + gradient
+        self.gradient[:-1] = penalty.gradient(coef) + gradient
         self.gradient[-1] = intercept if objective.fit_intercept else 0.0
         self.curvature_of_noise = curvature_of_noise  # q of the module's docstring
 

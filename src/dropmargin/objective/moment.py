@@ -163,8 +163,7 @@ class MomentObjective(Objective):
 
     def select(self, outputs: Any) -> MomentObjective:
         smoothing = self.smoothing[outputs] if isinstance(self.smoothing, np.ndarray) else self.smoothing
-        penalty = self.penalty.select(outputs)
-        return replace(self, outputs=self.outputs[outputs], smoothing=smoothing, penalty=penalty)
+        return replace(self, outputs=self.outputs[outputs], smoothing=smoothing)
 
 
 class MomentPoint(Point):
@@ -189,23 +188,14 @@ class MomentPoint(Point):
         penalty, n = objective.penalty, coef.shape[1]
         by_entries = back[:, n:] if objective.variance.moves_entries else None
         noise_curvature = np.zeros((objective.n_features, n)) + objective.variance_transposed(by_entries, sums[n:])
-        gradient = penalty.gradient(coef)
-        gradient[:-1] += back[:, :n] + noise_curvature * coef[:-1]
-        gradient[-1] = gradient[-1] + sums[:n] if objective.fit_intercept else 0.0
+        gradient = np.empty_like(coef)
+        gradient[:-1] = back[:, :n] + noise_curvature * coef[:-1] + penalty.gradient(coef)
+        gradient[-1] = sums[:n] if objective.fit_intercept else 0.0
         return penalty.value(coef) + loss, gradient, noise_curvature
-
-    @cached_property
-    def _value(self) -> Array:
-        objective = self.objective
-        (loss,) = objective.data.map_sum(row_functions.loss_only, objective.row_loss, self.scores)
-        return objective.penalty.value(self.coef) + loss
 
     @property
     def value(self) -> Array:  # type: ignore[override]
-        if "_evaluated" in vars(self) or self.objective.is_well_preconditioned:
-            return self._evaluated[0]
-        # The solvers estimate gaps without the gradient at a trial point: it comes with the next known products.
-        return self._value
+        return self._evaluated[0]
 
     @property
     def gradient(self) -> Array:  # type: ignore[override]

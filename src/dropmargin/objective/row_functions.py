@@ -75,19 +75,13 @@ def weight_below(part: Rows, threshold: Array, scores: Scores) -> tuple[Array]:
 @products(1)
 def loss_and_gradient(part: Rows, loss: RowLoss, scores: Scores) -> tuple[Array, Array, Array]:
     """Return the loss, ``X'(s phi_m)`` beside ``f(X)'(2 s phi_v)``, and the sums of what is in the brackets."""
-    n, slopes = scores.mean.shape[1], _slopes(part, loss, scores)
-    back = part.X.backward(slopes if loss.variance.moves_entries else slopes[:, :n], n)
-    return loss.value(part, scores), back, slopes.sum(axis=0)
-
-
-def _slopes(part: Rows, loss: RowLoss, scores: Scores) -> Array:
-    """Return ``s phi_m`` beside ``2 s phi_v``."""
     n = scores.mean.shape[1]
     slopes = np.empty((len(scores.mean), 2 * n))
     slopes[:, :n], slopes[:, n:] = loss.smoothed.gradient(part.y[:, loss.outputs], scores.mean, scores.variance)
     slopes[:, :n] *= part.sample_weight[:, None]
     slopes[:, n:] *= 2.0 * part.sample_weight[:, None]
-    return slopes
+    back = part.X.backward(slopes if loss.variance.moves_entries else slopes[:, :n], n)
+    return loss.value(part, scores), back, slopes.sum(axis=0)
 
 
 def hessian_weights(part: Rows, loss: RowLoss, scores: Scores) -> CurvatureWeights:
@@ -127,36 +121,24 @@ class KnownProducts(NamedTuple):
 @products(1)
 def known_products(part: Rows, weights: CurvatureWeights, scores: Scores, with_squares: bool) -> KnownProducts:
     """Return the products that need no product with ``X``: the scores are the products with the coefficients."""
-    joined, n = _known_left(weights, scores), weights.n
-    used = joined if part.X.entry is not None else joined[:, : 2 * n]
-    back, squares = _back(part, used, 2 * n, weights.by_mean if with_squares else None)
+    mean = scores.mean
+    left = [weights.by_mean * mean, weights.by_mean]
+    if weights.is_coupled:
+        left[0] += weights.mixed * scores.variance
+        left += [weights.mixed * mean + weights.by_variance * scores.variance, weights.mixed]
+    joined = np.hstack(left)
+    block, n = part.X, weights.n
+    used = joined if block.entry is not None else joined[:, : 2 * n]
+    if with_squares:
+        back, squares = block.backward_and_squares(used, 2 * n, weights.by_mean)
+    else:
+        back, squares = block.backward(used, 2 * n), None
     return KnownProducts(back, squares, joined.sum(axis=0), weights.n_active)
 
 
-def _known_left(weights: CurvatureWeights, scores: Scores) -> Array:
-    """Return what the rows of ``X`` and of ``f(X)`` are multiplied with for the known products."""
-    left = [weights.by_mean * scores.mean, weights.by_mean]
-    if weights.is_coupled:
-        left[0] += weights.mixed * scores.variance
-        left += [weights.mixed * scores.mean + weights.by_variance * scores.variance, weights.mixed]
-    return np.hstack(left)
-
-
-def _back(part: Rows, left: Array, n_x: int, squared: Array | None) -> tuple[Array, Array | None]:
-    """Return the transposed products, and those of the squared entries if requested."""
-    return (part.X.backward(left, n_x), None) if squared is None else part.X.backward_and_squares(left, n_x, squared)
-
-
-@products(1)
+@products(2)
 def gradient_and_known_products(
     part: Rows, loss: RowLoss, weights: CurvatureWeights, scores: Scores, with_squares: bool
 ) -> tuple[Array | None, ...]:
-    """Return the results of `loss_and_gradient` and `known_products` by one product with the transpose."""
-    n, slopes, known = weights.n, _slopes(part, loss, scores), _known_left(weights, scores)
-    left = [known[:, : 2 * n], slopes[:, :n]]
-    if part.X.entry is not None:
-        left += [slopes[:, n:], known[:, 2 * n :]]
-    back, squares = _back(part, np.hstack(left), 3 * n, weights.by_mean if with_squares else None)
-    of_known = np.hstack([back[:, : 2 * n], back[:, 4 * n :]])
-    gradient = loss.value(part, scores), back[:, 2 * n : 4 * n], slopes.sum(axis=0)
-    return *gradient, of_known, squares, known.sum(axis=0), weights.n_active
+    """Return the results of `loss_and_gradient` and `known_products` in one request."""
+    return *loss_and_gradient(part, loss, scores), *known_products(part, weights, scores, with_squares)

@@ -26,9 +26,8 @@ from dropmargin.data import (
 )
 from dropmargin.data.training import BinaryArray
 from dropmargin.losses import MomentLoss
-from dropmargin.objective import MomentObjective
 from dropmargin.objective.curvature import MomentCurvature
-from dropmargin.objective.moment import MomentPoint
+from dropmargin.online.block import BlockObjective, BlockPoint, NoisyScore
 from dropmargin.online.summary import Summary, with_rows
 from dropmargin.solvers import Options, Problem, conjugate_gradient, solve_outputs
 from dropmargin.solvers.newton import newton
@@ -48,7 +47,6 @@ _MANY_ROWS, _MANY_BEFORE, _ANOTHER_MIXTURE = 2048, 4, 2.0
 # smooth loss and for one with a kink. With more steps of fewer inner iterations a hinge comes nearer to its optimum for
 # the same number of products.
 _FIRST_STEPS, _PART_STEPS, _STEPS, _KINK_STEPS = 10, 3, 1, 6
-_INNER_ITERATIONS = 2
 # The relative gap at which the steps stop. What they leave stays in the gradient of the summary, for the next block.
 _FIRST_TOL, _TOL = 1e-3, 1e-2
 # The standard deviation of noise on the scores that smooths a kink, next to its size.
@@ -210,12 +208,12 @@ class _Part:
         noise = None if problem.noise is None else problem.noise.take(used)
         return cls(replace(batch, X=X), replace(problem, noise=noise), np.append(used, batch.X.shape[1]))
 
-    def start(self, outputs: list[Output], summary: Summary) -> MomentPoint:
+    def start(self, outputs: list[Output], summary: Summary) -> BlockPoint:
         """Return the objective of the rows, with the summary of earlier ones as its penalty, where that was made."""
         variance, loss = self.problem.variance, self.problem.loss
         assert isinstance(loss, MomentLoss)
         if loss.kink:
-            loss = _NoisyScore(loss, _SMOOTHING * loss.kink)
+            loss = NoisyScore(loss, _SMOOTHING * loss.kink)
         elif variance.is_zero:
             loss = loss.without_noise()
         X, targets, weights = self.batch.of_outputs(outputs)
@@ -223,7 +221,7 @@ class _Part:
         data = LocalPartitions([Rows(block, targets, self.problem.C * weights)])
         penalty, columns = summary.restricted(self.index), np.arange(len(outputs))
         args = data, loss, variance, penalty, self.problem.fit_intercept, block.n_features, columns
-        return MomentObjective(*args, is_well_preconditioned=False).at(penalty.coef)
+        return BlockObjective(*args).at(penalty.coef)
 
     def whole(self, summary: Summary, coef: Array) -> Array:
         """Return all coefficients, given those of these rows."""
@@ -235,7 +233,7 @@ class _Step(NamedTuple):
 
     part: _Part
     summary: Summary
-    point: MomentPoint
+    point: BlockPoint
     curvature: MomentCurvature | None
     coef: Array
 
@@ -258,8 +256,8 @@ def _join_at_once(part: _Part, outputs: list[Output], summary: Summary) -> _Step
     """Let rows that are few next to those before join where the coefficients are; then make one step."""
     point = part.start(outputs, summary)
     curvature = point.hessian()
-    step = conjugate_gradient.solve(curvature, -point.gradient, 0.0, 1).x
-    return _Step(part, summary, point, curvature, part.whole(summary, point.coef + step))
+    step, _ = conjugate_gradient.solve_in_plane(curvature, point)
+    return _Step(part, summary, point, curvature, part.whole(summary, point.coef + step.x))
 
 
 def _minimise(parts: list[_Part], outputs: list[Output], summary: Summary, is_first: bool) -> _Step:
@@ -268,13 +266,13 @@ def _minimise(parts: list[_Part], outputs: list[Output], summary: Summary, is_fi
         start, is_cold = part.start(outputs, summary), is_first and part is parts[0]
         max_iter = _FIRST_STEPS if is_cold else _PART_STEPS
         if part is parts[-1] and not is_cold:
-            max_iter = _KINK_STEPS if isinstance(start.objective.loss, _NoisyScore) else _STEPS
+            max_iter = _KINK_STEPS if isinstance(start.objective.loss, NoisyScore) else _STEPS
         if is_cold and not start.coef.any():
             start = start.objective.at(start.objective.starting_coef())
         tol = _FIRST_TOL if is_cold else _TOL
-        options = Options(tol, max_iter, warm=not is_cold, inner_iter=_INNER_ITERATIONS)
+        options = Options(tol, max_iter, warm=not is_cold, in_plane=True)
         result = newton(start.objective, start, options)
-        point = result.point if isinstance(result.point, MomentPoint) else start.objective.at(result.coef)
+        point = result.point if isinstance(result.point, BlockPoint) else start.objective.at(result.coef)
         coef = part.whole(summary, point.coef)
         if part is not parts[-1]:
             summary = summary.moved(coef)
@@ -287,25 +285,3 @@ def _are_alike(target_weights: Array, before: Array) -> bool:
         return False
     own, other = (weights / weights.sum(axis=1, keepdims=True) for weights in (target_weights, before))
     return bool(np.all(np.maximum(own / other, other / own) <= _ANOTHER_MIXTURE))
-
-
-class _NoisyScore(MomentLoss):
-    """A loss of scores with additional noise, which smooths its kink.
-
-    It moves the minimum less than the barrier of `MomentLoss.smoothed`, which is felt far from the kink.
-    """
-
-    def __init__(self, loss: MomentLoss, deviation: float) -> None:
-        self.loss, self.variance = loss, deviation**2
-
-    def value(self, y: Array, m: Array, v: Array) -> Array:
-        return self.loss.value(y, m, v + self.variance)
-
-    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
-        return self.loss.gradient(y, m, v + self.variance)
-
-    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
-        return self.loss.curvature(y, m, v + self.variance)
-
-    def majoriser(self, y: Array, m: Array, v: Array) -> Array:
-        return self.loss.majoriser(y, m, v + self.variance)

@@ -17,20 +17,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dropmargin.data import column_dots
 from dropmargin.objective.curvature import MomentCurvature
-from dropmargin.objective.moment import MomentPoint
 from dropmargin.objective.preconditioner import Diagonal
 from dropmargin.penalties import Penalty
 from dropmargin.typing import Array
 
+if TYPE_CHECKING:
+    from dropmargin.objective.moment import MomentPoint
+
 # An eigenvalue of the scaled matrix Z'KZ below this is rounding.
 _SINGULAR = 1e-10
-_ARRAYS = "coef", "slope", "diagonal", "removed", "first", "second"
+# The signs of the three terms of rank one in H.
+_SIGNS = np.array([-1.0, 1.0, 1.0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,44 +50,56 @@ class Summary(Penalty):
         ``g``.
     diagonal : ndarray of shape (n_features, n_outputs)
         ``D``.
-    removed, first, second : ndarray of shape (n_features + 1, n_outputs)
-        Vectors with ``H = D - removed removed' + first first' + second second'``.
+    factors : ndarray of shape (n_outputs, 3, n_features + 1)
+        Vectors ``f`` with ``H = D - f_0 f_0' + f_1 f_1' + f_2 f_2'``.
     """
 
     coef: Array
     constant: Array
     slope: Array
     diagonal: Array
-    removed: Array
-    first: Array
-    second: Array
+    factors: Array
 
     @classmethod
     def start(cls, n_features: int, l2: float) -> Summary:
         """Return the summary of no rows for one output: the penalty alone."""
-        arrays: dict[str, Any] = {name: np.zeros((n_features + 1, 1)) for name in _ARRAYS}
-        return cls(constant=np.zeros(1), **arrays | {"diagonal": np.full((n_features, 1), l2)})
+        return cls(
+            coef=np.zeros((n_features + 1, 1)),
+            constant=np.zeros(1),
+            slope=np.zeros((n_features + 1, 1)),
+            diagonal=np.full((n_features, 1), l2),
+            factors=np.zeros((1, 3, n_features + 1)),
+        )
 
     @classmethod
     def join(cls, summaries: Sequence[Summary]) -> Summary:
         """Return the summaries of several outputs as one."""
-        arrays: dict[str, Any] = {name: np.hstack([getattr(one, name) for one in summaries]) for name in _ARRAYS}
-        return cls(constant=np.concatenate([one.constant for one in summaries]), **arrays)
+        names = "coef", "slope", "diagonal", "constant", "factors"
+        parts: dict[str, Any] = {name: [getattr(one, name) for one in summaries] for name in names}
+        for name, arrays in parts.items():
+            parts[name] = np.hstack(arrays) if name in names[:3] else np.concatenate(arrays)
+        return cls(**parts)
 
     def select(self, outputs: Any) -> Summary:
-        arrays: dict[str, Any] = {name: np.ascontiguousarray(getattr(self, name)[:, outputs]) for name in _ARRAYS}
-        return replace(self, constant=self.constant[outputs], **arrays)
+        """Return the summary of these outputs alone."""
+        coef, slope, diagonal = (
+            np.ascontiguousarray(array[:, outputs]) for array in (self.coef, self.slope, self.diagonal)
+        )
+        constant, factors = self.constant[outputs], self.factors[outputs]
+        return Summary(coef=coef, constant=constant, slope=slope, diagonal=diagonal, factors=factors)
 
     def moved(self, coef: Array) -> Summary:
         """Return the same function, written at other coefficients."""
-        return replace(self, coef=coef, constant=self.value(coef), slope=self.gradient(coef))
+        if np.array_equal(coef, self.coef):
+            return self
+        return replace(self, coef=coef, constant=self.value(coef), slope=self.derivative(coef))
 
     def restricted(self, index: Array | None) -> Summary:
         """Return the summary as a function of some coefficients, the intercept last; ``None`` are all."""
         if index is None:
             return self
-        arrays: dict[str, Any] = {name: getattr(self, name)[index] for name in _ARRAYS if name != "diagonal"}
-        return replace(self, diagonal=self.diagonal[index[:-1]], **arrays)
+        coef, slope, factors = self.coef[index], self.slope[index], self.factors[:, :, index]
+        return replace(self, coef=coef, slope=slope, diagonal=self.diagonal[index[:-1]], factors=factors)
 
     def after(self, point: MomentPoint, curvature: MomentCurvature, index: Array | None) -> Summary:
         """Return the summary after the rows of an objective, expanded at a point of it with a curvature there.
@@ -101,32 +116,35 @@ class Summary(Penalty):
             # The other coefficients have not moved; they take part in the products by the low-rank part.
             coef_image = coef_image + self.low_rank_product(with_rows(self.coef, index, 0.0))[index]
             coef, diagonal = with_rows(self.coef, index, coef), with_rows(self.diagonal, index[:-1], diagonal)
-            slope = with_rows(self.gradient(coef), index, slope)
+            slope = with_rows(self.derivative(coef), index, slope)
             coef_image = with_rows(self._product(coef), index, coef_image)
             intercept = with_rows(np.zeros_like(coef), [-1], 1.0)
             intercept_image = with_rows(self._product(intercept), index, intercept_image)
-        removed = with_rows(coef, slice(-1), diagonal * coef[:-1])
-        removed[-1] = 0.0
-        square = column_dots(coef, removed)
-        removed /= np.sqrt(np.where(square > 0.0, square, 1.0))
+        n_outputs = coef.shape[1]
+        factors = np.empty((n_outputs, 3, len(coef)))
         across = 0.5 * (coef_image[-1] + column_dots(coef, intercept_image))
         roots = _inverse_roots(np.array([[column_dots(coef, coef_image), across], [across, intercept_image[-1]]]))
-        first, second = (coef_image * roots[:, 0, k] + intercept_image * roots[:, 1, k] for k in range(2))
-        low_rank: dict[str, Any] = {"removed": removed, "first": first, "second": second}
-        return replace(self, coef=coef, constant=point.value, slope=slope, diagonal=diagonal, **low_rank)
-
-    @property
-    def has_diagonal_curvature(self) -> bool:
-        return False
+        for k in range(n_outputs):
+            removed = factors[k, 0]
+            np.multiply(diagonal[:, k], coef[:-1, k], out=removed[:-1])
+            removed[-1] = 0.0
+            square = coef[:, k] @ removed
+            removed /= np.sqrt(square) if square > 0.0 else 1.0
+            np.matmul(roots[k].T, np.stack([coef_image[:, k], intercept_image[:, k]]), out=factors[k, 1:])
+        return replace(self, coef=coef, constant=point.value, slope=slope, diagonal=diagonal, factors=factors)
 
     def value(self, coef: Array) -> Array:
+        if coef is self.coef:
+            return self.constant
         step = coef - self.coef
-        square = column_dots(self.diagonal * step[:-1], step[:-1]) - column_dots(self.removed, step) ** 2
-        square += column_dots(self.first, step) ** 2 + column_dots(self.second, step) ** 2
-        return self.constant + column_dots(self.slope, step) + 0.5 * square
+        return self.constant + column_dots(self.slope, step) + 0.5 * column_dots(self._product(step), step)
 
     def gradient(self, coef: Array) -> Array:
-        return self.slope + self._product(coef - self.coef)
+        return self.derivative(coef)[:-1]
+
+    def derivative(self, coef: Array) -> Array:
+        """Return the gradient by all coefficients, that of the intercept last."""
+        return self.slope.copy() if coef is self.coef else self.slope + self._product(coef - self.coef)
 
     def curvature(self, coef: Array) -> Array:
         return self.diagonal
@@ -135,9 +153,9 @@ class Summary(Penalty):
         return self.diagonal
 
     def low_rank_product(self, direction: Array) -> Array:
-        out = column_dots(self.first, direction) * self.first
-        out += column_dots(self.second, direction) * self.second
-        out -= column_dots(self.removed, direction) * self.removed
+        out = np.empty_like(direction)
+        for k, factors in enumerate(self.factors):
+            out[:, k] = (_SIGNS * (factors @ direction[:, k])) @ factors
         return out
 
     def _product(self, direction: Array) -> Array:

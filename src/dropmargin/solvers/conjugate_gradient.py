@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
 from dropmargin.data import column_dots
-from dropmargin.objective import Curvature
+from dropmargin.objective import Curvature, Point
 from dropmargin.solvers.deflation import Deflation
 from dropmargin.typing import Array
 
@@ -93,6 +94,29 @@ def solve(curvature: Curvature, right: Array, rtol: float, max_iter: int, atol: 
     result.x[:, outputs], result.remaining[outputs] = solution, remaining
     result.lowest[outputs] = _lowest_ritz_values(steps, ratios)
     return result
+
+
+def solve_in_plane(curvature: Curvature, point: Point) -> tuple[Solution, Callable[[Array], Point]]:
+    """Return the result of one iteration for the gradient of a point, and the points after multiples of that step.
+
+    The iteration needs the curvature along one direction alone. The product for that has the scores of the points.
+    """
+    assert curvature.deflation is not None
+    deflation = Deflation(curvature.deflation)
+    x, y = deflation.coordinates(-point.gradient)
+    solution, image = deflation.solve(-point.gradient)
+    residual = -point.gradient - image
+    direction = curvature.precondition(residual)
+    square = column_dots(residual, direction)
+    direction = deflation.project(direction)
+    plane = point.plane(direction)
+    along = plane.curvature(curvature)
+    positive = along > _FLAT * square
+    z = np.where(positive, square / np.where(positive, along, 1.0), 0.0)
+    remaining = np.where(positive, _STEPS_LEFT * 0.5 * z * square, 0.5 * square)
+    solution += z * direction
+    lowest = np.where(positive, along / np.where(positive, square, 1.0), 1.0)
+    return Solution(solution, remaining, lowest), lambda length: plane.at(length * x, length * y, length * z)
 
 
 def decrease_bound(curvature: Curvature, gradient: Array, lowest: Array) -> Array:

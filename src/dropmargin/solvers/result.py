@@ -10,8 +10,6 @@ from dropmargin.data import PerPartition
 from dropmargin.objective import Point
 from dropmargin.typing import Array
 
-INNER_ITERATIONS = 250
-
 
 class Iteration(NamedTuple):
     """One outer iteration: objective and estimated gap summed over the outputs, and the outputs not yet converged."""
@@ -45,8 +43,8 @@ class Options:
         Whether the start is near the solution.
     scale : ndarray of shape (n_outputs,), default=None
         What ``tol`` is relative to; by default the objective itself. It is given for the stages of a central path.
-    inner_iter : int, default=250
-        The most iterations of conjugate gradients for a step of Newton's method.
+    in_plane : bool, default=False
+        Whether a step is one iteration of conjugate gradients, in the plane of `Point.plane`: two products per step.
     """
 
     tol: float
@@ -54,7 +52,7 @@ class Options:
     monitor: Monitor = no_monitor
     warm: bool = False
     scale: Array | None = None
-    inner_iter: int = INNER_ITERATIONS
+    in_plane: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,158 @@
+"""The objective of a block of rows with a `Summary` of the earlier rows as its penalty.
+
+It is a `MomentObjective` for few steps on rows that are in memory: everything that a step needs comes from one
+transposed product, and the preconditioner is the diagonal, which the next summary needs as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dropmargin.data import Rows, products
+from dropmargin.losses import MomentLoss
+from dropmargin.losses.base import Expanded
+from dropmargin.objective import MomentObjective
+from dropmargin.objective.curvature import CurvatureWeights, MomentCurvature
+from dropmargin.objective.moment import MomentPoint
+from dropmargin.objective.plane import MomentPlane
+from dropmargin.objective.preconditioner import diagonal
+from dropmargin.objective.row_functions import RowLoss, Scores
+from dropmargin.online.summary import Summary
+from dropmargin.typing import Array
+
+
+@dataclass(frozen=True)
+class BlockObjective(MomentObjective):
+    """See the module's docstring. Gaps are estimated without the gradient at a trial point, which is a product."""
+
+    penalty: Summary
+    is_well_preconditioned: bool = False
+
+    def at(self, coef: Array) -> BlockPoint:
+        return BlockPoint(self, coef, super().at(coef).scores)
+
+    def select(self, outputs: Any) -> BlockObjective:
+        return replace(self, outputs=self.outputs[outputs], penalty=self.penalty.select(outputs))
+
+
+class BlockPoint(MomentPoint):
+    """The objective at ``coef``. The gradient is computed with a curvature."""
+
+    objective: BlockObjective
+
+    @cached_property
+    def _derivatives(self) -> Any:
+        return self.objective.data.map(_expand, self.objective.row_loss, self.scores)
+
+    @cached_property
+    def value(self) -> Array:  # type: ignore[override]
+        (loss,) = self.objective.data.map_sum(_loss, self._derivatives)
+        return self.objective.penalty.value(self.coef) + loss
+
+    @cached_property
+    def gradient(self) -> Array:  # type: ignore[override]
+        self.hessian()
+        return self.gradient
+
+    def hessian(self, direct: bool = False) -> MomentCurvature:
+        is_coupled = not self.objective.variance.is_zero
+        return self._expand(self.objective.data.map(_hessian_weights, self._derivatives, is_coupled), is_coupled)
+
+    def majoriser(self, direct: bool = False) -> MomentCurvature:
+        data, row_loss = self.objective.data, self.objective.row_loss
+        return self._expand(data.map(_majoriser_weights, row_loss, self.scores), False)
+
+    def plane(self, direction: Array) -> MomentPlane:
+        return MomentPlane(self, direction)
+
+    def _expand(self, weights: Any, is_coupled: bool) -> MomentCurvature:
+        """Return the curvature with these weights of the rows, and set the gradient."""
+        objective, coef, n = self.objective, self.coef, self.coef.shape[1]
+        back, squares, sums = objective.data.map_sum(_transposed_products, self._derivatives, weights, self.scores)
+        known = slice(n, 5 * n if is_coupled else 3 * n)
+        last = slice(-n, None)
+        noise = objective.variance_transposed(back[:, last] if objective.variance.moves_entries else None, sums[last])
+        gradient = objective.penalty.derivative(coef)
+        gradient[:-1] += back[:, :n]
+        gradient[:-1] += noise * coef[:-1]
+        gradient[-1] = gradient[-1] + sums[:n] if objective.fit_intercept else 0.0
+        self.gradient = gradient
+        own = objective.penalty.diagonal + noise
+        preconditioner = diagonal(self, squares, sums[2 * n : 3 * n], own)
+        curvature = MomentCurvature(objective, coef, own, weights, is_coupled, preconditioner)
+        return curvature.with_deflation(back[:, known], sums[known])
+
+    def select(self, outputs: Any) -> BlockPoint:
+        return self.objective.select(outputs).at(np.ascontiguousarray(self.coef[:, outputs]))
+
+
+class NoisyScore(MomentLoss):
+    """A loss of scores with additional noise, which smooths its kink.
+
+    It moves the minimum less than the barrier of `MomentLoss.smoothed`, which is felt far from the kink.
+    """
+
+    def __init__(self, loss: MomentLoss, deviation: float) -> None:
+        self.loss, self.variance = loss, deviation**2
+
+    def value(self, y: Array, m: Array, v: Array) -> Array:
+        return self.loss.value(y, m, v + self.variance)
+
+    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
+        return self.loss.gradient(y, m, v + self.variance)
+
+    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
+        return self.loss.curvature(y, m, v + self.variance)
+
+    def majoriser(self, y: Array, m: Array, v: Array) -> Array:
+        return self.loss.majoriser(y, m, v + self.variance)
+
+    def expand(self, y: Array, m: Array, v: Array) -> Expanded:
+        return self.loss.expand(y, m, v + self.variance)
+
+
+def _expand(part: Rows, loss: RowLoss, scores: Scores) -> Expanded:
+    """Return the weighted loss of each row and its derivatives."""
+    with np.errstate(over="ignore", invalid="ignore"):  # after a step too far, whose value is checked
+        found = loss.loss.expand(part.y[:, loss.outputs], scores.mean, scores.variance)
+    return Expanded(*(part.sample_weight[:, None] * values for values in found))
+
+
+def _loss(part: Rows, derivatives: Expanded) -> tuple[Array]:
+    return (derivatives.value.sum(axis=0),)
+
+
+def _hessian_weights(part: Rows, derivatives: Expanded, is_coupled: bool) -> CurvatureWeights:
+    n, by_mean = derivatives.value.shape[1], derivatives.mean_twice
+    if not is_coupled:
+        return CurvatureWeights(by_mean, n)
+    return CurvatureWeights(np.hstack([by_mean, 2.0 * derivatives.mixed, 4.0 * derivatives.variance_twice]), n)
+
+
+def _majoriser_weights(part: Rows, loss: RowLoss, scores: Scores) -> CurvatureWeights:
+    weights = loss.loss.majoriser(part.y[:, loss.outputs], scores.mean, scores.variance)
+    return CurvatureWeights(part.sample_weight[:, None] * weights, weights.shape[1])
+
+
+@products(1)
+def _transposed_products(
+    part: Rows, derivatives: Expanded, weights: CurvatureWeights, scores: Scores
+) -> tuple[Array, Array, Array]:
+    """Return the products for gradient, coefficients, intercept and diagonal, and the sums of their left sides.
+
+    The columns are ``X'`` for the gradient, the coefficients and the intercept, then ``f(X)'`` for the coefficients and
+    the intercept, if mean and variance are coupled, and for the gradient.
+    """
+    n, m, v = weights.n, scores.mean, scores.variance
+    left = [derivatives.by_mean, weights.by_mean * m, weights.by_mean]
+    if weights.is_coupled:
+        left[1] += weights.mixed * v
+        left += [weights.mixed * m + weights.by_variance * v, weights.mixed]
+    joined = np.hstack([*left, 2.0 * derivatives.by_variance])
+    used = joined if part.X.entry is not None else joined[:, : 3 * n]
+    back, squares = part.X.backward_and_squares(used, 3 * n, weights.by_mean)
+    return back, squares, joined.sum(axis=0)
