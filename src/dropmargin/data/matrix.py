@@ -34,14 +34,15 @@ _ROUNDING = 1e-12
 _CHUNK_ENTRIES = 2**20
 
 
-def canonical(X: Any) -> Any:
+def canonical(X: Any, *, is_sound: bool = False) -> Any:
     """Return ``X`` as a dense array or as CSR without duplicate entries; the arrays of ``X`` are not changed.
 
-    Duplicate entries must be summed before they are squared. Indices out of range raise an error.
+    Duplicate entries must be summed before they are squared. Indices out of range raise an error, unless ``is_sound``
+    says that they have been checked.
     """
     if not sparse.issparse(X):
         return X
-    rows = sparse.csr_array(sound_csr(X))  # shares the arrays if X is CSR
+    rows = sparse.csr_array(X if is_sound else sound_csr(X))  # shares the arrays if X is CSR
     # The flags of X may be wrong; a new array computes them from the indices.
     rows = sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape, copy=False)
     if not rows.has_canonical_format:
@@ -79,20 +80,21 @@ def row_blocks(X: Any, entry: EntryFunction | None = None) -> list[Block]:
     return [DenseBlock(X[begin:end], entry) for begin, end in pairwise(edges)]
 
 
-def drop_empty_columns(X: Any) -> tuple[Any, Array | None]:
+def drop_empty_columns(X: Any, most_entries: int = _ENTRIES_PER_FEATURE) -> tuple[Any, Array | None]:
     """Return ``X`` without its empty features, and the indices of the others; ``X`` and ``None`` if few are empty.
 
-    With few rows and many (or hashed) features, most time is spent on vectors with one entry per feature.
+    With few rows and many (or hashed) features, most time is spent on vectors with one entry per feature. Features are
+    not counted if there are more than ``most_entries`` stored entries per feature.
     """
-    if is_dense_matrix(X) or has_full_columns(X.nnz, X.shape[1]):
+    if is_dense_matrix(X) or has_full_columns(X.nnz, X.shape[1], most_entries):
         return X, None
     used = nonempty_features(column_counts(X) > 0)
     return (X, None) if used is None else (keep_columns(X, used), used)
 
 
-def has_full_columns(n_stored: int, n_features: int) -> bool:
+def has_full_columns(n_stored: int, n_features: int, most_entries: int = _ENTRIES_PER_FEATURE) -> bool:
     """Return whether the number of stored entries per feature is so large that few features can be empty."""
-    return n_stored > _ENTRIES_PER_FEATURE * n_features
+    return n_stored > most_entries * n_features
 
 
 def nonempty_features(is_used: Array) -> Array | None:

@@ -94,7 +94,7 @@ class OnlineMixin(MarginalisedClassifier):
         X, y = validate_rows(self, X, y, reset=stream is None)
         if problem.noise is not None:
             problem.noise.check(X.shape[1])
-        X = validation.check_entries(canonical(X), problem.noise, getattr(self, "feature_names_in_", None))
+        X = validation.check_entries(canonical(X, is_sound=True), problem.noise, getattr(self, "feature_names_in_", None))
         weights = validation.check_weights(sample_weight, X.shape[0])
         codes = _encode(y, known)
         weights = weights * _class_factors(self.class_weight, known)[codes]
@@ -126,7 +126,8 @@ class OnlineMixin(MarginalisedClassifier):
                     stacklevel=5,
                 )
             return known
-        check_classification_targets(classes)
+        if is_new:
+            check_classification_targets(classes)
         given = np.unique(np.asarray(classes))
         if not is_new and not np.array_equal(given, self.classes_):
             raise ValueError(

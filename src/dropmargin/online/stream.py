@@ -49,6 +49,8 @@ _MANY_ROWS, _MANY_BEFORE, _ANOTHER_MIXTURE = 2048, 4, 2.0
 _FIRST_STEPS, _PART_STEPS, _STEPS, _KINK_STEPS = 10, 3, 1, 6
 # The relative gap at which the steps stop. What they leave stays in the gradient of the summary, for the next block.
 _FIRST_TOL, _TOL = 1e-3, 1e-2
+# Features without entries in a block are left out if it has at most so many entries per feature, times the outputs.
+_MOST_ENTRIES = 2
 # The standard deviation of noise on the scores that smooths a kink, next to its size.
 _SMOOTHING = 0.05
 
@@ -79,10 +81,14 @@ class Batch:
         own = self if taken.all() else Batch(self.X[taken], self.codes[taken], self.weights[taken])
         return own.X, np.stack([output.targets(own.codes) for output in outputs], axis=1), own.weights
 
-    def target_weights(self, output: Output) -> tuple[float, float]:
-        """Return the weight of an output's rows with target -1, and of those with target +1."""
-        taken, positive = output.takes_part(self.codes), output.targets(self.codes) > 0.0
-        return self.weights[taken & ~positive].sum(), self.weights[taken & positive].sum()
+    def target_weights(self, outputs: list[Output]) -> Array:
+        """Return the weight of each output's rows with target -1, and of those with target +1."""
+        weights = np.bincount(self.codes, self.weights)
+        codes, out = np.arange(len(weights)), []
+        for output in outputs:
+            taken, positive = output.takes_part(codes), output.targets(codes) > 0.0
+            out.append([weights[taken & ~positive].sum(), weights[taken & positive].sum()])
+        return np.array(out)
 
 
 @dataclass(frozen=True)
@@ -138,13 +144,13 @@ class Stream:
 
     def _with_rows(self, batch: Batch, problem: Problem, outputs: list[Output], joins: bool) -> Stream:
         """Return the stream after a block, which joins the summaries, or after rows that wait."""
-        own_weights = np.array([batch.target_weights(output) for output in outputs])
+        own_weights = batch.target_weights(outputs)
         target_weights = self.target_weights + own_weights
         has_both = np.all(target_weights > 0.0, axis=1)
         is_minor = joins and self.n_rows >= _MANY_BEFORE * len(batch) and len(batch) >= _MANY_ROWS
         summaries, coef, objective = list(self.summaries), self.coef.copy(), self.objective.copy()
         sizes = _sizes(self.n_rows, len(batch)) if joins else [len(batch)]
-        parts = [_Part.of(batch.rows(0, size), problem) for size in sizes]
+        parts = [_Part.of(batch.rows(0, size), problem, len(outputs)) for size in sizes]
         for group in _groups(batch, outputs, has_both):
             own, before = [outputs[k] for k in group], [self.summaries[k] for k in group]
             summary = before[0] if len(group) == 1 else Summary.join(before)
@@ -199,10 +205,10 @@ class _Part:
     index: Array | None
 
     @classmethod
-    def of(cls, batch: Batch, problem: Problem) -> _Part:
+    def of(cls, batch: Batch, problem: Problem, n_outputs: int) -> _Part:
         X, used = batch.X, None
         if not problem.variance.has_floor:  # noise with a floor corrupts features that no row of the block has
-            X, used = drop_empty_columns(X)
+            X, used = drop_empty_columns(X, _MOST_ENTRIES * n_outputs)
         if used is None:
             return cls(batch, problem, None)
         noise = None if problem.noise is None else problem.noise.take(used)
