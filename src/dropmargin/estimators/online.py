@@ -94,7 +94,8 @@ class OnlineMixin(MarginalisedClassifier):
         X, y = validate_rows(self, X, y, reset=stream is None)
         if problem.noise is not None:
             problem.noise.check(X.shape[1])
-        X = validation.check_entries(canonical(X, is_sound=True), problem.noise, getattr(self, "feature_names_in_", None))
+        names = getattr(self, "feature_names_in_", None)
+        X = validation.check_entries(canonical(X, is_sound=True), problem.noise, names)
         weights = validation.check_weights(sample_weight, X.shape[0])
         codes = _encode(y, known)
         weights = weights * _class_factors(self.class_weight, known)[codes]
@@ -150,7 +151,7 @@ class OnlineMixin(MarginalisedClassifier):
         self.coef_ = stream.coef[:, :-1].astype(dtype)
         self.intercept_ = stream.coef[:, -1].astype(dtype)
         self.n_iter_ = self.n_iter_ + 1 if hasattr(self, "_stream") else 1
-        self.n_passes_ = 1.0
+        self.n_passes_ = stream.n_passes
         self.objective_ = float(stream.objective.sum())
         self.converged_ = False
         self.history_ = []

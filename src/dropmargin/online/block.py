@@ -27,10 +27,9 @@ from dropmargin.typing import Array
 
 @dataclass(frozen=True)
 class BlockObjective(MomentObjective):
-    """See the module's docstring. Gaps are estimated without the gradient at a trial point, which is a product."""
+    """See the module's docstring."""
 
     penalty: Summary
-    is_well_preconditioned: bool = False
 
     def at(self, coef: Array) -> BlockPoint:
         return BlockPoint(self, coef, super().at(coef).scores)
@@ -55,12 +54,16 @@ class BlockPoint(MomentPoint):
 
     @cached_property
     def gradient(self) -> Array:  # type: ignore[override]
-        self.hessian()
+        _ = self._hessian
         return self.gradient
 
-    def hessian(self, direct: bool = False) -> MomentCurvature:
+    @cached_property
+    def _hessian(self) -> MomentCurvature:
         is_coupled = not self.objective.variance.is_zero
         return self._expand(self.objective.data.map(_hessian_weights, self._derivatives, is_coupled), is_coupled)
+
+    def hessian(self, direct: bool = False) -> MomentCurvature:
+        return self._hessian
 
     def majoriser(self, direct: bool = False) -> MomentCurvature:
         data, row_loss = self.objective.data, self.objective.row_loss
@@ -84,7 +87,12 @@ class BlockPoint(MomentPoint):
         own = objective.penalty.diagonal + noise
         preconditioner = diagonal(self, squares, sums[2 * n : 3 * n], own)
         curvature = MomentCurvature(objective, coef, own, weights, is_coupled, preconditioner)
-        return curvature.with_deflation(back[:, known], sums[known])
+        curvature = curvature.with_deflation(back[:, known], sums[known])
+        if objective.fit_intercept:
+            assert curvature.deflation is not None
+            centred = objective.penalty.centred(own + squares, curvature.deflation.intercept_image, own)
+            preconditioner.inverse[:-1] = 1.0 / centred
+        return curvature
 
     def select(self, outputs: Any) -> BlockPoint:
         return self.objective.select(outputs).at(np.ascontiguousarray(self.coef[:, outputs]))

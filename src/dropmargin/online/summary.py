@@ -115,23 +115,22 @@ class Summary(Penalty):
         if index is not None:
             # The other coefficients have not moved; they take part in the products by the low-rank part.
             coef_image = coef_image + self.low_rank_product(with_rows(self.coef, index, 0.0))[index]
-            coef, diagonal = with_rows(self.coef, index, coef), with_rows(self.diagonal, index[:-1], diagonal)
+            coef = with_rows(self.coef, index, coef)
             slope = with_rows(self.derivative(coef), index, slope)
             coef_image = with_rows(self._product(coef), index, coef_image)
             intercept = with_rows(np.zeros_like(coef), [-1], 1.0)
             intercept_image = with_rows(self._product(intercept), index, intercept_image)
-        n_outputs = coef.shape[1]
-        factors = np.empty((n_outputs, 3, len(coef)))
-        across = 0.5 * (coef_image[-1] + column_dots(coef, intercept_image))
-        roots = _inverse_roots(np.array([[column_dots(coef, coef_image), across], [across, intercept_image[-1]]]))
-        for k in range(n_outputs):
-            removed = factors[k, 0]
-            np.multiply(diagonal[:, k], coef[:-1, k], out=removed[:-1])
-            removed[-1] = 0.0
-            square = coef[:, k] @ removed
-            removed /= np.sqrt(square) if square > 0.0 else 1.0
-            np.matmul(roots[k].T, np.stack([coef_image[:, k], intercept_image[:, k]]), out=factors[k, 1:])
+            diagonal = with_rows(self.centred(self.diagonal, intercept_image, self.diagonal), index[:-1], diagonal)
+        factors = np.empty((coef.shape[1], 3, len(coef)))
+        for k in range(coef.shape[1]):
+            factors[k] = _factors(coef[:, k], diagonal[:, k], coef_image[:, k], intercept_image[:, k])
         return replace(self, coef=coef, constant=point.value, slope=slope, diagonal=diagonal, factors=factors)
+
+    def centred(self, diagonal: Array, intercept_image: Array, least: Array) -> Array:
+        """Return the diagonal without what the term of the intercept has of it, and at least ``least``."""
+        out = diagonal + np.square(self.factors[:, 1, :-1].T)
+        out -= np.square(_intercept_factor(intercept_image)[:-1])
+        return np.maximum(out, least, out=out)
 
     def value(self, coef: Array) -> Array:
         if coef is self.coef:
@@ -172,14 +171,19 @@ def with_rows(array: Array, index: Any, values: Any) -> Array:
     return out
 
 
-def _inverse_roots(matrices: Array) -> Array:
-    """Return ``A`` with ``A A'`` the inverse of each 2 x 2 matrix, without directions in which it is singular.
+def _intercept_factor(image: Array) -> Array:
+    """Return ``K e / sqrt(e'K e)`` for the intercept ``e``; zero if it has no curvature."""
+    return image / np.sqrt(np.where(image[-1] > 0.0, image[-1], np.inf))
 
-    ``matrices`` has shape ``(2, 2, n_outputs)``, the result ``(n_outputs, 2, 2)``.
-    """
-    matrices = np.moveaxis(matrices, 2, 0)
-    scale = np.sqrt(np.maximum(np.diagonal(matrices, axis1=1, axis2=2), 0.0))
-    scale = np.where(scale > 0.0, scale, 1.0)[:, :, None]
-    values, vectors = np.linalg.eigh(matrices / (scale * np.swapaxes(scale, 1, 2)))
-    kept = values > _SINGULAR
-    return vectors / scale * np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)[:, None, :]
+
+def _factors(coef: Array, diagonal: Array, coef_image: Array, intercept_image: Array) -> Array:
+    """Return the factors of one output."""
+    out = np.zeros((3, len(coef)))
+    out[1] = _intercept_factor(intercept_image)
+    along = out[1] @ coef
+    square, rest = coef @ coef_image, coef @ coef_image - along**2
+    if rest > _SINGULAR * square:
+        np.multiply(diagonal, coef[:-1], out=out[0, :-1])
+        out[0] /= np.sqrt(coef @ out[0])
+        out[2] = (coef_image - along * out[1]) / np.sqrt(rest)
+    return out
