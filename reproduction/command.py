@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError
-from dropmargin.cli.main import FAILURE, SUCCESS, build_parser, error_message, run_command, run_program
+from dropmargin.cli.files import check_can_write
+from dropmargin.cli.program import FAILURE, SUCCESS, Command, error_message, run_program
 
 if TYPE_CHECKING:
     from reproduction.harness import Experiment
@@ -21,54 +24,49 @@ if TYPE_CHECKING:
 #: The keys of `reproduction.experiments.EXPERIMENTS`.
 NAMES = ("amazon", "explicit", "cifar10", "nightmare")
 _ALL = "all"
-_PROG = "python -m reproduction"
+
+
+_PARAMS = [
+    click.Argument(["experiment"], type=shared.Choice([*NAMES, _ALL])),
+    shared.option("--quick", help="Minutes instead of hours: fewer settings or less data."),
+    shared.option("--seed", type=shared.seed, default=0, metavar="N", help="Seed of all random numbers."),
+    shared.n_jobs_option(),
+    *shared.section(
+        "Data",
+        shared.path_option(
+            "--data", metavar="DIR", help="Folder of the data sets (default: $DROPMARGIN_DATA, or the user's cache)."
+        ),
+        shared.option("--no-download", help="Download nothing: missing data are an error."),
+        shared.path_option(
+            "--cache", metavar="DIR", help="Folder of cached image features (default: the user's cache; 2 GB)."
+        ),
+    ),
+    *shared.section(
+        "Results",
+        shared.path_option("--results", default="results", metavar="DIR", help="Folder of the measurements."),
+        shared.path_option("--html", help="Write the report."),
+        shared.path_option("--figures", metavar="DIR", help="Write each figure as an SVG file."),
+        shared.option("--fresh", help="Delete earlier measurements and start anew."),
+        shared.option("--from-results", help="Report on the measurements in --results, and run nothing."),
+    ),
+]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with these arguments, by default those of the process, and return its exit code."""
-    return run_program(_run, argv)
+    return run_program(run, argv, "python -m reproduction")
 
 
-def _run(arguments: list[str], console: Console) -> int:
-    parser = build_parser(_PROG, "run the paper's experiments, beside the published numbers", add_arguments)
-    return run_command(run, parser, arguments, console)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    add = parser.add_argument
-    add("experiment", choices=(*NAMES, _ALL), help="Figure 2, Figure 3, Table 2 and Figure 4 of the paper, or all")
-    add("--quick", action="store_true", help="minutes instead of hours: fewer settings or less data")
-    add("--seed", type=shared.seed_of, default=0, metavar="N", help="of all that is random (default: 0)")
-    add(
-        "--n-jobs",
-        type=shared.n_jobs_of,
-        metavar="N",
-        help="threads, -1 for all; the errors are the same, the times are not",
-    )
-    group = parser.add_argument_group("data")
-    add = group.add_argument
-    add("--data", metavar="DIR", help="where the data sets are (default: $DROPMARGIN_DATA, or the user's cache)")
-    add("--no-download", action="store_true", help="download nothing: missing data are an error")
-    add("--cache", metavar="DIR", help="where features of images are cached (default: the user's cache; 2 GB)")
-    group = parser.add_argument_group("results")
-    add = group.add_argument
-    add("--results", default="results", metavar="DIR", help="where measurements are saved (default: results)")
-    add("--html", metavar="FILE", help="write the report, a page which needs no network")
-    add("--figures", metavar="DIR", help="write each figure as an SVG file")
-    add("--fresh", action="store_true", help="delete earlier measurements and start anew")
-    add("--from-results", action="store_true", help="report on what is in --results, and run nothing")
-
-
-def run(options: argparse.Namespace, console: Console) -> int:
-    """Run the tasks of the experiments that are not done yet, and report the results."""
+@click.command(cls=Command, params=_PARAMS)
+def run(options: SimpleNamespace, console: Console) -> int:
+    """Run the paper's EXPERIMENT, beside the published numbers: Figure 2, Figure 3, Table 2, Figure 4, or all."""
     if options.from_results and options.fresh:
         raise UsageError("--from-results runs nothing and --fresh runs all anew: give one of the two")
     from reproduction.results_log import log_path
 
     if options.html is not None:
         logs = [log_path(options.results, name, quick) for name in NAMES for quick in (False, True)]
-        shared.check_can_write("--html", options.html, map(str, logs))
+        check_can_write("--html", options.html, map(str, logs))
     for folder in (options.figures, None if options.from_results else options.results):
         if folder is not None:
             _check_folder(folder)
@@ -84,7 +82,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 
 def _collect(
-    experiments: list[Experiment], options: argparse.Namespace, console: Console
+    experiments: list[Experiment], options: SimpleNamespace, console: Console
 ) -> tuple[list[Chapter], dict[str, str], dict[str, str]]:
     """Return the chapters of the report, and the reasons of experiments without results and of failed ones by name.
 
@@ -115,7 +113,7 @@ def _collect(
     return chapters, missing, failed
 
 
-def _measure(experiment: Experiment, options: argparse.Namespace, console: Console) -> ResultsLog:
+def _measure(experiment: Experiment, options: SimpleNamespace, console: Console) -> ResultsLog:
     """Run the tasks that are not done yet, and return the results log."""
     from reproduction.datasets.folder import cache_folder
     from reproduction.harness import run_experiment
@@ -142,13 +140,13 @@ def _measure(experiment: Experiment, options: argparse.Namespace, console: Conso
         raise
 
 
-def _path(experiment: Experiment, options: argparse.Namespace) -> Path:
+def _path(experiment: Experiment, options: SimpleNamespace) -> Path:
     from reproduction.results_log import log_path
 
     return log_path(options.results, experiment.name, options.quick)
 
 
-def _other_form(experiment: Experiment, options: argparse.Namespace) -> str:
+def _other_form(experiment: Experiment, options: SimpleNamespace) -> str:
     """Return which option reads the results of the other form of an experiment, if there are some."""
     from reproduction.results_log import log_path
 
@@ -171,14 +169,21 @@ def _check_folder(folder: str) -> None:
 # The report ----------------------------------------------------------------------------------------------------------
 
 
-def _report(chapters: list[Chapter], missing: dict[str, str], options: argparse.Namespace, console: Console) -> None:
+def _report(chapters: list[Chapter], missing: dict[str, str], options: SimpleNamespace, console: Console) -> None:
     """Write the page and the figures, and print the claims."""
     from dropmargin.report import write_page
-    from reproduction.report import TITLE, reproduction_page, write_figures
+    from reproduction.report import (
+        TITLE,
+        reproduction_notes,
+        reproduction_sections,
+        reproduction_verdict,
+        write_figures,
+    )
 
     saved = []
     if options.html is not None:
-        write_page(options.html, TITLE, reproduction_page(chapters, missing))
+        notes = reproduction_notes(chapters, missing)
+        write_page(options.html, TITLE, reproduction_verdict(chapters), reproduction_sections(chapters), notes)
         saved.append(options.html)
     if options.figures is not None:
         saved += map(str, write_figures(options.figures, chapters))

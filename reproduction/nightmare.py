@@ -26,7 +26,7 @@ from sklearn.svm import LinearSVC
 from dropmargin.baselines import FDropSVC
 from dropmargin.estimators import DropoutLogisticRegression, NoisyLinearClassifier
 from dropmargin.evaluation import deletion_curve
-from dropmargin.evaluation.nightmare import AnchoredPeer
+from dropmargin.evaluation.stress import RescalingClassifier
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 from reproduction import published
@@ -83,9 +83,9 @@ def grid(method: str, quick: bool) -> list[dict[str, float]]:
 def make(method: str, setting: Setting, n_jobs: int | None) -> Any:
     """Return the unfitted model of a method: one that predicts with NaN for a deleted pixel by the anchored rule."""
     if method == "hinge, l2":
-        return AnchoredPeer(LinearSVC(loss="hinge", C=setting["C"], max_iter=5000, random_state=0))
+        return RescalingClassifier(LinearSVC(loss="hinge", C=setting["C"], max_iter=5000, random_state=0))
     if method == "hinge, FDROP":
-        return AnchoredPeer(FDropSVC(int(setting["n_deleted"]), C=setting["C"], tol=1e-2, n_jobs=n_jobs))
+        return RescalingClassifier(FDropSVC(int(setting["n_deleted"]), C=setting["C"], tol=1e-2, n_jobs=n_jobs))
     if method == "logistic, l2":
         return DropoutLogisticRegression(noise=None, C=setting["C"], missing="rescale", n_jobs=n_jobs)
     loss = published.LOSSES[method]

@@ -6,22 +6,27 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from dropmargin.io.model.atomic import write_atomically
-from dropmargin.report.chart import Axis, Line, line_chart
-from dropmargin.report.page import Code, Facts, Figure, Figures, Heading, Paragraphs, Part, Table
+from dropmargin.io.atomic import write_atomically
+from dropmargin.plotting.style import LEGEND, LINE, line_style, plain_text, tidy
+from dropmargin.report import Plot, Section, Table, draw_svg
 from reproduction.harness import Experiment
 from reproduction.results_log import ResultsLog, ResultsLogError, command_of
-from reproduction.summary import Chart, Claim, Comparison, Summary, three_digits
+from reproduction.summary import Chart, Claim, Comparison, Series, Summary, three_digits
 
 TITLE = "Dropout Training for Support Vector Machines: the experiments, reproduced"
+_SOURCES = (
+    "The experiments of the paper Dropout Training for Support Vector Machines (Chen, Zhu, Chen and Zhang, 2014), run "
+    "again on real data with dropmargin. Published numbers are those of that paper and of Learning with Marginalized "
+    "Corrupted Features (van der Maaten, Chen, Tyree, Weinberger, 2013); all others were measured."
+)
+_DASHES = (0.0, (4.0, 2.5))
 _MINUS = "\N{MINUS SIGN}"
-# An axis of values that differ by more than this factor is logarithmic ...
-_ORDERS = 50.0
-# ... and one whose least value is above this share of the greatest does not start at 0.
+# An axis is logarithmic if its values differ by more than this factor ...
+_LOG_FACTOR = 50.0
+# ... and does not start at 0 if the smallest value is above this share of the largest.
 _NEAR = 0.3
 
 
@@ -72,46 +77,60 @@ def _command(name: str, header: Mapping[str, Any]) -> str:
     return command_of(name, bool(header.get("quick")), header.get("seed", 0))
 
 
-def reproduction_page(chapters: Sequence[Chapter], missing: Mapping[str, str] | None = None) -> list[Part]:
-    """Return the parts of the page.
+def reproduction_verdict(chapters: Sequence[Chapter]) -> str:
+    """Return how many claims hold, in all and by experiment."""
+    text = count_text([claim for chapter in chapters for claim in chapter.summary.claims])
+    each = "; ".join(f"{chapter.summary.title} {_holding(chapter.summary.claims)}" for chapter in chapters)
+    return f"Of the claims that were checked, {text}" + (f": {each}." if len(chapters) > 1 else ".")
+
+
+def reproduction_notes(chapters: Sequence[Chapter], missing: Mapping[str, str] | None = None) -> list[str]:
+    """Return the sources, and notes on quick and missing experiments.
 
     Parameters
     ----------
     chapters : sequence of Chapter
-        The experiments that were run, in their order.
     missing : mapping of str to str, optional
-        Those that were not: why not, by their names.
+        The experiments without a chapter: the reasons by name.
     """
-    parts: list[Part] = [Paragraphs(_lead(chapters), lead=True)]
-    if missing:
-        parts.append(Paragraphs([f"Not on this page: {name}. {why}" for name, why in missing.items()], small=True))
-    for chapter in chapters:
-        parts += _chapter(chapter)
-    return parts
+    texts = [_SOURCES]
+    quick = [chapter.name for chapter in chapters if chapter.quick]
+    if quick:
+        which = "All of it" if len(quick) == len(chapters) else f"Part of it ({', '.join(quick)})"
+        texts.append(f"{which} is the quick form of the experiments: fewer settings or less data than the full runs.")
+    return texts + [f"Not on this page: {name}. {reason}" for name, reason in (missing or {}).items()]
+
+
+def reproduction_sections(chapters: Sequence[Chapter]) -> list[Section]:
+    """Return a section for each experiment."""
+    return [
+        Section(
+            chapter.summary.title,
+            verdict=f"{_holding(chapter.summary.claims)} claims hold." if chapter.summary.claims else "",
+            plots=[plot for chart in chapter.summary.charts if (plot := _plot(chart)) is not None],
+            paragraphs=chapter.summary.verdict,
+            tables=[_comparison_table(comparison) for comparison in chapter.summary.comparisons],
+            claims=[(claim.text, claim.holds, claim.evidence) for claim in chapter.summary.claims],
+            facts=_facts(chapter),
+            command=_command(chapter.name, chapter.header),
+        )
+        for chapter in chapters
+    ]
 
 
 def write_figures(folder: str | os.PathLike[str], chapters: Sequence[Chapter]) -> list[Path]:
     """Write each chart as an SVG file and return the paths."""
-    found = []
+    paths = []
     for chapter in chapters:
         for chart in chapter.summary.charts:
-            svg = chart_svg(chart, with_title=True)
+            svg = chart_svg(chart, standalone=True)
             if svg is None:
                 continue
             Path(folder).mkdir(parents=True, exist_ok=True)
             name = re.sub(r"[^a-z0-9]+", "-", chart.slug.lower()).strip("-") + "-quick" * chapter.quick
-            path = Path(folder) / f"{name}.svg"
-            write_atomically(path, [_standalone(svg).encode("utf-8", errors="replace")])
-            found.append(path)
-    return found
-
-
-def _standalone(svg: str) -> str:
-    """Return a chart as SVG with its style inside, for a separate file; it follows the viewer's light or dark theme."""
-    style = files("dropmargin.report").joinpath("chart.css").read_text(encoding="utf-8")
-    start, rest = svg.split(">", 1)
-    own = "svg { background: var(--paper); font-family: system-ui, 'DejaVu Sans', sans-serif; }"
-    return f"{start}>\n<style>\n{style}{own}\n</style>{rest}\n"
+            paths.append(Path(folder) / f"{name}.svg")
+            write_atomically(paths[-1], [f"{svg}\n".encode()])
+    return paths
 
 
 def count_text(claims: Sequence[Claim]) -> str:
@@ -126,38 +145,6 @@ def _holding(claims: Sequence[Claim]) -> str:
 def result_text(claim: Claim) -> str:
     """Return whether a claim holds."""
     return "holds" if claim.holds else "does not hold"
-
-
-# Words ----------------------------------------------------------------------------------------------------------------
-
-
-def _lead(chapters: Sequence[Chapter]) -> list[str]:
-    claims = [claim for chapter in chapters for claim in chapter.summary.claims]
-    count = count_text(claims)
-    each = "; ".join(f"{chapter.summary.title}: {_holding(chapter.summary.claims)}" for chapter in chapters)
-    texts = [
-        "The experiments of the paper Dropout Training for Support Vector Machines (Chen, Zhu, Chen and Zhang, 2014), "
-        "run anew on real data with dropmargin. Our numbers were all measured; the published ones are those of that "
-        "paper and of Learning with Marginalized Corrupted Features (van der Maaten, Chen, Tyree, Weinberger, 2013).",
-        f"Of the claims that were checked, {count}." + (f" {each}." if len(chapters) > 1 else ""),
-    ]
-    quick = [chapter.name for chapter in chapters if chapter.quick]
-    if quick:
-        which = "All of it" if len(quick) == len(chapters) else f"Part of it ({', '.join(quick)})"
-        texts.append(f"{which} is the quick form of the experiments: fewer settings or less data than the full runs.")
-    return texts
-
-
-def _chapter(chapter: Chapter) -> list[Part]:
-    summary = chapter.summary
-    figures = [figure for chart in summary.charts if (figure := _figure(chart)) is not None]
-    parts: list[Part] = [Heading(summary.title), Paragraphs(summary.verdict)]
-    if figures:
-        parts.append(Figures(figures))
-    parts += [_comparison_table(comparison) for comparison in summary.comparisons]
-    if summary.claims:
-        parts.append(_claims_table(summary))
-    return [*parts, Facts(_facts(chapter)), Code(_command(chapter.name, chapter.header))]
 
 
 def _facts(chapter: Chapter) -> dict[str, str]:
@@ -180,44 +167,82 @@ def duration_text(seconds: float) -> str:
     return f"{seconds / 60.0:.0f} minutes" if seconds < 7200.0 else f"{seconds / 3600.0:.1f} hours"
 
 
-# Pictures -------------------------------------------------------------------------------------------------------------
+# Plots ----------------------------------------------------------------------------------------------------------------
 
 
-def chart_svg(chart: Chart, *, with_title: bool = False) -> str | None:
-    """Return the plot of a chart, or None if it has no values."""
-    lines = [
-        Line(series.name, series.x, series.y, method=series.method, published=series.published)
-        for series in chart.series
-        if any(y is not None for y in series.y)
-    ]
-    if not lines:
+def chart_svg(chart: Chart, *, standalone: bool = False) -> str | None:
+    """Return the plot of a chart, or None if it has no values; a standalone one has the title above it."""
+    series = [one for one in chart.series if any(y is not None for y in one.y)]
+    if not series:
         return None
-    axis = _axis(chart)
-    return line_chart(
-        lines,
-        description=_description(chart),
-        x_label=chart.x_label,
-        y_label=chart.y_label + (" (log scale)" if axis == "log" else ""),
-        y_axis=axis,
-        x_names=chart.x_names,
-        title=chart.title if with_title else "",
-        write=_short,
-        write_x=lambda x: f"{x:g}",
-    )
+
+    def draw(figure: Any) -> None:
+        draw_chart(figure, chart, series)
+        if standalone:
+            figure.suptitle(plain_text(chart.title), fontsize="medium", fontweight="bold")
+
+    size = (4.9, 3.6 + 0.1 * len(series))
+    return draw_svg(draw, title=chart.title, description=_description(chart), size=size, standalone=standalone)
 
 
-def _figure(chart: Chart) -> Figure | None:
+def draw_chart(figure: Any, chart: Chart, series: Sequence[Series]) -> None:
+    """Draw the lines of a chart, the first on top: measured ones solid, published ones dashed in the same colour."""
+    from matplotlib.lines import Line2D
+
+    ax = figure.subplots()
+    methods = list(dict.fromkeys(one.method for one in series))
+    measured = {one.method for one in series if not one.published}
+    handles = []
+    for index, one in enumerate(series):
+        style = line_style(methods.index(one.method)) | {"linestyle": "-"}
+        if one.published:
+            style |= {"linestyle": _DASHES, "markerfacecolor": ax.get_facecolor(), "linewidth": 1.2}
+        points = sorted(zip(one.x, one.y, strict=True), key=lambda point: point[0])
+        y = [float("nan") if value is None else value for _, value in points]
+        zorder = (2.0 if one.published else 3.0) - 0.01 * index
+        (line,) = ax.plot([x for x, _ in points], y, zorder=zorder, **(LINE | style))
+        if not (one.published and one.method in measured and one.name.endswith(", published")):
+            line.set_label(plain_text(one.name))
+            handles.append(line)
+    if any(one.published for one in series):
+        ink = ax.xaxis.label.get_color()
+        handles += [Line2D([], [], color=ink, label="measured"), Line2D([], [], color=ink, label="published")]
+        handles[-1].set_linestyle(_DASHES)
+    _set_axes(ax, chart)
+    columns = 2 if max(len(handle.get_label()) for handle in handles) <= 24 else 1
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=9, **LEGEND)
+
+
+def _set_axes(ax: Any, chart: Chart) -> None:
+    scale = _scale(chart)
+    ax.set_xlabel(plain_text(chart.x_label))
+    ax.set_ylabel(plain_text(chart.y_label) + " (log scale)" * (scale == "log"))
+    if scale == "log":
+        ax.set_yscale("log")
+    elif scale == "zero" and min(_values(chart)) >= 0.0:
+        ax.set_ylim(bottom=0.0)
+    ax.yaxis.set_major_formatter(lambda value, _: _short(value))
+    if chart.x_names is not None:
+        ax.set_xticks(range(len(chart.x_names)), [plain_text(name) for name in chart.x_names])
+    tidy(ax)
+
+
+def _plot(chart: Chart) -> Plot | None:
     svg = chart_svg(chart)
-    note = " The vertical axis does not start at 0." if _axis(chart) == "near" else ""
-    return None if svg is None else Figure(svg, chart.title, chart.caption.rstrip() + note)
+    note = " The vertical axis does not start at 0." if _scale(chart) == "near" else ""
+    return None if svg is None else Plot(svg, chart.title, chart.caption.rstrip() + note)
 
 
-def _axis(chart: Chart) -> Axis:
-    """Return the axis on which the values differ visibly."""
-    values = [y for series in chart.series for y in series.y if y is not None]
+def _values(chart: Chart) -> list[float]:
+    return [y for series in chart.series for y in series.y if y is not None]
+
+
+def _scale(chart: Chart) -> str:
+    """Return the scale of the vertical axis: ``"zero"`` (starts at 0), ``"near"`` (does not) or ``"log"``."""
+    values = _values(chart)
     if not values or min(values) <= 0.0:
         return "zero"
-    if max(values) > _ORDERS * min(values):
+    if max(values) > _LOG_FACTOR * min(values):
         return "log"
     return "near" if min(values) > _NEAR * max(values) else "zero"
 
@@ -231,7 +256,7 @@ def _short(value: float) -> str:
 
 
 def _description(chart: Chart) -> str:
-    """Return the chart in words: the least value of each line and where it is."""
+    """Return the chart in words: the smallest value of each line and its position."""
     least = []
     for series in chart.series:
         found = [(y, x) for x, y in zip(series.x, series.y, strict=True) if y is not None]
@@ -239,7 +264,7 @@ def _description(chart: Chart) -> str:
             y, x = min(found)
             where = f"{x:g}" if chart.x_names is None else chart.x_names[int(x)]
             least.append(f"{series.name} {_short(y)} at {where}")
-    return f"{chart.title}: {chart.y_label} by {chart.x_label}. The least of each line: {'; '.join(least)}."
+    return f"{chart.title}: {chart.y_label} by {chart.x_label}. The smallest value of each line: {'; '.join(least)}."
 
 
 # Tables ---------------------------------------------------------------------------------------------------------------
@@ -252,49 +277,22 @@ def difference_text(ours: float, published: float) -> str:
 
 
 def _comparison_table(comparison: Comparison) -> Table:
-    """Return up to three rows per method: ours, the published ones, the differences."""
+    """Return up to three rows per method: measured, published, difference."""
     rows: list[list[str]] = []
-    below, of_ours = set(), []
+    sub_rows: set[int] = set()
     for name, (ours, published) in comparison.rows.items():
-        of_ours.append(len(rows))
         rows.append([name, *map(_cell, ours)])
         if any(value is not None for value in published):
-            below |= {len(rows), len(rows) + 1}
+            sub_rows |= {len(rows), len(rows) + 1}
             rows.append(["published", *map(_cell, published)])
             pairs = zip(ours, published, strict=True)
             differences = ["" if a is None or b is None else difference_text(a, b) for a, b in pairs]
             rows.append(["difference", *differences])
-    caption, lowest = f"{comparison.caption}.", frozenset[tuple[int, int]]()
-    if len(of_ours) > 1:  # a single row has nothing to be lower than
-        lowest = _lowest(rows, of_ours, len(comparison.columns))
-        caption += " The lowest of ours in each column is marked."
-    if below:
-        caption += " The difference is ours less the published one, in points of a percent."
-    return Table(caption, ["", *comparison.columns], rows, lowest, below=frozenset(below))
-
-
-def _lowest(rows: Sequence[Sequence[str]], which: Sequence[int], n_columns: int) -> frozenset[tuple[int, int]]:
-    """Return the cells of the lowest number of each column, as printed: what reads the same is marked the same."""
-    found = set()
-    for column in range(1, n_columns + 1):
-        numbers = {row: float(rows[row][column]) for row in which if rows[row][column]}
-        found |= {(row, column) for row, number in numbers.items() if number == min(numbers.values())}
-    return frozenset(found)
+    caption = f"{comparison.caption}."
+    if sub_rows:
+        caption += " The difference is the measured error minus the published one, in points of a percent."
+    return Table(caption, ["", *comparison.columns], rows, sub_rows=frozenset(sub_rows))
 
 
 def _cell(error: float | None) -> str:
     return "" if error is None else three_digits(error)
-
-
-def _claims_table(summary: Summary) -> Table:
-    claims = summary.claims
-    rows = [[claim.text, result_text(claim), claim.evidence] for claim in claims]
-    return Table(
-        f"{summary.title}: the claims, of which {count_text(claims)}",
-        ["claim", "here", "evidence"],
-        rows,
-        frozenset((i, 1) for i, claim in enumerate(claims) if claim.holds),
-        words=True,
-        worst=frozenset((i, 1) for i, claim in enumerate(claims) if not claim.holds),
-        sentences=True,
-    )

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dropmargin import __version__
-from dropmargin.io.model.atomic import write_atomically
+from dropmargin.io.atomic import write_atomically
 from dropmargin.progress import Progress
 
 _FORMAT = 1

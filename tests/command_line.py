@@ -1,4 +1,4 @@
-"""How the tests run commands: in this process, or in one of their own."""
+"""Functions that run commands in this process or in a new one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROOT = Path(__file__).parent.parent
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command returned and wrote."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -23,13 +23,13 @@ class Outcome:
 
     @property
     def json(self) -> Any:
-        """The one object on standard output."""
+        """The JSON object on standard output."""
         assert self.out.count("\n") == 1
         return json.loads(self.out)
 
     @property
     def error(self) -> str:
-        """The one line of an error."""
+        """The line of the error, of which there is one."""
         lines = [line for line in self.err.splitlines() if line.startswith("dropmargin: error: ")]
         assert len(lines) == 1, self.err
         assert "Traceback" not in self.err
@@ -37,19 +37,20 @@ class Outcome:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a process that finds the library, the reproduction and the tests' modules."""
+    """Return the environment of a process that can import the library, the reproduction and the tests."""
     paths = [str(_ROOT), str(_ROOT / "src"), str(_ROOT / "tests")]
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONWARNINGS": "ignore"}
 
 
-def spawn(*arguments: Any, **options: Any) -> subprocess.CompletedProcess:
-    """Run a command in a process of its own."""
-    command = [sys.executable, "-m", "dropmargin.cli", *map(str, arguments)]
-    return subprocess.run(command, env=environment(), capture_output="stdout" not in options, text=True, **options)
+def spawn(*arguments: Any, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess:
+    """Run a command in a new process, with these variables added to its environment."""
+    command = [sys.executable, "-m", "dropmargin", *map(str, arguments)]
+    env = environment() | (env or {})
+    return subprocess.run(command, env=env, capture_output="stdout" not in options, text=True, **options)
 
 
 def run_script(script: str, *arguments: Any) -> str:
-    """Run Python code in a process of its own, which must end well, and return what it printed."""
+    """Run Python code in a new process, which must succeed, and return its output."""
     done = subprocess.run(
         [sys.executable, "-c", script, *map(str, arguments)], env=environment(), capture_output=True, text=True
     )

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from command_line import Outcome
-from dropmargin import DropoutSVC, save
 from dropmargin.cli.main import main
 from reproduction.command import main as reproduction_main
 
@@ -52,20 +51,6 @@ def run(run_program):
 def reproduce(run_program):
     """Return a function that runs ``python -m reproduction``."""
     return partial(run_program, reproduction_main)
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """Return a small model's file by its ending."""
-    folder = tmp_path_factory.mktemp("small")
-    X = np.abs(np.random.RandomState(0).randn(20, 2))
-    model = DropoutSVC().fit(X, X[:, 0] > X[:, 1])
-    model.history_ = model.history_[:1]
-    found = {}
-    for ending in ("json", "zip"):
-        save(model, folder / f"model.{ending}")
-        found[ending] = (folder / f"model.{ending}").read_bytes()
-    return found
 
 
 @pytest.fixture(scope="session")

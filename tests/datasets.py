@@ -71,12 +71,18 @@ def _rows(n_samples: int, n_features: int, n_scores: int, seed: int) -> tuple[np
     return X, X @ weights + rng.randn(n_samples, n_scores), weights
 
 
+def blankout(rate: Any) -> DropoutNoise:
+    """Return the paper's dropout noise, which sets features to zero."""
+    return DropoutNoise(rate, reference="zero")
+
+
 def noises(n_features: int = N_FEATURES) -> dict[str, Any]:
     """Return one noise of every kind, with one value for all features and with one per feature."""
     return {
         "none": None,
         "dropout": 0.3,
-        "dropout-per-feature": DropoutNoise(rate=np.linspace(0.0, 0.8, n_features)),
+        "dropout-per-feature": DropoutNoise(rate=np.linspace(0.0, 0.8, n_features), reference="zero"),
+        "dropout-in-groups": DropoutNoise(rate=0.3, groups=np.arange(n_features) // 2),
         "gaussian": GaussianNoise(scale=0.3),
         "gaussian-per-feature": GaussianNoise(scale=np.linspace(0.0, 0.6, n_features)),
         "laplace": LaplaceNoise(scale=0.2),

@@ -22,7 +22,7 @@ from dropmargin.losses import (
     Quadratic,
 )
 from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise, Variance
-from dropmargin.objective import MGFObjective, MomentObjective
+from dropmargin.objective import GroupedMGFObjective, GroupedObjective, MGFObjective, MomentObjective
 from dropmargin.penalties import Penalty
 from dropmargin.solvers import SOLVERS, Options
 from dropmargin.solvers.solve import choose_method
@@ -43,15 +43,21 @@ RADIAL = ("hinge", "logistic", "quadratic")
 
 NOISES = {
     "none": None,
-    "dropout": DropoutNoise(0.4),
-    "dropout per feature": DropoutNoise([0.0, 0.1, 0.3, 0.5, 0.7, 0.9]),
+    "dropout": DropoutNoise(0.4, reference="zero"),
+    "dropout per feature": DropoutNoise([0.0, 0.1, 0.3, 0.5, 0.7, 0.9], reference="zero"),
+    "dropout to a reference": DropoutNoise(0.3, reference=[0.5, 1.0, -0.3, 0.0, 0.2, 0.7]),
+    "dropout in groups": DropoutNoise(
+        [0.4, 0.2, 0.4, 0.5, 0.2, 0.4], reference=[0.5, 1.0, -0.3, 0.0, 0.2, 0.7], groups=[0, 1, 0, 2, 1, 0]
+    ),
     "gaussian": GaussianNoise(0.3),
     "gaussian per feature": GaussianNoise([0.0, 0.1, 0.5, 1.0, 0.2, 0.3]),
     "laplace": LaplaceNoise(0.2),
     "laplace per feature": LaplaceNoise([0.2, 0.0, 0.1, 0.3, 0.25, 0.05]),
     "poisson": PoissonNoise(),
 }
-SOME_NOISES = [name for name in NOISES if name != "none"]
+#: The noises of independent features.
+INDEPENDENT = [name for name in NOISES if name != "dropout in groups"]
+SOME_NOISES = INDEPENDENT[1:]
 
 
 def make_data(n_samples: int = 40, n_columns: int = 1, seed: int = 0):
@@ -68,7 +74,10 @@ def make_objective(X, labels, weights, loss, noise, *, C=1.0, fit_intercept=True
     """Return the objective of a loss and a noise, on two partitions; of one column if it is through the MGF."""
     X = canonical(X)
     through_mgf = isinstance(loss, MGFLoss)
+    noise = noise and noise.resolve(X.shape[1])
     variance = Variance() if noise is None else noise.variance()
+    variance = variance.of_stored_entries() if sparse.issparse(X) else variance
+    groups = {} if variance.groups is None else {"groups": variance.feature_groups(X.shape[1])}
     entry = variance.entry if variance.moves_entries and not through_mgf else None
     parts = []
     for rows in (slice(0, len(labels) // 3), slice(len(labels) // 3, None)):
@@ -76,10 +85,12 @@ def make_objective(X, labels, weights, loss, noise, *, C=1.0, fit_intercept=True
         parts.append(Rows(block, labels[rows], C * weights[rows]))
     data = LocalPartitions(parts)
     if through_mgf:
-        noise = DropoutNoise(0.0) if noise is None else noise
-        return MGFObjective(data, loss, noise, Penalty(l2=l2), fit_intercept, X.shape[1], column)
+        noise = DropoutNoise(0.0, reference="zero") if noise is None else noise
+        kind = GroupedMGFObjective if groups else MGFObjective
+        return kind(data, loss, noise, Penalty(l2=l2), fit_intercept, X.shape[1], column, **groups)
     columns = np.arange(labels.shape[1])
-    return MomentObjective(data, loss, variance, Penalty(l2=l2), fit_intercept, X.shape[1], columns)
+    kind = GroupedObjective if groups else MomentObjective
+    return kind(data, loss, variance, Penalty(l2=l2), fit_intercept, X.shape[1], columns, **groups)
 
 
 def solve(solver, objective, coef, *, tol, max_iter):
@@ -95,13 +106,32 @@ def as_format(X, layout):
 # The formulas of the design -----------------------------------------------------------------------------------------
 
 
+def plain_reference(noise):
+    return 0.0 if isinstance(noise.reference, str) else np.asarray(noise.reference)
+
+
+def plain_score_variance(noise, X, w):
+    """Return the variance of the score of each row."""
+    if getattr(noise, "groups", None) is None:
+        return plain_variance(noise, X) @ w**2
+    return sum(q / (1.0 - q) * scores**2 for q, scores in plain_group_scores(noise, X, w))
+
+
+def plain_group_scores(noise, X, w):
+    """Yield the rate of each group, and the scores of its features."""
+    deviations, groups = X - plain_reference(noise), np.asarray(noise.groups)
+    for g in np.unique(groups):
+        own = groups == g
+        yield np.broadcast_to(noise.rate, len(w))[own][0], deviations[:, own] @ w[own]
+
+
 def plain_variance(noise, X):
     """Return ``V_id``, the variance of each corrupted entry."""
     if noise is None:
         return np.zeros_like(X)
     if isinstance(noise, DropoutNoise):
         q = np.asarray(noise.rate, dtype=float)
-        return q / (1.0 - q) * X**2
+        return q / (1.0 - q) * (X - plain_reference(noise)) ** 2
     if isinstance(noise, GaussianNoise):
         return np.asarray(noise.scale, dtype=float) ** 2 + np.zeros_like(X)
     if isinstance(noise, LaplaceNoise):
@@ -115,8 +145,8 @@ def plain_log_mgf(noise, t, X):
     if noise is None:
         return t * X
     if isinstance(noise, DropoutNoise):
-        q = np.asarray(noise.rate, dtype=float)
-        return np.log(q + (1.0 - q) * np.exp(t * X / (1.0 - q)))
+        q, reference = np.asarray(noise.rate, dtype=float), plain_reference(noise)
+        return t * reference + np.log(q + (1.0 - q) * np.exp(t * (X - reference) / (1.0 - q)))
     if isinstance(noise, GaussianNoise):
         return t * X + np.asarray(noise.scale, dtype=float) ** 2 * t**2 / 2.0
     if isinstance(noise, LaplaceNoise):
@@ -152,9 +182,14 @@ def plain_objective(name, noise, X, y, weights, C, coef):
     """Return ``J(w, b)``; ``coef`` is ``w`` with ``b`` last, ``y`` a vector."""
     w, b = coef[:-1], coef[-1]
     if name in MOMENT_LOSSES:
-        losses = plain_moment_loss(name, y, X @ w + b, plain_variance(noise, X) @ w**2)
+        losses = plain_moment_loss(name, y, X @ w + b, plain_score_variance(noise, X, w))
     else:
-        K = plain_log_mgf(noise, -y[:, None] * w, X).sum(axis=1) - y * b
+        if getattr(noise, "groups", None) is None:
+            K = plain_log_mgf(noise, -y[:, None] * w, X).sum(axis=1) - y * b
+        else:
+            K = -y * (np.broadcast_to(plain_reference(noise), w.shape) @ w + b)
+            for q, scores in plain_group_scores(noise, X, w):
+                K = K + np.log(q + (1.0 - q) * np.exp(-y * scores / (1.0 - q)))
         losses = np.exp(K) if name == "exponential" else np.logaddexp(0.0, K)
     return 0.5 * w @ w + C * weights @ losses
 

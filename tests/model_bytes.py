@@ -1,4 +1,4 @@
-"""What the tests of model files share."""
+"""Helpers of the tests of model files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import pytest
 from dropmargin import load, save
 from dropmargin.io.model import ModelFormatError, describe
 
-endings = pytest.mark.parametrize("ending", ["json", "zip"])
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def refused(path, data, match=None):
-    """Check that a file is refused by all that read it, with its name and a sentence; return the sentence."""
+def assert_refused(path, data, match=None):
+    """Check that `load` and `describe` refuse a file, and name it; return the message."""
     path.write_bytes(data)
     with pytest.raises(ModelFormatError, match=match) as caught:
         load(path)
@@ -25,12 +24,8 @@ def refused(path, data, match=None):
     return str(caught.value)
 
 
-def array_of(document, name):
-    return next(entry for entry in document["arrays"] if entry["name"] == name)
-
-
-def round_trip(model, tmp_path, ending="json"):
-    path = tmp_path / f"model.{ending}"
+def round_trip(model, tmp_path):
+    """Return a model after saving and loading it."""
+    path = tmp_path / "model.safetensors"
     save(model, path)
-    assert path.read_bytes()[:1] == (b"{" if ending == "json" else b"P")
     return load(path)

@@ -1,4 +1,4 @@
-"""A classifier that keeps what it is asked about."""
+"""A classifier that records the rows it gets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 
 class Recorder(ClassifierMixin, BaseEstimator):
-    """A classifier that keeps what it is asked about, and answers with the first class."""
+    """A classifier that records the rows it gets, and predicts the first class."""
 
     def fit(self, X, y):
         self.classes_ = np.unique(y)

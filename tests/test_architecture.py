@@ -30,6 +30,7 @@ _ORDER = [
     "dask",
     "report",
     "cli",
+    "__main__",
 ]
 _ROOT = Path(dropmargin.__file__).parent
 

@@ -52,6 +52,7 @@ def test_libraries_in_the_wheel(project, tmp_path, compiler, libraries):
         names = archive.namelist()
     assert {name for name in names if name.endswith(".so")} == libraries
     assert {name.split("/")[0].split("-")[0] for name in names} == {"dropmargin"}
+    assert {"dropmargin/report/page.html", "dropmargin/report/colours.css"} <= set(names)
     assert wheel.name.endswith("-any.whl") == (not libraries)
     assert ("no C compiler" in output) == (not libraries)
 

@@ -1,4 +1,4 @@
-"""Every data format through train, predict and evaluate: predictions are those of Python, to the last bit."""
+"""Every data format in train, predict and evaluate: predictions equal those of Python to the last bit."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ def numbers(text):
 
 
 def assert_same(run, data, model, X, options=()):
-    """Compare labels, scores and probabilities of a command with those of Python's model."""
-    rows = table(run("predict", data, "model.json", *options).out)
+    """Compare labels, scores and probabilities of the command with those of a model in Python."""
+    rows = table(run("predict", data, "model.safetensors", *options).out)
     assert rows[0] == ["label"]
     assert [row[0] for row in rows[1:]] == [str(label) for label in model.predict(X).tolist()]
-    header, values = numbers(run("predict", data, "model.json", "--output", "decision", *options).out)
+    header, values = numbers(run("predict", data, "model.safetensors", "--output", "decision", *options).out)
     expected = model.decision_function(X)
     np.testing.assert_array_equal(values, expected.reshape(len(expected), -1))
     texts = [str(label) for label in model.classes_.tolist()]
     assert header == (["decision"] if len(texts) == 2 else [f"decision_{label}" for label in texts])
-    header, values = numbers(run("predict", data, "model.json", "--output", "probability", *options).out)
+    header, values = numbers(run("predict", data, "model.safetensors", "--output", "probability", *options).out)
     np.testing.assert_array_equal(values, model.predict_proba(X))
     assert header == [f"probability_{label}" for label in texts]
-    result = run("evaluate", data, "model.json", *options, "--json").json
+    result = run("evaluate", data, "model.safetensors", *options, "--json").json
     assert result["rows"] == len(expected)
 
 
@@ -77,10 +77,10 @@ def test_svmlight(run, tmp_path, kind, packed, first):
     if packed:
         (tmp_path / "data.svm.gz").write_bytes(gzip.compress(path.read_bytes()))
         path = tmp_path / "data.svm.gz"
-    run("train", path, "model.json", "--loss", "logistic", "--noise", "0.3", "-c", "0.7")
+    run("train", path, "model.safetensors", "--loss", "logistic", "--noise", "0.3", "-c", "0.7")
     X = sparse.csr_array(X)
     model = DropoutLogisticRegression(noise=0.3, C=0.7).fit(X, y)
-    assert load("model.json").coef_.tolist() == model.coef_.tolist()
+    assert load("model.safetensors").coef_.tolist() == model.coef_.tolist()
     assert_same(run, path, model, X)
 
 
@@ -104,10 +104,10 @@ def test_tables_with_unicode_names(run, tmp_path, kind, labels, ending):
         if ending.endswith("gz"):
             path.write_bytes(gzip.compress(plain.read_bytes()))
             plain.unlink()
-    run("train", path, "model.json", "--target", names[-1], "--loss", "logistic", "--noise", "dropout=0.3")
+    run("train", path, "model.safetensors", "--target", names[-1], "--loss", "logistic", "--noise", "dropout=0.3")
     frame = read_data(path, ReadOptions(target=names[-1])).X
     model = make_pipeline(TableEncoder(), DropoutLogisticRegression(noise=0.3)).fit(frame, y)
-    assert load("model.json")[-1].coef_.tolist() == model[-1].coef_.tolist()
+    assert load("model.safetensors")[-1].coef_.tolist() == model[-1].coef_.tolist()
     assert_same(run, path, model, frame)
 
 
@@ -115,7 +115,7 @@ def test_wide_tables_are_sparse(run, tmp_path):
     X, y = make_binary(150)
     names = [f"n{i % 140}" for i in range(len(y))]
     write_csv(tmp_path / "data.csv", ["a", "name", "y"], [X[:, 0].tolist(), names, y.tolist()])
-    run("train", "data.csv", "model.json", "--target", "y", "--loss", "logistic")
+    run("train", "data.csv", "model.safetensors", "--target", "y", "--loss", "logistic")
     frame = read_data("data.csv", ReadOptions(target="y")).X
     model = make_pipeline(TableEncoder(), DropoutLogisticRegression()).fit(frame, y)
     assert model[0].sparse_output_
@@ -134,7 +134,7 @@ def test_npz(run, tmp_path, kind, layout):
         X = X.astype(np.float32) if layout == "single" else X
         arrays = {"X": X}
     np.savez(tmp_path / "data.npz", y=y, **arrays)
-    run("train", "data.npz", "model.json", "--loss", "logistic")
+    run("train", "data.npz", "model.safetensors", "--loss", "logistic")
     assert_same(run, "data.npz", DropoutLogisticRegression().fit(X, y), X)
 
 
@@ -150,8 +150,8 @@ def test_npz_with_entries_out_of_order_and_twice(run, tmp_path, options):
     np.savez(tmp_path / "sorted.npz", y=y, shape=X.shape, **parts)
     scores = []
     for name in ("raw", "sorted"):
-        run("train", f"{name}.npz", "m.json", *options)
-        scores.append(run("predict", f"{name}.npz", "m.json", "--output", "decision").out)
+        run("train", f"{name}.npz", "m.safetensors", *options)
+        scores.append(run("predict", f"{name}.npz", "m.safetensors", "--output", "decision").out)
     assert scores[0] == scores[1]
 
 
@@ -160,16 +160,16 @@ def test_feature_names_of_a_matrix_and_tables_with_them(run, tmp_path):
     names = [f"größe {j}" for j in range(X.shape[1])]
     write_svmlight(tmp_path / "data.svm", X, y)
     (tmp_path / "names.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
-    run("train", "data.svm", "model.json", "--feature-names", "names.txt")
-    assert load("model.json").feature_names_in_.tolist() == names
+    run("train", "data.svm", "model.safetensors", "--feature-names", "names.txt")
+    assert load("model.safetensors").feature_names_in_.tolist() == names
     write_csv(tmp_path / "data.csv", [*names[::-1], "extra"], [*X.T[::-1].tolist(), ["x"] * len(y)])
-    by_name = run("predict", "data.csv", "model.json", "--output", "decision")
-    by_index = run("predict", "data.svm", "model.json", "--output", "decision")
+    by_name = run("predict", "data.csv", "model.safetensors", "--output", "decision")
+    by_index = run("predict", "data.svm", "model.safetensors", "--output", "decision")
     np.testing.assert_allclose(numbers(by_name.out)[1], numbers(by_index.out)[1], rtol=1e-12)
     (tmp_path / "names.txt").write_text("a\nb\n")
     assert (
         "names.txt: 2 names, but the data have 8"
-        in run("train", "data.svm", "x.json", "--feature-names", "names.txt", code=1).error
+        in run("train", "data.svm", "x.safetensors", "--feature-names", "names.txt", code=1).error
     )
 
 
@@ -179,37 +179,37 @@ DOCUMENTS = ["a good, good day", "bad weather today", "good food", "a bad bad pl
 STARS = [5, 1, 5, 1, 5, 1]
 
 
-def test_a_model_without_a_name_has_that_of_the_data(run, tmp_path):
+def test_the_default_name_of_a_model_is_that_of_the_data(run, tmp_path):
     write_csv(tmp_path / "reviews.csv", ["review", "stars"], [DOCUMENTS, STARS])
     run("train", "reviews.csv", "--text", "review", "--target", "stars")
-    assert (tmp_path / "reviews.model.json").exists()
-    assert "name the model file" in run("train", "-", "--format", "svmlight", code=2, stdin=b"1 1:1\n").err
+    assert (tmp_path / "reviews.safetensors").exists()
+    assert "MODEL is missing" in run("train", "-", "--format", "svmlight", code=2, stdin=b"1 1:1\n").err
 
 
-def test_reviews_of_a_table_just_work_and_raw_text_is_predicted_later(run, tmp_path):
+def test_a_column_of_documents_and_prediction_of_raw_text(run, tmp_path):
     write_csv(tmp_path / "reviews.csv", ["review", "when", "stars"], [DOCUMENTS, range(6), STARS])
-    run("train", "reviews.csv", "model.json", "--text", "review", "--target", "stars", "--loss", "logistic")
+    run("train", "reviews.csv", "model.safetensors", "--text", "review", "--target", "stars", "--loss", "logistic")
     model = make_pipeline(TextEncoder(), DropoutLogisticRegression()).fit(DOCUMENTS, STARS)
     assert_same(run, "reviews.csv", model, DOCUMENTS)
     (tmp_path / "later.txt").write_text("such a good day\nwhat a bad idea\n")
-    assert table(run("predict", "later.txt", "model.json").out) == [["label"], ["5"], ["1"]]
+    assert table(run("predict", "later.txt", "model.safetensors").out) == [["label"], ["5"], ["1"]]
     write_csv(tmp_path / "other.csv", ["words"], [["so good", "so bad"]])
-    assert table(run("predict", "other.csv", "model.json", "--text", "words").out) == [["label"], ["5"], ["1"]]
-    assert "there is no column 'review' (--text)" in run("predict", "other.csv", "model.json", code=1).error
+    assert table(run("predict", "other.csv", "model.safetensors", "--text", "words").out) == [["label"], ["5"], ["1"]]
+    assert "there is no column 'review' (--text)" in run("predict", "other.csv", "model.safetensors", code=1).error
 
 
-def test_text_files_and_the_options_of_words(run, tmp_path):
+def test_text_files_and_options_of_terms(run, tmp_path):
     lines = [f"{'good' if star == 5 else 'bad'}\t{text}" for star, text in zip(STARS, DOCUMENTS, strict=True)]
     (tmp_path / "data.txt").write_text("\n".join(lines) + "\n")
     arguments = ("--weighting", "counts", "--ngrams", "1,2", "--min-df", "2", "--max-features", "3")
-    run("train", "data.txt", "model.json", *arguments)
-    encoder = load("model.json")[0]
+    run("train", "data.txt", "model.safetensors", *arguments)
+    encoder = load("model.safetensors")[0]
     assert (encoder.weighting, encoder.ngram_range, encoder.min_df) == ("counts", (1, 2), 2)
     assert encoder.terms_ == ["bad", "good"]
-    assert run("evaluate", "data.txt", "model.json", "--json").json["accuracy"] == 1.0
+    assert run("evaluate", "data.txt", "model.safetensors", "--json").json["accuracy"] == 1.0
     (tmp_path / "plain.txt").write_text("\n".join(DOCUMENTS) + "\n")
-    labelled = run("predict", "data.txt", "model.json", "--target", "label")
-    assert labelled.out == run("predict", "plain.txt", "model.json").out
+    labelled = run("predict", "data.txt", "model.safetensors", "--target", "label")
+    assert labelled.out == run("predict", "plain.txt", "model.safetensors").out
 
 
 # Missing values -------------------------------------------------------------------------------------------------------
@@ -220,29 +220,31 @@ def test_missing_cells_are_missing_features(run, tmp_path):
     cells = [[("" if (i + j) % 5 == 0 else value) for i, value in enumerate(column)] for j, column in enumerate(X.T)]
     names = [f"x{j}" for j in range(X.shape[1])]
     write_csv(tmp_path / "data.csv", [*names, "y"], [*cells, y.tolist()])
-    done = run("train", "data.csv", "model.json", "--target", "y", "--noise", "0.2")
+    done = run("train", "data.csv", "model.safetensors", "--target", "y", "--noise", "0.2")
     assert "there are missing values" in done.err
     frame = read_data("data.csv", ReadOptions(target="y")).X
     model = make_pipeline(TableEncoder(), DropoutSVC(noise=DropoutNoise(0.2), missing="rescale")).fit(frame, y)
-    decisions = numbers(run("predict", "data.csv", "model.json", "--output", "decision").out)[1]
+    decisions = numbers(run("predict", "data.csv", "model.safetensors", "--output", "decision").out)[1]
     np.testing.assert_array_equal(decisions[:, 0], model.decision_function(frame))
-    # a column that is not there is missing as a whole
+    # A column that the file lacks is missing in all rows.
     write_csv(tmp_path / "less.csv", names[1:], X.T[1:].tolist())
     assert (
         "less.csv lacks columns of the training data, which are taken as missing: 'x0'"
-        in run("predict", "less.csv", "model.json").err
+        in run("predict", "less.csv", "model.safetensors").err
     )
-    assert "contains NaN" in run("train", "data.csv", "x.json", "--target", "y", "--missing", "error", code=1).error
+    assert (
+        "contains NaN" in run("train", "data.csv", "x.safetensors", "--target", "y", "--missing", "error", code=1).error
+    )
 
 
-def test_a_model_of_complete_rows_says_how_to_take_missing_ones(run, tmp_path):
+def test_missing_values_without_rescaling_are_an_error_that_names_the_option(run, tmp_path):
     X, y = make_binary()
     write_csv(tmp_path / "data.csv", ["a", "b", "y"], [X[:, 0].tolist(), X[:, 1].tolist(), y.tolist()])
-    run("train", "data.csv", "model.json", "--target", "y")
+    run("train", "data.csv", "model.safetensors", "--target", "y")
     (tmp_path / "holes.csv").write_text("a,b\n1,\n")
     (tmp_path / "less.csv").write_text("a\n1\n")
     for name in ("holes.csv", "less.csv"):
-        assert "train it with --missing rescale" in run("predict", name, "model.json", code=1).error
+        assert "train it with --missing rescale" in run("predict", name, "model.safetensors", code=1).error
 
 
 # Streams and large files ----------------------------------------------------------------------------------------------
@@ -252,61 +254,64 @@ def test_standard_input_and_output(run, tmp_path):
     X, y = make_binary()
     write_svmlight(tmp_path / "data.svm", X, y)
     content = (tmp_path / "data.svm").read_bytes()
-    run("train", "-", "model.json", "--format", "svmlight", stdin=content)
-    run("train", "data.svm", "other.json")
-    assert load("model.json").coef_.tolist() == load("other.json").coef_.tolist()
-    through = run("predict", "-", "model.json", "--format", "svmlight", "-o", "-", stdin=content)
-    assert through.out == run("predict", "data.svm", "model.json").out
-    packed = run("predict", "-", "model.json", "--format", "svmlight", stdin=gzip.compress(content))
+    run("train", "-", "model.safetensors", "--format", "svmlight", stdin=content)
+    run("train", "data.svm", "other.safetensors")
+    assert load("model.safetensors").coef_.tolist() == load("other.safetensors").coef_.tolist()
+    through = run("predict", "-", "model.safetensors", "--format", "svmlight", "-o", "-", stdin=content)
+    assert through.out == run("predict", "data.svm", "model.safetensors").out
+    packed = run("predict", "-", "model.safetensors", "--format", "svmlight", stdin=gzip.compress(content))
     assert packed.out == through.out
-    assert "--format" in run("predict", "-", "model.json", stdin=content, code=2).error
+    assert "--format" in run("predict", "-", "model.safetensors", stdin=content, code=2).error
 
 
-def test_a_file_of_several_parts_and_outputs_of_every_kind(run, tmp_path):
+def test_a_file_of_several_parts_and_all_outputs(run, tmp_path):
     rng = np.random.RandomState(0)
     X, y = sparse.random(45_000, 50, 0.2, format="csr", random_state=rng), rng.randint(0, 3, 45_000)
     write_svmlight(tmp_path / "big.svm", X.toarray().round(4), y)
     assert (tmp_path / "big.svm").stat().st_size > 2**22  # two parts
     write_svmlight(tmp_path / "data.svm", X[:300].toarray().round(4), y[:300])
-    run("train", "data.svm", "model.json", "--noise", "0.5", "--loss", "logistic")
+    run("train", "data.svm", "model.safetensors", "--noise", "0.5", "--loss", "logistic")
     rows = read_data("big.svm", ReadOptions(zero_based=False, n_features=50)).X
-    model = load("model.json")
-    done = run("predict", "big.svm", "model.json", "-o", "out.csv", "--output", "label,decision,stability", "--json")
+    model = load("model.safetensors")
+    done = run(
+        "predict", "big.svm", "model.safetensors", "-o", "out.csv", "--output", "label,decision,stability", "--json"
+    )
     assert done.json["rows"] == 45_000
     header, values = numbers((tmp_path / "out.csv").read_text())
     assert header == done.json["columns"] == ["label", "decision_0", "decision_1", "decision_2", "stability"]
     np.testing.assert_array_equal(values[:, 0], model.predict(rows))
     np.testing.assert_array_equal(values[:, 1:4], model.decision_function(rows))
     np.testing.assert_allclose(values[:100, 4], model.predict_stability(rows[:100]), rtol=1e-12)
-    result = run("evaluate", "big.svm", "model.json", "--json").json
+    result = run("evaluate", "big.svm", "model.safetensors", "--json").json
     assert result["accuracy"] == pytest.approx(model.score(rows, y), abs=1e-12)
     logs = model.predict_log_proba(rows)[np.arange(len(y)), y]
     assert result["log_loss"] == pytest.approx(-logs.mean(), rel=1e-12)
 
 
-def test_output_by_its_name(run, tmp_path):
+def test_the_name_of_the_output_gives_its_format(run, tmp_path):
     X, y = make_binary()
     write_svmlight(tmp_path / "data.svm", X, y)
-    run("train", "data.svm", "model.json")
-    run("predict", "data.svm", "model.json", "-o", "out.csv.gz")
+    run("train", "data.svm", "model.safetensors")
+    run("predict", "data.svm", "model.safetensors", "-o", "out.csv.gz")
     assert (
-        gzip.decompress((tmp_path / "out.csv.gz").read_bytes()).decode() == run("predict", "data.svm", "model.json").out
+        gzip.decompress((tmp_path / "out.csv.gz").read_bytes()).decode()
+        == run("predict", "data.svm", "model.safetensors").out
     )
-    run("predict", "data.svm", "model.json", "-o", "out.tsv", "--output", "label,decision", "--no-header")
+    run("predict", "data.svm", "model.safetensors", "-o", "out.tsv", "--output", "label,decision", "--no-header")
     first = (tmp_path / "out.tsv").read_text().splitlines()[0].split("\t")
-    assert float(first[1]) == load("model.json").decision_function(X[:1])[0]
-    run("predict", "data.svm", "model.json", "-o", "/dev/null")
+    assert float(first[1]) == load("model.safetensors").decision_function(X[:1])[0]
+    run("predict", "data.svm", "model.safetensors", "-o", "/dev/null")
 
 
-def test_safe_csv_keeps_spreadsheets_from_running_labels(run, tmp_path):
+def test_safe_csv_protects_labels_that_are_formulas(run, tmp_path):
     labels = ['=HYPERLINK("x")', "+1+cmd", "-2", "@sum", "plain", "\t=1", "'quoted", "\uff1d1"]
     np.savez(tmp_path / "d.npz", X=np.eye(len(labels)), y=np.array(labels))
-    run("train", "d.npz", "m.json", "-c", "100")
-    assert [row[0] for row in table(run("predict", "d.npz", "m.json").out)[1:]] == labels
+    run("train", "d.npz", "m.safetensors", "-c", "100")
+    assert [row[0] for row in table(run("predict", "d.npz", "m.safetensors").out)[1:]] == labels
     expected = ['\'=HYPERLINK("x")', "'+1+cmd", "-2", "'@sum", "plain", "'\t=1", "'quoted", "'\uff1d1"]
-    run("predict", "d.npz", "m.json", "--safe-csv", "--output", "label,decision", "-o", "out.csv")
+    run("predict", "d.npz", "m.safetensors", "--safe-csv", "--output", "label,decision", "-o", "out.csv")
     assert [row[0] for row in table((tmp_path / "out.csv").read_text(encoding="utf-8"))[1:]] == expected
-    # Numbers are no formulas, whatever their sign.
+    # Numbers are not formulas.
     np.savez(tmp_path / "n.npz", X=np.array([[1.0], [-1.0]]), y=np.array([1, -1]))
-    run("train", "n.npz", "n.json")
-    assert run("predict", "n.npz", "n.json", "--safe-csv").out == "label\n1\n-1\n"
+    run("train", "n.npz", "n.safetensors")
+    assert run("predict", "n.npz", "n.safetensors", "--safe-csv").out == "label\n1\n-1\n"

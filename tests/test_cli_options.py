@@ -1,20 +1,20 @@
-"""Every option of every command refuses wrong values: exit code 2, the option's name, and nothing written."""
+"""Options of the commands: wrong values are refused, lists and orders are free, some cannot be combined."""
 
 from __future__ import annotations
 
-import re
-
+import click
 import pytest
 
 from dealing import together
-from dropmargin.cli.main import available_commands
+from dropmargin import load
+from dropmargin.cli.commands import dropmargin
 
 NOISES = ("x", "", "1", "-0.1", "nan", "inf", "gaussian=-1", "gaussian=1e400", "laplace=x", "poisson=1", "uniform=1")
 COUNTS = ("0", "-1", "1.5", "x", "", "inf")
 NUMBERS = ("0", "-1", "nan", "inf", "x", "")
 LEVELS = ("x", "", "1.5", "-0.1", "nan", "0:1", "0:1:1", "0:1:x", "0.5,0.5")
 
-#: Wrong values of each option that takes one, whatever the command.
+#: Wrong values of each option, whatever the command.
 WRONG = {
     "--C": NUMBERS,
     "--approximation": ("exact",),
@@ -56,54 +56,80 @@ WRONG = {
     "--treatment": ("x",),
     "--weighting": ("x",),
 }
-#: Options whose values are names of files and folders, or any text; whether a file is there is no matter of use.
-ANY_TEXT = {"--out", "--html", "--checkpoint", "--cache", "--feature-names", "--missing-values"}
-FLAGS = {
-    *("--help", "--json", "--quiet", "--debug", "--verbose", "--strict", "--no-intercept", "--zero-based"),
-    *("--one-based", "--no-header", "--ignore-extra", "--safe-csv", "--complete-rows"),
-}
-POSITIONALS = {
-    "train": ["data.svm", "model.json"],
+#: Arguments of each command.
+ARGUMENTS = {
+    "train": ["data.svm", "model.safetensors"],
     "cv": ["data.svm"],
-    "predict": ["data.svm", "model.json"],
-    "evaluate": ["data.svm", "model.json"],
-    "nightmare": ["data.svm", "test.svm"],
-    "info": ["model.json"],
-    "export": ["model.json", "model.onnx"],
+    "predict": ["data.svm", "model.safetensors"],
+    "evaluate": ["data.svm", "model.safetensors"],
+    "stress": ["data.svm", "test.svm"],
+    "info": ["model.safetensors"],
+    "export": ["model.safetensors", "model.onnx"],
     "demo": ["folder"],
-    "completion": ["bash"],
 }
 
 
-def options_of(run, command):
-    """Return the options that the help of a command lists."""
-    return set(re.findall(r"^  (?:-\w[^,]*, )?(--[A-Za-z][\w-]*)", run(command, "--help").out, re.MULTILINE))
+def options_with_values(command):
+    """Return the options of a command that take a value other than any text or path."""
+    options = [param for param in dropmargin.commands[command].params if isinstance(param, click.Option)]
+    paths = [option for option in options if isinstance(option.type, click.Path)]
+    flags = [option for option in options if option.is_flag]
+    return {max(option.opts, key=len) for option in options if option not in [*paths, *flags]} - {"--missing-values"}
 
 
-@pytest.mark.parametrize("command", available_commands())
-def test_wrong_values_are_refused_before_anything_is_read(run, tmp_path, command):
-    options = options_of(run, command)
-    unknown = options - set(WRONG) - ANY_TEXT - FLAGS
-    assert not unknown, f"give wrong values of {unknown} in WRONG, or say in ANY_TEXT or FLAGS that there are none"
-    for option in sorted(options & set(WRONG)):
+@pytest.mark.parametrize("command", ARGUMENTS)
+def test_wrong_values_are_refused_before_anything_is_read_or_written(run, tmp_path, command):
+    for name in ("data.svm", "test.svm", "model.safetensors"):
+        (tmp_path / name).touch()
+    before = sorted(tmp_path.iterdir())
+    for option in sorted(options_with_values(command)):
         for value in WRONG[option]:
-            done = run(command, *POSITIONALS[command], f"{option}={value}", code=2)
+            done = run(command, *ARGUMENTS[command], f"{option}={value}", code=2)
             assert option in done.error, (option, value, done.error)
             if "-" in option[2:]:
                 assert option[2:].replace("-", "_") not in done.error
             assert done.out == ""
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_table_of_wrong_values_has_no_other_options():
+    assert set(ARGUMENTS) == set(dropmargin.commands)
+    assert set(WRONG) == set().union(*map(options_with_values, ARGUMENTS))
+
+
+@pytest.mark.parametrize("command", sorted(ARGUMENTS.keys() - {"demo"}))
+def test_a_missing_argument_is_wrong_usage(run, tmp_path, command):
+    assert "Missing argument" in run(command, code=2).error
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_table_names_options_that_there_are(run):
-    known = set().union(*(options_of(run, command) for command in available_commands()))
-    assert set(WRONG) | ANY_TEXT | FLAGS <= known
+# Order and lists ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", sorted(POSITIONALS.keys() - {"demo"}))
-def test_a_missing_argument_is_wrong_use(run, tmp_path, command):
-    run(command, code=2)
-    assert list(tmp_path.iterdir()) == []
+def test_options_and_arguments_in_any_order(run, tables, tmp_path):
+    run("train", "--noise", "0.3", "data.csv", "--target", "label", "a.safetensors", "-c", "2")
+    run("train", "data.csv", "b.safetensors", "--target", "label", "--noise", "0.3", "-c", "2")
+    assert load("a.safetensors")[-1].coef_.tolist() == load("b.safetensors")[-1].coef_.tolist()
+
+
+def test_lists_are_given_by_commas_or_by_repeated_options(run, tmp_path):
+    rows = [f"{i},{i % 3},{i % 5},{i % 2}" for i in range(20)]
+    (tmp_path / "data.csv").write_text("\n".join(['a,"b, ""c""",d,y', *rows]) + "\n")
+    names = []
+    for options in (['--ignore=a,"b, ""c"""'], ["--ignore", "a", "--ignore", '"b, ""c"""']):
+        run("train", "data.csv", "m.safetensors", "--target", "y", *options)
+        names.append(load("m.safetensors")[0].get_feature_names_out().tolist())
+    assert names == [["d"], ["d"]]
+    small = ("cv", "data.csv", "--target", "y", "--folds", "2", "--quiet", "--json")
+    first = run(*small, "--noises", "0.1,gaussian=1", "--cs", "0.1,1").json
+    second = run(*small, "--noises", "0.1", "--cs", "0.1", "--noises", "gaussian=1", "--cs", "1").json
+    assert first["noises"] == second["noises"]
+    assert [level["noise"] for level in first["noises"]] == ["dropout=0.1", "gaussian=1"]
+    done = run("predict", "data.csv", "m.safetensors", "--output", "label", "--output", "decision")
+    assert done.out.startswith("label,decision\n")
+
+
+# Combinations ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -117,30 +143,36 @@ def tables(tmp_path):
 @together(
     ("arguments", "message"),
     [
-        (["train", "data.svm", "m.json", "--target", "label"], "--target is for csv"),
-        (["train", "data.svm", "m.json", "--separator", ";"], "--separator is for csv, tsv files"),
-        (["train", "data.svm", "m.json", "--ignore", "size"], "--ignore is for csv"),
+        (["train", "data.svm", "m.safetensors", "--target", "label"], "--target is for csv"),
+        (["train", "data.svm", "m.safetensors", "--separator", ";"], "--separator is for csv, tsv files"),
+        (["train", "data.svm", "m.safetensors", "--ignore", "size"], "--ignore is for csv"),
         (
-            ["train", "data.csv", "m.json", "--target", "label", "--zero-based"],
+            ["train", "data.csv", "m.safetensors", "--target", "label", "--zero-based"],
             "--zero-based or --one-based is for svm",
         ),
-        (["train", "data.csv", "m.json", "--target", "label", "--ignore", "label"], "--ignore label is the column of"),
-        (["train", "data.csv", "m.json", "--target", "label", "--categorical", "label"], "--categorical label"),
-        (["train", "data.csv", "m.json", "--target", "label", "--text", "label"], "--text label"),
         (
-            ["train", "data.csv", "m.json", "--target", "label", "--max-categories", "1"],
+            ["train", "data.csv", "m.safetensors", "--target", "label", "--ignore", "label"],
+            "--ignore label: --target names this column, too",
+        ),
+        (["train", "data.csv", "m.safetensors", "--target", "label", "--categorical", "label"], "--categorical label"),
+        (["train", "data.csv", "m.safetensors", "--target", "label", "--text", "label"], "--text label"),
+        (
+            ["train", "data.csv", "m.safetensors", "--target", "label", "--max-categories", "1"],
             "--max-categories: column 'kind'",
         ),
         (["cv", "data.csv", "--target", "label", "--folds", "11"], "--folds 11 is too many"),
         (["cv", "data.csv", "--target", "label", "--scoring", "neg_log_loss"], "--scoring: it needs probabilities"),
-        (["nightmare", "data.csv", "data.csv", "--target", "label", "--folds", "11"], "--folds 11 is too many"),
-        (["nightmare", "data.csv", "data.csv", "--noise", "0.1", "--noises", "0.1,0.2"], "--noise is the noise to use"),
-        (["predict", "data.svm", "m.json", "--separator", ";"], "--separator is for csv, tsv files"),
+        (["stress", "data.csv", "data.csv", "--target", "label", "--folds", "11"], "--folds 11 is too many"),
+        (
+            ["stress", "data.csv", "data.csv", "--noise", "0.1", "--noises", "0.1,0.2"],
+            "--noise and --noises cannot be combined",
+        ),
+        (["predict", "data.svm", "m.safetensors", "--separator", ";"], "--separator is for csv, tsv files"),
     ],
 )
-def test_options_that_do_not_go_with_the_data_or_with_others(run, tables, tmp_path, arguments, message):
+def test_options_that_do_not_fit_the_data_or_other_options(run, tables, tmp_path, arguments, message):
     if arguments[0] == "predict":
-        run("train", "data.svm", "m.json")
+        run("train", "data.svm", "m.safetensors")
     before = sorted(tmp_path.iterdir())
     done = run(*arguments, code=2)
     assert message in done.error

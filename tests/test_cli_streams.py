@@ -1,6 +1,6 @@
-"""Commands whose standard streams are closed, full, gone, not UTF-8 or terminals; inputs that are no ordinary files.
+"""Standard streams that are closed, full, not UTF-8 or terminals, and inputs that are not regular files.
 
-Every case starts a process. One of each kind is run by default, the others are slow tests.
+Every case starts a process. One case of each kind runs by default, the others are slow tests.
 """
 
 from __future__ import annotations
@@ -20,26 +20,29 @@ from dropmargin.io.data import ReadOptions, read_data
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes, devices and terminals of POSIX")
 
 NOT_UTF_8 = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
-TRAIN = "train data.csv new.json --target label"
-PREDICT = "predict data.csv model.json"
-EVALUATE = "evaluate data.csv model.json"
+TRAIN = "train data.csv new.safetensors --target label"
+PREDICT = "predict data.csv model.safetensors"
+EVALUATE = "evaluate data.csv model.safetensors"
 
 
 def slow(*values):
-    """Return a case that `make test` leaves out."""
+    """Return a case that `make test` does not run."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Return a folder with data whose names and labels are not ASCII, others with control characters, and models."""
+    """Return a folder with data and models; names and labels are not ASCII or have control characters."""
     folder = tmp_path_factory.mktemp("streams")
     rows = [f"{i % 2 + i / 100},{('grün', '赤')[i % 2]}" for i in range(20)]
     (folder / "data.csv").write_text("\n".join(["größe,label", *rows]) + "\n", encoding="utf-8")
     X = np.array([[1.0, 0.0], [0.0, 1.0]] * 8)
     y = np.array(["\x1b[31mred", "\x1b]0;title\x07\x9b2J"] * 8)
     np.savez(folder / "escapes.npz", X=X, y=y, feature_names=np.array(["a\x1b[1m", "\x07b"]))
-    for data, model, target in (("data.csv", "model.json", "label"), ("escapes.npz", "escapes.json", "y")):
+    for data, model, target in (
+        ("data.csv", "model.safetensors", "label"),
+        ("escapes.npz", "escapes.safetensors", "y"),
+    ):
         assert main(["train", str(folder / data), str(folder / model), "--target", target, "--quiet"]) == 0
     (folder / "empty").touch()
     return folder
@@ -50,9 +53,9 @@ def shell(folder):
     """Return a function that runs a command line in bash, and returns the exit code, the output and the errors."""
 
     def shell(line, **more):
-        for name in ("new.json", "new.csv"):
+        for name in ("new.safetensors", "new.csv"):
             (folder / name).unlink(missing_ok=True)
-        code = f"set -o pipefail; {sys.executable} -m dropmargin.cli {line}"
+        code = f"set -o pipefail; {sys.executable} -m dropmargin {line}"
         done = subprocess.run(["bash", "-c", code], cwd=folder, env=environment() | more, capture_output=True)
         assert b"Traceback" not in done.stderr
         assert b"Exception ignored" not in done.stderr
@@ -67,11 +70,11 @@ def shell(folder):
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
-        slow(TRAIN, "saved new.json"),
-        slow(f"{TRAIN} --json", '"new.json"'),
+        slow(TRAIN, "saved new.safetensors"),
+        slow(f"{TRAIN} --json", '"new.safetensors"'),
         slow("cv data.csv --target label --noises 0.1 --cs 1 --folds 2", "accuracy"),
         slow(EVALUATE, "gr\\xfcn"),
-        ("info model.json", "\\u8d64 (against gr\\xfcn)"),
+        ("info model.safetensors", "\\u8d64 against gr\\xfcn"),
     ],
 )
 def test_output_that_is_not_utf_8(shell, line, shown):
@@ -82,7 +85,7 @@ def test_output_that_is_not_utf_8(shell, line, shown):
 
 
 def test_an_error_about_names_that_are_not_ascii(shell):
-    code, out, err = shell("train data.csv new.json --target label2", **NOT_UTF_8)
+    code, out, err = shell("train data.csv new.safetensors --target label2", **NOT_UTF_8)
     assert (code, out) == (1, "")
     assert "'gr\\xf6\\xdfe'" in err
 
@@ -105,7 +108,7 @@ def test_predictions_in_a_file_or_pipe_are_utf_8_whatever_the_locale(shell, fold
         ("train --help >/dev/full", None),
         slow(f"{PREDICT} >&-", None),
         slow(f"{EVALUATE} >&-", None),
-        (f"{TRAIN} >&-", "new.json"),
+        (f"{TRAIN} >&-", "new.safetensors"),
         slow(f"{PREDICT} -o new.csv >&-", "new.csv"),
     ],
 )
@@ -117,15 +120,15 @@ def test_a_result_that_cannot_be_printed_is_an_error_but_files_are_written(shell
 
 
 @pytest.mark.parametrize("redirection", [slow("2>&-"), slow("2>&- <&-"), "-v 2>/dev/full", slow("-v 2> >(true)")])
-def test_notes_that_cannot_be_printed_are_dropped(shell, folder, redirection):
+def test_messages_that_cannot_be_printed_are_dropped(shell, folder, redirection):
     code, out, _ = shell(f"{TRAIN} {redirection}")
     assert code == 0
     assert "dropmargin: " not in out
-    assert (folder / "new.json").exists()
+    assert (folder / "new.safetensors").exists()
 
 
 def test_an_error_without_standard_error_is_not_printed_elsewhere(shell):
-    assert shell("train data.csv new.json --target nope 2>&-")[:2] == (1, "")
+    assert shell("train data.csv new.safetensors --target nope 2>&-")[:2] == (1, "")
     assert shell("2>&-")[:2] == (2, "")
 
 
@@ -134,7 +137,7 @@ def test_all_three_streams_closed(shell):
     assert shell(f"{TRAIN} >&- 2>&- <&-")[0] == 1
 
 
-@pytest.mark.parametrize("line", ["train - new.json --target label", slow("predict - model.json")])
+@pytest.mark.parametrize("line", ["train - new.safetensors --target label", slow("predict - model.safetensors")])
 def test_closed_standard_input(shell, line):
     code, out, err = shell(f"{line} --format csv <&-")
     assert (code, out) == (1, "")
@@ -142,21 +145,21 @@ def test_closed_standard_input(shell, line):
 
 
 @pytest.mark.parametrize("line", ["train --help", slow(TRAIN), PREDICT])
-def test_a_reader_that_reads_nothing(shell, folder, line):
+def test_a_reader_that_closes_the_pipe_at_once(shell, folder, line):
     code, out, err = shell(f"{line} | head -0")
     assert (code, out) == (141, "")
     assert "error" not in err
-    assert (folder / "new.json").exists() == (line == TRAIN)
+    assert (folder / "new.safetensors").exists() == (line == TRAIN)
 
 
 # Terminals ------------------------------------------------------------------------------------------------------------
 
 
 def on_terminal(line, folder, **more):
-    """Return what a command shows on a terminal."""
+    """Return the output of a command on a terminal."""
     pty = pytest.importorskip("pty")
     master, slave = pty.openpty()
-    command = [sys.executable, "-m", "dropmargin.cli", *line.split()]
+    command = [sys.executable, "-m", "dropmargin", *line.split()]
     with subprocess.Popen(command, cwd=folder, env=environment() | more, stdout=slave, stderr=slave) as process:
         os.close(slave)
         shown = b""
@@ -173,11 +176,11 @@ def on_terminal(line, folder, **more):
 @pytest.mark.parametrize(
     "line",
     [
-        "predict escapes.npz escapes.json",
-        slow("predict escapes.npz escapes.json --output label,decision"),
-        slow("evaluate escapes.npz escapes.json"),
-        slow("info escapes.json"),
-        slow("train escapes.npz new.json"),
+        "predict escapes.npz escapes.safetensors",
+        slow("predict escapes.npz escapes.safetensors --output label,decision"),
+        slow("evaluate escapes.npz escapes.safetensors"),
+        slow("info escapes.safetensors"),
+        slow("train escapes.npz new.safetensors"),
     ],
 )
 def test_control_characters_do_not_reach_a_terminal(folder, line):
@@ -193,21 +196,21 @@ def test_labels_on_a_terminal_that_is_not_utf_8(folder):
 
 
 @pytest.mark.slow
-def test_labels_in_a_pipe_are_as_they_are(shell):
-    assert shell("predict escapes.npz escapes.json")[1].splitlines()[1] == "\x1b[31mred"
+def test_labels_in_a_pipe_are_not_escaped(shell):
+    assert shell("predict escapes.npz escapes.safetensors")[1].splitlines()[1] == "\x1b[31mred"
 
 
-# Inputs that are no ordinary files ------------------------------------------------------------------------------------
+# Inputs that are not regular files ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "train <(true) new.json --target label --format csv",
-        slow("train /dev/null new.json --target label --format csv"),
-        slow("train empty new.json --target label --format csv"),
-        slow("train - new.json --target label --format csv </dev/null"),
-        slow("predict /dev/null model.json --format csv"),
+        "train <(true) new.safetensors --target label --format csv",
+        slow("train /dev/null new.safetensors --target label --format csv"),
+        slow("train empty new.safetensors --target label --format csv"),
+        slow("train - new.safetensors --target label --format csv </dev/null"),
+        slow("predict /dev/null model.safetensors --format csv"),
     ],
 )
 def test_input_without_rows(shell, line):
@@ -217,20 +220,24 @@ def test_input_without_rows(shell, line):
 
 
 @pytest.mark.slow
-def test_a_folder_is_no_data_file(shell):
-    code, _, err = shell("train . new.json --format csv --target label")
+def test_a_folder_is_not_a_data_file(shell):
+    code, _, err = shell("train . new.safetensors --format csv --target label")
     assert (code, "Is a directory" in err) == (1, True)
 
 
 @pytest.mark.parametrize(
-    "line", ["predict <(cat data.csv) model.json --format csv", slow("predict - model.json --format csv < data.csv")]
+    "line",
+    [
+        "predict <(cat data.csv) model.safetensors --format csv",
+        slow("predict - model.safetensors --format csv < data.csv"),
+    ],
 )
-def test_a_pipe_is_read_as_a_file_is(shell, folder, line):
-    model = load(folder / "model.json")
+def test_a_pipe_is_read_like_a_file(shell, folder, line):
+    model = load(folder / "model.safetensors")
     rows = read_data(folder / "data.csv", ReadOptions(target="label"))
     assert shell(line)[1].split() == ["label", *model.predict(rows.X)]
 
 
 @pytest.mark.slow
-def test_a_pipe_is_trained_on(shell):
-    assert shell("train <(cat data.csv) new.json --format csv --target label")[0] == 0
+def test_training_on_a_pipe(shell):
+    assert shell("train <(cat data.csv) new.safetensors --format csv --target label")[0] == 0

@@ -147,7 +147,8 @@ def test_single_precision_agrees_with_double_and_is_kept(noise, make, name):
     assert single.coef_.dtype == single.intercept_.dtype == np.float32
     assert single.decision_function(make(X)).dtype == np.float32
     assert double.coef_.dtype == np.float64
-    assert_close(parameters(single).astype(np.float64), double, bar=1e-5)
+    # Products of a dense X are in single precision; those of a sparse X are added in double precision.
+    assert_close(parameters(single).astype(np.float64), double, bar=1e-4 if make is np.asarray else 1e-5)
 
 
 @pytest.mark.parametrize(

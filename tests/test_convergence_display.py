@@ -1,4 +1,4 @@
-"""Pictures of convergence: the history as it was noted, and an excess that does not flatter."""
+"""Plots of convergence: the gaps of the history, and the excess over the best known minimum."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def fits(data):
     return {solver: DropoutSVC(noise=0.4, solver=solver).fit(*data) for solver in ("newton", "irls", "lbfgs")}
 
 
-def test_the_gap_of_the_history_against_passes(fits):
+def test_gaps_of_the_history_by_passes(fits):
     model = fits["newton"]
     display = ConvergenceDisplay.from_estimators(model)
     (line,) = display.lines_
     assert_array_equal(line.get_xdata(), [entry.passes for entry in model.history_])
     wanted = [entry.gap / abs(entry.objective) if np.isfinite(entry.gap) else np.nan for entry in model.history_]
-    assert np.isnan(wanted[0])  # unknown at first, and not drawn
+    assert np.isnan(wanted[0])  # no estimate at first
     assert_allclose(line.get_ydata(), wanted)
     assert line.get_label() == "DropoutSVC"
     assert display.ax_.get_yscale() == "log"
@@ -49,7 +49,7 @@ def test_the_gap_of_the_history_against_passes(fits):
     assert dotted.get_label() == "tol = 0.0001"
 
 
-def test_without_a_gap_the_excess_over_the_best_known_minimum(fits):
+def test_without_gaps_the_excess_is_shown(fits):
     display = ConvergenceDisplay.from_estimators(fits)
     assert display.ax_.get_ylabel() == "relative excess of the objective"
     bounds = [model.objective_ - model.history_[-1].gap for name, model in fits.items() if name != "lbfgs"]
@@ -60,11 +60,11 @@ def test_without_a_gap_the_excess_over_the_best_known_minimum(fits):
         assert (line.get_ydata() > 0.0).all()
 
 
-def test_a_gap_that_flatters_does_not_lift_the_minimum_above_what_was_reached(fits):
-    flattered = deepcopy(fits["newton"])
-    flattered.objective_ *= 1.1
-    flattered.history_[-1] = flattered.history_[-1]._replace(gap=0.0)
-    display = ConvergenceDisplay.from_estimators({"a": flattered, "b": fits["irls"]}, show="excess")
+def test_the_minimum_is_at_most_the_smallest_objective(fits):
+    optimistic = deepcopy(fits["newton"])
+    optimistic.objective_ *= 1.1
+    optimistic.history_[-1] = optimistic.history_[-1]._replace(gap=0.0)
+    display = ConvergenceDisplay.from_estimators({"a": optimistic, "b": fits["irls"]}, show="excess")
     least = fits["irls"].objective_
     wanted = np.array([entry.objective / least - 1.0 for entry in fits["irls"].history_])
     assert_allclose(display.lines_[1].get_ydata(), np.where(wanted > 0.0, wanted, np.nan))
@@ -74,14 +74,14 @@ def test_only_fits_of_the_same_problem_share_their_minimum(data, fits):
     other = DropoutSVC(noise=0.4, C=0.01).fit(*data)
     display = ConvergenceDisplay.from_estimators({"a": fits["lbfgs"], "b": other}, show="excess")
     objectives = np.array([entry.objective for entry in fits["lbfgs"].history_])
-    least = fits["lbfgs"].objective_  # L-BFGS knows no gap: the best is what it reached
+    least = fits["lbfgs"].objective_  # L-BFGS estimates no gap
     wanted = (objectives - least) / least
     assert_allclose(display.lines_[0].get_ydata(), np.where(wanted > 0.0, wanted, np.nan))
     objectives, end = np.array([entry.objective for entry in other.history_]), other.objective_ - other.history_[-1].gap
     assert_allclose(display.lines_[1].get_ydata(), (objectives - end) / end)
 
 
-def test_a_known_minimum_and_iterations_by_wish(fits):
+def test_a_given_minimum_and_iterations(fits):
     display = ConvergenceDisplay.from_estimators(fits["lbfgs"], minimum=1.0, show="excess", against="iterations")
     history = fits["lbfgs"].history_
     assert_allclose(display.lines_[0].get_ydata(), [entry.objective - 1.0 for entry in history])
@@ -89,7 +89,7 @@ def test_a_known_minimum_and_iterations_by_wish(fits):
     assert display.ax_.get_xlabel() == "iterations"
 
 
-def test_classes_that_were_solved_apart_are_a_line_each():
+def test_outputs_that_were_solved_one_by_one_have_a_line_each():
     X, y = make_multiclass()
     model = DropoutSVC().fit(sparse.csr_array(X), y)
     display = ConvergenceDisplay.from_estimators({"sparse": model, "dense": DropoutSVC().fit(X, y)})
@@ -101,7 +101,7 @@ def test_classes_that_were_solved_apart_are_a_line_each():
     assert named == ["sparse", "dense", "tol = 0.0001"]
 
 
-def test_searches_pipelines_and_baselines_have_histories_too(data):
+def test_searches_pipelines_and_baselines(data):
     search = DropoutSVCCV(noises=[0.2, 0.5], Cs=[0.1, 1.0], cv=2).fit(*data)
     pipeline = make_pipeline(StandardScaler(), DropoutSVC(tol=1e-6)).fit(*data)
     several = {"search": search, "pipeline": pipeline, "fdrop": FDropSVC(2).fit(*data)}
@@ -112,7 +112,7 @@ def test_searches_pipelines_and_baselines_have_histories_too(data):
     assert 1e-6 in [line.get_ydata()[0] for line in display.tolerances_]
 
 
-def test_a_long_line_is_marked_here_and_there():
+def test_long_lines_have_fewer_markers():
     entries = [SimpleNamespace(_fields=("iteration", "objective", "gap", "passes")) for _ in range(100)]
     for index, entry in enumerate(entries):
         entry.iteration, entry.objective, entry.gap, entry.passes = index + 1, 1.0, 0.9**index, float(index)
@@ -121,7 +121,7 @@ def test_a_long_line_is_marked_here_and_there():
     assert ConvergenceDisplay.from_estimators(model).lines_[0].get_markevery() > 1
 
 
-def test_only_fitted_classifiers_of_dropmargin_have_histories(data):
+def test_other_estimators_raise(data):
     with pytest.raises(NotFittedError):
         ConvergenceDisplay.from_estimators(DropoutSVC())
     with pytest.raises(TypeError, match="LinearSVC has no history_"):
@@ -135,7 +135,7 @@ def test_only_fitted_classifiers_of_dropmargin_have_histories(data):
 
 
 @pytest.mark.parametrize("settings", [{"show": "error"}, {"against": "seconds"}])
-def test_bad_settings_of_convergence_are_refused_before_anything_is_drawn(fits, settings):
+def test_bad_options_raise_before_a_figure_is_made(fits, settings):
     (name,) = settings
     with pytest.raises(ValueError, match=f"{name} must be one of"):
         ConvergenceDisplay.from_estimators(fits, **settings)
@@ -150,9 +150,9 @@ def test_given_axes_are_used(fits):
     assert plt.get_fignums() == [figure.number]
 
 
-def test_a_display_of_nothing_is_refused():
+def test_a_display_without_fits_raises():
     for wrong in ([], {}, {"a": 1}):
-        with pytest.raises(ValueError, match="fits must be a dict of names and histories"):
+        with pytest.raises(ValueError, match="fits must be a dict of names and Convergence objects"):
             ConvergenceDisplay(wrong).plot()
 
 

@@ -1,4 +1,4 @@
-"""The score of a classifier under noise of any kind: `corruption_curve`."""
+"""Scores of a classifier on rows corrupted by noise: `corruption_curve`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from sklearn.svm import LinearSVC
 from datasets import make_multiclass, make_sparse
 from dealing import together
 from dropmargin import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise, corruption_curve
-from dropmargin.evaluation import trial
+from dropmargin.evaluation.scoring import repeat_seeds
 from recorder import Recorder
-
-# Other noises -------------------------------------------------------------------------------------------------------
 
 
 def test_corrupted_rows_are_those_of_the_noise():
@@ -30,13 +28,13 @@ def test_corrupted_rows_are_those_of_the_noise():
         LaplaceNoise,
         PoissonNoise,
     ]
-    seeds = trial.repeat_seeds(2, 5)
+    seeds = repeat_seeds(2, 5)
     expected = [X] + [noise.sample(X, seed) for noise in curve.noises[1:] for seed in seeds]
     for one, other in zip(recorder.seen_, expected, strict=True):
         assert_array_equal(one, other)
 
 
-def test_more_noise_hurts_more():
+def test_scores_decrease_with_the_scale():
     X, y = make_multiclass(300)
     model = LinearSVC().fit(X, y)
     curve = corruption_curve(model, X, y, [None, *(GaussianNoise(scale=s) for s in (0.3, 1.0, 3.0))], random_state=0)
@@ -46,7 +44,7 @@ def test_more_noise_hurts_more():
     assert_array_equal(again.scores, curve.scores)
 
 
-def test_frames_are_corrupted_as_frames():
+def test_data_frames_stay_data_frames():
     X, y = make_multiclass()
     frame = pd.DataFrame(X, columns=list("abcdefgh"))
     recorder = Recorder().fit(frame, y)
@@ -67,7 +65,7 @@ def test_frames_are_corrupted_as_frames():
         ([PoissonNoise()], "needs X >= 0"),
     ],
 )
-def test_bad_noises_are_refused_by_name(noises, message):
+def test_bad_noises_raise(noises, message):
     X, y = make_multiclass()
     X = X - 1.0
     recorder = Recorder().fit(X, y)
@@ -76,7 +74,7 @@ def test_bad_noises_are_refused_by_name(noises, message):
     assert recorder.seen_ == []
 
 
-def test_noise_that_leaves_no_zeros_is_refused_for_sparse_rows():
+def test_noise_that_would_make_sparse_rows_dense_raises():
     X, y = make_sparse(50, 20, 0.2)
     with pytest.raises(ValueError, match=r"sparse X would become dense.*toarray"):
         corruption_curve(LinearSVC().fit(X, y), X, y, [GaussianNoise()])

@@ -1,4 +1,4 @@
-"""``dropmargin demo``: runs from end to end, and leaves the files that it names."""
+"""``dropmargin demo``: the commands, the files, and folders with other files."""
 
 from __future__ import annotations
 
@@ -6,58 +6,52 @@ import json
 import re
 import shlex
 
+import pytest
+
 import dropmargin
-from dropmargin.cli import demo
 from dropmargin.cli.main import main
 from pages import assert_self_contained
 
+FILES = ["chosen.safetensors", "model.safetensors", "predictions.csv", "report.html", "test.csv", "train.csv"]
 
-def test_the_main_job_from_end_to_end(tmp_path, capsys, monkeypatch):
-    # One test, not one per claim: a run takes seconds, even with a grid of one point.
-    monkeypatch.setattr(demo, "_GRID", ("--noises", "0.1", "--cs", "1", "--folds", "2"))
+
+def test_demo(tmp_path, capsys):
+    # One test for all, as a run takes seconds.
     folder = tmp_path / "new" / "folder"
-    assert main(["demo", str(folder)]) == 0
-    out = capsys.readouterr().out
+    assert main(["demo", str(folder), "--json"]) == 0
+    out, err = capsys.readouterr()
 
-    # Every file that is named is there, and no other.
-    named = re.findall(r"^  \S.*?  (/.*)$", out, re.M)
-    assert sorted(named) == sorted(str(path) for path in folder.iterdir())
-    names = "chosen.json", "model.json", "predictions.csv", "report.html", "test.csv", "train.csv"
-    assert sorted(path.name for path in folder.iterdir()) == list(names)
+    # With --json, standard output has one object, with the path of every file.
+    files = json.loads(out)["files"]
+    assert sorted(files.values()) == sorted(str(path) for path in folder.iterdir())
+    assert sorted(path.name for path in folder.iterdir()) == FILES
     # Each command is shown as it would be typed.
-    commands = [shlex.split(line[2:]) for line in out.splitlines() if line.startswith("$ ")]
+    commands = [shlex.split(line[2:]) for line in err.splitlines() if line.startswith("$ ")]
     assert [command[:2] for command in commands] == [
-        ["dropmargin", name] for name in ("cv", "train", "predict", "evaluate", "nightmare")
+        ["dropmargin", name] for name in ("cv", "train", "predict", "evaluate", "stress")
     ]
-    # The model is the one that was chosen, and there is a prediction for each row.
-    model = dropmargin.load(folder / "model.json")
-    assert (model[-1].missing, model[-1].noise.rate, model[-1].C) == ("rescale", 0.1, 1.0)
+    # The model has the chosen settings, and there is a prediction for each row.
+    model, chosen = (dropmargin.load(folder / name)[-1] for name in ("model.safetensors", "chosen.safetensors"))
+    assert (model.missing, model.noise.rate, model.C) == ("rescale", chosen.noise.rate, chosen.C)
     assert len((folder / "predictions.csv").read_text().splitlines()) == 900
-    # The page says what was gained, in the words of the terminal, which ends with the table and the paths.
+    # The report has the first sentence about the results.
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert_self_contained(page)
-    sentences = [line for line in out.splitlines() if line.startswith(("With ", "If all"))]
-    assert len(sentences) == 4
-    assert all(sentence in page.replace("\N{NO-BREAK SPACE}", " ") for sentence in sentences)
-    assert 0 < out.index("features deleted  Dropout-SVM") < out.index("Written:")
-    assert out.rstrip().endswith(str(folder / "report.html"))
+    sentence = re.search(r"^Error of .*$", err, re.M)[0]
+    assert sentence in page.replace("\N{NO-BREAK SPACE}", " ")
 
-
-def test_a_step_that_fails_ends_the_demo(tmp_path, capsys, monkeypatch):
-    def broken(folder):
-        return f"{folder}/none.csv", f"{folder}/none.csv"
-
-    monkeypatch.setattr(demo, "_write_digits", broken)
-    assert main(["demo", str(tmp_path), "--json", "--quiet"]) == 1
+    # A demo may be repeated in its folder; it ends with the first command that fails.
+    (folder / "chosen.safetensors").unlink()
+    (folder / "chosen.safetensors").mkdir()
+    assert main(["demo", str(folder), "--quiet"]) == 1
     out, err = capsys.readouterr()
-    assert out == ""
-    assert "none.csv" in err
-    assert "nightmare" not in err
+    assert "chosen.safetensors: cannot write: it is a folder" in err
+    assert out.count("$ dropmargin") == 1
 
 
-def test_json_is_one_object(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(demo._Steps, "run", lambda self, why, *arguments: print("a command"))
-    monkeypatch.setattr(demo._Steps, "settings", lambda self, path: ())
-    assert main(["demo", str(tmp_path), "--json"]) == 0
-    files = json.loads(capsys.readouterr().out)["files"]
-    assert files["report"] == str(tmp_path / "report.html")
+@pytest.mark.parametrize("name", ["train.csv", "test.csv", "model.safetensors", "report.html"])
+def test_a_folder_with_other_files_of_these_names_is_refused(tmp_path, capsys, name):
+    (tmp_path / name).write_text("mine")
+    assert main(["demo", str(tmp_path)]) == 2
+    assert f"{tmp_path / name} exists and is not from an earlier demo" in capsys.readouterr().err
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "mine")]

@@ -1,4 +1,4 @@
-"""Curves of deletion and corruption: what is deleted, what the classifier sees of it, and what is refused."""
+"""Deletion curves: deleted entries, the rows that the classifier gets, scores, and errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STRATEGIES = ["entries", "columns", "worst"]
 
 
 def seen(X, **settings):
-    """Return what a classifier sees at one level of one repeat."""
+    """Return the rows that a classifier gets at one level of one repeat."""
     y = np.arange(X.shape[0]) % 2
     recorder = Recorder().fit(X, y)
     deletion_curve(recorder, X, y, **{"n_repeats": 1, "random_state": 0} | settings)
@@ -40,7 +40,7 @@ def ones():
     return np.ones((400, 50))
 
 
-# What is deleted ----------------------------------------------------------------------------------------------------
+# Deleted entries ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_level_zero_is_the_plain_score(estimator, strategy):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_at_level_one_a_classifier_sees_the_same_row_every_time(strategy):
+def test_at_level_one_all_rows_are_equal(strategy):
     X, y = make_multiclass()
     model = LogisticRegression().fit(X, y)
     curve = deletion_curve(model, X, y, levels=[1.0], strategy=strategy, rescale=True, random_state=0)
@@ -64,14 +64,14 @@ def test_at_level_one_a_classifier_sees_the_same_row_every_time(strategy):
 @pytest.mark.parametrize(("level", "layout"), round_robin([0.1, 0.5, 0.9], [np.asarray, sparse.csr_array]))
 def test_entries_are_deleted_independently_at_the_rate_of_the_level(ones, level, layout):
     kept = np.asarray(seen(layout(ones), levels=[level]) @ np.eye(50))
-    gone = 1.0 - kept
-    assert_allclose(gone.mean(), level, atol=4.0 * np.sqrt(level * (1.0 - level) / gone.size))
+    deleted = 1.0 - kept
+    assert_allclose(deleted.mean(), level, atol=4.0 * np.sqrt(level * (1.0 - level) / deleted.size))
     # counts by row and by column are as scattered as those of independent entries
-    assert_allclose(gone.sum(axis=1).var(), 50 * level * (1 - level), rtol=0.35)
-    assert_allclose(gone.sum(axis=0).var(), 400 * level * (1 - level), rtol=0.75)
+    assert_allclose(deleted.sum(axis=1).var(), 50 * level * (1 - level), rtol=0.35)
+    assert_allclose(deleted.sum(axis=0).var(), 400 * level * (1 - level), rtol=0.75)
 
 
-def test_random_columns_are_gone_for_all_rows(ones):
+def test_random_columns_are_deleted_in_all_rows(ones):
     kept = seen(ones, levels=[0.3], strategy="columns")
     assert sorted(kept.sum(axis=0)) == [0.0] * 15 + [400.0] * 35
 
@@ -82,7 +82,7 @@ def test_the_number_of_columns_is_rounded_to_the_nearest(level, n_deleted, rows)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_what_is_deleted_stays_deleted_at_higher_levels(ones, strategy):
+def test_deleted_entries_are_deleted_at_higher_levels(ones, strategy):
     low, high = (seen(ones, levels=[level], strategy=strategy) == 0.0 for level in (0.3, 0.5))
     assert high.sum() > low.sum() > 0
     assert not (low & ~high).any()
@@ -119,23 +119,23 @@ def test_deletions_depend_on_the_seed_and_not_on_the_classifier(ones):
         assert_array_equal(one, other)
 
 
-# What the classifier sees -------------------------------------------------------------------------------------------
+# Rows for the classifier --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("fill", "strategy"), round_robin([0.0, -1.5, np.linspace(0.0, 3.0, 10), 2.5], ["entries", "columns"])
 )
-def test_survivors_are_moved_away_from_the_fill_if_rescaled(fill, strategy, rows):
+def test_rescaling_moves_observed_entries_away_from_the_fill(fill, strategy, rows):
     plain = seen(rows, levels=[0.4], strategy=strategy, fill=fill)
     rescaled = seen(rows, levels=[0.4], strategy=strategy, fill=fill, rescale=True)
     fills = np.broadcast_to(fill, rows.shape)
-    gone = plain == fills
-    assert 0.2 < gone.mean() < 0.6
-    assert_array_equal(plain, np.where(gone, fills, rows))
-    assert_allclose(rescaled, np.where(gone, fills, fills + (rows - fills) / 0.6))
+    deleted = plain == fills
+    assert 0.2 < deleted.mean() < 0.6
+    assert_array_equal(plain, np.where(deleted, fills, rows))
+    assert_allclose(rescaled, np.where(deleted, fills, fills + (rows - fills) / 0.6))
 
 
-def test_rescaling_by_columns_uses_the_share_that_is_really_deleted(rows):
+def test_rescaling_by_columns_uses_the_actual_share(rows):
     rescaled = seen(rows, levels=[0.33], strategy="columns", rescale=True)
     kept = (rescaled != 0.0).all(axis=0)
     assert kept.sum() == 7
@@ -164,21 +164,21 @@ def test_nan_marks_the_same_entries_as_zero(rows, strategy):
 @pytest.mark.parametrize(
     ("strategy", "container"), round_robin(["entries", "columns"], [sparse.csr_array, sparse.csr_matrix])
 )
-def test_nan_in_sparse_rows_is_stored_for_deleted_zeros_too(strategy, container):
+def test_nan_in_sparse_rows_is_stored_for_deleted_zeros(strategy, container):
     X = make_sparse(40_000, 30, 0.2)[0].astype(np.float32)  # random numbers are drawn for a million entries at a time
     missing = seen(container(X), levels=[0.4], strategy=strategy, fill=np.nan)
     zeros = seen(container(X), levels=[0.4], strategy=strategy)
     assert isinstance(missing, container)
     assert missing.dtype == np.float32
-    gone = np.isnan(missing.toarray())
+    deleted = np.isnan(missing.toarray())
     if strategy == "columns":
-        assert_array_equal(gone, np.tile(gone[0], (40_000, 1)))
-        assert gone[0].sum() == 12
-    assert_allclose(gone.mean(), 0.4, atol=0.003)
-    assert_array_equal(np.where(gone, 0.0, X.toarray()), zeros.toarray())
+        assert_array_equal(deleted, np.tile(deleted[0], (40_000, 1)))
+        assert deleted[0].sum() == 12
+    assert_allclose(deleted.mean(), 0.4, atol=0.003)
+    assert_array_equal(np.where(deleted, 0.0, X.toarray()), zeros.toarray())
 
 
-def test_a_classifier_that_takes_nan_is_given_nan():
+def test_classifiers_that_accept_nan():
     X, y = make_multiclass(200)
     model = make_pipeline(SimpleImputer(), LogisticRegression()).fit(X, y)
     curve = deletion_curve(model, X, y, levels=[0.0, 0.4], fill=np.nan, random_state=0)
@@ -199,14 +199,14 @@ def test_sparse_rows_stay_sparse(strategy):
         assert_array_equal(curve.scores, dense.scores)
 
 
-def test_duplicate_entries_live_and_die_together():
+def test_duplicate_entries_are_deleted_together():
     X = sparse.csr_matrix((np.ones(200), np.zeros(200, dtype=int), np.arange(0, 201, 2)), shape=(100, 1))
     assert set(np.unique(seen(X, levels=[0.5]).toarray())) == {0.0, 2.0}
 
 
 @pytest.mark.parametrize(("strategy", "frame"), round_robin(STRATEGIES, [pd.DataFrame, pl.DataFrame]))
-@pytest.mark.filterwarnings("error:X :UserWarning")  # scikit-learn's complaints of feature names
-def test_frames_reach_the_classifier_as_frames(frame, strategy):
+@pytest.mark.filterwarnings("error:X :UserWarning")  # scikit-learn's warnings about feature names
+def test_data_frames_stay_data_frames(frame, strategy):
     X, y = make_multiclass()
     named = frame({f"f{column}": X[:, column] for column in range(X.shape[1])})
     model = make_pipeline(StandardScaler(), LinearSVC()).fit(named, y)
@@ -224,7 +224,7 @@ def test_a_pandas_index_is_kept():
     assert list(shown.columns) == ["a", "b"]
 
 
-def test_integers_and_lists_are_fine():
+def test_integers_and_lists_are_accepted():
     X, y = make_multiclass()
     counts = np.round(3 * X).astype(int)
     model = MultinomialNB().fit(counts, y)
@@ -241,7 +241,7 @@ def test_precision_is_kept(rows, dtype):
 
 
 @pytest.mark.parametrize("layout", [np.array, sparse.csr_array, sparse.csc_array, pd.DataFrame])
-def test_inputs_are_never_changed(layout):
+def test_inputs_are_not_changed(layout):
     X, y = make_multiclass()
     given = layout(X)
     model = make_pipeline(LinearSVC()).fit(given, y)
@@ -278,14 +278,14 @@ def test_mean_and_spread_are_over_the_repeats():
     ],
     ids=["auc", "log-loss", "scorer", "callable", "own"],
 )
-def test_any_scorer_of_scikit_learn_will_do(scoring, expected):
+def test_scorers_of_scikit_learn(scoring, expected):
     X, y = make_binary()
     model = LogisticRegression().fit(X, y)
     curve = deletion_curve(model, X, y, levels=[0.0], scoring=scoring)
     assert_allclose(curve.mean, expected(model, X, y))
 
 
-def test_weights_go_to_the_scorer():
+def test_sample_weight_is_passed_to_the_scorer():
     X, y = make_multiclass()
     model = LinearSVC().fit(X, y)
     weights = np.r_[np.ones(30), np.zeros(60)]
@@ -327,14 +327,14 @@ def test_weights_go_to_the_scorer():
         ({"random_state": "seed"}, "seed"),
     ],
 )
-def test_bad_settings_are_refused_by_name(settings, message):
+def test_bad_parameters_raise(settings, message):
     X, y = make_multiclass()
     recorder = Recorder().fit(X, y)
     with pytest.raises(ValueError, match=message):
         deletion_curve(recorder, X, y, **settings)
 
 
-def test_a_fill_that_would_make_a_sparse_matrix_dense_is_refused():
+def test_a_fill_that_would_make_a_sparse_matrix_dense_raises():
     X, y = make_sparse(50, 20, 0.2)
     model = LinearSVC().fit(X, y)
     for fill in (1.0, np.ones(20)):
@@ -377,7 +377,7 @@ def test_columns_and_rows_must_match():
         deletion_curve(named, frame[frame.columns[::-1]], y, levels=[0.5])
 
 
-def test_weights_for_a_scorer_that_takes_none_are_refused_before_any_work():
+def test_sample_weight_for_a_scorer_without_it_raises():
     X, y = make_binary()
     model = DropoutSVC().fit(X, y)
     weights = np.ones(len(y))

@@ -1,12 +1,9 @@
-"""A model through LIBLINEAR's own predict, through onnxruntime, and as one of scikit-learn's classes."""
+"""Exported models predict the same in LIBLINEAR and in scikit-learn. The export to ONNX is in test_onnx.py."""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-from pathlib import Path
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -22,13 +19,13 @@ from sklearn.svm import LinearSVC
 from datasets import N_FEATURES, make_binary, make_multiclass
 from dealing import deal
 from dropmargin import DropoutLogisticRegression, DropoutSVC, FDropSVC, MCFClassifier
-from dropmargin.io.model import export_liblinear, export_onnx, to_sklearn
+from dropmargin.io.model import export_liblinear, to_sklearn
 
 _MODELS = {
     "svc": DropoutSVC(noise=0.3),
     "logistic": DropoutLogisticRegression(noise=0.3),
-    "no offset": DropoutSVC(fit_intercept=False),
-    "logistic without offset": DropoutLogisticRegression(fit_intercept=False),
+    "no intercept": DropoutSVC(fit_intercept=False),
+    "logistic without intercept": DropoutLogisticRegression(fit_intercept=False),
     "mcf": MCFClassifier("exponential"),
     "mcf-logistic": MCFClassifier("logistic"),
     "worst case": FDropSVC(C=0.1),
@@ -68,11 +65,11 @@ def test_liblinear_predicts_the_same_labels(name, many, layout, binary, tmp_path
     assert found == model.predict(X).tolist()
     own = model.predict_proba(X) if probabilities else model.decision_function(X).reshape(len(X), -1)
     if probabilities and len(classes) == 2:
-        own = own[:, ::-1]  # LIBLINEAR's first label is that of positive scores
+        own = own[:, ::-1]  # the first label of LIBLINEAR is that of positive scores
     np.testing.assert_allclose(np.array(values)[:, : own.shape[1]], own, rtol=1e-12, atol=1e-13)
 
 
-def test_liblinear_takes_single_precision(tmp_path):
+def test_liblinear_with_single_precision(tmp_path):
     pytest.importorskip("liblinear")
     X, y = make_binary(n_samples=120)
     model = DropoutSVC().fit(X.astype(np.float32), y)
@@ -80,7 +77,7 @@ def test_liblinear_takes_single_precision(tmp_path):
     assert _liblinear_predict(tmp_path / "model", X, "-q")[0] == model.predict(X).tolist()
 
 
-def test_liblinear_text_is_as_documented(tmp_path):
+def test_liblinear_file(tmp_path):
     model = DropoutSVC().fit(*make_binary())
     export_liblinear(model, tmp_path / "model")
     lines = (tmp_path / "model").read_text().splitlines()
@@ -90,7 +87,7 @@ def test_liblinear_text_is_as_documented(tmp_path):
 
 
 @pytest.mark.parametrize("labels", [["a", "b"], [False, True], [0.0, 2.0**31], [-(2**31) - 1, 0]])
-def test_liblinear_needs_integers_for_labels(labels, tmp_path):
+def test_liblinear_needs_integer_labels(labels, tmp_path):
     X, y = make_binary()
     model = DropoutSVC().fit(X, np.array(labels)[y])
     with pytest.raises(ValueError, match=r"integers of 32 bits.*LabelEncoder"):
@@ -104,102 +101,6 @@ def test_liblinear_has_no_one_vs_one(tmp_path):
         export_liblinear(model, tmp_path / "model")
 
 
-# ONNX ---------------------------------------------------------------------------------------------------------------
-
-
-def _run_onnx(path, X):
-    onnxruntime = pytest.importorskip("onnxruntime")
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(None, {"X": X}), strict=True)), session
-
-
-@pytest.mark.parametrize(("name", "n_classes", "dtype"), deal(_MODELS, [2, 3], [np.float32, np.float64]))
-def test_onnx_gives_the_same(name, n_classes, dtype, tmp_path):
-    pytest.importorskip("onnx")
-    model = _MODELS[name]
-    X, codes = _data(n_classes)
-    X = X.astype(dtype)
-    model.fit(X, np.array(["grün", "rot", "日本"])[codes])
-    export_onnx(model, tmp_path / "model.onnx")
-    found, _ = _run_onnx(tmp_path / "model.onnx", X)
-    assert found["label"].tolist() == model.predict(X).tolist()
-    assert found["decision"].dtype == dtype
-    np.testing.assert_allclose(found["decision"], model.decision_function(X), rtol=1e-6, atol=1e-6)
-    assert ("probability" in found) == hasattr(model, "predict_proba")
-    if "probability" in found:
-        np.testing.assert_allclose(found["probability"], model.predict_proba(X), rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("n_classes", [3, 4])
-def test_onnx_votes_of_one_vs_one(n_classes, tmp_path):
-    pytest.importorskip("onnx")
-    X, y = make_multiclass(n_samples=150, n_classes=n_classes)
-    model = DropoutSVC(multi_class="ovo").fit(X, y)
-    export_onnx(model, tmp_path / "model.onnx")
-    found, _ = _run_onnx(tmp_path / "model.onnx", X)
-    assert found["label"].tolist() == model.predict(X).tolist()
-    np.testing.assert_allclose(found["decision"], model.decision_function(X), rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        np.array([-5, 7], dtype=np.int8),
-        np.array([False, True]),
-        np.array([0.0, 3.0]),
-        np.array(["", "ß"], dtype=object),
-    ],
-)
-def test_onnx_labels_of_every_kind(labels, tmp_path):
-    pytest.importorskip("onnx")
-    X, y = make_binary()
-    model = DropoutSVC().fit(X, labels[y])
-    export_onnx(model, tmp_path / "model.onnx")
-    assert _run_onnx(tmp_path / "model.onnx", X)[0]["label"].tolist() == model.predict(X).tolist()
-
-
-def test_onnx_probabilities_far_out(tmp_path):
-    """Where every class is all but impossible, probabilities still add up to one."""
-    pytest.importorskip("onnx")
-    X, y = make_multiclass()
-    model = DropoutLogisticRegression().fit(X, y)
-    model.intercept_ -= 1000.0
-    export_onnx(model, tmp_path / "model.onnx")
-    found = _run_onnx(tmp_path / "model.onnx", X)[0]["probability"]
-    np.testing.assert_allclose(found, model.predict_proba(X), rtol=1e-9)
-
-
-def test_onnx_knows_the_features(tmp_path):
-    pytest.importorskip("onnx")
-    X, y = make_binary()
-    names = [f"Größe {d}" for d in range(N_FEATURES)]
-    export_onnx(DropoutSVC().fit(pd.DataFrame(X, columns=names), y), tmp_path / "model.onnx")
-    session = _run_onnx(tmp_path / "model.onnx", X)[1]
-    assert json.loads(session.get_modelmeta().custom_metadata_map["feature_names"]) == names
-
-
-def test_onnx_is_named_if_it_is_not_installed(tmp_path):
-    script = """
-import sys
-sys.modules["onnx"] = None
-import numpy as np
-from dropmargin import DropoutSVC
-from dropmargin.io.model import export_onnx
-model = DropoutSVC().fit(np.eye(4), [0, 1, 0, 1])
-try:
-    export_onnx(model, "model.onnx")
-except ImportError as error:
-    print(error)
-"""
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent / "src")}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True)
-    assert "pip install 'dropmargin[onnx]'" in done.stdout, done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 # scikit-learn -------------------------------------------------------------------------------------------------------
 
 
@@ -210,13 +111,11 @@ def test_scikit_learn_gives_the_same(name, n_classes, layout):
     frame = pd.DataFrame(X, columns=[f"x{d}" for d in range(N_FEATURES)])
     model.fit(frame, np.array(["grün", "rot", "日本"])[codes])
     plain = to_sklearn(model)
-    many = n_classes > 2
-    kind = (OneVsRestClassifier if many else LogisticRegression) if hasattr(model, "predict_proba") else LinearSVC
-    assert type(plain) is kind
+    logistic = OneVsRestClassifier if n_classes > 2 else LogisticRegression
+    assert type(plain) is (logistic if hasattr(model, "predict_proba") else LinearSVC)
     rows = sparse.csr_array(X) if layout == "sparse" else frame
-    with pytest.MonkeyPatch.context() as patch:
-        if layout == "sparse":
-            patch.setattr("warnings.warn", lambda *args, **kwargs: None)  # of names that a matrix lacks
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
         assert plain.predict(rows).tolist() == model.predict(rows).tolist()
         np.testing.assert_allclose(plain.decision_function(rows), model.decision_function(rows), rtol=1e-12, atol=1e-13)
         if hasattr(model, "predict_proba"):
@@ -242,12 +141,11 @@ def test_scikit_learn_has_its_own_memory():
     assert model.coef_.any()
 
 
-# What no export takes -----------------------------------------------------------------------------------------------
+# Models that cannot be exported --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("export", [export_liblinear, export_onnx, lambda model, path: to_sklearn(model)])
-def test_what_cannot_be_exported_is_refused_with_the_remedy(export, tmp_path):
-    pytest.importorskip("onnx")
+@pytest.mark.parametrize("export", [export_liblinear, lambda model, path: to_sklearn(model)])
+def test_models_that_cannot_be_exported_are_refused_with_the_remedy(export, tmp_path):
     X, y = make_binary()
     path = tmp_path / "model"
     with pytest.raises(ValueError, match=r"missing='rescale'.*set_params\(missing='error'\)"):

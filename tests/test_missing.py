@@ -20,6 +20,7 @@ from datasets import (
     TIGHT,
     assert_bitwise_equal,
     assert_same_state,
+    blankout,
     fitted_state,
     make_binary,
     make_multiclass,
@@ -29,7 +30,6 @@ from datasets import (
 from dealing import round_robin
 from dropmargin import (
     DropoutLogisticRegression,
-    DropoutNoise,
     DropoutSVC,
     DropoutSVCCV,
     GaussianNoise,
@@ -153,7 +153,7 @@ def test_pair_votes_and_probabilities_take_nan():
 # Training -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("noise", [None, 0.3, DropoutNoise(np.linspace(0.0, 0.8, N_FEATURES)), PoissonNoise()])
+@pytest.mark.parametrize("noise", [None, blankout(0.3), blankout(np.linspace(0.0, 0.8, N_FEATURES)), PoissonNoise()])
 @pytest.mark.parametrize("loss", ["hinge", "logistic", "exponential"])
 def test_a_missing_entry_is_a_zero_where_zeros_have_no_variance(loss, noise):
     X, y = make_binary()
@@ -334,7 +334,7 @@ def test_nan_is_an_error_by_default(layout):
     with pytest.raises(ValueError, match="NaN"):
         DropoutSVC().fit(bad, y)
     model = DropoutSVC().fit(X, y)
-    assert not hasattr(model, "feature_means_")
+    assert not hasattr(model, "feature_deviations_")
     for method in (model.predict, model.predict_stability):
         with pytest.raises(ValueError, match="NaN"):
             method(bad)
@@ -363,7 +363,7 @@ def test_drop_after_a_fit_without_it_asks_for_another_fit():
     with pytest.raises(ValueError, match="fit again"):
         model.predict(X)
     model.fit(X, y).set_params(missing="error").fit(X, y)
-    assert not hasattr(model, "feature_means_")
+    assert not hasattr(model, "feature_deviations_")
 
 
 class _Both(Noise):

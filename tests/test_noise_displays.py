@@ -1,12 +1,14 @@
-"""Pictures of paths and grids: what is drawn is what was computed, and what was stopped early is told apart."""
+"""Plots of scores by noise and C: lines over noise levels and heat maps."""
 
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
@@ -63,20 +65,20 @@ def errors_at_best_c(model):
     return 1.0 - own.mean(axis=0), own.std(axis=0, ddof=1) / np.sqrt(len(own)), best
 
 
-def choice(noises, chosen, n_cs=2, metric="accuracy", refined=None, n_folds=3):
+def made_up_grid(noises, chosen, n_cs=2, metric="accuracy", refined=None, n_folds=3):
     """Return a grid of made-up scores."""
     scores = np.random.RandomState(0).uniform(0.5, 0.9, (n_folds, len(noises), n_cs))
     return ScoreGrid(tuple(noises), 10.0 ** np.arange(n_cs), scores, metric, chosen, refined)
 
 
-# Error against noise ------------------------------------------------------------------------------------------------
+# Error by noise ------------------------------------------------------------------------------------------------
 
 
 def test_each_estimator_is_a_line_through_its_errors_at_the_best_c(models):
     display = NoisePathDisplay.from_estimators(models)
     assert [line.get_label() for line in display.lines_] == ["svm", "logistic"]
     for line, model in zip(display.lines_, models.values(), strict=True):
-        assert_array_equal(line.get_xdata(), [0.0, 0.3, 0.6])  # from left to right, whatever the order of the noises
+        assert_array_equal(line.get_xdata(), [0.0, 0.3, 0.6])  # sorted
         assert_allclose(line.get_ydata(), errors_at_best_c(model)[0][ORDER])
     assert display.axes_ == [display.ax_]
     assert display.figure_ is display.ax_.figure
@@ -101,11 +103,11 @@ def test_the_spread_may_be_bars_or_nothing(models):
     bars = NoisePathDisplay.from_estimators(models, spread="bars")
     assert {type(artist).__name__ for artist in bars.spreads_} == {"ErrorbarContainer"}
     assert NoisePathDisplay.from_estimators(models, spread="none").spreads_ == [None, None]
-    one_fold = NoisePathDisplay({"a": choice([None, DropoutNoise(0.5)], None, n_folds=1)}).plot()
+    one_fold = NoisePathDisplay({"a": made_up_grid([None, DropoutNoise(0.5)], None, n_folds=1)}).plot()
     assert one_fold.spreads_ == [None]
 
 
-def test_a_ring_marks_what_was_chosen(models):
+def test_a_ring_marks_the_chosen_point(models):
     display = NoisePathDisplay.from_estimators(models)
     for ring, line, model in zip(display.chosen_, display.lines_, models.values(), strict=True):
         assert_allclose(ring.get_xdata(), [model.noise_.rate])
@@ -114,33 +116,33 @@ def test_a_ring_marks_what_was_chosen(models):
     assert "chosen" in [text.get_text() for text in display.ax_.get_legend().get_texts()]
 
 
-def test_the_ring_is_at_the_chosen_c_even_if_that_is_not_the_best_of_its_level():
-    grid = choice([None, DropoutNoise(0.5)], (1, 0))
+def test_the_ring_is_at_the_chosen_c():
+    grid = made_up_grid([None, DropoutNoise(0.5)], (1, 0))
     worse = int(grid.mean[1].argmin())
-    grid = choice([None, DropoutNoise(0.5)], (1, worse))
+    grid = made_up_grid([None, DropoutNoise(0.5)], (1, worse))
     (ring,) = NoisePathDisplay({"a": grid}).plot().chosen_
     assert_allclose(ring.get_ydata(), [1.0 - grid.mean[1, worse]])
 
 
-def test_points_that_were_stopped_early_are_hollow():
+def test_points_that_were_stopped_early_have_hollow_markers():
     refined = np.array([[True, True], [False, False], [True, True]])
-    grid = choice([None, DropoutNoise(0.5), DropoutNoise(0.2)], (0, 0), refined=refined)
-    display = NoisePathDisplay({"a": grid, "b": choice([None, DropoutNoise(0.5)], None)}).plot()
-    hollow, none = display.rough_
+    grid = made_up_grid([None, DropoutNoise(0.5), DropoutNoise(0.2)], (0, 0), refined=refined)
+    display = NoisePathDisplay({"a": grid, "b": made_up_grid([None, DropoutNoise(0.5)], None)}).plot()
+    hollow, none = display.inexact_
     assert none is None
     assert_array_equal(hollow.get_xdata(), [0.5])
     assert_allclose(hollow.get_ydata(), 1.0 - grid.mean[1].max())
-    assert hollow.get_markerfacecolor() == "white"
+    assert to_hex(hollow.get_markerfacecolor()) == to_hex(display.ax_.get_facecolor())
     assert "hollow: stopped early" in [text.get_text() for text in display.ax_.get_legend().get_texts()]
 
 
-def test_nothing_is_hollow_if_all_was_solved(models):
+def test_no_hollow_markers_without_pruning(models):
     display = NoisePathDisplay.from_estimators(models["logistic"])
-    assert display.rough_ == [None]
+    assert display.inexact_ == [None]
     assert "hollow" not in str([text.get_text() for text in display.ax_.get_legend().get_texts()])
 
 
-def test_every_kind_of_noise_has_a_panel_that_begins_without_noise(mixed):
+def test_every_kind_of_noise_has_a_panel(mixed):
     display = NoisePathDisplay.from_estimators(mixed)
     assert [panel.get_xlabel() for panel in display.axes_] == ["dropout rate", "Gaussian scale"]
     error, _, _ = errors_at_best_c(mixed)
@@ -149,7 +151,7 @@ def test_every_kind_of_noise_has_a_panel_that_begins_without_noise(mixed):
     assert_allclose(dropout.get_ydata(), error[[2, 4, 0]])
     assert_allclose(gaussian.get_xdata(), [0.0, 0.1, 0.4])
     assert_allclose(gaussian.get_ydata(), error[[2, 5, 1]])
-    for line in (poisson, again):  # no level: across both panels
+    for line in (poisson, again):  # no level: a horizontal line in both panels
         assert line.get_label() == "DropoutSVCCV, Poisson"
         assert_allclose(line.get_ydata(), error[3])
     texts = [text.get_text() for text in display.figure_.legends[0].get_texts()]
@@ -157,31 +159,33 @@ def test_every_kind_of_noise_has_a_panel_that_begins_without_noise(mixed):
 
 
 @pytest.mark.parametrize(("chosen", "n_rings"), [(0, 2), (1, 1), (2, 1), (3, 2)])
-def test_a_choice_is_marked_in_every_panel_that_shows_it(chosen, n_rings):
-    grid = choice([None, DropoutNoise(0.5), GaussianNoise(0.1), PoissonNoise()], (chosen, 0))
+def test_the_chosen_point_is_marked_in_every_panel_that_has_it(chosen, n_rings):
+    grid = made_up_grid([None, DropoutNoise(0.5), GaussianNoise(0.1), PoissonNoise()], (chosen, 0))
     rings = NoisePathDisplay({"a": grid}).plot().chosen_
     assert len(rings) == n_rings
     for ring in rings:
         assert_allclose(ring.get_ydata(), [1.0 - grid.mean[chosen, 0]])
 
 
-def test_per_feature_noise_stands_at_its_mean():
+def test_the_level_of_per_feature_noise_is_its_mean():
     noises = [DropoutNoise(0.1), DropoutNoise(np.linspace(0.0, 0.8, N_FEATURES))]
-    display = NoisePathDisplay({"a": choice(noises, None)}).plot()
+    display = NoisePathDisplay({"a": made_up_grid(noises, None)}).plot()
     assert_allclose(display.lines_[0].get_xdata(), [0.1, 0.4])
     assert display.ax_.get_xlabel() == "mean dropout rate"
 
 
 @pytest.mark.parametrize(("noises", "n_lines"), [([None], 1), ([PoissonNoise()], 1), ([None, PoissonNoise()], 2)])
-def test_noises_without_levels_can_be_drawn_alone(noises, n_lines):
-    display = NoisePathDisplay({"a": choice(noises, (0, 0))}).plot()
+def test_noises_without_levels(noises, n_lines):
+    display = NoisePathDisplay({"a": made_up_grid(noises, (0, 0))}).plot()
     assert len(display.lines_) == n_lines
     assert len(display.chosen_) == 1
-    NoiseGridDisplay(choice(noises, (0, 0))).plot()
+    NoiseGridDisplay(made_up_grid(noises, (0, 0))).plot()
 
 
-def test_an_estimator_without_noise_is_a_point_beside_the_others():
-    display = NoisePathDisplay({"a": choice([None, DropoutNoise(0.5)], None), "plain": choice([None], None)}).plot()
+def test_an_estimator_without_noise_is_a_point():
+    display = NoisePathDisplay(
+        {"a": made_up_grid([None, DropoutNoise(0.5)], None), "plain": made_up_grid([None], None)}
+    ).plot()
     assert_array_equal(display.lines_[1].get_xdata(), [0.0])
 
 
@@ -196,7 +200,7 @@ def test_an_estimator_without_noise_is_a_point_beside_the_others():
     ],
 )
 def test_error_for_accuracy_and_the_score_for_the_rest(metric, show, label):
-    grid = choice([None, DropoutNoise(0.5)], None, metric=metric)
+    grid = made_up_grid([None, DropoutNoise(0.5)], None, metric=metric)
     display = NoisePathDisplay({"a": grid}).plot(show=show)
     best = grid.mean.max(axis=1)
     assert display.ax_.get_ylabel() == label
@@ -206,11 +210,11 @@ def test_error_for_accuracy_and_the_score_for_the_rest(metric, show, label):
 def test_the_metric_is_that_of_the_estimator(data):
     model = DropoutLogisticRegressionCV(noises=[0.0, 0.5], Cs=[1.0], cv=2, scoring="neg_log_loss").fit(*data)
     display = NoisePathDisplay.from_estimators({"a": model})
-    assert display.ax_.get_ylabel() == "cross-validated neg log loss"  # of one C there is no best
+    assert display.ax_.get_ylabel() == "cross-validated neg log loss"  # one C
     assert_allclose(display.lines_[0].get_ydata(), model.scores_.mean(axis=0)[:, 0])
 
 
-def test_paths_are_drawn_without_a_choice(data):
+def test_paths_have_no_chosen_point(data):
     X, y = data
     paths = {
         name: noise_path(X[:80], y[:80], RATES, CS, estimator=model, X_test=X[80:], y_test=y[80:])
@@ -250,7 +254,7 @@ def test_given_axes_are_used(models, mixed):
         NoisePathDisplay.from_estimators(models, ax="left")
 
 
-# The grid -----------------------------------------------------------------------------------------------------------
+# Heat maps -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_cells_are_the_mean_scores(models):
@@ -275,7 +279,7 @@ def test_each_cell_is_around_its_c(models):
     assert_allclose(edges, np.sqrt(10.0) ** np.arange(-5, 4, 2))
 
 
-def test_a_frame_and_the_title_say_what_was_chosen(models):
+def test_a_frame_and_the_title_show_the_chosen_point(models):
     model = models["svm"]
     display = NoiseGridDisplay.from_estimator(model)
     (frame,) = display.chosen_
@@ -286,19 +290,19 @@ def test_a_frame_and_the_title_say_what_was_chosen(models):
     assert display.ax_.get_title("left") == f"chosen: {noise}, C = {model.C_:g}"
 
 
-def test_numbers_of_solved_points_are_bold_and_the_label_says_so():
+def test_numbers_of_points_at_full_tolerance_are_bold():
     refined = np.array([[True, False], [False, False]])
-    display = NoiseGridDisplay(choice([None, DropoutNoise(0.5)], (0, 0), refined=refined)).plot()
+    display = NoiseGridDisplay(made_up_grid([None, DropoutNoise(0.5)], (0, 0), refined=refined)).plot()
     assert [text.get_fontweight() == "bold" for text in display.texts_] == [True, False, False, False]
     assert "bold: solved to the full tolerance" in display.ax_.get_xlabel()
     for refined in (np.full((2, 2), True), None):
-        display = NoiseGridDisplay(choice([None, DropoutNoise(0.5)], (0, 0), refined=refined)).plot()
+        display = NoiseGridDisplay(made_up_grid([None, DropoutNoise(0.5)], (0, 0), refined=refined)).plot()
         assert {text.get_fontweight() for text in display.texts_} == {"normal"}
         assert display.ax_.get_xlabel() == "C"
 
 
-def test_numbers_are_written_where_they_can_be_read_or_by_wish():
-    small, large = choice([None, DropoutNoise(0.5)], None), choice([None, DropoutNoise(0.5)], None, n_cs=40)
+def test_numbers_are_written_if_there_is_room_or_on_request():
+    small, large = made_up_grid([None, DropoutNoise(0.5)], None), made_up_grid([None, DropoutNoise(0.5)], None, n_cs=40)
     assert len(NoiseGridDisplay(small).plot().texts_) == 4
     assert NoiseGridDisplay(small).plot(values=False).texts_ == []
     assert NoiseGridDisplay(large).plot().texts_ == []
@@ -306,7 +310,7 @@ def test_numbers_are_written_where_they_can_be_read_or_by_wish():
 
 
 def test_numbers_contrast_with_their_cells():
-    display = NoiseGridDisplay(choice([None, DropoutNoise(0.5)], None, n_cs=8)).plot(cmap="gray")
+    display = NoiseGridDisplay(made_up_grid([None, DropoutNoise(0.5)], None, n_cs=8)).plot(cmap="gray")
     brightness = display.meshes_[0].norm(display.meshes_[0].get_array().ravel())
     colours = np.array([text.get_color() for text in display.texts_])
     assert set(colours[brightness > 0.6]) == {"black"}
@@ -320,16 +324,16 @@ def test_every_kind_of_noise_has_rows_of_its_own(mixed):
     mean = 100.0 * mixed.scores_.mean(axis=0)
     for mesh, rows in zip(display.meshes_, ([2, 4, 0], [2, 5, 1], [3]), strict=True):
         assert_allclose(mesh.get_array(), mean[rows])
-    assert len({(mesh.norm.vmin, mesh.norm.vmax) for mesh in display.meshes_}) == 1  # one colour, one score
+    assert len({(mesh.norm.vmin, mesh.norm.vmax) for mesh in display.meshes_}) == 1  # one colour scale
 
 
-def test_a_few_hopeless_points_do_not_take_the_whole_colour_scale():
-    grid = choice([None, DropoutNoise(0.5)], None, n_cs=10)
+def test_a_few_low_scores_are_below_the_colour_scale():
+    grid = made_up_grid([None, DropoutNoise(0.5)], None, n_cs=10)
     grid.scores[:, 0, :4] = 0.01
     display = NoiseGridDisplay(grid).plot()
     assert display.meshes_[0].norm.vmin > 1.0
     assert display.meshes_[0].norm.vmax == pytest.approx(100.0 * grid.mean.max())
-    assert display.colorbar_.extend == "min"  # and the bar says so
+    assert display.colorbar_.extend == "min"
 
 
 @pytest.mark.parametrize(
@@ -348,6 +352,20 @@ def test_values_of_c_have_readable_labels(Cs, labels):
     assert [text.get_text() for text in display.ax_.get_xticklabels()] == labels
 
 
+@pytest.mark.parametrize("layout", [None, "constrained", "tight"])
+def test_the_colour_bar_stays_within_the_given_axes(layout):
+    figure, axes = plt.subplots(1, 3, figsize=(12, 3), layout=layout)
+    before = [ax.get_position() for ax in axes]
+    displays = [NoiseGridDisplay(made_up_grid([None, DropoutNoise(0.5)], (0, 0))).plot(ax, values=False) for ax in axes]
+    figure.canvas.draw()
+    for display, box in zip(displays, before, strict=True):
+        outer = display.colorbar_.ax.get_tightbbox().transformed(figure.transFigure.inverted())
+        assert layout is not None or outer.x1 <= box.x1 + 1e-3
+        assert display.ax_.get_position().width > 0.5 * box.width
+    for left, right in pairwise(displays):
+        assert left.colorbar_.ax.get_tightbbox().x1 < right.ax_.get_tightbbox().x0
+
+
 # Errors -------------------------------------------------------------------------------------------------------------
 
 
@@ -356,36 +374,34 @@ def test_only_fitted_searches_have_scores(draw, data):
     with pytest.raises(NotFittedError):
         draw(DropoutSVCCV())
     for wrong in (DropoutSVC().fit(*data), LinearSVC(), make_pipeline(LinearSVC())):
-        with pytest.raises(TypeError, match="those of DropoutSVCCV, DropoutLogisticRegressionCV or Noisy"):
+        with pytest.raises(TypeError, match="must be a DropoutSVCCV, DropoutLogisticRegressionCV or NoisyLinear"):
             draw(wrong)
     assert plt.get_fignums() == []
 
 
 def test_paths_must_be_paths(models):
-    for wrong in ([], {}, 3, models["svm"]):
-        with pytest.raises(ValueError, match="paths must be a dict of names and results of noise_path"):
+    for wrong in ([], {}, 3, {"a": 3}, models["svm"]):
+        with pytest.raises(ValueError, match="paths must be a dict of names and NoisePath objects"):
             NoisePathDisplay.from_paths(wrong)
-    with pytest.raises(TypeError, match="A path must be what noise_path returns, got 3"):
-        NoisePathDisplay.from_paths({"a": 3})
-    with pytest.raises(TypeError, match="A path must be what noise_path returns"):
+    with pytest.raises(TypeError, match="path must be a result of noise_path, got DropoutSVCCV"):
         NoiseGridDisplay.from_path(models["svm"])
 
 
 @pytest.mark.parametrize(
     ("display", "message"),
     [
-        (NoisePathDisplay({}), "grids must be a dict of names and score grids"),
-        (NoisePathDisplay({"a": 1}), "grids must be a dict of names and score grids"),
-        (NoiseGridDisplay({}), "grid must be a score grid"),
+        (NoisePathDisplay({}), "grids must be a dict of names and ScoreGrid objects"),
+        (NoisePathDisplay({"a": 1}), "grids must be a dict of names and ScoreGrid objects"),
+        (NoiseGridDisplay({}), "grid must be a ScoreGrid"),
     ],
 )
-def test_displays_of_nothing_are_refused(display, message):
+def test_displays_without_grids_raise(display, message):
     with pytest.raises(ValueError, match=message):
         display.plot()
 
 
 @pytest.mark.parametrize("settings", [{"show": "loss"}, {"spread": "fog"}])
-def test_bad_settings_of_a_path_are_refused_before_anything_is_drawn(models, settings):
+def test_bad_options_raise_before_a_figure_is_made(models, settings):
     (name,) = settings
     with pytest.raises(ValueError, match=f"{name} must be one of"):
         NoisePathDisplay.from_estimators(models, **settings)

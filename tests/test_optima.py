@@ -13,8 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC
 
+from datasets import blankout
 from dealing import deal
-from dropmargin import DropoutNoise, NoisyLinearClassifier
+from dropmargin import NoisyLinearClassifier
 from dropmargin.losses import GaussianHinge, Hinge, Quadratic
 from helpers import LOSSES, MGF_LOSSES, MOMENT_LOSSES, N_FEATURES, NOISES, RADIAL, as_format, make_data, plain_objective
 
@@ -52,9 +53,7 @@ def _support_vector_machine(C, seed=0):
     return found.x[: n_weights + 1], coef
 
 
-@pytest.mark.parametrize(
-    ("C", "layout", "noise"), deal([0.05, 1.0, 20.0], LAYOUTS, [None, DropoutNoise(0.0)]), ids=repr
-)
+@pytest.mark.parametrize(("C", "layout", "noise"), deal([0.05, 1.0, 20.0], LAYOUTS, [None, blankout(0.0)]), ids=repr)
 def test_hinge_without_noise_is_the_support_vector_machine(C, noise, layout):
     X, labels, weights = make_data(n_samples=60)
     y = labels[:, 0]

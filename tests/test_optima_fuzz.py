@@ -7,8 +7,9 @@ import pytest
 from scipy.optimize import approx_fprime
 from sklearn.linear_model import LogisticRegression
 
+from datasets import blankout
 from dealing import deal
-from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, GaussianNoise, NoisyLinearClassifier
+from dropmargin import DropoutLogisticRegression, DropoutSVC, GaussianNoise, NoisyLinearClassifier
 from fuzz import optima
 from fuzz.reference import MGF_LOSSES, MOMENT_LOSSES, BinaryProblem, minimise
 
@@ -73,7 +74,7 @@ def test_weak_noise_large_c_and_weights_over_two_decades(seed, C):
     y = np.where(X @ rng.normal(size=20) + 0.3 * rng.normal(size=60) > 0.0, 1.0, -1.0)
     weight = 10.0 ** rng.uniform(-1.0, 1.0, 60)
     model = DropoutSVC(noise=1e-6, C=C, tol=1e-3).fit(X, y, sample_weight=weight)
-    problem = BinaryProblem("hinge", ("dropout", 1e-6), X, y, C * weight, 0.0, 1.0, True)
+    problem = BinaryProblem("hinge", ("dropout", 1e-6, "zero"), X, y, C * weight, 0.0, 1.0, True)
     assert optima.relative_gap(problem, np.append(model.coef_, model.intercept_)) <= optima.ALLOWED * model.tol
 
 
@@ -100,7 +101,7 @@ def test_the_reference_is_scikit_learn_without_noise():
 
 @pytest.mark.parametrize(
     ("loss", "noise"),
-    deal(MOMENT_LOSSES + MGF_LOSSES, [("dropout", 0.4), ("gaussian", 0.3), ("laplace", 0.2), ("poisson",)], n=14),
+    deal(MOMENT_LOSSES + MGF_LOSSES, [("dropout", 0.4, 0.7), ("gaussian", 0.3), ("laplace", 0.2), ("poisson",)], n=14),
     ids=str,
 )
 def test_the_reference_is_a_stationary_point(loss, noise):
@@ -116,6 +117,6 @@ def test_the_reference_reads_the_noise_of_the_package():
     """The objective that the package states is the reference's value at its solution."""
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(50, 3)), np.where(rng.normal(size=50) > 0.0, 1.0, -1.0)
-    model = DropoutSVC(noise=DropoutNoise(0.3), C=2.0).fit(X, y)
-    problem = BinaryProblem("hinge", ("dropout", 0.3), X, y, np.full(50, 2.0), 0.0, 1.0, True)
+    model = DropoutSVC(noise=blankout(0.3), C=2.0).fit(X, y)
+    problem = BinaryProblem("hinge", ("dropout", 0.3, "zero"), X, y, np.full(50, 2.0), 0.0, 1.0, True)
     assert problem.value(np.append(model.coef_, model.intercept_)) == pytest.approx(model.objective_, rel=1e-10)

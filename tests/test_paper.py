@@ -183,7 +183,7 @@ def test_one_irls_step_is_the_papers_closed_form(loss, noise, fit_intercept, sta
     assert_allclose(_one_step(loss, NOISES[noise], X, y, 0.6, coef, fit_intercept), expected, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize(("noise", "layout"), deal(SOME_NOISES, ["dense", "sparse"], n=8))
+@pytest.mark.parametrize(("noise", "layout"), deal(SOME_NOISES, ["dense", "sparse"], n=9))
 def test_the_estimator_takes_the_papers_logistic_steps(noise, layout):
     X, labels, _ = make_data()
     y = labels[:, 0]
@@ -211,7 +211,7 @@ def test_the_estimator_takes_the_papers_hinge_step_from_a_warm_start(noise):
     assert_allclose(np.append(model.coef_, model.intercept_), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("noise", "margin"), deal(SOME_NOISES, [1.0, 2.0], n=8))
+@pytest.mark.parametrize(("noise", "margin"), deal(SOME_NOISES, [1.0, 2.0], n=9))
 def test_with_its_weights_fixed_the_step_is_the_quadratic_loss(noise, margin):
     """From w = 0 every gamma_n is 1/l and y^h = 2 l y: the quadratic problem with C / (4 l), times 2 l."""
     X, labels, _ = make_data()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import pickle
 import typing
 
+import click
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
@@ -22,7 +22,7 @@ from dropmargin import (
     load,
     save,
 )
-from dropmargin.cli.options import add_learning_options
+from dropmargin.cli.options import LEARNING_OPTIONS
 from dropmargin.estimators.parameters import NUMBER, number, parameter, specification
 from dropmargin.io.model import estimators as stored_estimators
 from dropmargin.losses import Hinge
@@ -68,18 +68,17 @@ def test_classes_with_different_losses_do_not_inherit_from_each_other():
 
 
 def test_options_of_the_command_line_have_the_defaults_and_choices_of_the_parameters():
-    parser = argparse.ArgumentParser()
-    add_learning_options(parser)
     declared = specification(NoisyLinearClassifier)
+    defaults = click.Command("learn", params=LEARNING_OPTIONS).make_context("learn", []).params
     seen = set()
-    for action in parser._actions:
-        if action.dest not in declared or action.dest == "loss":
+    for option in LEARNING_OPTIONS:
+        if option.name not in declared or option.name == "loss":
             continue
-        seen.add(action.dest)
-        if action.dest != "missing":  # depends on the data
-            assert action.default == declared[action.dest].default, action.dest
-        if declared[action.dest].choices is not None:
-            assert action.choices == declared[action.dest].choices
+        seen.add(option.name)
+        if option.name != "missing":  # depends on the data
+            assert defaults[option.name] == declared[option.name].default, option.name
+        if declared[option.name].choices is not None:
+            assert tuple(option.type.choices) == declared[option.name].choices
     assert seen >= {"l1_ratio", "tol", "max_iter", "fit_intercept", "multi_class", "missing", "n_jobs", "approximation"}
 
 

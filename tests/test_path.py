@@ -26,6 +26,7 @@ from dropmargin import (
     PoissonNoise,
     noise_path,
 )
+from dropmargin.estimators.base import CheckedRows
 from dropmargin.model_selection.grid import Grid, check_grid
 
 # The hinge without noise has a kink and does not get further than this; it is worth six digits of the coefficients.
@@ -242,14 +243,14 @@ def test_noises_and_cs_may_be_arrays_ranges_or_generators():
 
 def test_the_default_grid():
     X, y = make_binary()
-    grid = check_grid(10, 13, X, np.ones(len(y)))
+    grid = check_grid(10, 13, CheckedRows(X, y, np.ones(len(y)), has_missing=False))
     np.testing.assert_allclose([noise.rate for noise in grid.noises], np.arange(10) / 10)
     assert grid.shape == (10, 13)
     np.testing.assert_allclose(grid.Cs[1:] / grid.Cs[:-1], np.sqrt(10.0))
     spread = np.mean(np.sum((X - X.mean(axis=0)) ** 2, axis=1))
     assert grid.Cs[0] < 1.0 / spread < grid.Cs[-1]
     for count in (1, 2, 5, 40):
-        grid = check_grid(count, count, X, np.ones(len(y)))
+        grid = check_grid(count, count, CheckedRows(X, y, np.ones(len(y)), has_missing=False))
         assert grid.shape == (count, count)
         assert np.all(np.diff(grid.Cs) > 0.0)
         assert len({noise.rate for noise in grid.noises}) == count

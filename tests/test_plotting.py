@@ -1,7 +1,8 @@
-"""The picture of deletion curves: it shows the curves' numbers and tells them apart; Matplotlib is needed only then."""
+"""Plots of deletion curves, and the style of all plots."""
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -17,7 +19,7 @@ from sklearn.svm import LinearSVC
 
 from datasets import make_multiclass
 from dropmargin import DeletionCurveDisplay, DropoutSVC, deletion_curve
-from dropmargin.plotting.style import line_style
+from dropmargin.plotting.style import COLOURS, line_style
 
 LEVELS = [0.5, 0.0, 0.9]
 
@@ -39,7 +41,7 @@ def test_one_estimator_is_one_line_through_its_errors(data, models):
     display = DeletionCurveDisplay.from_estimator(models["plain"], *data, levels=LEVELS, random_state=0)
     curve = deletion_curve(models["plain"], *data, levels=LEVELS, random_state=0)
     (line,) = display.lines_
-    assert_array_equal(line.get_xdata(), [0.0, 0.5, 0.9])  # from left to right, whatever the order of the levels
+    assert_array_equal(line.get_xdata(), [0.0, 0.5, 0.9])  # sorted
     assert_allclose(line.get_ydata(), 1.0 - curve.mean[[1, 0, 2]])
     assert line.get_label() == "LinearSVC"
     assert display.figure_ is display.ax_.figure
@@ -59,7 +61,7 @@ def test_the_band_is_one_standard_deviation(data, models):
 
 
 @pytest.mark.parametrize("random_state", [0, None, np.random.RandomState(0)])
-def test_several_estimators_meet_the_same_deletions(data, models, random_state):
+def test_several_estimators_have_the_same_deletions(data, models, random_state):
     twins = {"one": models["plain"], "other": models["plain"], "dropout": models["dropout"]}
     display = DeletionCurveDisplay.from_estimators(twins, *data, levels=LEVELS, random_state=random_state)
     assert list(display.curves) == ["one", "other", "dropout"]
@@ -67,14 +69,14 @@ def test_several_estimators_meet_the_same_deletions(data, models, random_state):
     assert (display.curves["one"].scores != display.curves["dropout"].scores).any()
 
 
-def test_the_seed_means_the_same_as_for_the_curve(data, models):
+def test_random_state_is_that_of_the_curve(data, models):
     display = DeletionCurveDisplay.from_estimators(models, *data, levels=LEVELS, random_state=4)
     for name, model in models.items():
         curve = deletion_curve(model, *data, levels=LEVELS, random_state=4)
         assert_array_equal(display.curves[name].scores, curve.scores)
 
 
-def test_settings_reach_the_curves(data, models):
+def test_options_are_passed_to_the_curves(data, models):
     X, y = data
     settings = {
         "levels": [0.4],
@@ -95,7 +97,7 @@ def test_settings_reach_the_curves(data, models):
         assert display.ax_.get_xlabel() == "columns deleted at random"
 
 
-def test_a_legend_names_the_lines_from_top_to_bottom(data, models):
+def test_the_legend_is_in_the_order_of_the_lines(data, models):
     display = DeletionCurveDisplay.from_estimators(models, *data, levels=LEVELS, random_state=0)
     heights = {line.get_label(): np.mean(line.get_ydata()) for line in display.lines_}
     named = [text.get_text() for text in display.ax_.get_legend().get_texts()]
@@ -107,9 +109,17 @@ def test_classifiers_without_names_are_named_after_their_class(data, models):
     assert list(display.curves) == ["LinearSVC", "DropoutSVC"]
 
 
+def test_names_are_neither_formulas_nor_hidden(data, models):
+    names = ["$x^2$ and $y$", "_hidden", "null \x00", "plain"]
+    display = DeletionCurveDisplay.from_estimators(dict.fromkeys(names, models["plain"]), *data, levels=[0.5])
+    shown = {text.get_text().strip("\N{ZERO WIDTH SPACE}") for text in display.ax_.get_legend().get_texts()}
+    assert shown == {r"\$x^2\$ and \$y\$", "_hidden", "null \N{REPLACEMENT CHARACTER}", "plain"}
+    display.figure_.savefig(io.StringIO(), format="svg")
+
+
 def test_lines_differ_in_more_than_colour():
     styles = [line_style(index) for index in range(30)]
-    assert len({style["color"] for style in styles[:7]}) == 7
+    assert len({style["color"] for style in styles[:8]}) == len(COLOURS) == 8
     assert len({style["marker"] for style in styles[:8]}) == 8
     assert len({tuple(map(str, style.values())) for style in styles}) == 30
 
@@ -134,7 +144,7 @@ def test_error_for_accuracy_and_the_score_for_the_rest(data, scoring, show, labe
     assert display.ax_.get_ylabel() == label
 
 
-def test_spread_as_bars_or_not_at_all(data, models):
+def test_spread_as_bars_or_none(data, models):
     curves = {"plain": deletion_curve(models["plain"], *data, levels=LEVELS)}
     bars = DeletionCurveDisplay(curves).plot(spread="bars")
     assert type(bars.spreads_[0]).__name__ == "ErrorbarContainer"
@@ -144,7 +154,7 @@ def test_spread_as_bars_or_not_at_all(data, models):
     assert worst.ax_.get_xlabel() == "columns deleted, most useful first"
 
 
-def test_curves_of_different_kinds_share_a_picture_on_given_axes(data, models):
+def test_curves_with_different_parameters_on_given_axes(data, models):
     figure, ax = plt.subplots()
     curves = {
         "zeros": deletion_curve(models["plain"], *data, levels=LEVELS),
@@ -171,25 +181,27 @@ def test_axes_are_in_percent(data, models):
         ({"show": "loss"}, r"show must be one of \['auto', 'error', 'score'\], got 'loss'"),
         ({"spread": "fog"}, r"spread must be one of \['band', 'bars', 'none'\], got 'fog'"),
         ({"levels": [2.0]}, "levels must be in"),
+        ({"level": [0.5]}, r"deletion_curve\(\) got an unexpected keyword argument 'level'"),
     ],
 )
-def test_bad_settings_are_refused_before_anything_is_drawn(data, models, settings, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_options_raise_before_a_figure_is_made(data, models, settings, message):
+    with pytest.raises((ValueError, TypeError), match=message):
         DeletionCurveDisplay.from_estimators(models, *data, **settings)
     assert plt.get_fignums() == []
 
 
-def test_bad_estimators_and_curves_are_refused(data, models):
+def test_bad_estimators_and_curves_raise(data, models):
     with pytest.raises(ValueError, match="of one class: name them"):
         DeletionCurveDisplay.from_estimators([models["plain"], models["plain"]], *data)
     with pytest.raises(ValueError, match="estimators is empty"):
         DeletionCurveDisplay.from_estimators({}, *data)
-    with pytest.raises(ValueError, match="estimators must be a dict"):
-        DeletionCurveDisplay.from_estimators(models["plain"], *data)
+    for wrong in (3, LinearSVC, "LinearSVC"):
+        with pytest.raises(ValueError, match="estimators must be a dict"):
+            DeletionCurveDisplay.from_estimators(wrong, *data)
     with pytest.raises(NotFittedError):
         DeletionCurveDisplay.from_estimator(LinearSVC(), *data)
     for curves in ({}, [], {"a": 1.0}, None):
-        with pytest.raises(ValueError, match="curves must be a dict of names and results of deletion_curve"):
+        with pytest.raises(ValueError, match="curves must be a dict of names and DeletionCurve objects"):
             DeletionCurveDisplay(curves).plot()
 
 
@@ -197,9 +209,11 @@ def test_without_matplotlib_the_error_names_the_extra(data, models, monkeypatch)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"pip install 'dropmargin\[plots\]'"):
         DeletionCurveDisplay.from_estimators(models, *data)
+    curves = {"plain": deletion_curve(models["plain"], *data, levels=LEVELS)}
+    DeletionCurveDisplay(curves).plot(Figure().subplots())  # pyplot is needed for new figures only
 
 
-def test_importing_the_library_imports_nothing_heavy():
+def test_import_dropmargin_is_light():
     code = (
         "import sys, dropmargin; heavy = {'matplotlib', 'sklearn.metrics', 'sklearn.inspection', "
         "'sklearn.model_selection'} & set(sys.modules); sys.exit(repr(heavy) if heavy else 0)"
@@ -208,10 +222,11 @@ def test_importing_the_library_imports_nothing_heavy():
     assert done.returncode == 0, done.stderr
 
 
-def test_the_snippets_of_the_guide_run_in_their_order(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["evaluation.md", "report.md"])
+def test_the_examples_of_the_guides_run(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    text = (Path(__file__).parents[1] / "docs" / "evaluation.md").read_text()
+    text = (Path(__file__).parents[1] / "docs" / name).read_text(encoding="utf-8")
     names: dict = {}
     for snippet in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
         exec(snippet, names)
-    assert (tmp_path / "deletion.png").stat().st_size > 10_000
+    assert (tmp_path / "deletion.png").exists() if name == "evaluation.md" else "<svg" in names["page"]

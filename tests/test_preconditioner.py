@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from datasets import blankout
 from dealing import deal
 from dropmargin.losses import Logistic
-from dropmargin.noise import DropoutNoise
 from dropmargin.objective.preconditioner import Cholesky, Diagonal, Woodbury, factorise
 from helpers import (
+    INDEPENDENT,
     LOSSES,
     MOMENT_LOSSES,
     N_FEATURES,
@@ -32,7 +33,7 @@ LAYOUTS = ["dense", "sparse"]
 
 @pytest.mark.parametrize(
     ("loss", "noise", "kind", "layout", "fit_intercept"),
-    deal(MOMENT_LOSSES, NOISES, ["hessian", "majoriser"], LAYOUTS, [True, False]),
+    deal(MOMENT_LOSSES, INDEPENDENT, ["hessian", "majoriser"], LAYOUTS, [True, False]),
 )
 def test_direct_preconditioner_of_few_features_is_the_inverse(loss, noise, kind, layout, fit_intercept):
     objective, *_, coef = make_problem(loss, noise, layout, fit_intercept=fit_intercept)
@@ -44,7 +45,9 @@ def test_direct_preconditioner_of_few_features_is_the_inverse(loss, noise, kind,
     assert_allclose(curvature.select([2, 0]).precondition(image[:, [2, 0]]), solved[:, [2, 0]], rtol=1e-12)
 
 
-@pytest.mark.parametrize(("loss", "noise", "layout", "fit_intercept"), deal(RADIAL, NOISES, LAYOUTS, [True, False]))
+@pytest.mark.parametrize(
+    ("loss", "noise", "layout", "fit_intercept"), deal(RADIAL, INDEPENDENT, LAYOUTS, [True, False])
+)
 def test_preconditioner_of_fewer_rows_than_features_is_the_inverse(loss, noise, layout, fit_intercept):
     X, labels, weights = make_data(n_samples=4, n_columns=2, seed=2)
     options = {"C": C, "fit_intercept": fit_intercept}
@@ -63,7 +66,7 @@ def test_preconditioner_of_fewer_rows_than_features_is_the_inverse(loss, noise, 
 
 @pytest.mark.parametrize(
     ("noise", "n_outputs", "loss", "layout", "fit_intercept"),
-    deal(NOISES, [3, 5], ["hinge", "logistic"], LAYOUTS, [True, False]),
+    deal(INDEPENDENT, [3, 5], ["hinge", "logistic"], LAYOUTS, [True, False]),
 )
 def test_shared_gram_matrix_is_exact_where_all_rows_weigh_alike(noise, n_outputs, loss, layout, fit_intercept):
     """So they do at zero weights; three outputs have a factor each, five share their eigenvectors."""
@@ -82,7 +85,7 @@ def test_shared_gram_matrix_is_exact_where_all_rows_weigh_alike(noise, n_outputs
     assert np.all(np.sum(right * elsewhere.precondition(right), axis=0) > 0.0)
 
 
-@pytest.mark.parametrize(("noise", "loss", "layout"), deal(NOISES, RADIAL, LAYOUTS, n=12))
+@pytest.mark.parametrize(("noise", "loss", "layout"), deal(INDEPENDENT, RADIAL, LAYOUTS, n=12))
 def test_preconditioner_of_many_features_is_the_diagonal_of_the_majoriser(noise, loss, layout):
     rng = np.random.default_rng(0)
     X = rng.poisson(0.1, (210, 216)) * rng.uniform(0.3, 1.2, (210, 216))
@@ -115,7 +118,7 @@ def test_preconditioner_is_positive_definite_and_exact_where_it_is_direct(
     rng = np.random.default_rng(0)
     X = rng.poisson(0.3, (n_samples, n_features)).astype(float)
     labels = rng.choice([-1.0, 1.0], (n_samples, 2))
-    objective = make_objective(as_format(X, layout), labels, np.ones(n_samples), Logistic(), DropoutNoise(0.3))
+    objective = make_objective(as_format(X, layout), labels, np.ones(n_samples), Logistic(), blankout(0.3))
     majoriser = objective.at(0.1 * rng.normal(size=(n_features + 1, 2))).majoriser(direct=direct)
     assert isinstance(majoriser.preconditioner, expected)
     direction = rng.normal(size=(n_features + 1, 2))

@@ -36,7 +36,7 @@ def test_deleted_data_give_back_the_rates_of_their_deletion():
     rng = np.random.default_rng(0)
     X = rng.uniform(0.5, 1.0, (20_000, 5)) * (rng.random((20_000, 5)) < 0.6)
     rates = np.array([0.0, 0.1, 0.4, 0.7, 0.95])
-    deleted = DropoutNoise(rate=rates).sample(X[10_000:], random_state=0)
+    deleted = DropoutNoise(rate=rates, reference="zero").sample(X[10_000:], random_state=0)
     assert_allclose(estimate_dropout_rates(X[:10_000], deleted), rates, atol=0.03)
 
 
@@ -58,7 +58,7 @@ def test_rates_are_ready_for_a_fit():
     target[::2, 1] = np.nan
     rates = estimate_dropout_rates(X, target)
     assert 0.98 < rates[0] < 1.0
-    model = DropoutSVC(noise=DropoutNoise(rate=rates)).fit(X, y)
+    model = DropoutSVC(noise=DropoutNoise(rate=rates, reference="zero")).fit(X, y)
     plain = DropoutSVC(noise=None).fit(X, y)
     assert abs(model.coef_[0, 0]) < 0.1 * abs(plain.coef_[0, 0])
 

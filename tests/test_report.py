@@ -1,318 +1,254 @@
-"""The HTML page: well-formed, self-contained, escaped, readable in both themes, and with the numbers of the results."""
+"""The HTML report: self-contained, escaped, deterministic, readable in both themes; its numbers and words."""
 
 from __future__ import annotations
 
-import re
+import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
+import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from jinja2.exceptions import UndefinedError
 
-from dropmargin import DropoutNoise
+from datasets import make_binary
+from dropmargin import DropoutNoise, DropoutSVCCV
 from dropmargin.evaluation import DeletionCurve
-from dropmargin.evaluation.nightmare import MethodResult, Search
-from dropmargin.report import (
-    Code,
-    Facts,
-    Figure,
-    Figures,
-    Heading,
-    Line,
-    Paragraphs,
-    Table,
-    heat_map,
-    line_chart,
-    render_page,
-    write_page,
-)
-from dropmargin.report.chart import percent, ticks
-from dropmargin.report.nightmare import gains, nightmare_page
-from pages import assert_self_contained, parse
+from dropmargin.evaluation.stress import MethodResult
+from dropmargin.plotting.style import COLOURS, plain_text
+from dropmargin.report import Plot, Section, Table, draw_svg, render_page, write_page
+from dropmargin.report.stress import findings, percent, stress_sections
+from dropmargin.report.svg import colour_sheet
+from pages import assert_self_contained, contrast, parse, rows_of, themes, words
 
-_HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(2)>&'\x00"
-_SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(2)>&'\x00 $x^2$ {{ 7 * 7 }}"
+SVG = "{http://www.w3.org/2000/svg}"
+LEVELS = (0.0, 0.5, 0.9)
 
 
-def contestant(method, treatment, errors, levels=(0.0, 0.5, 0.9), search=None):
+def a_result(method, treatment, errors, levels=LEVELS, search=None):
     scores = 1.0 - np.array(errors)[:, None] + np.array([[-0.01, 0.01]])
     curve = DeletionCurve(scores, "accuracy", np.array(levels), "entries", 0.0, False)
-    noise = DropoutNoise(rate=0.3) if method == "Dropout-SVM" else None
+    noise = DropoutNoise(rate=0.3) if method == "DropoutSVC" else None
     return MethodResult(method, treatment, noise, 0.1, SimpleNamespace(), curve, search, True)
 
 
-def a_search():
-    return Search((None, DropoutNoise(rate=0.3)), np.array([0.1, 1.0]), np.array([[0.5, 0.625], [0.75, 0.7]]), (1, 0))
-
-
-def contestants(ours=(0.1, 0.2, 0.4), peer=(0.1, 0.5, 0.7), levels=(0.0, 0.5, 0.9)):
+def some_results(ours=(0.1, 0.2, 0.4), other=(0.1, 0.5, 0.7), levels=LEVELS, search=None):
+    n = len(levels)
     return [
-        contestant("Dropout-SVM", "zero", [0.11, 0.36, 0.56][: len(levels)], levels, a_search()),
-        contestant("LinearSVC", "zero", [0.09, 0.43, 0.73][: len(levels)], levels),
-        contestant("LogisticRegression", "zero", [0.12, 0.41, 0.71][: len(levels)], levels),
-        contestant("Dropout-SVM", "missing", ours, levels),
-        contestant("LinearSVC", "missing", peer, levels),
+        a_result("DropoutSVC", "zero", [0.11, 0.36, 0.56][:n], levels, search),
+        a_result("LinearSVC", "zero", [0.08, 0.43, 0.73][:n], levels),
+        a_result("LogisticRegression", "zero", [0.12, 0.41, 0.71][:n], levels),
+        a_result("DropoutSVC", "missing", ours, levels),
+        a_result("LinearSVC", "missing", other, levels),
     ]
 
 
-def a_page(found=None, facts=None, command="dropmargin nightmare a b"):
-    parts = nightmare_page(
-        found or contestants(),
-        n_test=1000,
+def a_page(results, n_test=1000, facts=None, command="dropmargin stress a b"):
+    sections = stress_sections(
+        results,
+        n_test=n_test,
         chosen_at="with 50 % of the features deleted",
         deletion="Each entry was deleted.",
         facts={"rows": "1000"} if facts is None else facts,
         command=command,
     )
-    return render_page("When features go missing", parts)
+    return render_page("When features go missing", findings(results, n_test)[0], sections)
 
 
-def words(page):
-    return " ".join("".join(parse(page).texts).replace("\N{NO-BREAK SPACE}", " ").split())
+@pytest.fixture(scope="module")
+def search():
+    return DropoutSVCCV(noises=[None, 0.1, 0.5], Cs=[0.1, 1.0, 10.0, 100.0], cv=2).fit(*make_binary(60))
+
+
+@pytest.fixture(scope="module")
+def page(search):
+    return a_page(some_results(search=search))
+
+
+def draw_line(figure, name="a line"):
+    ax = figure.subplots()
+    ax.plot([0.0, 1.0], [0.0, 1.0], marker="o", label=plain_text(name), color=COLOURS[1])
+    ax.set_xlabel(plain_text(name))
+    ax.legend()
 
 
 # The page -----------------------------------------------------------------------------------------------------------
 
 
-def test_page_is_well_formed_and_needs_nothing_else():
-    page = a_page()
+def test_page_is_self_contained_and_has_one_verdict(page):
     assert page.startswith("<!DOCTYPE html>\n<html lang=")
     assert_self_contained(page)
-    assert len(page.encode()) < 60_000
+    assert len(page.encode()) < 100_000
+    assert page.count('class="verdict"') == 1
+    assert page.index('class="verdict"') < page.index("<svg")
 
 
-def test_page_fits_a_phone_and_both_themes_and_print():
-    page = a_page()
-    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
-    assert "@media screen and (prefers-color-scheme: dark)" in page
-    assert "@media print" in page
-    for tag, attributes in parse(page).elements:
-        if tag == "table":
-            break
-        box = attributes.get("class")
-    assert box == "scroll"  # what is just around a table
+def test_tables_scroll_in_a_focusable_box_and_have_captions(page):
+    elements = parse(page).elements
+    tables = [index for index, (tag, _) in enumerate(elements) if tag == "table"]
+    assert len(tables) == 3
+    for index in tables:
+        assert elements[index - 1][1].items() >= {"class": "scroll", "tabindex": "0", "role": "region"}.items()
+        assert elements[index + 1][0] == "caption"
+    for rule in ("overflow-x: auto", "position: sticky", "prefers-color-scheme: dark", "@media print", "viewport"):
+        assert rule in page
 
 
-def test_every_colour_of_the_light_theme_has_one_in_the_dark():
-    style = re.search(r"<style>(.*?)</style>", a_page(), re.S)[1]
-    light, dark = re.findall(r":root \{(.*?)\}", style, re.S)
-    assert set(re.findall(r"(--[\w]+):", light)) == set(re.findall(r"(--[\w]+):", dark))
+def test_contrast_in_both_themes():
+    light, dark = themes(colour_sheet())
+    assert light.keys() == dark.keys()
+    assert [light[f"line-{index}"] for index in range(len(COLOURS))] == list(COLOURS)
+    for colours in (light, dark):
+        for background in ("paper", "good", "bad", "tint"):
+            assert contrast(colours["ink"], colours[background]) >= 4.5
+        assert contrast(colours["soft"], colours["paper"]) >= 4.5
+        lines = [colours[f"line-{index}"] for index in range(len(COLOURS))]
+        assert min(contrast(line, colours["paper"]) for line in lines) >= 3.0
+        assert len(set(lines)) == len(COLOURS)
 
 
-def _contrast(first, second):
-    def luminance(colour):
-        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        r, g, b = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-        return 0.2126 * r + 0.7152 * g + 0.0722 * b
-
-    high, low = sorted((luminance(first), luminance(second)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
-
-def test_contrast_is_that_of_the_accessibility_guidelines():
-    style = re.search(r"<style>(.*?)</style>", a_page(), re.S)[1]
-    for theme in re.findall(r":root \{(.*?)\}", style, re.S):
-        colours = dict(re.findall(r"(--\w+): (#[0-9a-f]{6});", theme))
-        for text in ("--ink", "--soft"):
-            assert _contrast(colours[text], colours["--paper"]) >= 4.5
-        assert _contrast(colours["--ink"], colours["--good"]) >= 4.5
-        assert _contrast(colours["--ink"], colours["--tint"]) >= 4.5
-        for index in range(6):
-            assert _contrast(colours[f"--s{index}"], colours["--paper"]) >= 3.0
-
-
-def test_hostile_names_are_text():
-    parts = [
-        Heading(_HOSTILE),
-        Paragraphs([_HOSTILE]),
-        Paragraphs([_HOSTILE], lead=True),
-        Table(_HOSTILE, [_HOSTILE, _HOSTILE], [[_HOSTILE, _HOSTILE]], frozenset({(0, 1)})),
-        Facts({_HOSTILE: _HOSTILE}),
-        Code(_HOSTILE),
-        Figures(
-            [
-                Figure(
-                    line_chart(
-                        [Line(_HOSTILE, [0, 1], [0, 1])], description=_HOSTILE, x_label=_HOSTILE, y_label=_HOSTILE
-                    ),
-                    _HOSTILE,
-                    _HOSTILE,
-                ),
-                Figure(
-                    heat_map(
-                        [[1.0]],
-                        description=_HOSTILE,
-                        rows=[_HOSTILE],
-                        columns=[_HOSTILE],
-                        row_label=_HOSTILE,
-                        column_label=_HOSTILE,
-                    ),
-                    _HOSTILE,
-                    _HOSTILE,
-                ),
-            ]
-        ),
-    ]
-    page = render_page(_HOSTILE, parts)
+def test_hostile_texts_are_escaped():
+    svg = draw_svg(lambda figure: draw_line(figure, HOSTILE), title=HOSTILE, description=HOSTILE)
+    section = Section(
+        HOSTILE,
+        verdict=HOSTILE,
+        plots=[Plot(svg, HOSTILE, HOSTILE)],
+        paragraphs=[HOSTILE],
+        tables=[Table(HOSTILE, [HOSTILE, HOSTILE], [[HOSTILE, HOSTILE]], frozenset({(0, 1)}))],
+        claims=[(HOSTILE, True, HOSTILE)],
+        facts={HOSTILE: HOSTILE},
+        command=HOSTILE,
+    )
+    page = render_page(HOSTILE, HOSTILE, [section], [HOSTILE])
     assert_self_contained(page)
     assert "\x00" not in page
-    assert page.count("<script") == page.count("<img") == 0
-    assert words(page).count("<script>alert(1)</script>") >= 20
+    # In the plot: the label of the axis, the legend, title and description; no formula is rendered.
+    assert words(svg).count("<script>alert(1)</script>") == 4
+    assert words(svg).count("$x^2$ {{ 7 * 7 }}") == 4
+    assert words(page).count("$x^2$ {{ 7 * 7 }}") >= 20
 
 
-def test_names_of_files_and_the_command_are_text():
-    page = a_page(facts={"training file": _HOSTILE}, command=_HOSTILE)
-    assert_self_contained(page)
-    assert "<script>alert(1)</script>" in words(page)
-
-
-def test_pictures_have_words_for_those_who_do_not_see_them():
-    images = [attributes for tag, attributes in parse(a_page()).elements if tag == "svg"]
-    assert len(images) == 3
-    assert all(image["role"] == "img" and len(image["aria-label"]) > 40 for image in images)
-    assert "LinearSVC 73 %" in images[0]["aria-label"]
-
-
-def test_written_whole_or_not_at_all(tmp_path):
+def test_page_is_written_as_a_whole_or_not_at_all(tmp_path):
     path = tmp_path / "page.html"
     path.write_text("before")
-
-    class Broken:
-        def html(self):
-            raise RuntimeError("no")
-
-    with pytest.raises(RuntimeError):
-        write_page(path, "title", [Broken()])
+    with pytest.raises(UndefinedError):
+        write_page(path, "title", "verdict", [None])
     assert path.read_text() == "before"
-    write_page(path, "half a pair \ud800", [])
-    assert "<h1>half a pair ?</h1>" in path.read_text(encoding="utf-8")
+    write_page(path, "unpaired \ud800", "verdict", [])
+    assert "<h1>unpaired ?</h1>" in path.read_text(encoding="utf-8")
     assert [found.name for found in tmp_path.iterdir()] == ["page.html"]
 
 
-# Its numbers --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("module", "extra"), [("jinja2", "cli"), ("matplotlib.figure", "plots")])
+def test_a_missing_library_is_named_with_its_extra(monkeypatch, module, extra):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf"pip install 'dropmargin\[{extra}\]'"):
+        a_page(some_results())
 
 
-def test_tables_have_the_errors_and_mark_the_lowest():
-    page = a_page()
-    rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', page)
-    cells = [(name, re.findall(r"<td( class=\"best\")?>([\d.]+)</td>", row)) for name, row in rows]
-    cells = [(name, row) for name, row in cells if row]
-    for one, (name, row) in zip(contestants(), cells, strict=True):
-        assert name == one.method
-        assert [float(text) for _, text in row] == pytest.approx((100 * one.error).round(1))
-    assert [bool(mark) for mark, _ in cells[0][1]] == [False, True, True]
-    assert [bool(mark) for mark, _ in cells[1][1]] == [True, False, False]
-    # Equal errors are marked alike.
-    assert [bool(mark) for mark, _ in cells[4][1]] == [True, False, False]
+# Plots --------------------------------------------------------------------------------------------------------------
 
 
-def test_marks_of_a_chart_stand_where_the_numbers_are():
-    svg = line_chart([Line("a", [0.0, 1.0, 0.5], [0.0, 0.4, 0.2])], description="d", x_label="x", y_label="y")
-    marks = ElementTree.fromstring(svg).findall(f".//{_SVG}g[@class='s0']/{_SVG}path[@class='mark']")
-    places = [tuple(map(float, re.findall(r"[\d.]+", mark.get("transform")))) for mark in marks][:3]
-    titles = [mark.find(f"{_SVG}title").text for mark in marks[:3]]
-    assert titles == ["a, 0 %: 0 %", "a, 50 %: 20 %", "a, 100 %: 40 %"]
-    assert places[1] == pytest.approx(np.mean([places[0], places[2]], axis=0), abs=0.1)
-    assert places[0][1] > places[2][1]  # upwards
+def test_plots_have_title_and_description(page):
+    roots = [ElementTree.fromstring(f"<svg{part.split('</svg>')[0]}</svg>") for part in page.split("<svg")[1:]]
+    assert len(roots) == 3
+    for root in roots:
+        assert root.get("role") == "img"
+        assert [child.tag for child in root][:2] == [f"{SVG}title", f"{SVG}desc"]
+    assert roots[0][0].text == "Deleted features are zeros"
+    assert "at 90 % deleted DropoutSVC 56 %, LinearSVC 73 %" in roots[0][1].text
+    assert roots[2][1].text.startswith("Cross-validated accuracy by noise and C. Chosen: dropout rate 0.")
 
 
-def test_lines_differ_in_marks_and_classes():
-    lines = [Line(str(i), [0, 1], [0.1 * i, 0.2]) for i in range(6)]
-    root = ElementTree.fromstring(line_chart(lines, description="d", x_label="x", y_label="y"))
-    groups = {group.get("class"): group for group in root.findall(f"{_SVG}g") if group.get("class")}
-    assert set(groups) == {f"s{i}" for i in range(6)}
-    assert len({group.find(f"{_SVG}path[@class='mark']").get("d") for group in groups.values()}) == 6
+def test_colours_of_a_plot_are_variables_of_the_theme():
+    svg = draw_svg(draw_line, title="t", description="d")
+    assert "stroke: var(--line-1)" in svg
+    assert "fill: var(--ink)" in svg
+    assert "var(--paper)" in svg
+    assert "prefers-color-scheme" not in svg
+    assert "prefers-color-scheme: dark" in draw_svg(draw_line, title="t", description="d", standalone=True)
 
 
-def test_heat_map_shades_by_value_and_frames_the_choice():
-    svg = heat_map(
-        [[0.1, 0.2], [0.3, float("nan")]],
-        description="d",
-        rows=["a", "b"],
-        columns=["c", "d"],
-        row_label="r",
-        column_label="c",
-        chosen=(1, 0),
+def test_equal_results_give_equal_pages_and_global_state_is_untouched(page, search):
+    with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "svg.hashsalt": "other"}):
+        before = dict(matplotlib.rcParams)
+        assert a_page(some_results(search=search)) == page
+        assert dict(matplotlib.rcParams) == before
+    assert plt.get_fignums() == []
+
+
+def test_one_level_and_no_errors_can_be_plotted():
+    results = [a_result(method, "zero", [0.0], (0.5,)) for method in ("DropoutSVC", "LinearSVC")]
+    results = [replace(one, curve=replace(one.curve, scores=np.ones((1, 1)))) for one in results]
+    page = a_page(results)
+    assert_self_contained(page)
+    assert "nan" not in page.lower()
+
+
+# Numbers and words --------------------------------------------------------------------------------------------------
+
+
+def test_tables_have_the_errors():
+    results = some_results()
+    rows = [row for row in rows_of(a_page(results)) if len(row[2]) == 3]
+    for result, (_, name, cells) in zip(results, rows, strict=True):
+        assert name == result.method
+        assert [float(text) for _, text in cells] == pytest.approx((100 * result.error).round(1))
+
+
+def test_only_clear_winners_are_bold():
+    marks = [[bold for bold, _ in cells] for _, _, cells in rows_of(a_page(some_results())) if len(cells) == 3]
+    assert marks == [
+        [False, True, True],
+        [True, False, False],
+        [False, False, False],
+        [False, True, True],
+        [False, False, False],
+    ]
+    page = a_page(some_results(), n_test=2)
+    assert "too close to call" in words(page)
+    assert not any(bold for _, _, cells in rows_of(page) for bold, _ in cells)
+
+
+def test_findings_compare_with_the_best_other_method(page):
+    verdict, zero, missing = findings(some_results(), 1000)
+    assert verdict == (
+        "Error of DropoutSVC with 50 % of the features deleted: 36.0 % if they are set to zero (5.0 points less than "
+        "the best other, LogisticRegression); 20.0 % if they are known to be missing (30.0 points less than the best "
+        "other, LinearSVC)."
     )
-    root = ElementTree.fromstring(svg)
-    cells = root.findall(f"{_SVG}rect[@class='cell']")
-    shades = [float(cell.get("fill-opacity")) for cell in cells]
-    assert shades[0] < shades[1] < shades[2]
-    assert shades[3] == shades[0]
-    frame = root.find(f"{_SVG}rect[@class='chosen']")
-    assert (frame.get("x"), frame.get("y")) == (cells[2].get("x"), cells[2].get("y"))
+    assert zero == (
+        "Deleted features are zeros: DropoutSVC has a lower error than all others at 2 of 3 levels (50 % to 90 %); "
+        "DropoutSVC has a higher error than the best other at 1 of 3 levels (0 %)."
+    )
+    assert missing.endswith("at 2 of 3 levels (50 % to 90 %); 1 of 3 levels is too close to call (0 %).")
+    text = words(page)
+    assert verdict in text
+    assert all(finding.partition(": ")[2] in text for finding in (zero, missing))
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [
-        (0.0, 0.9, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
-        (0.0, 0.07, [0.0, 0.02, 0.04, 0.06, 0.08]),
-        (0.0, 0.0, [0.0, 1.0]),
-        (3.0, 3.0, [3.0, 4.0]),
-    ],
-)
-def test_ticks_are_round_and_cover_the_range(low, high, expected):
-    assert ticks(low, high) == pytest.approx(expected)
+def test_findings_report_losses_and_close_results():
+    verdict, _, missing = findings(some_results(ours=(0.3, 0.5, 0.7), other=(0.1, 0.2, 0.4)), 1000)
+    assert verdict.endswith("50.0 % if they are known to be missing (30.0 points more than the best other, LinearSVC).")
+    assert "has a higher error than the best other at 3 of 3 levels (0 % to 90 %)" in missing
+    verdict, *_ = findings(some_results(ours=(0.1, 0.31, 0.4), other=(0.1, 0.3, 0.5)), 10)
+    assert verdict.endswith(
+        "31.0 % if they are known to be missing (too close to call: the best other, LinearSVC, has 30.0 %)."
+    )
+    one = findings(some_results(ours=(0.2,), other=(0.4,), levels=(0.7,))[3:], 1000)
+    assert one[0].startswith("Error of DropoutSVC with 70 % of the features deleted: 20.0 % if they are known")
 
 
-def test_one_level_is_a_chart_too():
-    svg = line_chart([Line("a", [0.5], [0.0], [0.0])], description="d", x_label="x", y_label="y")
-    assert "nan" not in svg
-    ElementTree.fromstring(svg)
-
-
-@pytest.mark.parametrize("lines", [[], [Line("a", [], [])], [Line("a", [0, 1], [0])]])
-def test_a_chart_of_nothing_is_refused(lines):
-    with pytest.raises(ValueError, match="A chart needs lines"):
-        line_chart(lines, description="d", x_label="x", y_label="y")
-
-
-def test_a_heat_map_with_names_amiss_is_refused():
-    with pytest.raises(ValueError, match="one name per row"):
-        heat_map([[1.0]], description="d", rows=["a", "b"], columns=["c"], row_label="r", column_label="c")
+def test_parameters_and_limits_of_iterations_are_listed():
+    results = some_results()
+    results[1] = replace(results[1], converged=False)
+    rows = [(name, [text for _, text in cells]) for _, name, cells in rows_of(a_page(results)) if len(cells) == 4]
+    assert rows[0] == ("DropoutSVC", ["zero", "DropoutNoise(rate=0.3)", "0.1", "yes"])
+    assert rows[1] == ("LinearSVC", ["zero", "", "0.1", "no, stopped at the limit of iterations"])
 
 
 def test_percentages():
     assert [percent(share) for share in (0.0, 0.5, 0.125, 1.0)] == ["0 %", "50 %", "12.5 %", "100 %"]
-
-
-# Its sentences ------------------------------------------------------------------------------------------------------
-
-
-def test_gains_are_said_in_words_with_their_numbers():
-    texts = gains(contestants(), 1000)
-    assert texts[0] == (
-        "With 50 % of the features deleted, LinearSVC is wrong on 43.0 % of the test rows and LogisticRegression on "
-        "41.0 %. Dropout-SVM with its rule for missing features is wrong on 20.0 %: 21.0 points less than the best of "
-        "them. That has two parts, the training and the rule."
-    )
-    assert (
-        "36.0 % at 50 % deleted and the best of the others, LogisticRegression, on 41.0 %: 5.0 points gained"
-        in texts[1]
-    )
-    assert texts[1].endswith("Of the 3 levels it is ahead at 2 (50 % to 90 %), behind at 1 (0 %).")
-    assert "20.0 % at 50 % deleted and the best of the others, LinearSVC, on 50.0 %: 30.0 points gained" in texts[2]
-    assert texts[3].endswith("10.0 % and LinearSVC on 10.0 %: too close to call.")
-    assert all(text in words(a_page()) for text in texts)
-
-
-def test_losses_are_said_as_plainly():
-    texts = gains(contestants(ours=(0.3, 0.5, 0.7), peer=(0.1, 0.2, 0.4)), 1000)
-    assert texts[0].endswith("9.0 points more than the best of them.")
-    assert "30.0 points lost by the training. At all 3 levels it is behind." in texts[2]
-    assert texts[3].endswith("that is the price, 20.0 points.")
-
-
-def test_few_rows_decide_nothing():
-    texts = gains(contestants(ours=(0.1, 0.3, 0.4), peer=(0.1, 0.3, 0.5)), 10)
-    assert texts[0].endswith("is wrong on 30.0 %: too close to call.")
-    assert "too close to call. At all 3 levels it is too close to call." in texts[2]
-
-
-def test_one_treatment_and_one_level():
-    texts = gains(contestants(ours=(0.2,), peer=(0.4,), levels=(0.7,))[3:], 1000)
-    assert texts == [
-        "If all use the rule, Dropout-SVM is wrong on 20.0 % at 70 % deleted and the best of the others, LinearSVC, on "
-        "40.0 %: 20.0 points gained by the training."
-    ]

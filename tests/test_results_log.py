@@ -163,7 +163,7 @@ def test_a_task_may_look_up_what_earlier_ones_found(tmp_path):
 _KILLED = """
 import json, os, sys
 from pathlib import Path
-from dropmargin.io.model import atomic
+from dropmargin.io import atomic
 from reproduction import results_log
 from reproduction.results_log import Task, log_path, make_header, open_log, read_log
 from killing import Killing

@@ -9,11 +9,10 @@ from scipy.stats import multivariate_normal, norm
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from datasets import N_FEATURES, make_binary, make_multiclass
+from datasets import N_FEATURES, blankout, make_binary, make_multiclass
 from dealing import deal, together
 from dropmargin import (
     DropoutLogisticRegression,
-    DropoutNoise,
     DropoutSVC,
     GaussianNoise,
     LaplaceNoise,
@@ -26,8 +25,8 @@ from dropmargin.noise import Noise, Variance
 from helpers import plain_variance
 
 NOISES = [
-    DropoutNoise(0.4),
-    DropoutNoise(np.linspace(0.0, 0.8, N_FEATURES)),
+    blankout(0.4),
+    blankout(np.linspace(0.0, 0.8, N_FEATURES)),
     GaussianNoise(0.4),
     GaussianNoise(np.linspace(0.0, 0.9, N_FEATURES)),
     LaplaceNoise(0.3),
@@ -80,8 +79,8 @@ def test_a_number_is_a_dropout_rate_and_none_the_own_noise():
     model = DropoutLogisticRegression(noise=GaussianNoise(0.3)).fit(X, y)
     own = model.predict_stability(X)
     np.testing.assert_array_equal(own, model.predict_stability(X, GaussianNoise(0.3)))
-    np.testing.assert_array_equal(model.predict_stability(X, 0.2), model.predict_stability(X, DropoutNoise(0.2)))
-    assert np.abs(own - model.predict_stability(X, 0.2)).max() > 0.01
+    np.testing.assert_array_equal(model.predict_stability(X, blankout(0.2)), model.predict_stability(X, blankout(0.2)))
+    assert np.abs(own - model.predict_stability(X, blankout(0.2))).max() > 0.01
 
 
 @pytest.mark.parametrize("method", ["auto", "normal", "guaranteed"])
@@ -90,7 +89,7 @@ def test_without_noise_every_label_survives(make, method):
     X, y = make()
     silent = DropoutSVC(noise=None).fit(X, y)
     np.testing.assert_array_equal(silent.predict_stability(X, method=method), 1.0)
-    np.testing.assert_array_equal(silent.predict_stability(X, 0.0, method, n_draws=3), 1.0)
+    np.testing.assert_array_equal(silent.predict_stability(X, blankout(0.0), method, n_draws=3), 1.0)
 
 
 # More classes -------------------------------------------------------------------------------------------------------
@@ -151,8 +150,8 @@ def test_equal_classes_tie_and_survive():
 def test_the_bound_for_several_classes_by_the_formula(n_classes):
     X, y = make_multiclass(n_classes=n_classes)
     model = DropoutSVC().fit(X, y)
-    scores, V = model.decision_function(X), plain_variance(DropoutNoise(0.3), X)
-    for i, value in enumerate(model.predict_stability(X, 0.3, "guaranteed")):
+    scores, V = model.decision_function(X), plain_variance(blankout(0.3), X)
+    for i, value in enumerate(model.predict_stability(X, blankout(0.3), "guaranteed")):
         k, fails = scores[i].argmax(), 0.0
         for j in set(range(n_classes)) - {k}:
             variance = V[i] @ (model.coef_[k] - model.coef_[j]) ** 2
@@ -163,8 +162,8 @@ def test_the_bound_for_several_classes_by_the_formula(n_classes):
 # Against draws ------------------------------------------------------------------------------------------------------
 
 WIDE_NOISES = [
-    DropoutNoise(0.3),
-    DropoutNoise(np.linspace(0.0, 0.6, 60)),
+    blankout(0.3),
+    blankout(np.linspace(0.0, 0.6, 60)),
     GaussianNoise(0.4),
     LaplaceNoise(0.3),
     PoissonNoise(),
@@ -188,9 +187,9 @@ def test_closed_forms_agree_with_draws(noise, n_classes, missing):
 def test_many_classes_are_independent_given_the_predicted_score(monkeypatch):
     X, y = wide(200, 6)
     model = DropoutSVC().fit(X, y)
-    few = model.predict_stability(X, 0.2, "normal")
+    few = model.predict_stability(X, blankout(0.2), "normal")
     monkeypatch.setattr(stability, "_MAX_CLASSES", 5)
-    many = model.predict_stability(X, 0.2, "normal")
+    many = model.predict_stability(X, blankout(0.2), "normal")
     assert 1e-4 < np.abs(few - many).max() < 0.08
 
 
@@ -198,8 +197,8 @@ def test_calibrated_on_digits():
     X, y = load_digits(return_X_y=True)
     X_train, X_test, y_train, _ = train_test_split(X / 16.0, y, test_size=0.5, random_state=0)
     model = DropoutSVC(noise=0.1).fit(X_train, y_train)
-    predicted = model.predict_stability(X_test, 0.3, "normal")
-    share = realised(model, X_test, DropoutNoise(0.3), 200)
+    predicted = model.predict_stability(X_test, blankout(0.3), "normal")
+    share = realised(model, X_test, blankout(0.3), 200)
     bins = np.minimum((10.0 * predicted).astype(int), 9)
     errors = [abs(predicted[bins == b].mean() - share[bins == b].mean()) for b in np.unique(bins)]
     assert np.mean(errors) < 0.03
@@ -242,7 +241,7 @@ def test_where_nothing_is_observed_nothing_changes(make, method):
         ({"noise": 1.0}, r"rate .*\[0, 1\), got 1.0"),
         ({"noise": -0.1}, "rate .*-0.1"),
         ({"noise": "dropout"}, "noise .*'dropout'"),
-        ({"noise": DropoutNoise([0.1, 0.2])}, "X has 8 features, rate has shape"),
+        ({"noise": blankout([0.1, 0.2])}, "X has 8 features, rate has shape"),
         ({"n_draws": 0}, "n_draws .*got 0"),
         ({"n_draws": 2.5}, "n_draws .*got 2.5"),
         ({"random_state": "seed"}, "cannot be used to seed"),
@@ -304,5 +303,7 @@ def test_single_precision_agrees_with_double():
     model = DropoutSVC().fit(X, y)
     single = DropoutSVC().fit(X.astype(np.float32), y)
     np.testing.assert_allclose(
-        single.predict_stability(X.astype(np.float32), 0.3), model.predict_stability(X, 0.3), atol=2e-2
+        single.predict_stability(X.astype(np.float32), blankout(0.3)),
+        model.predict_stability(X, blankout(0.3)),
+        atol=2e-2,
     )

@@ -13,11 +13,10 @@ from scipy.stats import laplace, poisson
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.preprocessing import scale
 
-from datasets import N_FEATURES, make_binary, make_multiclass
+from datasets import N_FEATURES, blankout, make_binary, make_multiclass
 from dealing import deal
 from dropmargin import (
     DropoutLogisticRegression,
-    DropoutNoise,
     DropoutSVC,
     DropoutSVCCV,
     GaussianNoise,
@@ -72,7 +71,7 @@ def test_few_features_are_exact(rate, make, options):
     X, y = make()
     model = DropoutSVC(noise=0.2, **options).fit(X, y)
     exact = by_all_patterns(model, X[:15], rate)
-    np.testing.assert_allclose(model.predict_stability(X[:15], DropoutNoise(rate)), exact, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(model.predict_stability(X[:15], blankout(rate)), exact, rtol=0, atol=1e-12)
     assert np.ptp(exact) > 0.1  # there is something to find
 
 
@@ -81,7 +80,7 @@ def test_few_features_are_exact_where_others_are_missing(make):
     X, y = make()
     model = DropoutLogisticRegression(noise=0.2, missing="rescale").fit(X, y)
     X[np.random.RandomState(3).uniform(size=X.shape) < 0.3] = np.nan
-    got = model.predict_stability(X[:15], 0.4)
+    got = model.predict_stability(X[:15], blankout(0.4))
     np.testing.assert_allclose(got, by_all_patterns(model, X[:15], 0.4), rtol=0, atol=1e-12)
 
 
@@ -91,7 +90,9 @@ def test_features_without_coefficient_do_not_count():
     padded = np.hstack([X, np.ones((len(X), 30))])
     plain = DropoutSVC(noise=0.2).fit(X, y)
     np.testing.assert_allclose(
-        model.predict_stability(padded, 0.3, n_draws=64), plain.predict_stability(X, 0.3, n_draws=64), atol=1e-9
+        model.predict_stability(padded, blankout(0.3), n_draws=64),
+        plain.predict_stability(X, blankout(0.3), n_draws=64),
+        atol=1e-9,
     )
 
 
@@ -101,9 +102,9 @@ def test_features_without_coefficient_do_not_count():
 @pytest.mark.parametrize("rate", [0.3, 0.9])
 def test_draws_are_within_their_standard_error(rate):
     model, X = many_features(14)
-    exact = model.predict_stability(X, rate, n_draws=2**12)  # 2^14 patterns are enumerated
+    exact = model.predict_stability(X, blankout(rate), n_draws=2**12)  # 2^14 patterns are enumerated
     np.testing.assert_allclose(exact[:3], by_all_patterns(model, X[:3], rate), rtol=0, atol=1e-12)
-    drawn = model.predict_stability(X, rate, n_draws=256)
+    drawn = model.predict_stability(X, blankout(rate), n_draws=256)
     assert 0.0 < np.abs(drawn - exact).max() < MOST_ERROR / np.sqrt(256)
 
 
@@ -113,23 +114,26 @@ def test_a_single_strong_feature_is_exact_in_draws():
     X[:, 0] = 1e4 * (np.arange(60) % 2)
     model = DropoutSVC(noise=None, C=1e-6).fit(X, np.arange(60) % 2)
     strong = X[X[:, 0] > 0.0]
-    np.testing.assert_allclose(model.predict_stability(strong, 0.25, n_draws=1000), 0.75, atol=1e-12)
-    assert model.predict_stability(strong, 0.2501, n_draws=1000).mean() == pytest.approx(0.7499, abs=0.001)
+    np.testing.assert_allclose(model.predict_stability(strong, blankout(0.25), n_draws=1000), 0.75, atol=1e-12)
+    assert model.predict_stability(strong, blankout(0.2501), n_draws=1000).mean() == pytest.approx(0.7499, abs=0.001)
 
 
 def test_draws_are_repeatable():
     model, X = many_features()
-    first = model.predict_stability(X, 0.5)
-    np.testing.assert_array_equal(first, model.predict_stability(X, 0.5))
-    np.testing.assert_array_equal(first, model.predict_stability(X, 0.5, random_state=0))
-    other = model.predict_stability(X, 0.5, random_state=1)
+    first = model.predict_stability(X, blankout(0.5))
+    np.testing.assert_array_equal(first, model.predict_stability(X, blankout(0.5)))
+    np.testing.assert_array_equal(first, model.predict_stability(X, blankout(0.5), random_state=0))
+    other = model.predict_stability(X, blankout(0.5), random_state=1)
     assert 0.0 < np.abs(first - other).max() < 0.1
     generator = np.random.RandomState(0)
-    assert (model.predict_stability(X, 0.5, random_state=generator) == first).all()
-    assert (model.predict_stability(X, 0.5, random_state=generator) != first).any()
+    assert (model.predict_stability(X, blankout(0.5), random_state=generator) == first).all()
+    assert (model.predict_stability(X, blankout(0.5), random_state=generator) != first).any()
 
 
-@pytest.mark.parametrize("noise", [DropoutNoise(0.5), DropoutNoise(np.linspace(0.0, 0.9, 20)), PoissonNoise()])
+@pytest.mark.parametrize(
+    "noise",
+    [blankout(0.5), blankout(np.linspace(0.0, 0.9, 20)), PoissonNoise()],
+)
 def test_sparse_rows_give_what_dense_rows_give(noise):
     model, X = many_features()
     dense = model.predict_stability(X, noise)
@@ -139,7 +143,7 @@ def test_sparse_rows_give_what_dense_rows_give(noise):
 
 @pytest.mark.parametrize(
     ("noise", "options"),
-    deal([DropoutNoise(0.5), PoissonNoise(), LaplaceNoise(0.3)], [{}, {"multi_class": "ovo"}]),
+    deal([blankout(0.5), PoissonNoise(), LaplaceNoise(0.3)], [{}, {"multi_class": "ovo"}]),
 )
 def test_a_row_does_not_depend_on_others_or_on_chunks(monkeypatch, noise, options):
     X, y = make_multiclass(40, 20)
@@ -160,7 +164,7 @@ def test_wide_sparse_rows_are_not_made_dense():
     X = sparse.csr_array((np.ones(len(columns)), (np.repeat(np.arange(n_rows), 40), columns)), (n_rows, n_features))
     model = DropoutSVC().fit(X, np.arange(n_rows) % 2)
     tracemalloc.start()
-    found = model.predict_stability(X, 0.5)
+    found = model.predict_stability(X, blankout(0.5))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found.shape == (n_rows,)
@@ -185,10 +189,13 @@ def test_real_data_against_draws(data, prepare, model):
     model = model.fit(X, y)
     rows = X[:: len(X) // 20]
     for rate in RATES:
-        found, reference = model.predict_stability(rows, rate), by_draws(model, rows, DropoutNoise(rate))
+        found, reference = (
+            model.predict_stability(rows, blankout(rate)),
+            by_draws(model, rows, blankout(rate)),
+        )
         assert np.abs(found - reference).mean() < 0.02
         assert np.abs(found - reference).max() < 0.06
-        bound = model.predict_stability(rows, rate, "guaranteed")
+        bound = model.predict_stability(rows, blankout(rate), "guaranteed")
         assert (bound <= found + MOST_ERROR / np.sqrt(2048)).all()
 
 
@@ -197,8 +204,8 @@ def test_the_bound_holds_exactly_where_probabilities_are_exact():
         X, y = load(return_X_y=True)
         model = DropoutSVC().fit(X, y)
         for rate in RATES:
-            bound = model.predict_stability(X, rate, "guaranteed")
-            assert (bound <= model.predict_stability(X, rate) + 1e-12).all()
+            bound = model.predict_stability(X, blankout(rate), "guaranteed")
+            assert (bound <= model.predict_stability(X, blankout(rate)) + 1e-12).all()
 
 
 # Other noise --------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
-from datasets import make_binary, make_sparse
+from datasets import blankout, make_binary, make_sparse
 from dealing import deal_checks, together
 from dropmargin import DropoutNoise, GaussianNoise, LaplaceNoise, NoiseTransformer, PoissonNoise
 
@@ -34,12 +34,12 @@ def test_passes_the_checks_of_scikit_learn(estimator, check):
 
 
 @pytest.mark.parametrize(
-    "noise", [0.4, DropoutNoise(rate=np.linspace(0, 0.9, 8)), GaussianNoise(0.3), LaplaceNoise(0.2), PoissonNoise()]
+    "noise", [0.4, blankout(np.linspace(0, 0.9, 8)), GaussianNoise(0.3), LaplaceNoise(0.2), PoissonNoise()]
 )
 def test_training_rows_are_a_sample_of_the_noise(noise):
     X, _ = make_binary()
     step = NoiseTransformer(noise, random_state=3)
-    expected = (DropoutNoise(rate=noise) if isinstance(noise, float) else noise).sample(X, 3)
+    expected = (blankout(noise) if isinstance(noise, float) else noise).sample(X, 3)
     assert_array_equal(step.fit_transform(X), expected)
     assert (expected != X).any()
 
@@ -54,13 +54,13 @@ def test_rows_to_predict_are_left_alone_by_default():
 def test_rows_to_predict_are_corrupted_if_asked_for():
     X, _ = make_binary()
     step = NoiseTransformer(0.5, when="always", random_state=0).fit(X)
-    assert_array_equal(step.transform(X), DropoutNoise(0.5).sample(X, 0))
+    assert_array_equal(step.transform(X), blankout(0.5).sample(X, 0))
 
 
 def test_a_pipeline_trains_on_corrupted_rows_and_predicts_from_intact_ones():
     X, y = make_binary()
     model = make_pipeline(NoiseTransformer(0.5, random_state=1), LogisticRegression()).fit(X, y)
-    direct = LogisticRegression().fit(DropoutNoise(0.5).sample(X, 1), y)
+    direct = LogisticRegression().fit(blankout(0.5).sample(X, 1), y)
     assert_array_equal(model[-1].coef_, direct.coef_)
     assert_array_equal(model.predict_proba(X), direct.predict_proba(X))
 
@@ -103,7 +103,7 @@ def test_names_of_columns_go_through(method):
 
 def test_the_noise_can_be_searched_for_and_cloned():
     X, y = make_binary(200)
-    model = make_pipeline(NoiseTransformer(DropoutNoise(rate=0.1), random_state=0), KNeighborsClassifier())
+    model = make_pipeline(NoiseTransformer(blankout(0.1), random_state=0), KNeighborsClassifier())
     search = GridSearchCV(model, {"noisetransformer__noise__rate": [0.1, 0.5]}, cv=2).fit(X, y)
     assert search.best_params_["noisetransformer__noise__rate"] in (0.1, 0.5)
     assert clone(model)[0].noise is not model[0].noise

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.io.model.atomic import write_atomically
+from dropmargin.io.atomic import write_atomically
 from dropmargin.typing import Array
 
 _FORMAT = b"dropmargin array 1\n"

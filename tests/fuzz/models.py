@@ -1,74 +1,40 @@
-"""Model files, broken in many ways: each must give a `ModelFormatError` or a model that predicts.
+"""Model files with random mutations: each must give a `ModelFormatError` or a model that predicts.
 
-By hand: ``python tests/fuzz/models.py 100000 --seed 1``. The tests use the same mutations, fewer of them.
+Run by hand with ``python -m tests.fuzz.models 100000 --seed 1``. The tests use the same mutations, fewer of them.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import io
 import json
 import random
 import tempfile
 import time
 import warnings
-import zipfile
 from collections import Counter
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+from sklearn.pipeline import make_pipeline
 
 import dropmargin
+from dropmargin.io.data import TableEncoder, TextEncoder
 from dropmargin.io.model import ModelFormatError
 from dropmargin.losses import Hinge
 
-COMMENT = b"dropmargin model 1 sha256 "
-_VALUES = [
-    None,
-    True,
-    False,
-    0,
-    -1,
-    1,
-    2,
-    7,
-    2**31,
-    2**63,
-    10**12,
-    10**19,
-    0.5,
-    -0.0,
-    1e-308,
-    1e308,
-    "",
-    "x",
-    "nan",
-    "inf",
-]
-_VALUES += [
-    [],
-    {},
-    [[]],
-    [0],
-    [1.5],
-    {"float": "nan"},
-    {"float": "x"},
-    "ovo",
-    "ovr",
-    "rescale",
-    "error",
-    "balanced",
-    "hinge",
-]
-_VALUES += [
-    {"noise": "PoissonNoise", "parameters": {}},
-    {"noise": "DropoutNoise", "parameters": {"rate": 0.5}},
-    "FDropSVC",
-]
-_VALUES += [{"loss": "Hinge", "parameters": {"margin": -1.0}}, "float32", "float64", "int8", "str", "object", "coef_"]
+Tensors = dict[str, np.ndarray]
+_VALUES: list[Any] = [None, True, False, 0, -1, 1, 2, 7, 2**31, 2**63, 10**12, 10**19]
+_VALUES += [0.5, -0.0, 1e-308, 1e308, float("nan"), float("inf"), "", "x", "nan", "\ud800"]
+_VALUES += [[], {}, [[]], [0], [1.5], [["a", 1.0]], {"array": "list"}, {"array": "x"}]
+_VALUES += ["ovo", "ovr", "rescale", "error", "balanced", "hinge", "str", "object", "coef_", "FDropSVC", "TextEncoder"]
+_VALUES += [{"class": "PoissonNoise", "parameters": {}}, {"class": "DropoutNoise", "parameters": {"rate": 0.5}}]
+_VALUES += [{"class": "Hinge", "parameters": {"margin": -1.0}}]
+_DTYPES = ["bool", "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"]
 
 
 def sample_models() -> dict[str, Any]:
@@ -77,73 +43,55 @@ def sample_models() -> dict[str, Any]:
     X = np.abs(rng.randn(60, 5))
     codes = np.argsort(np.argsort(X @ rng.randn(5, 4), axis=1), axis=1).argmax(axis=1)
     pairs, words = codes > 1, np.array(["grün", "rot", "日", "z"])[codes]
-    gapped = np.where(rng.uniform(size=X.shape) < 0.2, np.nan, X)
+    with_missing = np.where(rng.uniform(size=X.shape) < 0.2, np.nan, X)
     rates = dropmargin.DropoutNoise([0.1, 0.2, 0.3, 0.4, 0.5])
     weights = {"grün": 1.0, "rot": 2.0, "日": 0.5, "z": 1.0}
+    table = {"number": X[:, 0], "word": words.astype(object)}
+    documents = [f"{word} text {code}{code}" for word, code in zip(words, codes, strict=True)]
     models = {
         "binary": dropmargin.DropoutSVC(noise=rates).fit(X, pairs),
-        "votes": dropmargin.DropoutSVC(multi_class="ovo", class_weight=weights).fit(X, words),
-        "missing": dropmargin.DropoutLogisticRegression(missing="rescale").fit(gapped, codes),
+        "one-vs-one": dropmargin.DropoutSVC(multi_class="ovo", class_weight=weights).fit(X, words),
+        "missing": dropmargin.DropoutLogisticRegression(missing="rescale").fit(with_missing, codes),
         "loss": dropmargin.NoisyLinearClassifier(Hinge(2.0), noise=dropmargin.PoissonNoise()).fit(
             X.astype(np.float32), words
         ),
-        "worst": dropmargin.FDropSVC(C=0.1).fit(X, codes.astype(float)),
+        "worst case": dropmargin.FDropSVC(C=0.1).fit(X, codes.astype(float)),
+        "table": make_pipeline(TableEncoder(), dropmargin.DropoutSVC()).fit(table, pairs),
+        "text": make_pipeline(TextEncoder(), dropmargin.DropoutSVC()).fit(documents, words),
     }
     models["missing"].feature_names_in_ = np.array([f"Größe {d}" for d in range(5)], dtype=object)
     return models
 
 
-# Files taken apart and sealed again ---------------------------------------------------------------------------------
+# Files taken apart and put together ---------------------------------------------------------------------------------
 
 
-def seal_json(body: bytes) -> bytes:
-    """Return a JSON file with a right checksum, whatever its body is."""
-    return body + f',\n "sha256": "{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode()
+def unpack(data: bytes) -> tuple[str, Tensors]:
+    """Return the JSON text and the tensors of a model file, without the digest."""
+    size = int.from_bytes(data[:8], "little")
+    tensors = load_tensors(data)
+    del tensors["sha256"]
+    return json.loads(data[8 : 8 + size])["__metadata__"]["dropmargin"], tensors
 
 
-def open_json(data: bytes) -> bytes:
-    """Return a JSON file's body."""
-    return data[: data.rindex(b',\n "sha256"')]
+def pack(text: str, tensors: Tensors) -> bytes:
+    """Return a model file with the right digest, whatever its content is."""
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        array = np.ascontiguousarray(tensors[name]).reshape(tensors[name].shape)
+        digest.update(f"\n{name} {array.dtype.name} {array.shape}\n".encode() + array.tobytes())
+    sealed = tensors | {"sha256": np.frombuffer(digest.digest(), dtype=np.uint8)}
+    return save_tensors(sealed, {"dropmargin": text})
 
 
-def seal_zip(data: bytes) -> bytes:
-    """Return an archive with a right checksum at its end, whatever stands before."""
-    return data[:-64] + hashlib.sha256(data[:-64]).hexdigest().encode()
+def with_entries(data: bytes, entries: dict[str, Any]) -> bytes:
+    """Return a file with other JSON entries."""
+    return pack(json.dumps(entries), unpack(data)[1])
 
 
-def pack(members: dict[str, bytes]) -> bytes:
-    """Return an archive of some members as Python's own module makes it, with the comment of a model."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in members.items():
-            entry = zipfile.ZipInfo(name)
-            entry.create_system, entry.external_attr = 3, 0o100644 << 16
-            archive.writestr(entry, content)
-        archive.comment = COMMENT + b"0" * 64
-    return seal_zip(out.getvalue())
-
-
-def unpack(data: bytes) -> dict[str, bytes]:
-    """Return the members of an archive."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def as_text(document: dict[str, Any]) -> bytes:
-    """Return a document as a text that begins as that of a model."""
-    return json.dumps(document, indent=1, ensure_ascii=False).removesuffix("\n}").encode()
-
-
-def with_document(data: bytes, document: dict[str, Any]) -> bytes:
-    """Return a file, JSON or archive, with another document in it."""
-    if data.startswith(b"{"):
-        return seal_json(as_text({key: value for key, value in document.items() if key != "sha256"}))
-    return pack(unpack(data) | {"model.json": as_text(document) + b"\n}\n"})
-
-
-def document_of(data: bytes) -> dict[str, Any]:
-    """Return the document of a file, JSON or archive."""
-    return json.loads(data if data.startswith(b"{") else unpack(data)["model.json"])
+def entries_of(data: bytes) -> dict[str, Any]:
+    """Return the JSON entries of a file."""
+    return json.loads(unpack(data)[0])
 
 
 # Mutations ----------------------------------------------------------------------------------------------------------
@@ -168,40 +116,74 @@ def mutate_bytes(data: bytes, rng: random.Random) -> bytes:
     return bytes(out)
 
 
-def mutate_sealed(data: bytes, rng: random.Random) -> bytes:
-    """Return a file with mutated bytes and a right checksum."""
-    if data.startswith(b"{"):
-        return seal_json(mutate_bytes(open_json(data), rng))
-    if rng.random() < 0.5:
-        return seal_zip(mutate_bytes(data[:-64], rng) + b"0" * 64)
-    members = unpack(data)
-    name = rng.choice(list(members))
-    members[name] = mutate_bytes(members[name], rng)
-    return pack(members)
+def mutate_header(data: bytes, rng: random.Random) -> bytes:
+    """Return a file whose header has mutated bytes and the right length."""
+    size = int.from_bytes(data[:8], "little")
+    header = mutate_bytes(data[8 : 8 + size], rng)
+    return len(header).to_bytes(8, "little") + header + data[8 + size :]
 
 
-def mutate_document(data: bytes, rng: random.Random) -> bytes:
-    """Return a file with a right checksum whose document has another value, or a key too many or too few."""
-    document = document_of(data)
+def mutate_text(data: bytes, rng: random.Random) -> bytes:
+    """Return a file with the right digest whose JSON text has mutated bytes."""
+    text, tensors = unpack(data)
+    return pack(mutate_bytes(text.encode(), rng).decode(errors="replace"), tensors)
+
+
+def mutate_tensors(data: bytes, rng: random.Random) -> bytes:
+    """Return a file with the right digest whose tensors have other data, types, shapes or names."""
+    text, tensors = unpack(data)
+    for _ in range(rng.choice((1, 1, 2))):
+        name = rng.choice(list(tensors))
+        array = tensors[name]
+        kind = rng.randrange(6)
+        if kind == 0:
+            content = mutate_bytes(array.tobytes(), rng)
+            tensors[name] = np.frombuffer(content[: len(content) // array.itemsize * array.itemsize], array.dtype)
+            if tensors[name].size == array.size:
+                tensors[name] = tensors[name].reshape(array.shape)
+        elif kind == 1:
+            dtype = np.dtype(rng.choice(_DTYPES))
+            content = array.tobytes()
+            tensors[name] = np.frombuffer(content[: len(content) // dtype.itemsize * dtype.itemsize], dtype)
+        elif kind == 2:
+            with np.errstate(invalid="ignore", over="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tensors[name] = array.astype(rng.choice(_DTYPES))
+        elif kind == 3:
+            shape = rng.choice(((-1,), (1, -1), (-1, 1), (1, 1, -1), array.shape[::-1]))
+            tensors[name] = array.reshape(shape) if array.size or -1 not in shape else array
+        elif kind == 4:
+            where = rng.randrange(array.size + 1)
+            flat = array.reshape(-1)
+            tensors[name] = np.concatenate((flat[:where], rng.choice((flat[:0], flat[-1:], flat)), flat[where + 1 :]))
+        else:
+            other = rng.choice((*tensors, "other", "coef_.text", "feature_names_in_.lengths", "noise.rate"))
+            tensors[other] = tensors[name] if rng.random() < 0.5 else tensors.pop(name)
+    return pack(text, tensors)
+
+
+def mutate_entries(data: bytes, rng: random.Random) -> bytes:
+    """Return a file with the right digest whose JSON has another value, or an entry too many or too few."""
+    entries = entries_of(data)
     for _ in range(rng.choice((1, 1, 2, 3))):
-        holder, key = rng.choice(list(_places(document)))
+        holder, key = rng.choice(list(_places(entries)))
         kind = rng.randrange(5)
         if kind == 0:
             del holder[key]
         elif kind == 1 and isinstance(holder, dict):
-            holder[rng.choice(("x", "coef_", "values", "noise", "__class__"))] = deepcopy(rng.choice(_VALUES))
+            holder[rng.choice(("x", "coef_", "penalty", "noise", "__class__"))] = deepcopy(rng.choice(_VALUES))
         elif kind == 2 and isinstance(holder, list):
             holder.insert(key, deepcopy(rng.choice(_VALUES)))
         else:
-            other, at = rng.choice(list(_places(document)))
+            other, at = rng.choice(list(_places(entries)))
             holder[key] = deepcopy(rng.choice((*_VALUES, other[at])))
-        if not list(_places(document)):
+        if not list(_places(entries)):
             break
-    return with_document(data, document)
+    return with_entries(data, entries)
 
 
 def _places(value: Any) -> Any:
-    """Yield every container within a value with each of its keys; of a long array, its ends."""
+    """Yield every container within a value with each of its keys; of an array, the first three."""
     keys = list(value) if isinstance(value, dict) else [*range(min(3, len(value)))]
     for key in keys:
         yield value, key
@@ -209,67 +191,88 @@ def _places(value: Any) -> Any:
             yield from _places(value[key])
 
 
-MUTATIONS = {"bytes": mutate_bytes, "sealed bytes": mutate_sealed, "document": mutate_document}
+MUTATIONS = {
+    "bytes": mutate_bytes,
+    "header": mutate_header,
+    "text": mutate_text,
+    "tensors": mutate_tensors,
+    "entries": mutate_entries,
+}
+#: Mutations without the right digest: unless nothing has changed, the file is refused.
+UNSEALED = ("bytes", "header")
 
 
 def outcome(path: Path, data: bytes) -> str:
-    """Return what becomes of a file; whatever is not a clean error or a model that predicts is raised."""
+    """Return "error" or "model"; anything else than a clear error or a model that predicts is raised."""
     path.write_bytes(data)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
             model = dropmargin.load(path)
         except ModelFormatError as error:
-            return "error" if str(error).startswith(f"{path}: ") else f"error without the path: {error}"
+            if not str(error).startswith(f"{path}: "):
+                raise AssertionError(f"the error does not name the file: {error}") from error
+            return "error"
         warnings.filterwarnings("ignore", "X does not have valid feature names")
-        rows = np.zeros((2, model.n_features_in_), dtype=model.coef_.dtype)
-        with np.errstate(all="ignore"):  # offsets of 1e308 are absurd, but numbers
-            labels = model.predict(rows)
-        assert set(labels.tolist()) <= set(model.classes_.tolist())
+        classifier = model[-1] if hasattr(model, "steps") else model
+        rows = np.zeros((2, classifier.n_features_in_), dtype=classifier.coef_.dtype)
+        with np.errstate(all="ignore"):  # intercepts of 1e308 are absurd, but numbers
+            labels = classifier.predict(rows)
+        assert set(labels.tolist()) <= set(classifier.classes_.tolist())
         repr(model)
     return "model"
 
 
 def base_files(folder: Path) -> list[bytes]:
-    """Return the files of the sample models, each as JSON and as an archive."""
+    """Return the files of the sample models."""
     files = []
-    for name, model in sample_models().items():
-        for ending in ("json", "zip"):
-            path = folder / f"{name}.{ending}"
-            dropmargin.save(model, path, summary={"rows": 60, "gap": float("nan")}, data_hash="sha256:0")
-            files.append(path.read_bytes())
+    for model in sample_models().values():
+        path = folder / "model.safetensors"
+        dropmargin.save(model, path, summary={"rows": 60, "gap": float("nan")}, data_hash="sha256:0")
+        files.append(path.read_bytes())
     return files
 
 
+def check_mutation(kind: str, base: bytes, rng: random.Random, path: Path) -> str:
+    """Mutate a file and return the outcome; raises if a change without the right digest is not noticed."""
+    data = MUTATIONS[kind](base, rng)
+    found = outcome(path, data)
+    if kind in UNSEALED and found == "model":
+        assert _content(data) == _content(base), "a change was not noticed"
+    return found
+
+
+def _content(data: bytes) -> Any:
+    """Return the content of a file; mutations such as a longer header of spaces do not change it."""
+    text, tensors = unpack(data)
+    return text, {name: (array.dtype, array.shape, array.tobytes()) for name, array in tensors.items()}
+
+
 def main() -> None:
-    """Run so many mutations and print what became of them."""
+    """Run the mutations and print the counts of their outcomes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("count", type=int, nargs="?", default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     rng, counts, slowest = random.Random(arguments.seed), Counter(), 0.0
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        files = base_files(folder)
+        path = Path(name) / "mutated"
+        files = base_files(Path(name))
         started = time.perf_counter()
         for index in range(arguments.count):
-            kind = rng.choice(list(MUTATIONS))
-            data = MUTATIONS[kind](rng.choice(files), rng)
+            kind, base = rng.choice(list(MUTATIONS)), rng.choice(files)
             begun = time.perf_counter()
             try:
-                found = outcome(folder / "mutated", data)
-                if kind == "bytes" and (found == "model") != (data in files):
-                    raise AssertionError("the checksum did not notice a change")
-                counts[kind, "model, unchanged" if data in files else found] += 1
+                counts[kind, check_mutation(kind, base, rng, path)] += 1
             except BaseException:
                 kept = Path(f"mutated-{arguments.seed}-{index}")
-                kept.write_bytes(data)
-                print(f"input {index} ({kind}), kept as {kept}")
+                kept.write_bytes(path.read_bytes())
+                print(f"input {index} ({kind}) failed; the file is {kept}")
                 raise
             slowest = max(slowest, time.perf_counter() - begun)
     print(f"{arguments.count} inputs in {time.perf_counter() - started:.0f} s, the slowest {1000 * slowest:.0f} ms")
-    for (kind, what), count in sorted(counts.items()):
-        print(f"{kind:>12} {what:>16} {count:8d}")
+    for (kind, found), count in sorted(counts.items()):
+        print(f"{kind:>8} {found:>6} {count:8d}")
 
 
 if __name__ == "__main__":

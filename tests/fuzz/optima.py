@@ -69,7 +69,7 @@ class Case:
         return NoisyLinearClassifier(
             kind,
             approximation=approximation,
-            noise=None if name == "none" else _NOISES[name](*parameter),
+            noise=None if name == "none" else _NOISES[name](*parameter[:1], **self.reference),
             C=self.C,
             l1_ratio=self.l1_ratio,
             tol=self.tol,
@@ -78,6 +78,10 @@ class Case:
             warm_start=self.warm is not None,
             max_iter=3000,
         )
+
+    @property
+    def reference(self) -> dict[str, str]:
+        return {"reference": self.noise[2]} if self.noise[0] == "dropout" else {}
 
     def rows(self) -> Any:
         return sparse.csr_array(self.X) if self.layout == "sparse" else self.X
@@ -89,14 +93,15 @@ class Case:
             sides = [(self.y == a, self.y == b) for a, b in combinations(classes, 2)]
         else:
             sides = [(self.y != k, self.y == k) for k in (classes if len(classes) > 2 else classes[1:])]
+        noise = self.noise
+        if self.reference == {"reference": "mean"}:  # the weighted mean of all rows
+            noise = (*noise[:2], weight @ self.X / weight.sum())
         out = []
         for negative, positive in sides:
             used = (negative | positive) & (weight > 0.0)
             y = np.where(positive, 1.0, -1.0)[used]
             penalty = self.l1_ratio, 1.0 - self.l1_ratio
-            out.append(
-                BinaryProblem(self.loss, self.noise, self.X[used], y, weight[used], *penalty, self.fit_intercept)
-            )
+            out.append(BinaryProblem(self.loss, noise, self.X[used], y, weight[used], *penalty, self.fit_intercept))
         return out
 
 
@@ -122,6 +127,8 @@ def draw(seed: int, index: int) -> Case:
     n_classes = 2 if shape == "tall" else int(rng.choice([2, 2, 2, 3, 5]))
     loss = str(rng.choice(["hinge", "hinge", "logistic", "quadratic", *MOMENT_LOSSES[3:], *MGF_LOSSES]))
     noise = _draw_noise(rng, d)
+    if noise[0] == "dropout":
+        noise = (*noise, "mean" if index % 2 else "zero")
     layout = str(rng.choice(["dense", "sparse"]))
     X, kind = _draw_features(rng, n, d, noise[0] == "poisson", loss in MGF_LOSSES, layout == "sparse")
     y = _draw_labels(rng, X, n_classes)
@@ -285,7 +292,7 @@ def _prepare_warm_start(case: Case, model: NoisyLinearClassifier, X: Any) -> Non
         return
     changed: dict[str, Any] = {"tol": 1e-2} if case.warm == "same" else {"C": 0.1 * case.C}
     if case.warm == "noise" and case.noise[0] == "dropout":
-        changed = {"noise": DropoutNoise(0.5 * np.asarray(case.noise[1]) + 0.2)}
+        changed = {"noise": DropoutNoise(0.5 * np.asarray(case.noise[1]) + 0.2, **case.reference)}
     own = model.get_params(deep=False)
     model.set_params(**changed).fit(X, case.y, sample_weight=case.sample_weight)
     model.set_params(**{name: own[name] for name in changed})

@@ -45,8 +45,8 @@ class BinaryProblem:
     loss : str
         A name in `MOMENT_LOSSES` or `MGF_LOSSES`.
     noise : tuple
-        ``("none",)``, ``("dropout", rate)``, ``("gaussian", scale)``, ``("laplace", scale)`` or ``("poisson",)``; a
-        parameter is a number or one number per feature.
+        ``("none",)``, ``("dropout", rate, reference)``, ``("gaussian", scale)``, ``("laplace", scale)`` or
+        ``("poisson",)``; a parameter is a number or one number per feature, and a reference may be ``"zero"``.
     X : ndarray of shape (n_samples, n_features)
     y : ndarray of shape (n_samples,)
         -1 or +1.
@@ -330,7 +330,7 @@ def _variance(noise: tuple[Any, ...], X: np.ndarray) -> np.ndarray:
     name, *rest = noise
     parameter = np.asarray(rest[0], dtype=float) if rest else np.zeros(())
     if name == "dropout":
-        return parameter / (1.0 - parameter) * X**2
+        return parameter / (1.0 - parameter) * (X - _reference(noise)) ** 2
     if name == "poisson":
         return X.copy()
     factor = {"none": 0.0, "gaussian": 1.0, "laplace": 2.0}[name]
@@ -355,8 +355,14 @@ def _entry_log_mgf(noise: tuple[Any, ...], t: np.ndarray, X: np.ndarray) -> tupl
         if name == "poisson":
             growth = X * np.exp(t)
             return X * np.expm1(t), growth, growth
-        scaled = X / (1.0 - parameter)
+        reference = _reference(noise)
+        scaled = (X - reference) / (1.0 - parameter)
         kept = np.log1p(-parameter) + t * scaled
         value = np.logaddexp(np.log(parameter), kept)
         share = np.exp(kept - value)
-        return value, share * scaled, share * (1.0 - share) * scaled**2
+        return t * reference + value, reference + share * scaled, share * (1.0 - share) * scaled**2
+
+
+def _reference(noise: tuple[Any, ...]) -> Any:
+    """Return the reference values of dropout, zero by name."""
+    return 0.0 if isinstance(noise[2], str) else noise[2]

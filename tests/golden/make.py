@@ -1,4 +1,4 @@
-"""Make the golden files: two models, and what they predict. ``python tests/golden/make.py``, once per release."""
+"""Write two model files and their predictions, for the tests of later versions: ``python tests/golden/make.py``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import dropmargin
 _HERE = Path(__file__).parent
 
 
-def _told(model: Any, rows: np.ndarray, names: list[str] | None) -> dict[str, Any]:
+def _expected(model: Any, rows: np.ndarray, names: list[str] | None) -> dict[str, Any]:
     given = rows if names is None else pd.DataFrame(rows, columns=names)
     return {
         "coef": [value.hex() for value in model.coef_.ravel().tolist()],
@@ -26,7 +26,7 @@ def _told(model: Any, rows: np.ndarray, names: list[str] | None) -> dict[str, An
 
 
 def main() -> None:
-    """Fit, save, and write down what the models predict."""
+    """Fit and save the models, and write their predictions."""
     rng = np.random.RandomState(0)
     X = np.abs(rng.randn(40, 4))
     scores = X @ rng.randn(4, 3)
@@ -36,12 +36,12 @@ def main() -> None:
     names = ["länge", "Breite", "高さ", "d"]
     logistic = dropmargin.DropoutLogisticRegression(noise=dropmargin.GaussianNoise(0.3), missing="rescale")
     logistic.fit(pd.DataFrame(X, columns=names), np.array(["eins", "zwei", "三"])[codes])
-    holes = X[:5].copy()
-    holes[1, 2] = holes[3, :2] = np.nan
-    dropmargin.save(svc, _HERE / "svc.json", summary={"rows": 40})
-    dropmargin.save(logistic, _HERE / "logistic.dropmargin", summary={"rows": 40})
-    told = {"svc.json": _told(svc, X[:5], None), "logistic.dropmargin": _told(logistic, holes, names)}
-    (_HERE / "expected.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+    incomplete = X[:5].copy()
+    incomplete[1, 2] = incomplete[3, :2] = np.nan
+    dropmargin.save(svc, _HERE / "svc.safetensors", summary={"rows": 40})
+    dropmargin.save(logistic, _HERE / "logistic.safetensors", summary={"rows": 40})
+    expected = {"svc": _expected(svc, X[:5], None), "logistic": _expected(logistic, incomplete, names)}
+    (_HERE / "expected.json").write_text(json.dumps(expected, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.data import canonical, row_blocks, stack_blocks
 from dropmargin.data.inputs import validate_rows
+from dropmargin.data.missing_values import feature_means
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedClassifier
 from dropmargin.noise import DropoutNoise, Noise, as_noise
@@ -53,7 +54,7 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         copies count fully: a parameter such as ``C`` that multiplies a sum over the rows then acts ``n_copies`` times
         as strong.
     noise : float, Noise or None, default=0.1
-        A number q in [0, 1) means ``DropoutNoise(rate=q)``; ``None`` means exact copies.
+        A number q in [0, 1) means ``DropoutNoise(rate=q, reference="zero")``; ``None`` means exact copies.
     n_copies : int, default=10
         The number ``M`` of copies.
     n_epochs : int, default=1
@@ -116,16 +117,17 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         n_epochs = validation.check_integer("n_epochs", self.n_epochs, 1)
         if not is_classifier(self.estimator):
             raise ValueError(f"estimator must be a scikit-learn classifier, got {self.estimator!r}.")
-        noise = as_noise(self.noise) or DropoutNoise(rate=0.0)
+        noise = as_noise(self.noise, reference="zero") or DropoutNoise(rate=0.0, reference="zero")
         estimator = clone(self.estimator)
         X, y = validate_rows(self, X, y)
         check_classification_targets(y)
-        noise.check(X.shape[1])
+        noise = noise.resolve(X.shape[1], getattr(self, "feature_names_in_", None))
         X = validation.check_entries(canonical(X), noise, getattr(self, "feature_names_in_", None))
         weights = self._check_weights(estimator, sample_weight, X.shape[0])
         counted = weights > 0.0
         if not counted.all():
             X, y, weights = X[counted], y[counted], weights[counted]
+        noise = noise.with_means(feature_means(X, weights, has_missing=False)) if noise.needs_means else noise
         rng = check_random_state(self.random_state)
         if _streams(estimator):
             _fit_in_blocks(estimator, noise, X, y, weights / n_copies, n_copies * n_epochs, rng)

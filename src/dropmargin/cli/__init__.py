@@ -1,1 +1,1 @@
-"""The command line. A command is a module of its own, imported when it is asked for; see `dropmargin.cli.main`."""
+"""The command line, built with click. See `dropmargin.cli.main` for the entry point, and a module per command."""

@@ -1,81 +1,72 @@
-"""What a command says, and where: results on standard output, everything else on standard error."""
+"""The output of a command: results on standard output, notes, warnings and errors on standard error."""
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dropmargin.cli.streams import writing_output
+from click import UsageError
 
-_LONGEST_LINE = 2000
+__all__ = ["Console", "UsageError", "closest", "printable"]
 
-
-class UsageError(Exception):
-    """A command was given what it cannot take; the run ends with exit code 2."""
+_MAX_LINE = 2000
 
 
 class Console:
-    """The two streams of a run.
-
-    Parameters
-    ----------
-    as_json : bool, default=False
-        Whether the result is one JSON object instead of text.
-    quiet : bool, default=False
-        Whether notes are left out; warnings and errors are not.
-    """
+    """Prints results, as one JSON object or as text, notes (unless ``quiet``), warnings and errors."""
 
     def __init__(self, *, as_json: bool = False, quiet: bool = False) -> None:
         self.as_json = as_json
         self.quiet = quiet
 
     def result(self, facts: Mapping[str, Any], text: str) -> None:
-        """Print the result of a run: ``text`` for people, or ``facts`` for programs."""
-        print_output(json.dumps(_plain(facts), allow_nan=False) if self.as_json else printable(text))
+        """Print the result: ``facts`` as a JSON object with ``--json``, else ``text``."""
+        print(json.dumps(_to_json(facts), allow_nan=False) if self.as_json else printable(text))
 
     def note(self, text: str) -> None:
-        """Say something that is good to know."""
+        """Print a note, unless ``quiet``."""
         if not self.quiet:
-            self._say(text)
+            self._print_line(text)
 
     def warn(self, text: str) -> None:
-        """Say something that should be looked at."""
-        self._say(f"warning: {text}")
+        """Print a warning."""
+        self._print_line(f"warning: {text}")
 
     def error(self, text: str) -> None:
-        """Say why a run failed."""
-        self._say(f"error: {text}")
+        """Print an error."""
+        self._print_line(f"error: {text}")
 
-    def _say(self, text: str) -> None:
+    def _print_line(self, text: str) -> None:
         line = printable(" ".join(text.split()))
-        line = line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
+        line = line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}..."
         print(f"dropmargin: {line}", file=sys.stderr, flush=True)
 
 
-def print_output(text: str) -> None:
-    """Print to standard output; an error of writing names it."""
-    with writing_output():
-        print(text)
-
-
 def printable(text: str) -> str:
-    """Return a text without control characters, which files may have in names to fool a terminal; lines stay."""
+    """Return the text with control characters other than line ends escaped, as they could change the terminal."""
     if text.replace("\n", "").isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: numbers that are not finite are null, NumPy's numbers and arrays are Python's."""
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean ...?`` with the most similar known name, or an empty string if none is similar."""
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def _to_json(value: Any) -> Any:
+    """Return a value of the types of JSON: NaN and infinity become None, arrays become lists."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_to_json(item) for item in value]
     if hasattr(value, "tolist"):
-        return _plain(value.tolist())
+        return _to_json(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

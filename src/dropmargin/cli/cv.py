@@ -1,38 +1,46 @@
-"""``dropmargin cv DATA``: noise and C by cross-validation, and the model with them if it is wanted."""
+"""``dropmargin cv DATA``: choose noise and C by cross-validation, and save the best model."""
 
 from __future__ import annotations
 
-import argparse
+from types import SimpleNamespace
 from typing import Any
 
+import click
+
 from dropmargin.cli import options as shared
-from dropmargin.cli.console import Console, UsageError
+from dropmargin.cli.console import Console, UsageError, closest
+from dropmargin.cli.files import check_can_read, check_can_write, check_replaces_model
+from dropmargin.cli.program import NOT_CONVERGED, SUCCESS, Command
+
+_PARAMS = [
+    shared.file_argument("data"),
+    shared.path_option("-o", "--out", metavar="MODEL", help="Fit the best model to all rows and save it here."),
+    shared.FORCE,
+    shared.list_option("--noises", parse=shared.noise_grid, default=["10"], help=shared.NOISES_HELP),
+    shared.list_option("--cs", parse=shared.number_grid, default=["13"], help=shared.CS_HELP),
+    shared.option("--folds", type=shared.integer(2, 9999), default=5, metavar="N", help="Stratified folds."),
+    shared.option("--seed", type=shared.seed, metavar="N", help="Shuffle the rows before they are split into folds."),
+    shared.option("--scoring", type=str, metavar="NAME", help="Score of scikit-learn; by default accuracy."),
+    shared.option("--rule", choices=["best", "one-se"], default="best", help="one-se: smallest C near the best score."),
+    *shared.DATA_OPTIONS,
+    *shared.FEATURE_OPTIONS,
+    *shared.LEARNING_OPTIONS,
+]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    add = parser.add_argument
-    add("data", help="the data file; - is standard input (with --format)")
-    add("-o", "--out", metavar="MODEL", help="train the best on all rows and save it here")
-    noises = "such as 0,0.1,0.5 or none,gaussian=0.1, or a number of dropout rates (default: 10)"
-    add("--noises", type=shared.noise_names, default=10, metavar="LIST", help=noises)
-    add("--cs", type=shared.numbers, default=13, metavar="LIST", help="such as 0.1,1,10, or a number (default: 13)")
-    add("--folds", type=shared.at_least_two, default=5, metavar="N", help="default: 5, stratified")
-    add("--seed", type=shared.seed_of, metavar="N", help="shuffle the rows before they are shared out to folds")
-    add("--scoring", metavar="NAME", help="a score of scikit-learn (default: accuracy)")
-    rule = "the highest score, or the smallest C within a standard error of it (default: best)"
-    add("--rule", choices=("best", "one-se"), default="best", help=rule)
-    shared.add_data_options(parser)
-    shared.add_training_data_options(parser)
-    shared.add_learning_options(parser)
+@click.command(cls=Command, params=_PARAMS, short_help="Choose noise and C by cross-validation.")
+def cv(options: SimpleNamespace, console: Console) -> int:
+    """Choose noise and C for the file DATA by cross-validation.
 
-
-def run(options: argparse.Namespace, console: Console) -> int:
-    """Read, search, say what was found, and save the model if it is wanted."""
+    DATA may be - for standard input (with --format).
+    """
+    check_can_read(options.data, options.feature_names)
     if options.out is not None:
-        shared.check_can_write("--out", options.out, (options.data, options.feature_names))
+        check_can_write("--out", options.out, (options.data, options.feature_names))
+        check_replaces_model("--out", options.out, options)
+    from sklearn.model_selection import StratifiedKFold
+
     from dropmargin.cli import training
-    from dropmargin.cli.main import NOT_CONVERGED, SUCCESS
 
     noises = options.noises if isinstance(options.noises, int) else [noise.make() for noise in options.noises]
     training.check_loss(options)
@@ -40,17 +48,9 @@ def run(options: argparse.Namespace, console: Console) -> int:
     watch = training.Stopwatch()
     data = training.read_training_data(options.data, options, console)
     training.check_folds(options.folds, data.y)
-    search = training.make_classifier(
-        options,
-        data.X,
-        console,
-        noises=noises,
-        Cs=options.cs,
-        cv=_folds(options),
-        scoring=options.scoring,
-        rule=options.rule,
-        verbose=0 if console.quiet else 1,
-    )
+    folds = StratifiedKFold(options.folds, shuffle=options.seed is not None, random_state=options.seed)
+    own = {"noises": noises, "Cs": options.cs, "cv": folds, "verbose": 0 if console.quiet else 1}
+    search = training.make_classifier(options, data.X, console, **own)
     search.fit(data.X, data.y)
     facts = _facts(search, options) | {"seconds": watch.seconds}
     saved = options.out is not None and (facts["converged"] or not options.strict)
@@ -63,46 +63,25 @@ def run(options: argparse.Namespace, console: Console) -> int:
     return SUCCESS if facts["converged"] or not options.strict else NOT_CONVERGED
 
 
-def _folds(options: argparse.Namespace) -> Any:
-    if options.seed is None:
-        return options.folds
-    from sklearn.model_selection import StratifiedKFold
-
-    return StratifiedKFold(options.folds, shuffle=True, random_state=options.seed)
-
-
 def _check_scoring(scoring: str | None) -> None:
     if scoring is None or scoring == "accuracy":
         return
     from sklearn.metrics import get_scorer_names
-
-    from dropmargin.cli.main import closest
 
     known = get_scorer_names()
     if scoring not in known:
         raise UsageError(f"--scoring: scikit-learn has no score {scoring!r}{closest(scoring, known)}")
 
 
-def _facts(search: Any, options: argparse.Namespace) -> dict[str, Any]:
-    """Return what was chosen, and the best score of each noise."""
+def _facts(search: Any, options: SimpleNamespace) -> dict[str, Any]:
+    """Return the chosen values, and the best score of each noise."""
     import numpy as np
 
-    from dropmargin.cli.wording import noise_text
+    from dropmargin.cli.formatting import noise_text
 
     mean = search.scores_.mean(axis=0)
-    n_folds = len(search.scores_)
-    error = search.scores_.std(axis=0, ddof=1) / np.sqrt(n_folds)
-    levels = []
-    for i, noise in enumerate(search.noises_):
-        j = int(np.argmax(np.nan_to_num(mean[i], nan=-np.inf)))
-        levels.append(
-            {
-                "noise": noise_text(noise),
-                "C": float(search.Cs_[j]),
-                "score": float(mean[i, j]),
-                "standard_error": float(error[i, j]),
-            }
-        )
+    error = search.scores_.std(axis=0, ddof=1) / np.sqrt(len(search.scores_))
+    best = np.argmax(np.nan_to_num(mean, nan=-np.inf), axis=1).tolist()
     return {
         "loss": options.loss,
         "noise": noise_text(search.noise_),
@@ -111,16 +90,19 @@ def _facts(search: Any, options: argparse.Namespace) -> dict[str, Any]:
         "score": search.best_score_,
         "standard_error": float(error[search.best_index_]),
         "rule": options.rule,
-        "folds": n_folds,
+        "folds": len(search.scores_),
         "Cs": search.Cs_,
-        "noises": levels,
+        "noises": [
+            {"noise": noise_text(noise), "C": search.Cs_[j], "score": mean[i, j], "standard_error": error[i, j]}
+            for i, (noise, j) in enumerate(zip(search.noises_, best, strict=True))
+        ],
         "converged": bool(search.best_estimator_.converged_),
         "classes": search.classes_,
     }
 
 
 def _text(facts: dict[str, Any]) -> str:
-    from dropmargin.cli.wording import table_text
+    from dropmargin.cli.formatting import table_text
 
     rows = [
         [level["noise"], f"{level['C']:g}", f"{level['score']:.4f}", f"{level['standard_error']:.4f}"]

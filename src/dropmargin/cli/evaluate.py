@@ -1,36 +1,40 @@
-"""``dropmargin evaluate DATA MODEL``: predictions against labels, part by part."""
+"""``dropmargin evaluate DATA MODEL``: compare predictions with labels, in parts of the file."""
 
 from __future__ import annotations
 
-import argparse
+from types import SimpleNamespace
+
+import click
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console
+from dropmargin.cli.files import check_can_read
+from dropmargin.cli.program import SUCCESS, Command
+
+_PARAMS = [shared.file_argument("data"), shared.file_argument("model"), shared.IGNORE_EXTRA, *shared.DATA_OPTIONS]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("data", help="the data file, with labels; - is standard input (with --format)")
-    parser.add_argument("model", help="the model file")
-    parser.add_argument("--ignore-extra", action="store_true", help="svmlight: leave out features unknown to the model")
-    shared.add_data_options(parser)
+@click.command(cls=Command, params=_PARAMS, short_help="Compare predictions with the labels of a data file.")
+def evaluate(options: SimpleNamespace, console: Console) -> int:
+    """Compare the predictions of the model file MODEL with the labels of the file DATA.
 
-
-def run(options: argparse.Namespace, console: Console) -> int:
-    """Count what is predicted right, class by class."""
-    from dropmargin.cli.main import SUCCESS
+    DATA may be - for standard input (with --format).
+    """
+    check_can_read(options.data, options.model)
+    from dropmargin.cli.confusion import ConfusionCounter
     from dropmargin.cli.reading import SavedModel, explain_missing, read_parts
-    from dropmargin.cli.tally import Tally
 
     model = SavedModel.from_file(options.model)
-    tally = Tally(model.classifier)
+    counter = ConfusionCounter(model.classifier)
     for part in read_parts(options.data, model, options, console, labels=True):
         try:
-            tally.add(part.X, part.y)
+            counter.add(part.X, part.y)
         except ValueError as error:
             raise explain_missing(error, options.data, model) from error
-    facts = {"data": options.data, "model": options.model} | tally.facts()
-    if tally.n_unknown:
-        console.warn(f"{tally.n_unknown} rows have labels that {options.model} does not know; they count as errors")
-    console.result(facts, tally.text())
+    facts = {"data": options.data, "model": options.model} | counter.facts()
+    if facts["unknown_labels"]:
+        console.warn(
+            f"{facts['unknown_labels']} rows have labels that {options.model} does not know; they count as errors"
+        )
+    console.result(facts, counter.text())
     return SUCCESS

@@ -1,32 +1,34 @@
-"""``dropmargin export MODEL OUTPUT``: a model for LIBLINEAR or ONNX."""
+"""``dropmargin export MODEL OUT``: write a model for LIBLINEAR or ONNX."""
 
 from __future__ import annotations
 
-import argparse
 import os
+from types import SimpleNamespace
+
+import click
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError
+from dropmargin.cli.files import check_can_read, check_can_write
+from dropmargin.cli.program import SUCCESS, Command
 
-_ENDINGS = {".onnx": "onnx", ".model": "liblinear", ".liblinear": "liblinear"}
+_EXTENSIONS = {".onnx": "onnx", ".model": "liblinear", ".liblinear": "liblinear"}
+_PARAMS = [
+    shared.file_argument("model"),
+    shared.file_argument("out"),
+    shared.option("--to", choices=["liblinear", "onnx"], help="Format of OUT; by default its name tells it."),
+    shared.option("--complete-rows", help="Export a model for missing values, to use with rows that have none."),
+]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("model", help="the model file")
-    parser.add_argument("out", help="the file to write: *.onnx, or *.model for LIBLINEAR")
-    parser.add_argument("--to", choices=("liblinear", "onnx"), help="if the name of the output does not tell")
-    complete = "export a model that takes missing values for rows that have none"
-    parser.add_argument("--complete-rows", action="store_true", help=complete)
-
-
-def run(options: argparse.Namespace, console: Console) -> int:
-    """Read the model and write it in another format."""
-    to = options.to or _ENDINGS.get(os.path.splitext(options.out)[1].lower())
+@click.command(cls=Command, params=_PARAMS, short_help="Write a model for LIBLINEAR or ONNX.")
+def export(options: SimpleNamespace, console: Console) -> int:
+    """Write the model file MODEL as OUT: *.onnx, or *.model for LIBLINEAR."""
+    to = options.to or _EXTENSIONS.get(os.path.splitext(options.out)[1].lower())
     if to is None:
-        raise UsageError(f"the format of {options.out} is not known: say --to liblinear or --to onnx")
-    shared.check_can_write("OUT", options.out, (options.model,))
-    from dropmargin.cli.main import SUCCESS
+        raise UsageError(f"the format of {options.out} is not known: add --to liblinear or --to onnx")
+    check_can_read(options.model)
+    check_can_write("OUT", options.out, (options.model,))
     from dropmargin.cli.reading import SavedModel
     from dropmargin.io.model import export_liblinear, export_onnx
 
@@ -34,14 +36,14 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if model.drops_missing:
         if not options.complete_rows:
             raise UsageError(
-                f"{options.model} takes missing values, which {to} does not know; for rows that have none, "
+                f"{options.model} accepts missing values, but {to} does not; for rows without missing values, "
                 "export it with --complete-rows"
             )
         model.classifier.set_params(missing="error")
     if model.encoder is not None:
         console.note(
             f"{options.out} takes the {model.classifier.n_features_in_} numbers that the model's "
-            f"{type(model.encoder).__name__} makes of a row; that step is not in it"
+            f"{type(model.encoder).__name__} makes of a row; the encoder is not exported"
         )
     (export_onnx if to == "onnx" else export_liblinear)(model.classifier, options.out)
     facts = {"model": options.model, "out": options.out, "to": to, "bytes": os.path.getsize(options.out)}

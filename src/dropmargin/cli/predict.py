@@ -1,56 +1,70 @@
-"""``dropmargin predict DATA MODEL -o OUTPUT``: a file larger than memory goes through, part by part."""
+"""``dropmargin predict DATA MODEL``: files are read and predicted in parts, so they may be larger than memory."""
 
 from __future__ import annotations
 
-import argparse
+import gzip
 import os
-import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
+
+import click
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError, printable
-from dropmargin.cli.streams import writing_output
+from dropmargin.cli.files import (
+    STANDARD,
+    check_can_read,
+    check_can_write,
+    check_keeps_inputs,
+    check_replaces_predictions,
+)
+from dropmargin.cli.program import SUCCESS, Command
+from dropmargin.cli.streams import naming_standard_output
 
-_STDOUT = "-"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("data", help="the data file; - is standard input (with --format)")
-    parser.add_argument("model", help="the model file")
-    parser.add_argument("-o", "--out", default=_STDOUT, metavar="FILE", help="by default standard output")
-    outputs = "label, decision, probability or stability, or several with commas (default: label)"
-    parser.add_argument("--output", type=_outputs, default=("label",), metavar="WHAT", help=outputs)
-    parser.add_argument("--stability-noise", type=shared.noise_name, metavar="NOISE", help="default: that of training")
-    parser.add_argument("--no-header", action="store_true", help="no first line with the names of the columns")
-    safe = "put a single quote before labels that a spreadsheet would run as a formula"
-    parser.add_argument("--safe-csv", action="store_true", help=safe)
-    parser.add_argument("--ignore-extra", action="store_true", help="svmlight: leave out features unknown to the model")
-    shared.add_data_options(parser)
+_OUTPUTS = ("label", "decision", "probability", "stability")
 
 
 def _outputs(text: str) -> tuple[str, ...]:
-    known, found = ("label", "decision", "probability", "stability"), tuple(text.split(","))
+    found = tuple(text.split(","))
     for name in found:
-        if name not in known:
-            raise argparse.ArgumentTypeError(f"expected some of {', '.join(known)}, got {name!r}")
+        if name not in _OUTPUTS:
+            raise click.BadParameter(f"expected some of {', '.join(_OUTPUTS)}, got {name!r}")
     return found
 
 
-def run(options: argparse.Namespace, console: Console) -> int:
-    """Predict, and write a line per row."""
-    to_file = options.out != _STDOUT
+_PARAMS = [
+    shared.file_argument("data"),
+    shared.file_argument("model"),
+    shared.path_option("-o", "--out", default=STANDARD, help="Output file; - is standard output."),
+    shared.FORCE,
+    shared.list_option("--output", default=["label"], parse=_outputs, help=f"Of {', '.join(_OUTPUTS)}."),
+    shared.option("--stability-noise", type=shared.noise_spec, metavar="NOISE", help="By default that of the model."),
+    shared.option("--no-header", help="Omit the first line, the names of the columns."),
+    shared.option("--safe-csv", help="Put a single quote before labels that a spreadsheet would run as a formula."),
+    shared.IGNORE_EXTRA,
+    *shared.DATA_OPTIONS,
+]
+
+
+@click.command(cls=Command, params=_PARAMS, short_help="Predict labels, scores or probabilities of a data file.")
+def predict(options: SimpleNamespace, console: Console) -> int:
+    """Predict the rows of the file DATA by the model file MODEL.
+
+    DATA may be - for standard input (with --format).
+    """
+    to_file = options.out != STANDARD
     if console.as_json and not to_file:
-        raise UsageError("--json needs -o FILE, since standard output has the predictions")
+        raise UsageError("--json needs -o FILE, as the predictions are on standard output")
     inputs = (options.data, options.model)
+    check_can_read(*inputs)
     if to_file and not _is_device(options.out):
-        shared.check_can_write("--out", options.out, inputs)
-    elif not to_file:  # a shell has emptied the file by "> FILE", but ">> FILE" would read what it writes
-        shared.check_keeps_inputs("standard output", "/dev/stdout", inputs)
-    from dropmargin.cli.main import SUCCESS
-    from dropmargin.cli.predictions import Table
+        check_can_write("--out", options.out, inputs)
+        check_replaces_predictions("--out", options.out, options)
+    elif not to_file:  # with ">> DATA" the command would read its own output
+        check_keeps_inputs("standard output", "/dev/stdout", inputs)
+    from dropmargin.cli.predictions import PredictionWriter
     from dropmargin.cli.reading import SavedModel, read_parts
     from dropmargin.cli.training import Stopwatch
 
@@ -58,24 +72,24 @@ def run(options: argparse.Namespace, console: Console) -> int:
     model = SavedModel.from_file(options.model)
     noise = None if options.stability_noise is None else options.stability_noise.make()
     separator = "\t" if options.out.lower().removesuffix(".gz").endswith((".tsv", ".tab")) else ","
-    table = Table(model, options.output, noise, separator, safe=options.safe_csv)
+    writer = PredictionWriter(model, options.output, noise, separator, safe=options.safe_csv)
     parts = read_parts(options.data, model, options, console, labels=False)
-    blocks = table.blocks(parts, options.data, header=not options.no_header)
+    blocks = writer.blocks(parts, options.data, header=not options.no_header)
     if not to_file:
-        _stream(blocks, sys.stdout)
+        _print(blocks, sys.stdout)
         return SUCCESS
     _write(options.out, blocks)
-    facts = {"rows": table.n_rows, "out": options.out, "columns": table.columns, "seconds": watch.seconds}
-    console.result(facts, f"{table.n_rows} rows in {watch.seconds:.2f} s\nsaved {options.out}")
+    facts = {"rows": writer.n_rows, "out": options.out, "columns": writer.columns, "seconds": watch.seconds}
+    console.result(facts, f"{writer.n_rows} rows in {watch.seconds:.2f} s\nsaved {options.out}")
     return SUCCESS
 
 
 def _write(path: str, blocks: Iterable[bytes]) -> None:
-    """Write a file whole or not at all; a device or a pipe is written to as it is."""
-    from dropmargin.io.model.atomic import write_atomically
+    """Write a file as a whole or not at all; write a device or a pipe block by block."""
+    from dropmargin.io.atomic import write_atomically
 
     if path.lower().endswith(".gz"):
-        blocks = _packed(blocks)
+        blocks = map(gzip.compress, blocks)  # a gzip file may have several members
     if not _is_device(path):
         write_atomically(path, blocks)
         return
@@ -84,33 +98,19 @@ def _write(path: str, blocks: Iterable[bytes]) -> None:
 
 
 def _is_device(path: str) -> bool:
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return False
-    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+    """Return whether a path is a device or a pipe."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
-def _stream(blocks: Iterable[bytes], stream: Any) -> None:
-    """Write UTF-8, whatever the locale; to a terminal, text in its encoding and without control characters."""
+def _print(blocks: Iterable[bytes], stream: Any) -> None:
+    """Write UTF-8, whatever the locale; to a terminal, text in its encoding with control characters escaped."""
     binary = None if stream.isatty() else getattr(stream, "buffer", None)
     for block in blocks:
-        with writing_output():
-            if binary is None:
-                stream.write(printable(block.decode()) if stream.isatty() else block.decode())
-                continue
-            rest = memoryview(block)
-            while rest:  # an unbuffered stream (PYTHONUNBUFFERED) may take a part only
+        if binary is None:
+            stream.write(printable(block.decode()) if stream.isatty() else block.decode())
+            continue
+        rest = memoryview(block)
+        with naming_standard_output():
+            while rest:  # an unbuffered stream (PYTHONUNBUFFERED) may write a part only
                 rest = rest[binary.write(rest) :]
-    with writing_output():
-        stream.flush()
-
-
-def _packed(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same, gzipped."""
-    import zlib
-
-    packer = zlib.compressobj(6, zlib.DEFLATED, 31)
-    for block in blocks:
-        yield packer.compress(block)
-    yield packer.flush()
+    stream.flush()

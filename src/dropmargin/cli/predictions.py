@@ -1,38 +1,30 @@
-"""Predictions as lines of text: exact, and without a step of Python per cell where it can be helped.
+"""Predictions as lines of text; numbers have all their digits.
 
-Columns are, in the order in which they are asked for: ``label``; ``decision``, one for two classes (positive for the
-second) or one per class; ``probability``, one per class; ``stability``. Classes come in the order of ``classes_``,
-which is ascending.
+The columns, in the order of ``--output``: ``label``; ``decision``, one for two classes (positive for the second), else
+one per class; ``probability``, one per class; ``stability``. Classes are in the order of ``classes_``, ascending.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from dropmargin.cli.console import UsageError
+from dropmargin.cli.formatting import label_texts
 from dropmargin.cli.reading import Part, SavedModel, explain_missing
-from dropmargin.io.data.cells import parse_number
 from dropmargin.typing import Array
 
-# What a formula begins with, or what spreadsheets skip in front of one; also as wide characters of East Asia.
+# First characters of a formula, or white space that spreadsheets skip before one; also as full-width characters.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
-class Table:
-    """What is to be written for a model.
+class PredictionWriter:
+    """Formats the predictions of a model; ``noise`` is that of the stability, None for the noise of the model.
 
-    Parameters
-    ----------
-    model : SavedModel
-    outputs : tuple of {"label", "decision", "probability", "stability"}
-    noise : Noise or None
-        For ``stability``; by default that of the model.
-    separator : str
-    safe : bool, default=False
-        Whether labels that a spreadsheet would take for a formula get a single quote in front.
+    With ``safe``, labels that a spreadsheet would run as a formula have a single quote in front.
     """
 
     def __init__(
@@ -53,7 +45,7 @@ class Table:
 
     def blocks(self, parts: Iterable[Part], path: str, *, header: bool) -> Iterator[bytes]:
         """Yield the lines of each part of a file."""
-        # The header goes with the first part: nothing is said of a file that cannot be read.
+        # The header is written with the first part, so not at all if the file cannot be read.
         start = (self._separator.join(map(self._cell, self.columns)) + "\n").encode() if header else b""
         for part in parts:
             try:
@@ -65,7 +57,7 @@ class Table:
             start = b""
 
     def _lines(self, X: Any) -> bytes:
-        if self._outputs == ("label",):  # by far the most frequent wish
+        if self._outputs == ("label",):  # the default, without a Python object per cell
             ended = self._labels + b"\n"
             return b"".join(ended[self._codes(X)].tolist())
         cells = [column for output in self._outputs for column in self._cells(output, X)]
@@ -73,7 +65,7 @@ class Table:
         return b"\n".join(rows) + b"\n"
 
     def _cells(self, output: str, X: Any) -> list[list[bytes]]:
-        """Return columns of cells; numbers have as many digits as it takes to read them back exactly."""
+        """Return the columns of an output; reading a number back gives the same value."""
         classifier = self._model.classifier
         if output == "label":
             return [self._labels[self._codes(X)].tolist()]
@@ -93,34 +85,33 @@ class Table:
         return np.searchsorted(classes, self._model.classifier.predict(X))
 
     def _cell(self, text: str) -> str:
-        """Return a cell, in quotes if it would be read as something else without."""
+        """Return the text of a cell, in quotes if it needs them."""
         if text and not any(c in text for c in (self._separator, '"', "\n", "\r")) and text == text.strip():
             return text
         return '"' + text.replace('"', '""') + '"'
 
 
-def label_texts(classes: Array) -> list[str]:
-    """Return labels as text: numbers as they are read back exactly."""
-    return [label if isinstance(label, str) else repr(label) for label in classes.tolist()]
-
-
 def _without_formula(label: str) -> str:
-    """Return a label that a spreadsheet does not run; numbers, which may begin with a sign, stay."""
-    return f"'{label}" if label.startswith(_FORMULA_STARTS) and parse_number(label) is None else label
+    """Return a label that a spreadsheet does not run as a formula; numbers are returned unchanged."""
+    try:
+        is_number = math.isfinite(float(label))
+    except ValueError:
+        is_number = False
+    return f"'{label}" if label.startswith(_FORMULA_STARTS) and not is_number else label
 
 
 def _check_output(output: str, model: SavedModel, noise: Any) -> None:
-    """Refuse what a model cannot give, before any data are read."""
+    """Refuse an output that the model does not have, before any data are read."""
     classifier = model.classifier
     if output == "probability" and not hasattr(classifier, "predict_proba"):
-        why = "pairs of classes have none" if _is_by_pairs(classifier) else "train with --loss logistic"
-        raise UsageError(f"{model.path} gives no probabilities, only labels and decisions: {why}")
+        reason = "--multi-class ovo has none" if _is_ovo(classifier) else "train with --loss logistic"
+        raise UsageError(f"--output probability: {model.path} has no probabilities ({reason})")
     if output == "stability":
         if not hasattr(classifier, "predict_stability"):
-            raise UsageError(f"{model.path} holds {type(classifier).__name__}, which has no predict_stability")
+            raise UsageError(f"--output stability: {type(classifier).__name__} in {model.path} has no stability")
         if noise is None and classifier.noise is None:
-            raise UsageError(f"{model.path} was trained without noise: choose a noise by --stability-noise")
+            raise UsageError(f"--output stability: {model.path} was trained without noise: add --stability-noise")
 
 
-def _is_by_pairs(classifier: Any) -> bool:
+def _is_ovo(classifier: Any) -> bool:
     return getattr(classifier, "multi_class", "ovr") == "ovo" and len(classifier.classes_) > 2

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,7 @@ class Part:
 
 
 def read_parts(
-    path: str, model: SavedModel, options: argparse.Namespace, console: Console, *, labels: bool
+    path: str, model: SavedModel, options: SimpleNamespace, console: Console, *, labels: bool
 ) -> Iterator[Part]:
     """Yield the rows of a data file, encoded; everything that can be wrong without reading it is checked at once."""
     form = find_format_or_complain(path, options.format)

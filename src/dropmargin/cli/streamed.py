@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import os
+from types import SimpleNamespace
 from typing import Any
 
 from dropmargin.cli import training
@@ -15,7 +15,7 @@ from dropmargin.streaming import fit_files, prepare_files
 _FORMATS = ("svmlight", "parquet", "arrow", "npz")
 
 
-def train(options: argparse.Namespace, console: Console, noise: Any) -> bool:
+def train(options: SimpleNamespace, console: Console, noise: Any) -> bool:
     """Fit, save and say how it went; return whether a model was saved."""
     watch = training.Stopwatch()
     _check_format(options)
@@ -48,7 +48,7 @@ def train(options: argparse.Namespace, console: Console, noise: Any) -> bool:
     return saved is not None
 
 
-def _check_format(options: argparse.Namespace) -> None:
+def _check_format(options: SimpleNamespace) -> None:
     """Refuse files that are not read in parts, and options that are for other formats than that of the files."""
     path = options.data
     if os.path.isdir(path):  # all are of one format: those that are not are refused when they are read

@@ -1,4 +1,4 @@
-"""The standard streams while a command runs: closed ones, characters that a terminal lacks, readers that go away."""
+"""The standard streams while a command runs: closed or full ones, and characters that their encoding lacks."""
 
 from __future__ import annotations
 
@@ -10,44 +10,41 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_OUTPUT = "standard output"
-
 
 @contextmanager
 def prepared_streams() -> Iterator[None]:
-    """Let nothing that is wrong with a standard stream end in a traceback.
+    """Replace the standard streams, so that a closed or full one does not end in a traceback.
 
-    A character that the encoding of standard output lacks is written as an escape sequence such as ``\\xfc``. Output to
-    a closed standard output is an `OSError`; notes that cannot be written to standard error are dropped.
+    A character that the encoding of standard output lacks is written as an escape sequence such as ``\\xfc``. An error
+    of writing to standard output names it. Text that cannot be written to standard error is dropped.
     """
     _reserve_descriptors()
-    output, notes = sys.stdout, sys.stderr
-    errors = getattr(output, "errors", None)
-    sys.stdout = _Closed() if output is None else output
-    sys.stderr = _Notes(notes)
-    if isinstance(output, io.TextIOWrapper):
-        output.reconfigure(errors="backslashreplace")
+    stdout, stderr = sys.stdout, sys.stderr
+    errors = getattr(stdout, "errors", None)
+    sys.stdout, sys.stderr = _Output(stdout), _Messages(stderr)
+    if isinstance(stdout, io.TextIOWrapper):
+        stdout.reconfigure(errors="backslashreplace")
     try:
         yield
     finally:
-        if isinstance(output, io.TextIOWrapper):
-            output.reconfigure(errors=errors)
-        sys.stdout, sys.stderr = output, notes
+        if isinstance(stdout, io.TextIOWrapper):
+            stdout.reconfigure(errors=errors)
+        sys.stdout, sys.stderr = stdout, stderr
 
 
 @contextmanager
-def writing_output() -> Iterator[None]:
-    """Name standard output in an error of writing to it; a reader that went away stays a `BrokenPipeError`."""
+def naming_standard_output() -> Iterator[None]:
+    """Name standard output in an `OSError`; a reader that has closed a pipe remains a `BrokenPipeError`."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise OSError(error.errno, f"cannot write: {error.strerror}", _OUTPUT) from error
+        raise OSError(error.errno, f"cannot write: {error.strerror}", "standard output") from error
 
 
-def abandon(stream: Any) -> None:
-    """Send what a stream cannot write to the null device, so that the end of the process does not try again."""
+def discard_unwritten(stream: Any) -> None:
+    """Flush a stream; if that fails, redirect it to the null device, so that Python does not try again at exit."""
     try:
         stream.flush()
     except OSError:
@@ -56,38 +53,53 @@ def abandon(stream: Any) -> None:
         os.close(null)
 
 
-class _Closed(io.TextIOBase):
-    """Standard output that was closed before the start."""
-
-    def write(self, text: str) -> int:
-        raise OSError(errno.EBADF, "it is closed")
-
-
-class _Notes:
-    """Standard error, but for its errors: work is not lost because a note about it cannot be written."""
+class _Stream:
+    """A standard stream that may have been closed before the start (None)."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
-    def write(self, text: str) -> int:
-        try:
-            return len(text) if self._stream is None else self._stream.write(text)
-        except OSError:
-            abandon(self._stream)
-            return len(text)
-
-    def flush(self) -> None:
-        if self._stream is not None:
-            abandon(self._stream)
+    def isatty(self) -> bool:
+        return self._stream is not None and self._stream.isatty()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
 
+class _Output(_Stream):
+    """Standard output; an error of writing names it."""
+
+    def write(self, text: str) -> int:
+        with naming_standard_output():
+            if self._stream is None:
+                raise OSError(errno.EBADF, "it is closed")
+            return self._stream.write(text)
+
+    def flush(self) -> None:
+        with naming_standard_output():
+            if self._stream is not None:
+                self._stream.flush()
+
+
+class _Messages(_Stream):
+    """Standard error without errors: a message that cannot be written must not stop the work."""
+
+    def write(self, text: str) -> int:
+        try:
+            return len(text) if self._stream is None else self._stream.write(text)
+        except OSError:
+            discard_unwritten(self._stream)
+            return len(text)
+
+    def flush(self) -> None:
+        if self._stream is not None:
+            discard_unwritten(self._stream)
+
+
 def _reserve_descriptors() -> None:
-    """Open the null device in place of closed standard streams, so that no file of ours takes their number."""
+    """Open the null device in place of closed standard streams, so that no file gets their descriptors."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free descriptor, which is this one

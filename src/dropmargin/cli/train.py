@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
+from types import SimpleNamespace
+
+import click
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError
+from dropmargin.cli.files import check_can_read, check_can_write, check_replaces_model
+from dropmargin.cli.program import NOT_CONVERGED, SUCCESS, Command
+
+_PARAMS = [
+    shared.file_argument("data"),
+    shared.file_argument("model", required=False),
+    shared.option(
+        "--noise", type=shared.noise_spec, metavar="NOISE", default="dropout=0.1", help=f"One of {shared.NOISE_FORMS}."
+    ),
+    shared.option("-c", "--C", "C", type=shared.positive_number, default=1.0, metavar="R", help="Weight of the loss."),
+    shared.option("-v", "--verbose", help="Print a line per iteration on standard error."),
+    shared.FORCE,
+    *shared.DATA_OPTIONS,
+    *shared.FEATURE_OPTIONS,
+    *shared.LEARNING_OPTIONS,
+    *shared.STREAMING_OPTIONS,
+]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument(
-        "data", help="the data file; - is standard input (with --format); with --memory-limit, a folder"
-    )
-    parser.add_argument("model", nargs="?", help="the model file to write (default: train.model.json for train.svm)")
-    noise = "default: dropout=0.1; " + "none, 0.5, dropout=0.5, gaussian=0.1, laplace=0.1 or poisson"
-    parser.add_argument("--noise", type=shared.noise_name, default=shared.noise_name("0.1"), help=noise)
-    parser.add_argument("-c", "--C", type=shared.positive, default=1.0, help="weight of the loss (default: 1)")
-    parser.add_argument("-v", "--verbose", action="store_true", help="a line per iteration on standard error")
-    shared.add_data_options(parser)
-    shared.add_training_data_options(parser)
-    shared.add_learning_options(parser)
-    shared.add_streaming_options(parser)
+@click.command(cls=Command, params=_PARAMS, short_help="Train a model on a data file.")
+def train(options: SimpleNamespace, console: Console) -> int:
+    """Train a model on the file DATA and save it as MODEL.
 
-
-def run(options: argparse.Namespace, console: Console) -> int:
-    """Read, fit, save and say how it went."""
-    if options.model is None:
-        options.model = _default_model(options.data)
-    shared.check_streaming_options(options)
-    _check_outputs(options)
+    DATA may be - for standard input (with --format), or with --memory-limit a folder of files. Without MODEL, the
+    model of train.svm is saved as train.safetensors in the current folder.
+    """
+    options.model = options.model or _default_model(options.data)
+    _check_streaming_options(options)
+    _check_files(options)
     from dropmargin.cli import training
-    from dropmargin.cli.main import NOT_CONVERGED, SUCCESS
 
     noise = options.noise.make()
     training.check_loss(options)
@@ -52,28 +58,41 @@ def run(options: argparse.Namespace, console: Console) -> int:
     facts["training_accuracy"] = float((classifier.predict(data.X) == data.y).mean())
     if saved is not None:
         training.save_model(classifier, data, saved, facts)
-    right = f"{facts['training_accuracy']:.2%} of the training rows are predicted right"
+    accuracy = f"training accuracy {facts['training_accuracy']:.4f}"
     console.result(
         data.summary | facts | {"classes": classifier.classes_, "model": saved, "data_hash": data.data_hash},
-        training.fit_text(data.summary["rows"], data.summary["features"], facts, right, saved=saved),
+        training.fit_text(data.summary["rows"], data.summary["features"], facts, accuracy, saved=saved),
     )
     return SUCCESS if saved is not None else NOT_CONVERGED
 
 
-def _check_outputs(options: argparse.Namespace) -> None:
-    """Refuse outputs that cannot be written, would replace an input, or are the same file."""
+def _check_streaming_options(options: SimpleNamespace) -> None:
+    """Refuse options that cannot be combined."""
+    streamed = options.memory_limit is not None
+    for name in ("checkpoint", "cache"):
+        if not streamed and getattr(options, name) is not None:
+            raise UsageError(f"--{name} is for --memory-limit: without it, data are read into memory")
+    for name in ("text", "separator", "missing_values", "feature_names"):  # for formats that are read as a whole
+        if streamed and getattr(options, name) is not None:
+            raise UsageError(f"--{name.replace('_', '-')} cannot be used with --memory-limit")
+
+
+def _check_files(options: SimpleNamespace) -> None:
+    """Check that inputs exist, and that outputs can be written and replace neither an input nor each other."""
+    check_can_read(options.data, options.feature_names)
     inputs = [options.data, options.feature_names]
     if options.memory_limit is not None and os.path.isdir(options.data):
         inputs += [entry.path for entry in os.scandir(options.data)]
-    shared.check_can_write("MODEL", options.model, inputs)
+    check_can_write("MODEL", options.model, inputs)
+    check_replaces_model("MODEL", options.model, options)
     if options.checkpoint is not None:
-        shared.check_can_write("--checkpoint", options.checkpoint, inputs)
+        check_can_write("--checkpoint", options.checkpoint, inputs)
         if os.path.realpath(options.checkpoint) == os.path.realpath(options.model):
-            raise UsageError(f"--checkpoint {options.checkpoint} is the model file, too; name another file")
+            raise UsageError(f"--checkpoint {options.checkpoint} is also the model file; name another file")
 
 
 def _default_model(data: str) -> str:
-    """Return the model's name for a data file: ``train.2024.svm.gz`` becomes ``train.2024.model.json``, here."""
+    """Return the name of the model of a data file: that of ``data/train.2024.svm.gz`` is ``train.2024.safetensors``."""
     if data == "-":
-        raise UsageError("name the model file: data from standard input have no name to go by")
-    return Path(Path(data).name.removesuffix(".gz")).stem + ".model.json"
+        raise UsageError("MODEL is missing: there is no default name for data from standard input")
+    return Path(Path(data).name.removesuffix(".gz")).stem + ".safetensors"

@@ -1,24 +1,25 @@
-"""From a data file to what a classifier is fitted to, and from a fitted classifier to a model file."""
+"""Reads training data, makes classifiers from options, and saves fitted models."""
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import time
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from dropmargin.cli import wording
 from dropmargin.cli.console import Console, UsageError
+from dropmargin.cli.formatting import noise_text, plural
 from dropmargin.data import canonical
 from dropmargin.data.missing_values import has_missing
 from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, NoisyLinearClassifier
 from dropmargin.estimators.parameters import specification
 from dropmargin.io.data import (
+    FORMATS,
     Dataset,
     Frame,
     ReadOptions,
@@ -29,7 +30,6 @@ from dropmargin.io.data import (
     read_data,
 )
 from dropmargin.io.data.dataset import MISSING_VALUES
-from dropmargin.io.data.readers import FORMATS
 from dropmargin.io.model import save
 from dropmargin.losses import as_loss
 from dropmargin.model_selection import DropoutLogisticRegressionCV, DropoutSVCCV, NoisyLinearClassifierCV
@@ -37,8 +37,7 @@ from dropmargin.typing import Array
 
 _STDIN = "-"
 _TABLES = ("csv", "tsv", "parquet", "arrow")
-_HASHED_AT_ONCE = 2**20
-#: Loss -> the classifier, and the search over noise and C.
+#: The classifier of a loss, and the search over noise and C.
 _CLASSES: dict[str, tuple[Any, Any]] = {
     "hinge": (DropoutSVC, DropoutSVCCV),
     "logistic": (DropoutLogisticRegression, DropoutLogisticRegressionCV),
@@ -47,20 +46,9 @@ _CLASSES: dict[str, tuple[Any, Any]] = {
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """What a model is trained on.
+    """Encoded training data: ``encoder`` is fitted, ``feature_names`` are those of data without an encoder.
 
-    Parameters
-    ----------
-    X : ndarray or sparse array
-    y : ndarray
-    encoder : TableEncoder, TextEncoder or None
-        What made ``X`` of the file's rows; fitted.
-    feature_names : ndarray of str or None
-        If there is no encoder to tell them.
-    summary : dict
-        What the model file is to say of the data; how to read data of the same kind again is a part of it.
-    data_hash : str or None
-        ``sha256:`` and the hash of the file's bytes; None for standard input.
+    ``summary`` has facts for the model file, such as the target column, which prediction needs.
     """
 
     X: Any
@@ -71,16 +59,16 @@ class TrainingData:
     data_hash: str | None
 
 
-def basic_read_options(options: argparse.Namespace, form: str) -> ReadOptions:
-    """Return what the options of `add_data_options` say; refuse those that are for other formats."""
+def basic_read_options(options: SimpleNamespace, form: str) -> ReadOptions:
+    """Return the `ReadOptions` of the data options; refuse options that are for other formats."""
     known = FORMATS[form].options
     for name in ("target", "text", "categorical", "ignore", "separator", "zero_based"):
-        if name not in known and getattr(options, name, None) not in (None, []):
+        if name not in known and getattr(options, name, None) not in (None, ()):
             option = {"zero_based": "--zero-based or --one-based"}.get(name, f"--{name}")
             fitting = [other for other, found in FORMATS.items() if name in found.options]
             raise UsageError(f"{option} is for {', '.join(fitting)} files; the data are read as {form} (see --format)")
     _refuse_conflicts(options)
-    missing = MISSING_VALUES if options.missing_values is None else ("", *options.missing_values.split(","))
+    missing = MISSING_VALUES if options.missing_values is None else ("", *options.missing_values)
     return ReadOptions(
         format=form if options.format is None and form != "text" else options.format,
         target=options.target,
@@ -92,28 +80,28 @@ def basic_read_options(options: argparse.Namespace, form: str) -> ReadOptions:
     )
 
 
-def _refuse_conflicts(options: argparse.Namespace) -> None:
-    """Refuse a column that is given two roles."""
+def _refuse_conflicts(options: SimpleNamespace) -> None:
+    """Refuse a column that two options name."""
     roles = [("--target", options.target), ("--text", options.text)]
     roles += [(f"--{name}", column) for name in ("categorical", "ignore") for column in getattr(options, name, ())]
     for i, (option, column) in enumerate(roles):
         for other, same in roles[:i]:
             if column is not None and column == same and option != other:
-                raise UsageError(f"{option} {column} is the column of {other}, too: give it to one of the two")
+                raise UsageError(f"{option} {column}: {other} names this column, too; remove one of the two")
 
 
 def find_format_or_complain(path: str, given: str | None) -> str:
-    """Return a file's format; that it cannot be told is wrong use."""
+    """Return the format of a file; raise a `UsageError` if it is unknown."""
     try:
         return find_format(path, given)
     except ValueError:
         known = ", ".join(end for form in FORMATS.values() for end in form.extensions)
-        hint = "" if path == _STDIN else f"its name should end in one of {known} (or with .gz behind it), or "
-        raise UsageError(f"the format of {path} is not known: {hint}--format should say it") from None
+        hint = "" if path == _STDIN else f"use a file name that ends in one of {known} (each also with .gz), or "
+        raise UsageError(f"the format of {path} is not known: {hint}add --format") from None
 
 
 def require_target(path: str, form: str, read_options: ReadOptions) -> ReadOptions:
-    """Return the options with labels asked for; if no column was named, say which there are."""
+    """Return the options with a target; raise a `UsageError` with the columns of a table if ``--target`` is missing."""
     if form == "text":
         return replace(read_options, target=read_options.target or "label")
     if form in _TABLES and read_options.target is None:
@@ -123,8 +111,8 @@ def require_target(path: str, form: str, read_options: ReadOptions) -> ReadOptio
     return read_options
 
 
-def read_training_data(path: str, options: argparse.Namespace, console: Console) -> TrainingData:
-    """Read a whole file with labels, and turn tables and text into numbers."""
+def read_training_data(path: str, options: SimpleNamespace, console: Console) -> TrainingData:
+    """Read a file with labels into memory, and encode tables and text."""
     form = find_format_or_complain(path, options.format)
     read_options = require_target(path, form, basic_read_options(options, form))
     read_options = replace(read_options, categorical=tuple(options.categorical), ignore=tuple(options.ignore))
@@ -132,7 +120,7 @@ def read_training_data(path: str, options: argparse.Namespace, console: Console)
         read_options = replace(read_options, max_features=options.max_features)
     data = read_data(path, read_options)
     if data.y is None:
-        raise UsageError(f"{path} has no labels: it should have an array 'y', or name another one by --target")
+        raise UsageError(f"{path} has no labels: there is no array 'y'; name the array by --target")
     encoder = _make_encoder(data, options)
     X = data.X if encoder is None else encoder.fit(data.X).transform(data.X)
     names = None if encoder is not None else _feature_names(data, options.feature_names)
@@ -147,7 +135,7 @@ def read_training_data(path: str, options: argparse.Namespace, console: Console)
     return TrainingData(X, data.y, encoder, names, summary, _hash(path))
 
 
-def _make_encoder(data: Dataset, options: argparse.Namespace) -> Any:
+def _make_encoder(data: Dataset, options: SimpleNamespace) -> Any:
     if isinstance(data.X, Frame):
         return TableEncoder(max_categories=options.max_categories)
     if not isinstance(data.X, list):
@@ -171,18 +159,15 @@ def _feature_names(data: Dataset, path: str | None) -> Array | None:
     if names is None:
         return None
     if len(set(names)) < len(names) or not all(names):
-        raise ValueError(f"{path or 'feature_names'}: each feature needs a name of its own")
+        raise ValueError(f"{path or 'feature_names'}: the names of the features must be different and not empty")
     return np.array(names, dtype=object)
 
 
 def _hash(path: str) -> str | None:
-    if not os.path.isfile(path):  # standard input, a pipe: what was read cannot be read again
+    if not os.path.isfile(path):  # standard input or a pipe, which cannot be read again
         return None
-    digest = hashlib.sha256()
     with open(path, "rb") as file:
-        while block := file.read(_HASHED_AT_ONCE):
-            digest.update(block)
-    return f"sha256:{digest.hexdigest()}"
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 # Classifiers ----------------------------------------------------------------------------------------------------------
@@ -192,39 +177,38 @@ def check_folds(n_folds: int, y: Array) -> None:
     """Refuse more folds than the most frequent class has rows."""
     most = int(np.unique(y, return_counts=True)[1].max())
     if n_folds > most:
-        raise UsageError(f"--folds {n_folds} is too many: the most frequent class has {wording.plural(most, 'row')}")
+        raise UsageError(f"--folds {n_folds} is too many: the most frequent class has {plural(most, 'row')}")
 
 
-def check_loss(options: argparse.Namespace) -> None:
-    """Refuse a loss with an approximation that it does not have."""
+def check_loss(options: SimpleNamespace) -> None:
+    """Refuse an approximation that the loss does not have."""
     try:
         as_loss(options.loss, options.approximation)
     except ValueError:
         raise UsageError(
-            f"--approximation {options.approximation} is for --loss hinge and logistic, not for {options.loss}, "
-            "which needs no approximation"
+            f"--approximation {options.approximation} is for --loss hinge and logistic; "
+            f"the expected {options.loss} loss needs no approximation"
         ) from None
 
 
-def make_classifier(options: argparse.Namespace, X: Any, console: Console, **own: Any) -> Any:
-    """Return the unfitted classifier, or with ``noises`` and ``Cs`` the search, that the options ask for.
+def make_classifier(options: SimpleNamespace, X: Any, console: Console, **own: Any) -> Any:
+    """Return the unfitted classifier of the options, or with ``noises`` in ``own`` the search over noise and C.
 
-    An option of the name of a parameter is its value; ``own`` are the parameters that have no such option.
+    An option with the name of a parameter of the class is its value; ``own`` has the other parameters.
     """
     missing = options.missing
     if missing is None:
         missing = "rescale" if has_missing(canonical(X)) else "error"
         if missing == "rescale":
-            console.note("there are missing values: each is taken as a missing feature (--missing rescale)")
-    is_search = "noises" in own
-    plain, search = _CLASSES.get(options.loss, (NoisyLinearClassifier, NoisyLinearClassifierCV))
-    cls = search if is_search else plain
+            console.note("there are missing values: the model is trained with --missing rescale")
+    classes = _CLASSES.get(options.loss, (NoisyLinearClassifier, NoisyLinearClassifierCV))
+    cls = classes["noises" in own]
     given = vars(options) | {"missing": missing} | own
     return cls(**{name: given[name] for name in specification(cls) if name in given})
 
 
 def save_model(classifier: Any, data: TrainingData, path: str, summary: dict[str, Any]) -> None:
-    """Save a fitted classifier with the encoder before it."""
+    """Save a fitted classifier with its encoder."""
     model = classifier
     if data.encoder is not None:
         first = "table" if isinstance(data.encoder, TableEncoder) else "text"
@@ -234,12 +218,12 @@ def save_model(classifier: Any, data: TrainingData, path: str, summary: dict[str
     save(model, path, summary=data.summary | summary, data_hash=data.data_hash)
 
 
-def fit_facts(classifier: Any, options: argparse.Namespace, noise: Any, seconds: float) -> dict[str, Any]:
-    """Return what ``train`` says of a fit, whatever the data came from."""
+def fit_facts(classifier: Any, options: SimpleNamespace, noise: Any, seconds: float) -> dict[str, Any]:
+    """Return the facts about a fit that ``train`` prints and saves."""
     return {
         "command": "train",
         "loss": options.loss,
-        "noise": wording.noise_text(noise),
+        "noise": noise_text(noise),
         "C": options.C,
         "classes": len(classifier.classes_),
         "seconds": seconds,
@@ -250,23 +234,23 @@ def fit_facts(classifier: Any, options: argparse.Namespace, noise: Any, seconds:
 
 
 def fit_text(n_rows: int, n_features: int, facts: dict[str, Any], *more: str, saved: str | None) -> str:
-    """Return the same in words, with lines of one's own and the name of the file, if one was written."""
-    rows, features = wording.plural(n_rows, "row"), wording.plural(n_features, "feature")
-    how = "converged" if facts["converged"] else "not converged"
+    """Return the facts about a fit as text, followed by the lines ``more`` and the name of the saved file."""
+    rows, features = plural(n_rows, "row"), plural(n_features, "feature")
+    status = "converged" if facts["converged"] else "not converged"
     first = (
-        f"{rows}, {features}, {facts['classes']} classes: {how} in {wording.plural(facts['iterations'], 'iteration')}, "
+        f"{rows}, {features}, {facts['classes']} classes: {status} in {plural(facts['iterations'], 'iteration')}, "
         f"{facts['seconds']:.2f} s"
     )
     return "\n".join([first, *more, "nothing is saved (--strict)" if saved is None else f"saved {saved}"])
 
 
 class Stopwatch:
-    """Seconds since it was made."""
+    """Measures the seconds since its creation."""
 
     def __init__(self) -> None:
         self._started = time.perf_counter()
 
     @property
     def seconds(self) -> float:
-        """To the millisecond."""
+        """The seconds, rounded to milliseconds."""
         return round(time.perf_counter() - self._started, 3)

@@ -5,10 +5,11 @@ element-wise function of ``X`` in one pass. ``partitions`` applies a function to
 fixed order, wherever the blocks are.
 """
 
-from dropmargin.data.blocks import Block, EntryFunction
+from dropmargin.data.blocks import Block, EntryFunction, SquaredDeviation, apply_entry
 from dropmargin.data.columns import column_dots
-from dropmargin.data.csr import SparseBlock, rows_for_descent
+from dropmargin.data.csr import SparseBlock, group_sums, rows_for_descent
 from dropmargin.data.dense import DenseBlock
+from dropmargin.data.groups import FeatureGroups
 from dropmargin.data.kernels import DualDescent
 from dropmargin.data.matrix import (
     as_dense,
@@ -19,6 +20,7 @@ from dropmargin.data.matrix import (
     column_variances,
     drop_empty_columns,
     entry_range,
+    entry_rows,
     feature_means_far_from_zero,
     from_arrays,
     full_columns,
@@ -55,13 +57,16 @@ __all__ = [
     "DenseBlock",
     "DualDescent",
     "EntryFunction",
+    "FeatureGroups",
     "LocalPartitions",
     "Output",
     "Partitions",
     "PerPartition",
     "Rows",
     "SparseBlock",
+    "SquaredDeviation",
     "TargetSummary",
+    "apply_entry",
     "as_dense",
     "as_sparse",
     "binary_outputs",
@@ -72,9 +77,11 @@ __all__ = [
     "column_variances",
     "drop_empty_columns",
     "entry_range",
+    "entry_rows",
     "feature_means_far_from_zero",
     "from_arrays",
     "full_columns",
+    "group_sums",
     "has_full_columns",
     "is_dense_matrix",
     "keep_columns",

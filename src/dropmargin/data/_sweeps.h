@@ -1,7 +1,7 @@
 /* Products for one type of data and indices: _kernels.c defines KIND, DATA, INDEX, UINDEX and NAMED.
  *
- * Every function reads X once. The element-wise function f is given by `mode`: none, the square, the identity, or an
- * array of values with the sparsity pattern of X. The operands `right` of X and of f(X) are side by side, one row of
+ * Every function reads X once. The element-wise function f is given by `mode`: none, the square, the identity, an array
+ * `fdata` of values with the sparsity pattern of X, or x (x - r) with `fdata` having r, one per feature. The operands `right` of X and of f(X) are side by side, one row of
  * doubles per feature, so that all values for an entry are adjacent in memory. Sums are in double precision, and their
  * order depends on the data alone.
  *
@@ -18,17 +18,22 @@ typedef struct {
 } NAMED(row);
 
 INLINE NAMED(row) NAMED(row_at)(int64_t i, const INDEX *indptr, const INDEX *indices, const DATA *data,
-                                const DATA *fdata)
+                                const DATA *fdata, int mode)
 {
     const INDEX begin = indptr[i];
-    return (NAMED(row)){indices + begin, data + begin, fdata ? fdata + begin : NULL, indptr[i + 1] - begin};
+    const DATA *f = mode == MODE_ARRAY ? fdata + begin : fdata;
+    return (NAMED(row)){indices + begin, data + begin, f, indptr[i + 1] - begin};
 }
 
 /* f of entry e. `mode` is a constant in every inlined call, so that the compiler makes a loop for each mode. */
 INLINE double NAMED(entry)(const NAMED(row) *row, INDEX e, const int mode)
 {
     const double x = row->x[e];
-    return mode == MODE_SQUARE ? x * x : mode == MODE_IDENTITY ? x : mode == MODE_ARRAY ? (double)row->f[e] : 0.0;
+    return mode == MODE_SQUARE ? x * x
+           : mode == MODE_IDENTITY ? x
+           : mode == MODE_ARRAY ? (double)row->f[e]
+           : mode == MODE_DEVIATION ? x * (x - (double)row->f[(UINDEX)row->features[e]])
+           : 0.0;
 }
 
 /* s and, for two columns of f(X), t += entry e times the row of `right` for its feature. */
@@ -108,6 +113,7 @@ INLINE void NAMED(product)(const NAMED(row) *row, int mode, int n_x, int n_f, co
         case MODE_SQUARE: NAMED(product_mode)(row, MODE_SQUARE, n_x, n_f, right, out); break;
         case MODE_IDENTITY: NAMED(product_mode)(row, MODE_IDENTITY, n_x, n_f, right, out); break;
         case MODE_ARRAY: NAMED(product_mode)(row, MODE_ARRAY, n_x, n_f, right, out); break;
+        case MODE_DEVIATION: NAMED(product_mode)(row, MODE_DEVIATION, n_x, n_f, right, out); break;
         default: NAMED(product_mode)(row, MODE_NONE, n_x, n_f, right, out); break;
     }
 }
@@ -152,6 +158,7 @@ INLINE void NAMED(transposed)(const NAMED(row) *row, int mode, int n_x, int n_f,
         case MODE_SQUARE: NAMED(transposed_mode)(row, MODE_SQUARE, n_x, n_f, left, out); break;
         case MODE_IDENTITY: NAMED(transposed_mode)(row, MODE_IDENTITY, n_x, n_f, left, out); break;
         case MODE_ARRAY: NAMED(transposed_mode)(row, MODE_ARRAY, n_x, n_f, left, out); break;
+        case MODE_DEVIATION: NAMED(transposed_mode)(row, MODE_DEVIATION, n_x, n_f, left, out); break;
         default: NAMED(transposed_mode)(row, MODE_NONE, n_x, n_f, left, out); break;
     }
 }
@@ -162,7 +169,7 @@ CLONES void NAMED(forward)(int64_t n_rows, const INDEX *indptr, const INDEX *ind
 {
     const int width = n_x + n_f;
     for (int64_t i = 0; i < n_rows; i++) {
-        const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, fdata);
+        const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, fdata, mode);
         for (int k = 0; k < width; k++) out[width * i + k] = 0.0;
         NAMED(product)(&row, mode, n_x, n_f, right, out + width * i);
     }
@@ -173,7 +180,7 @@ CLONES void NAMED(backward)(int64_t n_rows, const INDEX *indptr, const INDEX *in
                             const DATA *fdata, int mode, int n_x, int n_f, const double *left, double *out)
 {
     for (int64_t i = 0; i < n_rows; i++) {
-        const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, fdata);
+        const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, fdata, mode);
         NAMED(transposed)(&row, mode, n_x, n_f, left + (n_x + n_f) * i, out);
     }
 }
@@ -189,7 +196,7 @@ CLONES void NAMED(sandwich)(int64_t n_rows, const INDEX *indptr, const INDEX *in
     const int n_f = mode == MODE_NONE ? 0 : n, width = n + n_f;
     double scores[MAX_WIDTH];
     for (int64_t i = 0; i < n_rows; i++) {
-        const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, fdata);
+        const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, fdata, mode);
         const double *h = curvature_weight + (n + 2 * n_f) * i;
         for (int k = 0; k < width; k++) scores[k] = shift[k];
         NAMED(product)(&row, mode, n, n_f, right, scores);
@@ -207,13 +214,97 @@ CLONES void NAMED(sandwich)(int64_t n_rows, const INDEX *indptr, const INDEX *in
     }
 }
 
+/* Groups of features: for coefficients w and a direction p, and with the references r of the features,
+ *   S_g = sum over features d of group g of (w_d, p_d) x_d,    s_g = S_g - at_g,    at_g = the same sum with r_d for x_d.
+ * `collect` puts the S_g of a row's groups into `sums` and returns their number; `own` are the groups. `last` has the
+ * last row of each group, numbered from 1. */
+INLINE int64_t NAMED(collect)(const NAMED(row) *row, int64_t number, const int32_t *group, const pair *right, pair *sums,
+                              int64_t *last, int32_t *own)
+{
+    int64_t n = 0;
+    for (INDEX e = 0; e < row->size; e++) {
+        const UINDEX d = (UINDEX)row->features[e];
+        const int32_t g = group[d];
+        if (last[g] != number) {
+            last[g] = number;
+            own[n++] = g;
+            sums[g] = (pair){0.0, 0.0};
+        }
+        sums[g] += (pair){row->x[e], row->x[e]} * right[d];
+    }
+    return n;
+}
+
+/* out[i] = (X[i] @ w, sum over the groups with entries of slope_g (s_g^2 - at_g^2)), for right = (w, w). */
+CLONES void NAMED(group_forward)(int64_t n_rows, const INDEX *indptr, const INDEX *indices, const DATA *data,
+                                 const int32_t *group, const double *slope, const double *at, const double *right,
+                                 double *sums, int64_t *last, int32_t *own, double *out)
+{
+    for (int64_t i = 0; i < n_rows; i++) {
+        const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, NULL, MODE_NONE);
+        const int64_t n = NAMED(collect)(&row, i + 1, group, (const pair *)right, (pair *)sums, last, own);
+        double mean = 0.0, variance = 0.0;
+        for (int64_t k = 0; k < n; k++) {
+            const double s = sums[2 * own[k]];
+            mean += s;
+            variance += slope[own[k]] * s * (s - 2.0 * at[2 * own[k]]);
+        }
+        out[2 * i] = mean;
+        out[2 * i + 1] = variance;
+    }
+}
+
+/* With right = (w, p), and for each row, by `weights`: four numbers (A, B, D, h) give
+ *   a = X p + shift[0],   t = sum_g slope_g s_g(w) s_g(p),   alpha = A a + B t,   beta = B a + D t;
+ * two numbers are alpha and beta themselves, with h = 0. Then, with z_g = slope_g (beta s_g(w) + h s_g(p)),
+ *   out_d += sum_i x_id (alpha_i + z_ig)
+ *   by_group_g += sum_i slope_g (beta S_g(w) + h S_g(p)),   totals += (alpha, beta, h).
+ * shift[1] is the sum of slope_g at_g(w) at_g(p) over all groups. */
+CLONES void NAMED(group_sandwich)(int64_t n_rows, const INDEX *indptr, const INDEX *indices, const DATA *data,
+                                  const int32_t *group, const double *slope, const double *at, const double *right,
+                                  const double *shift, int n_weights, const double *weights, double *sums,
+                                  int64_t *last, int32_t *own, double *out, double *by_group, double *totals)
+{
+    for (int64_t i = 0; i < n_rows; i++) {
+        const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, NULL, MODE_NONE);
+        const int64_t n = NAMED(collect)(&row, i + 1, group, (const pair *)right, (pair *)sums, last, own);
+        const double *weight = weights + n_weights * i;
+        double alpha = weight[0], beta = weight[1], h = 0.0;
+        if (n_weights == 4) {
+            double a = shift[0], t = shift[1];
+            for (int64_t k = 0; k < n; k++) {
+                const double *s = sums + 2 * own[k], *r = at + 2 * own[k];
+                a += s[1];
+                t += slope[own[k]] * (s[0] * (s[1] - r[1]) - r[0] * s[1]);
+            }
+            alpha = weight[0] * a + weight[1] * t;
+            beta = weight[1] * a + weight[2] * t;
+            h = weight[3];
+        }
+        for (int64_t k = 0; k < n; k++) {
+            double *s = sums + 2 * own[k];
+            const double *r = at + 2 * own[k];
+            const double whole = slope[own[k]] * (beta * s[0] + h * s[1]);
+            by_group[own[k]] += whole;
+            s[0] = alpha + whole - slope[own[k]] * (beta * r[0] + h * r[1]);
+        }
+        for (INDEX e = 0; e < row.size; e++) {
+            const UINDEX d = (UINDEX)row.features[e];
+            out[d] += row.x[e] * sums[2 * group[d]];
+        }
+        totals[0] += alpha;
+        totals[1] += beta;
+        totals[2] += h;
+    }
+}
+
 /* Row i of several blocks, whose first rows are `edges`. */
 INLINE NAMED(row) NAMED(row_of_blocks)(int64_t i, const int64_t *edges, const INDEX *const *indptr,
                                        const INDEX *const *indices, const DATA *const *data)
 {
     int k = 0;
     while (i >= edges[k + 1]) k++;
-    return NAMED(row_at)(i - edges[k], indptr[k], indices[k], data[k], NULL);
+    return NAMED(row_at)(i - edges[k], indptr[k], indices[k], data[k], NULL, MODE_NONE);
 }
 
 /* Dual coordinate descent for the hinge loss (Hsieh et al. 2008), over all blocks, in a random order. A step on row i,

@@ -1,7 +1,7 @@
 """Blocks of rows of the data matrix, dense or CSR, behind one interface.
 
-A block holds its rows ``X`` and an element-wise function ``f`` with ``f(0) = 0``; the variance of the noise is
-``slope_d * f(x_d) + floor_d``. It offers two kinds of operations:
+A block holds its rows ``X`` and an element-wise function ``f``, with ``f(0) = 0`` if the rows are sparse; the variance
+of the noise is ``slope_d * f(x_d) + floor_d``. It offers two kinds of operations:
 
 - products with ``X`` and ``f(X)``, with their transposes, or with both, in one pass over the rows;
 - access to the stored values and their features, for computations that are not products (moment generating functions).
@@ -14,13 +14,57 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dropmargin.typing import Array
 
+if TYPE_CHECKING:
+    from dropmargin.data.groups import FeatureGroups
+
 EntryFunction = Callable[[Array], Array]
+
+
+class SquaredDeviation:
+    """The entry function ``(x_d - r_d)^2``, the squared deviation from a reference value per feature.
+
+    Parameters
+    ----------
+    reference : ndarray of shape (n_features,)
+    less_zero : bool, default=False
+        Whether the value of a zero, ``r_d^2``, is subtracted: ``x_d (x_d - 2 r_d)``, for rows that do not store zeros.
+    """
+
+    def __init__(self, reference: Array, less_zero: bool = False) -> None:
+        self.reference = reference
+        self.less_zero = less_zero
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SquaredDeviation) or self.less_zero != other.less_zero:
+            return False
+        return np.array_equal(self.reference, other.reference)
+
+    def __hash__(self) -> int:
+        return hash((self.less_zero, self.reference.tobytes()))
+
+    def __call__(self, rows: Array, out: Array | None = None) -> Array:
+        """Return the function of rows with all features, in their precision."""
+        reference = self.reference.astype(rows.dtype, copy=False)
+        if self.less_zero:
+            return np.multiply(rows, np.subtract(rows, 2.0 * reference, out=out), out=out)
+        deviation = np.subtract(rows, reference, out=out)
+        return np.square(deviation, out=deviation)
+
+    def of_entries(self, values: Array, features: Array) -> Array:
+        """Return the function of stored entries, given the feature of each."""
+        reference = self.reference.astype(values.dtype, copy=False)[features]
+        return values * (values - 2.0 * reference) if self.less_zero else np.square(values - reference)
+
+
+def apply_entry(entry: EntryFunction, values: Array, features: Array) -> Array:
+    """Return an entry function of stored entries, given the feature of each."""
+    return entry.of_entries(values, features) if isinstance(entry, SquaredDeviation) else entry(values)
 
 
 class Block(ABC):
@@ -47,6 +91,30 @@ class Block(ABC):
         row and output: ``X'(A a + B t)`` and ``f(X)'(B a + D t)`` side by side, and the sums over the rows of
         ``A a + B t`` and ``B a + D t``. If ``right`` is ``p`` alone and ``curvature_weight`` is ``A`` alone:
         ``X'(A a)`` and the sum of ``A a``.
+        """
+
+    @abstractmethod
+    def group_moments(self, coef: Array, groups: FeatureGroups) -> tuple[Array, Array]:
+        """Return ``X @ coef`` and the variances ``v`` of `data.groups`, of shape (n_rows, n_outputs)."""
+
+    @abstractmethod
+    def group_scores(self, coef: Array, groups: FeatureGroups) -> Array:
+        """Return ``s_ig`` of `data.groups` for one output, of shape (n_rows, n_groups)."""
+
+    @abstractmethod
+    def group_transposed(self, values: Array, groups: FeatureGroups) -> Array:
+        """Return, for each feature ``d`` of group ``g``, ``sum_i values_ig (x_id - r_d)``."""
+
+    @abstractmethod
+    def group_products(
+        self, weights: Array, coef: Array, direction: Array | None, shift: Array | None, groups: FeatureGroups
+    ) -> tuple[Array, Array]:
+        """Return the Hessian products of groups of features, in one pass over the rows.
+
+        With ``weights = (A, B, D, h)``, one value per row and output, ``a = X @ direction + shift``, and ``t`` of
+        `data.groups` along ``coef`` and ``direction``: ``alpha = A a + B t`` and ``beta = B a + D t``. With
+        ``weights = (alpha, beta)`` and no direction, ``h = 0``. The results are, by feature and output,
+        ``sum_i x_id alpha_i + (x_id - r_d) c_g (beta_i s_ig(coef) + h_i s_ig(direction))``, and the sums of ``alpha``.
         """
 
     @abstractmethod

@@ -10,7 +10,8 @@ import numpy as np
 from scipy import sparse
 
 from dropmargin.data import kernels
-from dropmargin.data.blocks import Block, EntryFunction, apply_curvature, chunks
+from dropmargin.data.blocks import Block, EntryFunction, SquaredDeviation, apply_curvature, apply_entry, chunks
+from dropmargin.data.groups import FeatureGroups, outputs_of, row_weights
 from dropmargin.typing import Array
 
 # Rows are converted to dense arrays in chunks of about this many entries.
@@ -28,7 +29,9 @@ class SparseBlock(Block):
     @cached_property
     def transformed(self) -> sparse.csr_array:
         """``f(X)``; the same object as ``X`` if the values agree, as for the square of zeros and ones."""
-        data = self.rows.data if self.entry is None else self.entry(self.rows.data)
+        data = self.rows.data
+        if self.entry is not None:
+            data = apply_entry(self.entry, data, self.rows.indices)
         return self.rows if np.array_equal(data, self.rows.data) else with_data(self.rows, data)
 
     @cached_property
@@ -37,6 +40,8 @@ class SparseBlock(Block):
             return None
         if self.entry is np.square:  # squares are computed on the fly and not stored
             return kernels.CSRKernels(self.rows, kernels.MODE_SQUARE, None)
+        if isinstance(self.entry, SquaredDeviation) and self.entry.less_zero:
+            return kernels.CSRKernels(self.rows, kernels.MODE_DEVIATION, 2.0 * self.entry.reference)
         if self.transformed is self.rows:
             return kernels.CSRKernels(self.rows, kernels.MODE_IDENTITY, None)
         return kernels.CSRKernels(self.rows, kernels.MODE_ARRAY, self.transformed.data)
@@ -64,6 +69,81 @@ class SparseBlock(Block):
             return self._kernels.sandwich(right, shift, curvature_weight, n)
         left = apply_curvature(self.forward(right, n) + shift, curvature_weight, n)
         return self.backward(left, n), left.sum(axis=0)
+
+    def group_moments(self, coef: Array, groups: FeatureGroups) -> tuple[Array, Array]:
+        at = groups.at_reference(coef)
+        mean, variance = (np.empty((self.n_rows, coef.shape[1])) for _ in range(2))
+        for k in range(coef.shape[1]):
+            own, own_at = coef[:, k], at[:, k]
+            if kernels.available():
+                both = kernels.GroupKernels(self.rows, groups).forward(_twice(own), _twice(own_at))
+                mean[:, k], variance[:, k] = both.T
+            else:
+                mean[:, k] = self.rows @ own
+                variance[:, k] = 0.0
+                for where, scores in self._group_sums(own, groups):
+                    variance[where, k] = (scores * (scores - 2.0 * own_at)) @ groups.slope
+        return mean, variance + groups.slope @ np.square(at)
+
+    def group_scores(self, coef: Array, groups: FeatureGroups) -> Array:
+        return group_sums(self.rows, coef, groups.numbers) - groups.at_reference(coef[:, None])[:, 0]
+
+    def group_transposed(self, values: Array, groups: FeatureGroups) -> Array:
+        row = np.repeat(np.arange(self.n_rows), np.diff(self.rows.indptr))
+        entries = self.rows.data * values[row, groups.numbers[self.rows.indices]]
+        by_feature = np.bincount(self.rows.indices, entries, minlength=self.n_features)
+        return by_feature - groups.reference * values.sum(axis=0)[groups.numbers]
+
+    def group_products(
+        self, weights: Array, coef: Array, direction: Array | None, shift: Array | None, groups: FeatureGroups
+    ) -> tuple[Array, Array]:
+        n = coef.shape[1]
+        along = np.zeros_like(coef) if direction is None else direction
+        shift = np.zeros(n) if shift is None else shift
+        at, at_along = groups.at_reference(coef), groups.at_reference(along)
+        run = self._group_products_by_kernel if kernels.available() else self._group_products_by_scipy
+        out, sums = np.empty(coef.shape), np.empty(n)
+        for k, own in enumerate(outputs_of(weights, n)):
+            right = np.stack([coef[:, k], along[:, k]], axis=1)
+            both = np.stack([at[:, k], at_along[:, k]], axis=1)
+            constant = np.array([shift[k], groups.slope @ (at[:, k] * at_along[:, k])])
+            by_feature, by_group, totals = run(right, both, constant, own, groups)
+            by_group = by_group - groups.slope * (both @ totals[1:])
+            out[:, k] = by_feature - groups.reference * by_group[groups.numbers]
+            sums[k] = totals[0]
+        return out, sums
+
+    def _group_products_by_kernel(
+        self, right: Array, at: Array, shift: Array, weights: Array, groups: FeatureGroups
+    ) -> tuple[Array, Array, Array]:
+        return kernels.GroupKernels(self.rows, groups).sandwich(right, at, shift, weights)
+
+    def _group_products_by_scipy(
+        self, right: Array, at: Array, shift: Array, weights: Array, groups: FeatureGroups
+    ) -> tuple[Array, Array, Array]:
+        by_feature, by_group, totals = np.zeros(self.n_features), np.zeros(groups.n_groups), np.zeros(3)
+        pairs = zip(self._group_sums(right[:, 0], groups), self._group_sums(right[:, 1], groups), strict=True)
+        for (where, scores), (_, along) in pairs:
+            own = weights[where]
+            alpha, beta, h = own[:, 0], own[:, 1], np.zeros(len(own))
+            if own.shape[1] == 4:
+                a = along.sum(axis=1) + shift[0]
+                t = ((scores - at[:, 0]) * (along - at[:, 1])) @ groups.slope
+                alpha, beta, h = (part[:, 0] for part in row_weights(own, a[:, None], t[:, None], 1))
+            whole = groups.slope * (beta[:, None] * scores + h[:, None] * along)
+            by_group += whole.sum(axis=0)
+            totals += alpha.sum(), beta.sum(), h.sum()
+            whole -= groups.slope * (np.outer(beta, at[:, 0]) + np.outer(h, at[:, 1]))
+            rows = row_view(self.rows, where.start, where.stop)
+            row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+            factor = alpha[row] + whole[row, groups.numbers[rows.indices]]
+            by_feature += np.bincount(rows.indices, rows.data * factor, minlength=self.n_features)
+        return by_feature, by_group, totals
+
+    def _group_sums(self, coef: Array, groups: FeatureGroups) -> Iterator[tuple[slice, Array]]:
+        """Yield slices of rows and the sums of ``w_d x_id`` over the features of each group, a dense array."""
+        for where in chunks(self.n_rows, groups.n_groups, _CHUNK_ENTRIES):
+            yield where, group_sums(row_view(self.rows, where.start, where.stop), coef, groups.numbers)
 
     def squares_transposed(self, left: Array) -> Array:
         return SparseBlock(self.rows, np.square).backward(left, 0)
@@ -107,6 +187,13 @@ def rows_for_descent(blocks: Sequence[Block]) -> list[sparse.csr_array] | None:
     return matrices if len({kernels.kind_of(rows) for rows in matrices}) == 1 else None
 
 
+def group_sums(X: Any, coef: Array, groups: Array) -> Array:
+    """Return the sums of ``coef_d x_id`` over the features of each group, a dense array of shape (n_rows, n_groups)."""
+    shape = X.shape[1], int(groups.max()) + 1
+    sums = X @ sparse.csr_array((coef, (np.arange(X.shape[1]), groups)), shape=shape)
+    return sums.toarray() if sparse.issparse(sums) else sums
+
+
 def row_view(X: Any, begin: int, end: int) -> sparse.csr_array:
     """Return rows ``begin`` to ``end`` of a CSR matrix as a view of its arrays (SciPy's slicing copies them)."""
     first, last = X.indptr[begin], X.indptr[end]
@@ -127,6 +214,10 @@ def csr_of(parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> sparse.
     out = sparse.csr_array(shape, dtype=parts[0].dtype)
     out.data, out.indices, out.indptr = parts
     return out
+
+
+def _twice(values: Array) -> Array:
+    return np.stack([values, values], axis=1)
 
 
 def _like(values: Array, rows: Any) -> Array:

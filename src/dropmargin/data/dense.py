@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dropmargin.data.blocks import Block, EntryFunction, apply_curvature, chunks
+from dropmargin.data.blocks import Block, EntryFunction, SquaredDeviation, apply_curvature, chunks
+from dropmargin.data.groups import FeatureGroups, row_weights
 from dropmargin.typing import Array
 
 # Rows are processed in chunks of about this many entries, so that a chunk and f of it fit into the CPU cache.
@@ -28,7 +29,7 @@ class DenseBlock(Block):
             rows = self.rows[where]
             if not transformed or self.entry is None:
                 yield where, rows, rows
-            elif isinstance(self.entry, np.ufunc):
+            elif isinstance(self.entry, (np.ufunc, SquaredDeviation)):
                 # One buffer serves all chunks: allocating memory for each costs more than computing the squares.
                 buffer = np.empty_like(rows) if buffer is None else buffer
                 yield where, rows, self.entry(rows, out=buffer[: len(rows)])
@@ -68,6 +69,55 @@ class DenseBlock(Block):
             if width > n:
                 out[:, n:] += (left[:, n:].T @ transformed).T
         return out, sums
+
+    def group_moments(self, coef: Array, groups: FeatureGroups) -> tuple[Array, Array]:
+        mean, variance = (np.empty((self.n_rows, coef.shape[1])) for _ in range(2))
+        for where, rows, deviations in self._deviations(groups):
+            mean[where] = rows @ coef.astype(rows.dtype)
+            scores = _group_scores(deviations, coef, groups)
+            variance[where] = np.einsum("g,gik->ik", groups.slope, np.square(scores))
+        return mean, variance
+
+    def group_scores(self, coef: Array, groups: FeatureGroups) -> Array:
+        out = np.empty((self.n_rows, groups.n_groups))
+        for where, _, deviations in self._deviations(groups):
+            out[where] = _group_scores(deviations, coef[:, None], groups)[:, :, 0].T
+        return out
+
+    def group_transposed(self, values: Array, groups: FeatureGroups) -> Array:
+        out = np.zeros(self.n_features)
+        for where, _, deviations in self._deviations(groups):
+            out += np.einsum("id,id->d", deviations, values[where][:, groups.numbers])
+        return out
+
+    def group_products(
+        self, weights: Array, coef: Array, direction: Array | None, shift: Array | None, groups: FeatureGroups
+    ) -> tuple[Array, Array]:
+        out, sums, n = np.zeros(coef.shape), np.zeros(coef.shape[1]), coef.shape[1]
+        for where, rows, deviations in self._deviations(groups):
+            scores = _group_scores(deviations, coef, groups)
+            if direction is None:
+                alpha, beta = weights[where, :n], weights[where, n:]
+                by_group = beta * scores
+            else:
+                along = _group_scores(deviations, direction, groups)
+                a = rows @ direction.astype(rows.dtype) + shift
+                t = np.einsum("g,gik,gik->ik", groups.slope, scores, along)
+                alpha, beta, h = row_weights(weights[where], a, t, n)
+                by_group = beta * scores + h * along
+            by_group *= groups.slope[:, None, None]
+            sums += alpha.sum(axis=0)
+            out += (alpha.T.astype(rows.dtype) @ rows).T
+            for members, own in zip(groups.members, by_group.astype(rows.dtype, copy=False), strict=True):
+                out[members] += (own.T @ deviations[:, members]).T
+        return out, sums
+
+    def _deviations(self, groups: FeatureGroups) -> Iterator[tuple[slice, Array, Array]]:
+        """Yield slices of rows, the rows, and the rows less the reference values (valid until the next chunk)."""
+        reference, buffer = groups.reference.astype(self.rows.dtype), None
+        for where, rows, _ in self._chunks(False):
+            buffer = np.empty_like(rows) if buffer is None else buffer
+            yield where, rows, np.subtract(rows, reference, out=buffer[: len(rows)])
 
     def _split(self, operand: Array, n_x: int) -> tuple[Array, Array]:
         """Return the operands of ``X`` and of ``f(X)`` in the precision of ``X``."""
@@ -112,3 +162,12 @@ class DenseBlock(Block):
 
     def row_sums(self, entries: Array) -> Array:
         return entries.sum(axis=1, dtype=np.float64)
+
+
+def _group_scores(deviations: Array, coef: Array, groups: FeatureGroups) -> Array:
+    """Return ``s_ig`` of `data.groups`, of shape (n_groups, n_rows, n_outputs)."""
+    coef = coef.astype(deviations.dtype)
+    out = np.empty((groups.n_groups, len(deviations), coef.shape[1]))
+    for own, members in zip(out, groups.members, strict=True):
+        own[:] = deviations[:, members] @ coef[members]
+    return out

@@ -16,8 +16,9 @@ import numpy as np
 from dropmargin.compiled import load_library
 from dropmargin.typing import Array
 
-#: The function ``f`` of ``f(X)``, as the C code numbers it: none, the square, the identity, an array of values.
-MODE_NONE, MODE_SQUARE, MODE_IDENTITY, MODE_ARRAY = range(4)
+#: The function ``f`` of ``f(X)``, as the C code numbers it: none, the square, the identity, an array of values, or
+#: ``x (x - r)`` with an array of one ``r`` per feature.
+MODE_NONE, MODE_SQUARE, MODE_IDENTITY, MODE_ARRAY, MODE_DEVIATION = range(5)
 # The C code has a buffer for one row of results, of at most this width.
 MAX_WIDTH = 512
 # The seed of the random order of the rows. It is fixed, so that fits are reproducible.
@@ -38,6 +39,15 @@ def _load() -> ctypes.CDLL | None:
         ):
             function = getattr(library, f"{name}_{kind}")
             function.argtypes = rows + rest
+            function.restype = None
+        matrix = [ctypes.c_int64, pointer, pointer, pointer]
+        groups: dict[str, list[Any]] = {
+            "group_forward": [pointer] * 8,
+            "group_sandwich": [pointer] * 5 + [integer] + [pointer] * 7,
+        }
+        for name, own in groups.items():
+            function = getattr(library, f"{name}_{kind}")
+            function.argtypes = matrix + own
             function.restype = None
         function = getattr(library, f"descend_dual_{kind}")
         function.argtypes = [pointer] * 4 + [integer] + [pointer] * 3 + [real] * 3 + [pointer] * 7
@@ -70,6 +80,7 @@ class CSRKernels:
             getattr(library, f"{name}_{kind}") for name in ("forward", "backward", "sandwich")
         )
         arrays = [np.ascontiguousarray(array) for array in (rows.indptr, rows.indices, rows.data)]
+        entries = None if entries is None else np.ascontiguousarray(entries, dtype=rows.dtype)
         self._alive = [*arrays, entries]
         pointers = [array.ctypes.data for array in arrays]
         self._rows = (self.n_rows, *pointers, None if entries is None else entries.ctypes.data)
@@ -100,6 +111,47 @@ class CSRKernels:
         mode = self._mode if right.shape[1] > n else MODE_NONE
         self._sandwich(*self._rows, mode, n, *(array.ctypes.data for array in (*operands, out, sums)))
         return out, sums
+
+
+class GroupKernels:
+    """Products with one CSR matrix whose features are in groups, for one output at a time; see `data.groups`."""
+
+    def __init__(self, rows: Any, groups: Any) -> None:
+        assert _LIBRARY is not None
+        kind = kind_of(rows)
+        self._forward, self._sandwich = (
+            getattr(_LIBRARY, f"{name}_{kind}") for name in ("group_forward", "group_sandwich")
+        )
+        self.n_rows, self.n_features = rows.shape
+        self._n_groups = groups.n_groups
+        self._alive = [np.ascontiguousarray(array) for array in (rows.indptr, rows.indices, rows.data)]
+        self._alive += [np.ascontiguousarray(groups.numbers, dtype=np.int32), groups.slope]
+        self._rows = (self.n_rows, *(array.ctypes.data for array in self._alive))
+
+    def _scratch(self) -> list[Array]:
+        n = self._n_groups
+        return [np.empty((n, 2)), np.zeros(n, dtype=np.int64), np.empty(n, dtype=np.int32)]
+
+    def forward(self, right: Array, at: Array) -> Array:
+        """Return mean and variance of the scores, less what every row has in common."""
+        out = np.empty((self.n_rows, 2))
+        arrays = [np.ascontiguousarray(at), np.ascontiguousarray(right), *self._scratch(), out]
+        self._forward(*self._rows, *(array.ctypes.data for array in arrays))
+        return out
+
+    def sandwich(self, right: Array, at: Array, shift: Array, weights: Array) -> tuple[Array, Array, Array]:
+        """Return the sums over the rows that the C function describes: by feature, by group, and in total."""
+        weights = np.ascontiguousarray(weights)
+        results = [np.zeros(self.n_features), np.zeros(self._n_groups), np.zeros(3)]
+        before = [np.ascontiguousarray(array) for array in (at, right, shift)]
+        after = [weights, *self._scratch(), *results]
+        self._sandwich(
+            *self._rows,
+            *(array.ctypes.data for array in before),
+            weights.shape[1],
+            *(array.ctypes.data for array in after),
+        )
+        return results[0], results[1], results[2]
 
 
 class DualDescent:

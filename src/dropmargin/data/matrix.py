@@ -167,6 +167,11 @@ def map_entries(X: Any, function: Callable[[Array, Any], Array], *, zeros_stay: 
     return changed if isinstance(X, sparse.sparray) else sparse.csr_matrix(changed)
 
 
+def entry_rows(X: Any) -> Array | None:
+    """Return the row of each stored entry of a sparse ``X`` in canonical form; ``None`` if ``X`` is dense."""
+    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)) if sparse.issparse(X) else None
+
+
 def entry_range(X: Any) -> tuple[float, float]:
     """Return the smallest and the largest entry."""
     values = X.data if sparse.issparse(X) else X

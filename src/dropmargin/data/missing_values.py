@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dropmargin.data.blocks import Block
-from dropmargin.data.matrix import entry_range, map_entries, row_blocks
+from dropmargin.data.matrix import entry_range, map_entries, row_block, row_blocks
 from dropmargin.typing import Array
 
 # Rows are processed in chunks of about this many entries and results.
@@ -45,10 +45,10 @@ def is_negative_zero(values: Array) -> Array:
 
 
 class FeatureStatistics(NamedTuple):
-    """Mean and standard deviation of each feature's observed entries."""
+    """Mean and standard deviation of each feature's observed entries; ``None`` for what is not known."""
 
     mean: Array
-    deviation: Array
+    deviation: Array | None
 
 
 def feature_statistics(X: Any, weights: Array, has_missing: bool) -> FeatureStatistics:
@@ -69,6 +69,34 @@ def statistics_by_sums(sum_up: Callable[[], Sums], square: Callable[[Array], tup
     implicit = total - stored  # the weight of zeros that are not stored, or rounding
     squares = squares + np.where(implicit > 1e-12 * total, implicit, 0.0) * np.square(mean)
     return FeatureStatistics(mean, np.sqrt(_ratio(squares, total - missing)))
+
+
+def feature_means(X: Any, weights: Array, has_missing: bool) -> Array:
+    """Return the weighted mean of each feature's observed entries, 0 if there are none."""
+    return means_by_sums(*mean_sums(X, weights, has_missing))
+
+
+def mean_sums(X: Any, weights: Array, has_missing: bool) -> tuple[float, Array, Array]:
+    """Return the total weight, and by feature the sum of the entries and the weight of missing ones."""
+    block, missing = row_block(X), np.zeros(X.shape[1])
+    if has_missing:
+        missing += block.with_entries(is_negative_zero(block.entries()).astype(X.dtype)).transposed_times(weights)
+    return float(weights.sum()), block.transposed_times(weights), missing
+
+
+def means_by_sums(total: float, sums: Array, missing: Array) -> Array:
+    """Return the means of the features from `mean_sums`."""
+    return _ratio(sums, total - missing)
+
+
+def fill_missing(X: Any, values: Array) -> Any:
+    """Return a copy of ``X`` with one value per feature for missing entries (minus zeros)."""
+
+    def fill(entries: Array, features: Any) -> Array:
+        own = np.broadcast_to(values.astype(entries.dtype)[features], entries.shape)
+        return np.where(is_negative_zero(entries), own, entries)
+
+    return map_entries(X, fill, zeros_stay=True, what="X without NaN")
 
 
 def feature_sums(X: Any, weights: Array, has_missing: bool) -> Sums:

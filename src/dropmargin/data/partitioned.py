@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -106,6 +106,7 @@ class ClassPartitions(ClassRows):
     is_dense : bool
     used_features : tuple of ndarray and int, default=None
         See `BinaryRows`.
+    has_missing : bool, default=False
     """
 
     shares_products = True
@@ -117,13 +118,31 @@ class ClassPartitions(ClassRows):
         class_weights: Array,
         is_dense: bool,
         used_features: tuple[Array, int] | None = None,
+        has_missing: bool = False,
     ) -> None:
         self.rows = rows
         self.shape = shape
+        self.has_missing = has_missing
         self.n_features, self.n_classes = shape[1], len(class_weights)
         self.class_weights = class_weights
         self.is_dense = is_dense
         self.used_features = used_features
+
+    @cached_property
+    def feature_means(self) -> Array:
+        means = missing_values.means_by_sums(*self.rows.map_sum(_mean_sums, self.has_missing))
+        if self.used_features is None:
+            return means
+        used, n_features = self.used_features
+        whole = np.zeros(n_features)
+        whole[used] = means
+        return whole
+
+    @cached_property
+    def filled(self) -> ClassPartitions:
+        means = self.feature_means if self.used_features is None else self.feature_means[self.used_features[0]]
+        rows = self.rows.map_partitions(_fill_missing, means)
+        return ClassPartitions(rows, self.shape, self.class_weights, self.is_dense, self.used_features)
 
     def open(self, outputs: Sequence[Output], n_threads: int = 1) -> BinaryPartitions:
         weights, positive = self.class_weights, np.array([output.positive for output in outputs])
@@ -166,12 +185,11 @@ class BinaryPartitions(BinaryRows):
         used_features: tuple[Array, int] | None = None,
         is_own: bool = False,
     ) -> None:
-        super().__init__((*shape, len(positive)), used_features)
+        super().__init__((*shape, len(positive)), is_dense, used_features)
         self.rows = rows
         self.positive = positive
         self.target_weights = target_weights
         self.weight = float(target_weights[:, 0].sum())
-        self.is_dense = is_dense
         self.is_own = is_own
 
     def subsample(self) -> Subsample | None:
@@ -269,6 +287,15 @@ def _column_means(rows: Rows, total: float, columns: Array) -> tuple[Array]:
 
 def _column_variances(rows: Rows, total: float, columns: Array, mean: Array) -> tuple[Array]:
     return (column_variances(rows.X, rows.sample_weight / total, columns, mean),)
+
+
+def _mean_sums(rows: Rows, has_missing: bool) -> tuple[float, Array, Array]:
+    return missing_values.mean_sums(rows.X, rows.sample_weight, has_missing)
+
+
+def _fill_missing(rows: Rows, values: Array) -> Rows:
+    filled = rows.transformed(missing_values.fill_missing, values)
+    return Rows(filled, rows.y, rows.sample_weight)
 
 
 def _feature_sums(rows: Rows, has_missing: bool) -> missing_values.Sums:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from dropmargin.data.matrix import (
     row_blocks,
     subtract,
 )
+from dropmargin.data.missing_values import feature_means, fill_missing
 from dropmargin.data.outputs import Output
 from dropmargin.data.partitions import LocalPartitions, Partitions
 from dropmargin.data.rows import Rows
@@ -49,12 +51,16 @@ class BinaryRows(ABC):
     ----------
     shape : tuple of int
         Rows, features and outputs.
+    is_dense : bool
     used_features : tuple of ndarray and int, default=None
         The features that ``X`` has, and the number of all: the coefficients of the others are zero.
     """
 
-    def __init__(self, shape: tuple[int, int, int], used_features: tuple[Array, int] | None = None) -> None:
+    def __init__(
+        self, shape: tuple[int, int, int], is_dense: bool, used_features: tuple[Array, int] | None = None
+    ) -> None:
         self.n_rows, self.n_features, self.n_outputs = shape
+        self.is_dense = is_dense
         self.used_features = used_features
         self._means: dict[float, Array | None] = {}
         self._caches: dict[bool, dict[Any, Any]] = {}
@@ -71,7 +77,7 @@ class BinaryRows(ABC):
         self, C: float, entry: EntryFunction | None, feature_means: Array | None, shared_cache: dict[Any, Any]
     ) -> Partitions[Rows]: ...
 
-    def feature_means(self, ratio: float) -> Array | None:
+    def means_far_from_zero(self, ratio: float) -> Array | None:
         """Return what to subtract from the features if the mean of one is ``ratio`` times its standard deviation."""
         if ratio not in self._means:
             self._means[ratio] = self._find_means(ratio)
@@ -99,6 +105,18 @@ class ClassRows(ABC):
     n_classes: int
     #: Whether the outputs of a one-vs-rest problem share their products.
     shares_products: bool
+    #: Whether minus zeros are missing entries.
+    has_missing: bool
+
+    @cached_property
+    @abstractmethod
+    def feature_means(self) -> Array:
+        """The weighted mean of each feature's observed entries, by one pass over the rows."""
+
+    @cached_property
+    @abstractmethod
+    def filled(self) -> ClassRows:
+        """The rows with the feature means for missing entries."""
 
     @abstractmethod
     def open(self, outputs: Sequence[Output], n_threads: int = 1) -> BinaryRows:
@@ -115,13 +133,24 @@ class ClassArray(ClassRows):
         The index of each row's class, -1 for none.
     sample_weight : ndarray of shape (n_samples,)
     n_classes : int
+    has_missing : bool, default=False
     """
 
-    def __init__(self, X: Any, classes: Array, sample_weight: Array, n_classes: int) -> None:
+    def __init__(self, X: Any, classes: Array, sample_weight: Array, n_classes: int, has_missing: bool = False) -> None:
         self.X, self.classes, self.sample_weight = X, classes, sample_weight
+        self.has_missing = has_missing
         self.n_features, self.n_classes = X.shape[1], n_classes
         self.shares_products = is_dense_matrix(X)
         self._whole: tuple[Any, tuple[Array, int] | None] | None = None
+
+    @cached_property
+    def feature_means(self) -> Array:
+        return feature_means(self.X, self.sample_weight, self.has_missing)
+
+    @cached_property
+    def filled(self) -> ClassArray:
+        X = fill_missing(self.X, self.feature_means)
+        return ClassArray(X, self.classes, self.sample_weight, self.n_classes)
 
     def open(self, outputs: Sequence[Output], n_threads: int = 1) -> BinaryArray:
         if outputs[0].negative is not None:
@@ -156,7 +185,7 @@ class BinaryArray(BinaryRows):
         n_threads: int,
         used_features: tuple[Array, int] | None = None,
     ) -> None:
-        super().__init__((*X.shape, targets.shape[1]), used_features)
+        super().__init__((*X.shape, targets.shape[1]), is_dense_matrix(X), used_features)
         self.X, self.targets, self.sample_weight = X, targets, sample_weight
         self.n_threads = n_threads
         self._blocks: dict[Any, list[Block]] = {}

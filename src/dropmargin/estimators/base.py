@@ -16,15 +16,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from dropmargin.data import ClassArray, Rows, as_dense, as_sparse, binary_outputs, canonical, linear_scores
 from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import FeatureStatistics, feature_statistics, has_missing, nan_to_negative_zero
 from dropmargin.estimators import missing, stability, validation
 from dropmargin.estimators.parameters import ModelParameters, check_parameter, check_parameters
+from dropmargin.estimators.patterns import DropoutPatterns
 from dropmargin.losses import Loss, MGFLoss
-from dropmargin.noise import Noise, as_noise
+from dropmargin.noise import DropoutNoise, Noise, as_noise
 from dropmargin.penalties import Penalty
 from dropmargin.solvers import Iteration, Problem, Result, choose_solver, no_monitor, solve
 from dropmargin.typing import Array
@@ -45,18 +46,25 @@ def _gives_probabilities(estimator: MarginalisedClassifier) -> bool:
 class CheckedRows(Rows):
     """Validated training data; missing entries, if there are any, have become minus zeros."""
 
-    def __init__(self, X: Any, y: Any, sample_weight: Any, has_missing: bool) -> None:
+    def __init__(
+        self, X: Any, y: Any, sample_weight: Any, has_missing: bool, feature_names: Sequence[str] | None = None
+    ) -> None:
         super().__init__(X, y, sample_weight)
         self.has_missing = has_missing
+        self.feature_names = feature_names
 
     def problem(self, problem: Problem) -> Problem:
-        """Return the problem with a noise that excludes missing entries."""
-        if not self.has_missing:
+        """Return the problem with its noise for these features; the noise excludes missing entries."""
+        if problem.noise is None:
             return problem
-        return replace(problem, noise=missing.exclude_missing_from_noise(self.X, problem.noise))
+        noise: Noise | None = problem.noise.resolve(self.X.shape[1], self.feature_names)
+        if self.has_missing:
+            noise = missing.exclude_missing_from_noise(self.X, noise)
+        return replace(problem, noise=noise)
 
     def take(self, index: Array) -> CheckedRows:
-        return CheckedRows(self.X[index], self.y[index], self.sample_weight[index], self.has_missing)
+        chosen = self.X[index], self.y[index], self.sample_weight[index]
+        return CheckedRows(*chosen, self.has_missing, self.feature_names)
 
 
 class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
@@ -88,31 +96,36 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
             classes, encoded = self._encode(rows)
             start = self._warm_coefficients(classes, rows.X.shape[1])
             result = solve(rows.problem(problem), encoded, start, effective_n_jobs(self.n_jobs))
-            return self._store(result, classes, rows.X.dtype, self._statistics(rows.X, encoded, rows.has_missing))
+            return self._store(result, classes, rows.X.dtype, self._statistics(encoded))
 
     def _check_data(self, problem: Problem, X: Any, y: Any, sample_weight: Any) -> CheckedRows:
         """Return the training data after all checks that do not depend on the labels of one fit."""
         X, y = validate_rows(self, X, y, ensure_all_finite=self._finite())
+        names = getattr(self, "feature_names_in_", None)
         if problem.noise is not None:
-            problem.noise.check(X.shape[1])
+            problem.noise.resolve(X.shape[1], names)
         X = canonical(X)
         is_missing = self.missing == "rescale" and has_missing(X)
         if is_missing:
             missing.exclude_missing_from_noise(X, problem.noise)  # an error before a copy is made
             X = nan_to_negative_zero(X)
-        X = validation.check_entries(X, problem.noise, getattr(self, "feature_names_in_", None))
-        return CheckedRows(X, y, validation.check_weights(sample_weight, X.shape[0]), is_missing)
+        X = validation.check_entries(X, problem.noise, names)
+        return CheckedRows(X, y, validation.check_weights(sample_weight, X.shape[0]), is_missing, names)
 
-    def _encode(self, rows: Rows) -> tuple[Array, ClassArray]:
+    def _encode(self, rows: CheckedRows) -> tuple[Array, ClassArray]:
         """Return the classes, and the rows with the index of their class and their final weights."""
         classes, index, weights = validation.encode_labels(
             rows.y, self.class_weight, rows.sample_weight, type(self).__name__
         )
-        return classes, ClassArray(rows.X, index, weights, len(classes))
+        return classes, ClassArray(rows.X, index, weights, len(classes), rows.has_missing)
 
-    def _statistics(self, X: Any, encoded: ClassArray, is_missing: bool) -> FeatureStatistics | None:
-        """Return mean and deviation of the features, if prediction needs them."""
-        return feature_statistics(X, encoded.sample_weight, is_missing) if self.missing == "rescale" else None
+    def _statistics(self, encoded: ClassArray, with_means: bool = False) -> FeatureStatistics | None:
+        """Return means and, for ``missing="rescale"``, deviations of the features, if prediction needs them."""
+        if self.missing == "rescale":
+            return feature_statistics(encoded.X, encoded.sample_weight, encoded.has_missing)
+        noise = as_noise(self.noise)
+        needs_means = with_means or (noise is not None and noise.needs_means)
+        return FeatureStatistics(encoded.feature_means, None) if needs_means else None
 
     def _set_feature_names(self, n_features: int, names: Sequence[str] | None) -> None:
         self.n_features_in_ = n_features
@@ -122,10 +135,11 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
             del self.feature_names_in_
 
     def _set_statistics(self, statistics: FeatureStatistics | None) -> None:
-        if statistics is not None:
-            self.feature_means_, self.feature_deviations_ = statistics
-        elif hasattr(self, "feature_means_"):  # of an earlier fit
-            del self.feature_means_, self.feature_deviations_
+        for name, values in zip(("feature_means_", "feature_deviations_"), statistics or (None, None), strict=True):
+            if values is not None:
+                setattr(self, name, values)
+            elif hasattr(self, name):  # of an earlier fit
+                delattr(self, name)
 
     def _finite(self) -> Any:
         """Return whether scikit-learn's validation is to demand finite entries (``ensure_all_finite``)."""
@@ -224,7 +238,7 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         check_parameter(self, "missing")
         if self.missing == "rescale":
-            if not hasattr(self, "feature_means_"):
+            if not hasattr(self, "feature_deviations_"):
                 raise ValueError(
                     "missing='rescale' needs the means of the training data, got missing='error' in fit: fit again."
                 )
@@ -307,7 +321,7 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         >>> X, y = load_iris(return_X_y=True)
         >>> model = DropoutSVC(noise=0.1).fit(X, y)
         >>> model.predict_stability(X[[0, 50, 100]], 0.1).round(2)
-        array([1.  , 0.81, 0.9 ])
+        array([1.  , 0.81, 0.99])
         """
         X = self._check_rows(X)
         by_pairs = self.multi_class == "ovo" and len(self.classes_) > 2
@@ -318,20 +332,87 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         noise = as_noise(self.noise if noise is None else noise)
         if noise is None:
             return np.ones(X.shape[0])
-        noise.check(X.shape[1])
         names, out = getattr(self, "feature_names_in_", None), np.empty(X.shape[0])
+        noise = self._at_training_means(noise.resolve(X.shape[1], names))
         statistics = self._feature_statistics() if self.missing == "rescale" else None
         coef = as_dense(self.coef_)
-        room = stability.n_results(len(coef))
+        room = stability.n_results(len(coef), noise.variance().groups)
+        patterns = None
+        if method == "auto" and isinstance(noise, DropoutNoise):
+            patterns = DropoutPatterns(coef, noise, n_draws, seed)
         for where, rows in missing.anchored_rows(canonical(X), coef, self.intercept_, statistics, room):
             rows = replace(rows, filled=validation.check_entries(rows.filled, noise, names))
-            if method == "auto":
+            if patterns is not None:
+                out[where] = patterns.unchanged(rows, self._winners_of)
+            elif method == "auto":
                 out[where] = stability.exact_or_drawn(
                     rows, coef, noise, self._winners_of, by_pairs=by_pairs, n_draws=n_draws, seed=seed
                 )
             else:
                 out[where] = stability.closed_form(rows, coef, noise.variance(), method)
         return out
+
+    def expected_accuracy(self, X: Any, y: Any, noise: Any = None, sample_weight: Any = None) -> float:
+        """Return the expected accuracy if the features are corrupted by noise, in closed form.
+
+        It is the mean probability that the predicted label of a row is the given one, for normally distributed scores.
+        Nothing is sampled.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Complete data, or with NaN for missing features if ``missing="rescale"``.
+        y : array-like of shape (n_samples,)
+            The correct labels.
+        noise : float, Noise or None, default=None
+            A number means ``DropoutNoise(rate=noise)``, ``None`` the noise of the estimator.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        accuracy : float
+            The expected accuracy.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_wine
+        >>> from dropmargin import DropoutSVC
+        >>> X, y = load_wine(return_X_y=True)
+        >>> model = DropoutSVC(noise=0.3).fit(X, y)
+        >>> model.expected_accuracy(X, y, noise=0.3) < model.score(X, y)
+        True
+        """
+        X, y = self._check_rows(X), column_or_1d(y)
+        noise = as_noise(self.noise if noise is None else noise)
+        noise = DropoutNoise(0.0, reference="zero") if noise is None else noise
+        noise = self._at_training_means(noise.resolve(X.shape[1], getattr(self, "feature_names_in_", None)))
+        return self._expected_accuracy(canonical(X), y, noise, sample_weight)
+
+    def _expected_accuracy(self, X: Any, y: Array, noise: Noise, sample_weight: Any) -> float:
+        """Return the expected accuracy for checked rows and a noise for these features."""
+        if self.multi_class == "ovo" and len(self.classes_) > 2:
+            raise ValueError("The expected accuracy under noise needs multi_class='ovr', got multi_class='ovo'.")
+        index = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        is_known = self.classes_[index] == y
+        statistics = self._feature_statistics() if self.missing == "rescale" else None
+        coef, variance = as_dense(self.coef_), noise.variance()
+        room = stability.n_results(len(coef), variance.groups)
+        right = np.empty(X.shape[0])
+        for where, rows in missing.anchored_rows(X, coef, self.intercept_, statistics, room):
+            right[where] = stability.label_probabilities(rows, coef, variance, index[where])
+        return float(np.average(right * is_known, weights=sample_weight))
+
+    def _at_training_means(self, noise: Noise) -> Noise:
+        """Return the noise for the feature means of the training data."""
+        if not noise.needs_means:
+            return noise
+        if not hasattr(self, "feature_means_"):
+            raise ValueError(
+                f"{noise!r} has the reference 'mean', and the model was fitted without feature means. Fit it with "
+                "missing='rescale' or with this noise, or choose reference='zero'."
+            )
+        return noise.with_means(self.feature_means_)
 
     def _winners_of(self, scores: Array) -> Array:
         """Return the index of the predicted class from the scores of all columns."""

@@ -21,12 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_array
 
-from dropmargin.data import linear_scores, map_entries
+from dropmargin.data import EntryFunction, FeatureGroups, apply_entry, group_sums, linear_scores, map_entries
 from dropmargin.data.inputs import column_names
 from dropmargin.data.missing_values import FeatureStatistics, has_missing, is_negative_zero, row_chunks
 from dropmargin.noise import Noise, Variance
@@ -146,15 +147,19 @@ class IncompleteRows:
         """Return the scores of the rows."""
         return self.factor * _times(self.filled, coef) + self.shift
 
-    def covariances(self, members: Array, variance: Variance, products: Array) -> Array:
-        """Return ``sum_d V_id p_d`` of some rows for every row ``p`` of ``products``; missing features have variance 0.
+    def covariances(self, members: Array, variance: Variance, first: Array, second: Array) -> Array:
+        """Return the covariances of ``u.x~`` and ``w.x~`` of some rows under the noise, for rows ``w`` of ``second``.
 
-        For ``p = u * w`` this is the covariance of ``u.x~`` and ``w.x~`` under the noise.
+        ``u`` is ``first``, or its row of the same index. Missing features have variance 0.
         """
+        if variance.groups is not None:
+            return self._group_covariances(members, variance.feature_groups(second.shape[1]), first, second)
+        products = first * second
         out = np.zeros((len(members), len(products)))
+        variance = variance.of_stored_entries()  # a missing feature, which is filled with zero, has the floor alone
         entry = variance.entry
         if entry is not None and variance.moves_entries:
-            entries = map_entries(self.filled[members], lambda x, _: entry(x), zeros_stay=True, what="The variance")
+            entries = map_entries(self.filled[members], partial(_apply, entry), zeros_stay=True, what="The variance")
             out += _times(entries, products * variance.slope)
         if variance.has_floor:
             floored = products * variance.floor
@@ -162,6 +167,27 @@ class IncompleteRows:
             if self.missing is not None:
                 out -= _times(self.missing[members], floored)
         return out
+
+    def _group_covariances(self, members: Array, groups: FeatureGroups, first: Array, second: Array) -> Array:
+        """Return the covariances if features are corrupted in groups: the sum of ``c_g s_ig(u) s_ig(w)``."""
+        filled, missing = self.filled[members], None if self.missing is None else self.missing[members]
+
+        def scores(coef: Array) -> Array:
+            at_reference = groups.reference * coef
+            deviations = group_sums(filled, coef, groups.numbers) - groups.at_reference(coef[:, None])[:, 0]
+            return deviations if missing is None else deviations + group_sums(missing, at_reference, groups.numbers)
+
+        shared = scores(first) if first.ndim == 1 else None
+        out = np.empty((len(members), len(second)))
+        for k, coef in enumerate(second):
+            of_second = scores(coef)
+            of_first = shared if shared is not None else of_second if first is second else scores(first[k])
+            out[:, k] = (of_first * of_second) @ groups.slope
+        return out
+
+
+def _apply(entry: EntryFunction, values: Array, features: Any) -> Array:
+    return entry(values) if isinstance(features, slice) else apply_entry(entry, values, features)
 
 
 def anchored_rows(

@@ -65,7 +65,7 @@ def parameter(
         The allowed values, in place of ``check`` and ``stored_as``.
     stored_as : tuple of type, default=()
         The types that a model file accepts. Empty for parameters that are not plain values:
-        `dropmargin.io.model.parameters` has functions of its own for noise, loss and class weights.
+        `dropmargin.io.model.estimators` has functions of its own for noise, loss and class weights.
     optional_in_files : bool, default=False
         Whether model files may lack the parameter, because earlier versions did not have it. It then takes its default.
     kw_only : bool, default=True

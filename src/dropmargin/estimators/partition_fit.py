@@ -8,6 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from dropmargin.data import Partitions, Rows
+from dropmargin.data.missing_values import FeatureStatistics
 from dropmargin.data.partitioned import (
     ClassPartitions,
     LabelEncoding,
@@ -60,7 +61,7 @@ def fit_partitions(
         summary = inspect(data, names, estimator.missing == "rescale")
         estimator._set_feature_names(summary.whole.n_features, feature_names)
         if problem.noise is not None:
-            problem.noise.check(summary.whole.n_features)
+            problem = replace(problem, noise=problem.noise.resolve(summary.whole.n_features, feature_names))
         summary.check_range(problem.noise, feature_names)
         if summary.whole.has_missing:
             problem = replace(problem, noise=missing.exclude_entries_from_noise(summary.has_implicit, problem.noise))
@@ -95,5 +96,8 @@ def _fit_checked(
         used_features = None if used is None else (used, whole.n_features)
         shape = whole.n_rows, whole.n_features if used is None else len(used)
         start = estimator._warm_coefficients(classes, whole.n_features)
-        result = solve(problem, ClassPartitions(rows, shape, weights, whole.is_dense, used_features), start)
+        encoded = ClassPartitions(rows, shape, weights, whole.is_dense, used_features, whole.has_missing)
+        result = solve(problem, encoded, start)
+        if statistics is None and problem.noise is not None and problem.noise.needs_means:
+            statistics = FeatureStatistics(encoded.feature_means, None)
     estimator._store(result, classes, summary.dtype, statistics)

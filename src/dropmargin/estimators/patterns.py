@@ -1,20 +1,23 @@
 r"""The probability that noise does not change a label, exactly or by sampling; `stability` describes the methods.
 
-Dropout is a set of independent Bernoulli variables. Variable ``v`` is 1, with probability ``p_v``, if the feature is
-not dropped, and then adds the vector ``c_v`` to the scores of a row. A pattern is the set of variables that are 1::
+Dropout is a set of independent Bernoulli variables, one per feature, or one per group of features that are dropped
+together. Variable ``v`` is 1, with probability ``p_v``, if its features are not dropped, and then adds the vector
+``c_v`` to the scores of a row. A pattern is the set of variables that are 1::
 
     scores = base + sum over v in the pattern of c_v
 
-A feature is a variable of a row if it can be dropped and its entry and a coefficient are not zero. Then
-``c_v = factor * x_d w_d / (1 - rate_d)``, and ``base`` is the intercept and the contribution of all other features.
+With reference values ``r_d``, ``c_v = factor * sum over the features d of v of (x_d - r_d) w_d / p_v``, and ``base`` is
+the score of the row with ``r_d`` in place of each feature that can be dropped. A variable is a variable of a row if
+``c_v`` is not zero. If the references are not zero, nearly all are; then the sums are split into ``x_d w_d``, of the
+entries that are not zero, and ``r_d w_d``, which all rows have in common.
 
 For a row with few variables the result is exact: all patterns are enumerated, with their probabilities. For other rows,
-patterns are drawn as a Latin hypercube (McKay et al. 1979): in ``n_draws`` patterns each feature is dropped
+patterns are drawn as a Latin hypercube (McKay et al. 1979): in ``n_draws`` patterns each variable is 0
 ``rate * n_draws`` times (rounded up or down at random), in random draws. The variance of the estimate is at most
 ``n / (n - 1)`` times that of ``n`` independent draws (Owen 1997), so its standard error is at most
 ``sqrt(p (1 - p) / (n_draws - 1))``.
 
-The random numbers of a feature depend on the seed and on its index alone: all rows have the same patterns, and the
+The random numbers of a variable depend on the seed and on its index alone: all rows have the same patterns, and the
 result for a row does not depend on the other rows.
 
 References
@@ -34,9 +37,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dropmargin.data import nonzero_entries
+from dropmargin.data import linear_scores, nonzero_entries
 from dropmargin.estimators.missing import IncompleteRows
-from dropmargin.noise import Noise
+from dropmargin.noise import DropoutNoise, Noise
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 
@@ -61,44 +64,128 @@ class Variables(NamedTuple):
         The vectors ``c_v``.
     keep : ndarray of shape (n_rows, n_variables)
         The probabilities ``p_v``.
-    feature : ndarray of shape (n_rows, n_variables)
+    variable : ndarray of shape (n_rows, n_variables)
     """
 
     base: Array
     contribution: Array
     keep: Array
-    feature: Array
+    variable: Array
 
 
-def survives_dropout(
-    rows: IncompleteRows, coef: Array, rate: Array, predict: PredictIndex, n_draws: int, seed: int
-) -> Array:
-    """Return the probability that each label is unchanged if features are dropped with probabilities ``rate``."""
-    before = predict(rows.scores(coef))
-    coef, rate = coef.astype(np.float64), np.broadcast_to(rate, coef.shape[1])
-    varies = (rate > 0.0) & coef.any(axis=0)
-    base = rows.scores(np.where(varies, 0.0, coef))
-    row, feature, value = nonzero_entries(rows.filled)
-    row, feature, value = (part[varies[feature]] for part in (row, feature, value))
-    max_variables = int(np.log2(max(1, min(_PATTERNS_PER_DRAW * n_draws, _MAX_SCORES // len(coef)))))
-    draw = LatinPatterns(np.unique(feature), rate, n_draws, seed)
-    out = np.ones(len(before))  # the label of a row without variables does not change
-    with one_blas_thread():  # the products are too small for several threads
-        for own, where in _rows_by_count(row, len(before), len(coef)):
-            keep = 1.0 - rate[feature[where]]
-            contribution = rows.factor[own, None, :] * (value[where] / keep)[:, :, None] * coef.T[feature[where]]
-            variables = Variables(base[own], contribution, keep, feature[where])
-            if where.shape[1] <= max_variables:
-                out[own] = _enumerated(variables, before[own], predict)
+class DropoutPatterns:
+    """The probability that dropout does not change a label; see the module's docstring.
+
+    Parameters
+    ----------
+    coef : ndarray of shape (n_outputs, n_features)
+    noise : DropoutNoise
+        With a rate and a reference value per feature, or the same for all, and with numbers of groups.
+    n_draws, seed : int
+    """
+
+    def __init__(self, coef: Array, noise: DropoutNoise, n_draws: int, seed: int) -> None:
+        n_outputs, n_features = coef.shape
+        self.coef = coef.astype(np.float64)
+        rate = np.broadcast_to(np.asarray(noise.rate, dtype=np.float64), n_features)
+        self.varies = (rate > 0.0) & coef.any(axis=0)
+        self.reference = np.broadcast_to(noise.reference_values, n_features)
+        self.variable = np.arange(n_features) if noise.groups is None else np.asarray(noise.groups)
+        self.keep = np.ones(int(self.variable.max()) + 1)
+        self.keep[self.variable] = 1.0 - rate
+        self.at_reference = np.zeros((len(self.keep), n_outputs))  # r_d w_d of each variable
+        np.add.at(self.at_reference, self.variable[self.varies], (self.reference * self.coef).T[self.varies])
+        self.has_reference = bool(self.at_reference.any())
+        self.max_variables = int(np.log2(max(1, min(_PATTERNS_PER_DRAW * n_draws, _MAX_SCORES // n_outputs))))
+        self.draw = LatinPatterns(np.unique(self.variable[self.varies]), 1.0 - self.keep, n_draws, seed)
+
+    def unchanged(self, rows: IncompleteRows, predict: PredictIndex) -> Array:
+        """Return, for each row, the probability that its predicted class does not change."""
+        before = predict(rows.scores(self.coef))
+        base = rows.scores(np.where(self.varies, 0.0, self.coef))
+        row, variable, products = self._entries(rows)
+        out = np.ones(len(before))  # the label of a row without variables does not change
+        common = None
+        if self.has_reference:
+            base = base - rows.factor * self._missing_at_reference(rows)
+            all_variables = self.draw.variables
+            if len(all_variables) <= self.max_variables:
+                row, variable, products = self._all_entries(row, variable, products, all_variables, len(before))
+                base = base + rows.factor * self.at_reference.sum(axis=0)
             else:
-                out[own] = _sampled(variables, before[own], predict, draw)
-    return out
+                common = self._common_draws
+        with one_blas_thread():  # the products are too small for several threads
+            for own, where in _rows_by_count(row, len(before), len(self.coef)):
+                keep = self.keep[variable[where]]
+                contribution = rows.factor[own, None, :] * products[where] / keep[:, :, None]
+                variables = Variables(base[own], contribution, keep, variable[where])
+                if common is None and where.shape[1] <= self.max_variables:
+                    out[own] = _enumerated(variables, before[own], predict)
+                else:
+                    out[own] = _sampled(variables, before[own], predict, self.draw, common, rows.factor[own])
+            if common is not None:
+                out = self._without_entries(rows, row, base, before, predict, out)
+        return out
+
+    def _entries(self, rows: IncompleteRows) -> tuple[Array, Array, Array]:
+        """Return row, variable and ``sum x_d w_d`` of the entries that are not zero, sorted by row.
+
+        A missing feature counts as one with its reference value, whose deviation is zero.
+        """
+        row, feature, value = nonzero_entries(rows.filled)
+        if rows.missing is not None and self.has_reference:
+            at, missing, _ = nonzero_entries(rows.missing)
+            row, feature = np.concatenate([row, at]), np.concatenate([feature, missing])
+            value = np.concatenate([value, self.reference[missing]])
+        row, feature, value = (part[self.varies[feature]] for part in (row, feature, value))
+        pairs, index = np.unique(row * len(self.keep) + self.variable[feature], return_inverse=True)
+        products = np.zeros((len(pairs), len(self.coef)))
+        np.add.at(products, index, value[:, None] * self.coef.T[feature])
+        return pairs // len(self.keep), pairs % len(self.keep), products
+
+    def _all_entries(
+        self, row: Array, variable: Array, products: Array, variables: Array, n_rows: int
+    ) -> tuple[Array, Array, Array]:
+        """Return the same with an entry for every variable, less ``r_d w_d``."""
+        whole = np.tile(-self.at_reference[variables], (n_rows, 1, 1))
+        whole[row, np.searchsorted(variables, variable)] += products
+        return (
+            np.repeat(np.arange(n_rows), len(variables)),
+            np.tile(variables, n_rows),
+            whole.reshape(-1, len(self.coef)),
+        )
+
+    def _missing_at_reference(self, rows: IncompleteRows) -> Array | float:
+        if rows.missing is None:
+            return 0.0
+        return linear_scores(rows.missing, np.where(self.varies, self.reference * self.coef, 0.0), np.zeros(1))
+
+    @cached_property
+    def _common_draws(self) -> Array:
+        """The draws of ``sum r_d w_d (1 - [observed] / p_v)``, which all rows have in common, a column each."""
+        total = np.zeros((len(self.coef), self.draw.n_draws))
+        variables = self.draw.variables
+        step = max(1, _BLOCK // self.draw.n_draws)
+        for begin in range(0, len(variables), step):
+            own = variables[begin : begin + step]
+            mask = np.unpackbits(self.draw(own), axis=1, count=self.draw.n_draws)
+            total += self.at_reference[own].T @ (1.0 - mask / self.keep[own, None])
+        return total
+
+    def _without_entries(
+        self, rows: IncompleteRows, row: Array, base: Array, before: Array, predict: PredictIndex, out: Array
+    ) -> Array:
+        """Fill in the rows without an entry, for which only what all rows have in common varies."""
+        for i in np.setdiff1d(np.arange(len(before)), row):
+            scores = base[i, :, None] + rows.factor[i, :, None] * self._common_draws
+            out[i] = np.mean(predict(scores.T) == before[i])
+        return out
 
 
 def _rows_by_count(row: Array, n_rows: int, n_outputs: int) -> Iterator[tuple[Array, Array]]:
     """Yield rows with the same number of entries, and the indices of their entries, of shape (n_rows, n_entries).
 
-    ``row`` is the row of each entry, in ascending order. IncompleteRows without entries are skipped.
+    ``row`` is the row of each entry, in ascending order. Rows without entries are skipped.
     """
     count = np.bincount(row, minlength=n_rows)
     for n_entries in np.unique(count[count > 0]):
@@ -136,17 +223,29 @@ def _predicted(scores: Array, predict: PredictIndex) -> Array:
     return predict(scores.swapaxes(1, 2).reshape(-1, n_outputs)).reshape(n_rows, n_patterns)
 
 
-def _sampled(variables: Variables, before: Array, predict: PredictIndex, draw: LatinPatterns) -> Array:
-    """Return the share of drawn patterns that do not change the predicted class."""
+def _sampled(
+    variables: Variables,
+    before: Array,
+    predict: PredictIndex,
+    draw: LatinPatterns,
+    common: Array | None = None,
+    factor: Array | None = None,
+) -> Array:
+    """Return the share of drawn patterns that do not change the predicted class.
+
+    ``common`` times ``factor`` is added to the scores of each draw.
+    """
     n_unchanged = np.zeros(len(before))
     _, n_variables, n_outputs = variables.contribution.shape
     step = 8 * max(1, _BLOCK // (8 * max(n_variables, n_outputs)))
-    for i, (base, contribution, _, feature) in enumerate(zip(*variables, strict=True)):
-        bits = draw(feature)
+    for i, (base, contribution, _, variable) in enumerate(zip(*variables, strict=True)):
+        bits = draw(variable)
         for begin in range(0, draw.n_draws, step):
             end = min(begin + step, draw.n_draws)
             mask = np.unpackbits(bits[:, begin // 8 : (end + 7) // 8], axis=1, count=end - begin)
             scores = base[:, None] + contribution.T @ mask.astype(np.float64)
+            if common is not None and factor is not None:
+                scores += factor[i, :, None] * common[:, begin:end]
             n_unchanged[i] += (predict(scores.T) == before[i]).sum()
     return n_unchanged / draw.n_draws
 
@@ -156,28 +255,29 @@ class LatinPatterns:
 
     Parameters
     ----------
-    features : ndarray
-        The features of the patterns, in ascending order.
-    rate : ndarray of shape (n_features,)
-        The dropout rate of every feature of the data.
+    variables : ndarray
+        The variables of the patterns, in ascending order.
+    rate : ndarray of shape (n_variables,)
+        The dropout rate of every variable of the data.
     n_draws, seed : int
     """
 
-    def __init__(self, features: Array, rate: Array, n_draws: int, seed: int) -> None:
+    def __init__(self, variables: Array, rate: Array, n_draws: int, seed: int) -> None:
         self.n_draws = n_draws
-        self._features, self._rate, self._seed = features, rate, seed
+        self.variables = variables
+        self._rate, self._seed = rate, seed
+        self._bits: dict[int, Array] = {}
 
-    def __call__(self, features: Array) -> Array:
-        """Return the draws as packed bits, one row of bytes per feature, 1 where the feature is not dropped."""
-        return self._bits[np.searchsorted(self._features, features)]
+    def __call__(self, variables: Array) -> Array:
+        """Return the draws as packed bits, one row of bytes per variable, 1 where its features are not dropped."""
+        return np.stack([self._draw(variable) for variable in variables.tolist()])
 
-    @cached_property
-    def _bits(self) -> Array:
-        observed = np.empty((len(self._features), (self.n_draws + 7) // 8), dtype=np.uint8)
-        for bits, feature in zip(observed, self._features.tolist(), strict=True):
-            rng = np.random.Generator(np.random.Philox(key=[self._seed, feature]))
-            bits[:] = np.packbits(rng.permutation(self.n_draws) + rng.random() >= self._rate[feature] * self.n_draws)
-        return observed
+    def _draw(self, variable: int) -> Array:
+        if variable not in self._bits:
+            rng = np.random.Generator(np.random.Philox(key=[self._seed, variable]))
+            dropped = self._rate[variable] * self.n_draws
+            self._bits[variable] = np.packbits(rng.permutation(self.n_draws) + rng.random() >= dropped)
+        return self._bits[variable]
 
 
 def survives_draws(

@@ -33,8 +33,8 @@ from scipy.special import ndtr, ndtri
 
 from dropmargin.data import stores_zeros
 from dropmargin.estimators.missing import IncompleteRows
-from dropmargin.estimators.patterns import PredictIndex, survives_draws, survives_dropout
-from dropmargin.noise import DropoutNoise, GaussianNoise, Noise, Variance
+from dropmargin.estimators.patterns import PredictIndex, survives_draws
+from dropmargin.noise import GaussianNoise, Noise, Variance
 from dropmargin.typing import Array
 
 METHODS = ("auto", "normal", "guaranteed")
@@ -61,9 +61,7 @@ class ScoreDifferences(NamedTuple):
 def exact_or_drawn(
     rows: IncompleteRows, coef: Array, noise: Noise, predict: PredictIndex, *, by_pairs: bool, n_draws: int, seed: int
 ) -> Array:
-    """Return, for each row, the probability of an unchanged label by ``method="auto"``."""
-    if isinstance(noise, DropoutNoise):
-        return survives_dropout(rows, coef, np.asarray(noise.rate, dtype=np.float64), predict, n_draws, seed)
+    """Return the probabilities of unchanged labels by ``method="auto"``, for other noise than dropout."""
     would_densify = noise.variance().moves_zeros and not stores_zeros(rows.filled)
     is_exact = isinstance(noise, GaussianNoise) and len(coef) <= _MAX_CLASSES
     if not by_pairs and (is_exact or would_densify or not noise.has_draw):
@@ -93,9 +91,24 @@ def closed_form(rows: IncompleteRows, coef: Array, variance: Variance, method: s
     return normal(differences, _difference_covariances(rows, coef, variance))
 
 
-def n_results(n_classes: int) -> int:
+def label_probabilities(rows: IncompleteRows, coef: Array, variance: Variance, labels: Array) -> Array:
+    """Return, for each row, the probability that a given class is predicted, for normally distributed scores.
+
+    ``labels`` are the indices of the classes. With more than two classes, the differences to the other classes are
+    assumed to be independent given the score of the class; that takes two products with the rows.
+    """
+    coef = coef.astype(np.float64)
+    if len(coef) == 1:
+        variances = np.square(rows.factor) * rows.covariances(np.arange(len(labels)), variance, coef, coef)
+        mean = np.where(labels == 1, 1.0, -1.0) * rows.scores(coef)[:, 0]
+        return _probability_positive(mean, np.sqrt(np.maximum(variances[:, 0], 0.0)))
+    return normal_given_predicted(_multiclass_differences(rows, coef, variance, labels))
+
+
+def n_results(n_classes: int, groups: Array | None = None) -> int:
     """Return how many numbers per row `closed_form` has in memory at a time."""
-    return n_classes**2 if n_classes <= _MAX_CLASSES else n_classes
+    n_groups = 0 if groups is None else 2 * (int(groups.max()) + 1)
+    return n_groups + (n_classes**2 if n_classes <= _MAX_CLASSES else n_classes)
 
 
 def normal(differences: ScoreDifferences, covariance: Array) -> Array:
@@ -161,20 +174,22 @@ def _probability_positive(mean: Array, deviation: Array) -> Array:
 
 def _binary_differences(rows: IncompleteRows, coef: Array, variance: Variance) -> ScoreDifferences:
     every_row = np.arange(len(rows.factor))
-    own = np.square(rows.factor) * rows.covariances(every_row, variance, np.square(coef))
+    own = np.square(rows.factor) * rows.covariances(every_row, variance, coef, coef)
     return ScoreDifferences(np.abs(rows.scores(coef)), np.maximum(own, 0.0), np.zeros_like(own))
 
 
-def _multiclass_differences(rows: IncompleteRows, coef: Array, variance: Variance) -> ScoreDifferences:
-    """Return the differences of each row to the other classes, by two products with the rows per class."""
+def _multiclass_differences(
+    rows: IncompleteRows, coef: Array, variance: Variance, labels: Array | None = None
+) -> ScoreDifferences:
+    """Return the differences of the predicted class (or of ``labels``) to the others, by two products per class."""
     scores = rows.scores(coef)
-    predicted = scores.argmax(axis=1)
+    predicted = scores.argmax(axis=1) if labels is None else labels
     every_row = np.arange(len(scores))
     covariance = np.empty_like(scores)  # with the score of the predicted class
     for k in np.unique(predicted):
         members = np.flatnonzero(predicted == k)
-        covariance[members] = rows.covariances(members, variance, coef[k] * coef)
-    own = np.square(rows.factor) * rows.covariances(every_row, variance, np.square(coef))
+        covariance[members] = rows.covariances(members, variance, coef[k], coef)
+    own = np.square(rows.factor) * rows.covariances(every_row, variance, coef, coef)
     at_predicted = (every_row, predicted)
     covariance *= rows.factor * rows.factor[at_predicted][:, None]
     predicted_variance = np.maximum(covariance[at_predicted], 0.0)[:, None]
@@ -192,7 +207,7 @@ def _difference_covariances(rows: IncompleteRows, coef: Array, variance: Varianc
     every_row = np.arange(n_rows)
     scores = np.empty((n_rows, n_classes, n_classes))
     for k in range(n_classes):
-        scores[:, k, k:] = scores[:, k:, k] = rows.covariances(every_row, variance, coef[k] * coef[k:])
+        scores[:, k, k:] = scores[:, k:, k] = rows.covariances(every_row, variance, coef[k], coef[k:])
     scores *= rows.factor[:, :, None] * rows.factor[:, None, :]
     predicted = rows.scores(coef).argmax(axis=1)
     with_predicted = scores[every_row, predicted]

@@ -1,4 +1,4 @@
-"""How a fitted classifier, of this library or not, stands the loss and the corruption of its features."""
+"""Scores of any fitted classifier when features are deleted or corrupted at prediction."""
 
 from dropmargin.evaluation.corruption import CorruptionCurve, corruption_curve
 from dropmargin.evaluation.deletion import DeletionCurve, deletion_curve

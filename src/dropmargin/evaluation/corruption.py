@@ -1,4 +1,4 @@
-"""The score of a classifier whose features are corrupted at prediction by any of the noises."""
+"""Scores of a classifier whose features are corrupted by noise at prediction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dropmargin.evaluation.curve import ScoreCurve
-from dropmargin.evaluation.trial import make_trial, repeat_seeds, score_levels
+from dropmargin.evaluation.scoring import make_case, repeat_seeds, score_levels
 from dropmargin.noise import Noise, as_noise
 
 
@@ -24,8 +24,8 @@ class CorruptionCurve(ScoreCurve):
     scores : ndarray of shape (n_noises, n_repeats)
     mean, std : ndarray of shape (n_noises,)
         Mean and standard deviation over the repeats.
-    scoring
-        As the caller chose it.
+    scoring : str, callable or None
+        As given.
     """
 
     noises: tuple[Noise | None, ...]
@@ -51,12 +51,12 @@ def corruption_curve(
     estimator : classifier
         Any fitted scikit-learn classifier or pipeline.
     X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
-        Rows to test on. Never changed; a data frame reaches the estimator as a data frame.
+        Test rows. They are not changed; a data frame is passed to the estimator as a data frame.
     y : array-like of shape (n_samples,)
         Their labels.
     noises : sequence of Noise, float or None
         For example ``[None, GaussianNoise(scale=0.1), GaussianNoise(scale=0.2)]``. A number is the rate of dropout;
-        ``None`` leaves the rows as they are. Gaussian and Laplace noise leave no zeros: a sparse ``X`` is refused.
+        ``None`` is no noise. Gaussian and Laplace noise would make a sparse ``X`` dense and raise an error.
     n_repeats : int, default=5
         Number of corrupted copies per noise.
     scoring : str, callable or None, default="accuracy"
@@ -64,8 +64,8 @@ def corruption_curve(
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows in the score.
     random_state : int, RandomState instance or None, default=None
-        Seed of the noise. With the same int, every estimator meets the same corrupted rows; and the noises of a curve
-        start from the same random numbers, so that a larger scale is the same noise, enlarged.
+        Seed of the noise. With the same int, the corrupted rows are the same for every estimator; and the noises of a
+        curve use the same random numbers, so that a larger scale is the same noise, multiplied.
     n_jobs : int, default=None
         Number of threads; it does not change the result.
     verbose : int, default=1
@@ -78,18 +78,18 @@ def corruption_curve(
     """
     checked = _check_noises(noises)
     seeds = repeat_seeds(n_repeats, random_state)
-    trial = make_trial(estimator, X, y, scoring, sample_weight, "corruption_curve")
+    case = make_case(estimator, X, y, scoring, sample_weight, "corruption_curve")
     for noise in checked:
         if noise is not None:
-            noise.check(trial.values.shape[1])
+            noise.check(case.values.shape[1])
 
     def corrupt(level: int, seed: int) -> Any:
         noise = checked[level]
-        assert noise is not None  # such a level is intact
-        return noise.sample(trial.values, seed)
+        assert noise is not None  # levels without noise are not corrupted
+        return noise.sample(case.values, seed)
 
-    intact = np.array([noise is None for noise in checked])
-    scores = score_levels(trial, corrupt, intact, seeds, n_jobs=n_jobs, verbose=verbose, label="corruption curve")
+    is_plain = np.array([noise is None for noise in checked])
+    scores = score_levels(case, corrupt, is_plain, seeds, n_jobs=n_jobs, verbose=verbose, label="corruption curve")
     return CorruptionCurve(scores, scoring, checked)
 
 
@@ -100,5 +100,5 @@ def _check_noises(noises: Any) -> tuple[Noise | None, ...]:
         )
     checked = tuple(as_noise(noise) for noise in noises)
     if not checked:
-        raise ValueError("noises is empty: name at least one noise, such as [GaussianNoise(scale=0.1)].")
+        raise ValueError("noises is empty: give at least one noise, such as [GaussianNoise(scale=0.1)].")
     return checked

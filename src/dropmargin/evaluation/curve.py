@@ -1,4 +1,4 @@
-"""What the curves have in common: scores by level and repeat, their mean and their spread."""
+"""The base class of curves: scores by level and repeat."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ScoreCurve:
     ----------
     scores : ndarray of shape (n_levels, n_repeats)
     scoring : str, callable or None
-        The metric, as the caller named it.
+        The metric, as it was given.
     """
 
     scores: Array

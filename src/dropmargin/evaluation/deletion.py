@@ -1,4 +1,4 @@
-"""The score of a classifier whose features are deleted at prediction: the paper's "nightmare at test time"."""
+"""Scores of a classifier whose features are deleted at prediction: the paper's "nightmare at test time"."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from dropmargin.data.deletion import delete_columns, delete_entries
 from dropmargin.estimators.validation import check_choice
 from dropmargin.evaluation.curve import ScoreCurve
-from dropmargin.evaluation.trial import make_trial, repeat_seeds, score_levels
+from dropmargin.evaluation.scoring import make_case, repeat_seeds, score_levels
 from dropmargin.evaluation.usefulness import margin_losses
 from dropmargin.typing import Array
 
@@ -27,12 +27,12 @@ class DeletionCurve(ScoreCurve):
     Attributes
     ----------
     levels : ndarray of shape (n_levels,)
-        Share of the features that is deleted, in the caller's order.
+        Shares of the features that are deleted, in the given order.
     scores : ndarray of shape (n_levels, n_repeats)
     mean, std : ndarray of shape (n_levels,)
         Mean and standard deviation over the repeats.
     strategy, fill, rescale, scoring
-        As the caller chose them.
+        As given.
     """
 
     levels: Array
@@ -67,29 +67,29 @@ def deletion_curve(
     estimator : classifier
         Any fitted scikit-learn classifier or pipeline.
     X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
-        Rows to test on, all numbers. Never changed; a data frame reaches the estimator as a data frame.
+        Test rows, numeric. They are not changed; a data frame is passed to the estimator as a data frame.
     y : array-like of shape (n_samples,)
         Their labels.
     levels : array-like of shape (n_levels,), default=(0, 0.1, ..., 0.9)
-        Shares of the features to delete, each in [0, 1]. At 0 the score is the plain one. At 1 every entry is deleted,
-        the classifier sees the same row every time, and the score is that of a constant prediction.
+        Shares of the features to delete, each in [0, 1]. At 0 the score is that of the given rows. At 1 every entry is
+        deleted, all rows are equal, and the score is that of a constant prediction.
     strategy : {"entries", "columns", "worst"}, default="entries"
         What is deleted:
 
         - ``"entries"``: each entry of ``X`` with probability ``level``, independently, as in the paper;
-        - ``"columns"``: ``level * n_features`` random columns, rounded, the same for all rows: dead sensors;
-        - ``"worst"``: as many columns, the most useful ones first. Those are the columns whose deletion alone costs
-          this classifier the most margin on ``X`` (on 1,000 random rows of it, if there are more). The margin is the
-          response for the right class less the largest one for another; responses are decision values, or else
-          probabilities. Nothing else is random, so there is one repeat.
+        - ``"columns"``: ``level * n_features`` random columns, rounded, the same for all rows, as if sensors fail;
+        - ``"worst"``: as many columns, in the order of the decrease of the mean margin of this classifier on ``X`` if
+          the column alone is deleted (on 1,000 random rows, if there are more). The margin is the response for the
+          correct class minus the largest one for another class; responses are decision values, or else
+          probabilities. As nothing else is random, there is one repeat.
     n_repeats : int, default=5
         Number of random deletions per level.
     fill : float or array-like of shape (n_features,), default=0.0
-        What a deleted entry becomes: 0 as in the paper, the means of the training columns for mean imputation, or NaN
-        for a classifier that knows what to do about it. A sparse ``X`` can take 0 or NaN; with NaN it stores every
-        deleted entry, zeros included.
+        The value of deleted entries: 0 as in the paper, the means of the training columns for mean imputation, or NaN
+        for a classifier that accepts missing values. For a sparse ``X``, 0 or NaN; with NaN every deleted entry is
+        stored, zeros included.
     rescale : bool, default=False
-        Whether the surviving entries make up for the deleted ones, as above. With ``fill`` the training means this is
+        Whether the other entries are scaled up, as above. With ``fill`` the training means this is
         *anchored* rescaling; a linear classifier then scores ``b + w.mu + sum_kept w_d (x_d - mu_d) / (1 - level)``.
         Not with NaN.
     scoring : str, callable or None, default="accuracy"
@@ -98,13 +98,12 @@ def deletion_curve(
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows in the score.
     random_state : int, RandomState instance or None, default=None
-        Seed of the deletions. With the same int and ``X`` of the same kind (dense or sparse) and shape, every estimator
-        meets the same deletions; and what is deleted at one level is deleted at the higher ones, too.
+        Seed of the deletions. With the same int and ``X`` of the same kind (dense or sparse) and shape, the deletions
+        are the same for every estimator; entries that are deleted at one level are also deleted at higher ones.
     n_jobs : int, default=None
         Number of threads; it does not change the result.
     verbose : int, default=1
-        0 for no progress bar. There is none anyway unless stderr is a terminal, or the program a notebook, and the
-        work takes over two seconds.
+        0 for no progress bar. It is shown only in a terminal or a notebook, and if the work takes over two seconds.
 
     Returns
     -------
@@ -124,16 +123,16 @@ def deletion_curve(
     levels = check_levels(levels)
     check_choice("strategy", strategy, _STRATEGIES)
     seeds = repeat_seeds(n_repeats, random_state)
-    trial = make_trial(estimator, X, y, scoring, sample_weight, "deletion_curve")
-    values, n_features = trial.values, trial.values.shape[1]
+    case = make_case(estimator, X, y, scoring, sample_weight, "deletion_curve")
+    values, n_features = case.values, case.values.shape[1]
     filling = _check_fill(fill, rescale, n_features)
     n_deleted = np.floor(levels * n_features + 0.5).astype(int)
     shares = levels if strategy == "entries" else n_deleted / n_features
-    # Where nothing is left there is nothing to rescale.
+    # At level 1 no entry is left to rescale.
     factors = [1.0 / (1.0 - share) if rescale and share < 1.0 else 1.0 for share in shares]
     if strategy == "worst":
         seeds = seeds[:1]
-        most_useful_first = np.argsort(-margin_losses(trial, filling, int(seeds[0]), verbose), kind="stable")
+        most_useful_first = np.argsort(-margin_losses(case, filling, int(seeds[0]), verbose), kind="stable")
 
     def delete(level: int, seed: int) -> Any:
         rng = np.random.default_rng(seed)
@@ -142,7 +141,7 @@ def deletion_curve(
         order = most_useful_first if strategy == "worst" else rng.permutation(n_features)
         return delete_columns(values, order[: n_deleted[level]], filling, factors[level])
 
-    scores = score_levels(trial, delete, shares == 0.0, seeds, n_jobs=n_jobs, verbose=verbose, label="deletion curve")
+    scores = score_levels(case, delete, shares == 0.0, seeds, n_jobs=n_jobs, verbose=verbose, label="deletion curve")
     return DeletionCurve(scores, scoring, levels, strategy, fill, rescale)
 
 
@@ -154,7 +153,7 @@ def check_levels(levels: Any) -> Array:
         checked = np.asarray(None)
     if checked.ndim != 1 or checked.size == 0 or checked.dtype.kind not in "fiu":
         raise ValueError(f"levels must be a list of one or more numbers in [0, 1], got {levels!r}.")
-    wrong = ~((checked >= 0) & (checked <= 1))  # catches NaN, too
+    wrong = ~((checked >= 0) & (checked <= 1))  # also if NaN
     if wrong.any():
         raise ValueError(
             f"levels must be in [0, 1], shares of the features to delete; got {checked[wrong][0]!r}. "
@@ -167,13 +166,13 @@ def _check_fill(fill: Any, rescale: Any, n_features: int) -> Any:
     """Return the fill as a number or an array of one number per feature."""
     if not isinstance(rescale, bool | np.bool_):
         raise ValueError(
-            f"rescale must be True or False, got {rescale!r}. What deleted entries become is a matter of fill: "
+            f"rescale must be True or False, got {rescale!r}. The value of deleted entries is set by fill: "
             "for anchored rescaling pass fill=X_train.mean(axis=0) and rescale=True."
         )
     if isinstance(fill, Real) and not isinstance(fill, bool) and not math.isinf(fill):
         if rescale and math.isnan(fill):
             raise ValueError(
-                "rescale=True does not go with fill=nan: the estimator decides what NaN means. Leave rescale=False."
+                "rescale=True cannot be combined with fill=nan, which the estimator interprets. Use rescale=False."
             )
         return float(fill)
     try:

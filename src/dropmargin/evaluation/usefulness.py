@@ -1,7 +1,7 @@
-"""Which columns a fitted classifier would miss most: the margin that it loses, on average, if one of them is deleted.
+"""The usefulness of each column to a fitted classifier: the decrease of its mean margin if the column is deleted.
 
-The margin of a row is the response for its own class less the largest response for another class; responses are
-decision values, or else probabilities. A column whose deletion costs the most margin is the most useful one.
+The margin of a row is the response for its own class minus the largest response for another class; responses are
+decision values, or else probabilities.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ import numpy as np
 
 from dropmargin.data import linear_scores
 from dropmargin.data.deletion import column_entries, delete_columns
-from dropmargin.evaluation.trial import Trial
+from dropmargin.evaluation.scoring import ScoringCase
 from dropmargin.progress import Progress
 from dropmargin.typing import Array
 
-# Rows on which a classifier that is not linear is asked about each column, one column at a time.
-_MOST_ROWS = 1000
+# Number of rows on which margins are computed.
+_MAX_ROWS = 1000
 
 
-def margin_losses(trial: Trial, fill: Any, seed: int, verbose: int) -> Array:
-    """Return the mean margin that is lost by the deletion of each column alone, of shape (n_features,).
+def margin_losses(case: ScoringCase, fill: Any, seed: int, verbose: int) -> Array:
+    """Return the decrease of the mean margin if each column alone is deleted, of shape (n_features,).
 
-    Of at most 1,000 rows: at the cost of a few predictions for a linear classifier, of one per column for any other.
+    It is computed on at most 1,000 rows. A linear classifier takes a few predictions, any other one per column.
     """
-    n_samples = trial.values.shape[0]
+    n_samples = case.values.shape[0]
     rows = np.arange(n_samples)
-    if n_samples > _MOST_ROWS:
-        rows = np.sort(np.random.default_rng(seed).choice(n_samples, _MOST_ROWS, replace=False))
-    if np.isfinite(fill).all() and _is_linear(trial, rows):
-        return _linear_losses(trial, rows, fill)
-    return _losses_one_by_one(trial, rows, fill, verbose)
+    if n_samples > _MAX_ROWS:
+        rows = np.sort(np.random.default_rng(seed).choice(n_samples, _MAX_ROWS, replace=False))
+    if np.isfinite(fill).all() and _is_linear(case, rows):
+        return _linear_losses(case, rows, fill)
+    return _losses_one_by_one(case, rows, fill, verbose)
 
 
-def _losses_one_by_one(trial: Trial, rows: Array, fill: Any, verbose: int) -> Array:
-    values, labels = trial.values[rows], np.asarray(trial.y)[rows]
-    respond = _responses(trial.estimator)
-    own = None if respond is None else _own_class(trial.estimator, labels)
+def _losses_one_by_one(case: ScoringCase, rows: Array, fill: Any, verbose: int) -> Array:
+    values, labels = case.values[rows], np.asarray(case.y)[rows]
+    respond = _responses(case.estimator)
+    own = None if respond is None else _own_class(case.estimator, labels)
 
     def mean_margin(values: Any) -> float:
-        X = trial.dress(values, rows)
+        X = case.in_container(values, rows)
         if respond is None or own is None:
-            return float(np.mean(np.asarray(trial.estimator.predict(X)) == labels))
+            return float(np.mean(np.asarray(case.estimator.predict(X)) == labels))
         return float(np.mean(_margins(respond(X), own)))
 
     losses = np.empty(values.shape[1])
@@ -55,28 +55,28 @@ def _losses_one_by_one(trial: Trial, rows: Array, fill: Any, verbose: int) -> Ar
     return losses
 
 
-def _is_linear(trial: Trial, rows: Array) -> bool:
-    """Return whether the decision values are ``X @ coef_.T + intercept_``, by trying it."""
-    estimator, values = trial.estimator, trial.values[rows]
+def _is_linear(case: ScoringCase, rows: Array) -> bool:
+    """Return whether the decision values are ``X @ coef_.T + intercept_``, by a comparison on these rows."""
+    estimator, values = case.estimator, case.values[rows]
     parts = [getattr(estimator, name, None) for name in ("coef_", "intercept_", "classes_")]
     coef, intercept, classes = (part if isinstance(part, np.ndarray) else np.empty(0) for part in parts)
     if not (hasattr(estimator, "decision_function") and coef.size and intercept.size):
         return False
     if coef.shape != (1 if len(classes) == 2 else len(classes), values.shape[1]):
         return False
-    given = np.asarray(estimator.decision_function(trial.dress(values, rows)), dtype=np.float64)
+    given = np.asarray(estimator.decision_function(case.in_container(values, rows)), dtype=np.float64)
     expected = linear_scores(values, coef, intercept)
     return given.size == expected.size and np.allclose(given.reshape(expected.shape), expected, rtol=1e-3)
 
 
-def _linear_losses(trial: Trial, rows: Array, fill: Any) -> Array:
-    """Return the same for a linear classifier: without column ``d`` the scores are ``S - (x_d - fill_d) w_d``."""
-    estimator, values = trial.estimator, trial.values[rows]
+def _linear_losses(case: ScoringCase, rows: Array, fill: Any) -> Array:
+    """Return the decrease for a linear classifier: without column ``d`` the scores are ``S - (x_d - fill_d) w_d``."""
+    estimator, values = case.estimator, case.values[rows]
     coef, intercept = np.asarray(estimator.coef_, dtype=np.float64), estimator.intercept_
     scores = linear_scores(values, coef, intercept)
     if len(coef) == 1:
         coef, scores = np.vstack([-coef, coef]), np.hstack([-scores, scores])
-    own = _own_class(estimator, np.asarray(trial.y)[rows])
+    own = _own_class(estimator, np.asarray(case.y)[rows])
     before = _margins(scores, own)
     fills = np.broadcast_to(fill, values.shape[1])
     losses = np.empty(values.shape[1])
@@ -87,7 +87,7 @@ def _linear_losses(trial: Trial, rows: Array, fill: Any) -> Array:
 
 
 def _responses(estimator: Any) -> Callable[[Any], Array] | None:
-    """Return the method whose answer has a value per class, or ``None``."""
+    """Return the method that gives a value per class, or ``None``."""
     if isinstance(getattr(estimator, "classes_", None), np.ndarray):
         for name in ("decision_function", "predict_proba"):
             if hasattr(estimator, name):
@@ -96,7 +96,7 @@ def _responses(estimator: Any) -> Callable[[Any], Array] | None:
 
 
 def _own_class(estimator: Any, labels: Array) -> Array:
-    """Return the index of each label in the classes of the estimator, -1 for a label that it does not know."""
+    """Return the index of each label in the classes of the estimator, -1 for an unknown label."""
     index = {label: position for position, label in enumerate(estimator.classes_.tolist())}
     return np.array([index.get(label, -1) for label in labels.tolist()])
 

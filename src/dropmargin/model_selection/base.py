@@ -39,6 +39,7 @@ from dropmargin.model_selection.search import (
     Outcome,
     Search,
     accuracy,
+    target_scorer,
     try_scorer,
     warn_unconverged,
 )
@@ -66,6 +67,7 @@ class GridParameters(Parameters):
     Cs: Any = parameter(default=13)
     cv: Any = parameter(default=None)
     scoring: Any = parameter(default=None)
+    target_noise: Any = parameter(default=None)
     rule: str = parameter(default="best", choices=RULES)
     prune: bool = parameter(default=True)
     store_coefs: bool | str = parameter(default="auto")
@@ -124,7 +126,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         X, y = indexable(X, y)
         rows = template._check_data(template._problem(), X, y, sample_weight)
         classes, encoded = template._encode(rows)
-        grid = check_grid(self.noises, self.Cs, rows.X, rows.sample_weight)
+        grid = check_grid(self.noises, self.Cs, rows)
         problem = check_noisy_problems(template, rows, grid)
         split_params, score_params = self._route(sample_weight, groups)
         folds = self._folds(X, y, rows, classes, split_params, score_params)
@@ -132,7 +134,11 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         rough_tol = max(problem.tol, ROUGH_TOL) if self.prune else tol
         n_threads = effective_n_jobs(self.n_jobs)
         plain = (self.scoring is None or self.scoring == "accuracy") and not rows.has_missing
-        scorer = accuracy if plain else self._scorer()
+        scorer: Any = target_scorer(self.target_noise, self.scoring, self.multi_class)
+        if scorer is not None:
+            scorer.noise.resolve(rows.X.shape[1], rows.feature_names)
+        else:
+            scorer = accuracy if plain else self._scorer()
         store = self._stores(len(folds), grid, len(classes), rows.X.shape[1])
         search = Search(template, problem, grid, scorer, tol, rough_tol, rule, store, n_threads, len(rows.y))
         try_scorer(search, folds[0]())
@@ -230,7 +236,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
             warnings.simplefilter("ignore", ConvergenceWarning)  # one warning counts all fits
             classes, data = encoded
             result = solve(rows.problem(best._problem()), data, start, effective_n_jobs(self.n_jobs))
-            statistics = best._statistics(rows.X, data, rows.has_missing)
+            statistics = best._statistics(data)
             self.best_estimator_ = best._store(result, classes, rows.X.dtype, statistics)
         self.coef_, self.intercept_, self.classes_ = best.coef_, best.intercept_, best.classes_
         self.n_features_in_ = best.n_features_in_

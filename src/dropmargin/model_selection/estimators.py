@@ -27,6 +27,10 @@ class DropoutSVCCV(ApproximationParameter, MarginalisedClassifierCV):
         As in `sklearn.model_selection.GridSearchCV`; ``None`` means five stratified folds.
     scoring : str, callable or None, default=None
         The score to maximise: a name or a scorer of scikit-learn; ``None`` means accuracy.
+    target_noise : float, Noise or None, default=None
+        The noise under which the model will be used: the score is then the expected accuracy of the held-out rows under
+        this noise, in closed form (`expected_accuracy`). A search on complete rows alone prefers little noise. A number
+        means ``DropoutNoise(rate=target_noise)``.
     rule : {"best", "one-se"}, default="best"
         ``"best"`` chooses the highest mean score. ``"one-se"`` chooses the smallest ``C`` with a score within one
         standard error of it, and the best noise for that ``C``. Of equal scores, the smallest ``C`` is chosen, then the
@@ -116,6 +120,10 @@ class DropoutLogisticRegressionCV(ApproximationParameter, MarginalisedClassifier
         As in `sklearn.model_selection.GridSearchCV`; ``None`` means five stratified folds.
     scoring : str, callable or None, default=None
         The score to maximise: a name or a scorer of scikit-learn; ``None`` means accuracy.
+    target_noise : float, Noise or None, default=None
+        The noise under which the model will be used: the score is then the expected accuracy of the held-out rows under
+        this noise, in closed form (`expected_accuracy`). A search on complete rows alone prefers little noise. A number
+        means ``DropoutNoise(rate=target_noise)``.
     rule : {"best", "one-se"}, default="best"
         ``"best"`` chooses the highest mean score. ``"one-se"`` chooses the smallest ``C`` with a score within one
         standard error of it, and the best noise for that ``C``. Of equal scores, the smallest ``C`` is chosen, then the
@@ -203,6 +211,10 @@ class NoisyLinearClassifierCV(LossParameter, ApproximationParameter, Marginalise
         As in `sklearn.model_selection.GridSearchCV`; ``None`` means five stratified folds.
     scoring : str, callable or None, default=None
         The score to maximise: a name or a scorer of scikit-learn; ``None`` means accuracy.
+    target_noise : float, Noise or None, default=None
+        The noise under which the model will be used: the score is then the expected accuracy of the held-out rows under
+        this noise, in closed form (`expected_accuracy`). A search on complete rows alone prefers little noise. A number
+        means ``DropoutNoise(rate=target_noise)``.
     rule : {"best", "one-se"}, default="best"
         ``"best"`` chooses the highest mean score. ``"one-se"`` chooses the smallest ``C`` with a score within one
         standard error of it, and the best noise for that ``C``. Of equal scores, the smallest ``C`` is chosen, then the

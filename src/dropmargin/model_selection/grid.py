@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
@@ -64,7 +65,7 @@ class Grid:
         """Return the noises of a chain that are solved; the others are interpolated. Short chains are all solved."""
         strengths = {_strength(self.noises[index]) for index in chain}
         # Noises with one parameter per feature may differ in more than their strength.
-        is_scalar = all(np.ndim(value) == 0 for index in chain for value in _parameters(self.noises[index]))
+        is_scalar = all(np.ndim(_strengths(self.noises[index])) == 0 for index in chain)
         if len(chain) < _MIN_CHAIN or len(strengths) < len(chain) or not is_scalar:
             return chain
         count = max(_ORDER, int(np.ceil(_KNOTS * len(chain))))
@@ -86,21 +87,22 @@ def noise_level(noise: Noise | None) -> float:
     """Return the mean of the parameter of a noise, to compare noises of the same type; 1 if it has no parameter."""
     if noise is None:
         return 0.0
-    parameters = _parameters(noise)
-    return float(np.mean(np.asarray(parameters[0], dtype=np.float64))) if parameters else 1.0
-
-
-def _parameters(noise: Noise | None) -> list[Any]:
-    return [] if noise is None else list(noise.get_params(deep=False).values())
+    level = noise.level
+    return float(np.mean(list(level.values()) if isinstance(level, Mapping) else level))
 
 
 def _strength(noise: Noise | None) -> float:
     """Return the variance of a feature of value one, averaged over the features."""
+    return float(np.mean(_strengths(noise)))
+
+
+def _strengths(noise: Noise | None) -> Any:
+    """Return the variance of a feature of value one: a number, or one per feature."""
     variance = Variance() if noise is None else noise.variance()
-    return float(np.mean(variance.slope) + np.mean(variance.floor))
+    return variance.slope + variance.floor
 
 
-def check_grid(noises: Any, Cs: Any, X: Any, weights: Array) -> Grid:
+def check_grid(noises: Any, Cs: Any, rows: CheckedRows) -> Grid:
     """Return the grid of the parameters ``noises`` and ``Cs``.
 
     Parameters
@@ -109,10 +111,10 @@ def check_grid(noises: Any, Cs: Any, X: Any, weights: Array) -> Grid:
         Noises, dropout rates or ``None``. An integer is the number of dropout rates, from 0 to 0.9.
     Cs : int or iterable
         Positive numbers. An integer is the number of values, see `default_cs`.
-    X, weights
-        The training data and sample weights.
+    rows : CheckedRows
+        The training data.
     """
-    return Grid(_check_noises(noises, X.shape[1]), _check_cs(Cs, X, weights))
+    return Grid(_check_noises(noises, rows), _check_cs(Cs, rows.X, rows.sample_weight))
 
 
 def check_noisy_problems(template: MarginalisedClassifier, rows: CheckedRows, grid: Grid) -> Problem:
@@ -123,7 +125,7 @@ def check_noisy_problems(template: MarginalisedClassifier, rows: CheckedRows, gr
     return template.set_params(noise=None)._problem()
 
 
-def _check_noises(noises: Any, n_features: int) -> tuple[Noise | None, ...]:
+def _check_noises(noises: Any, rows: CheckedRows) -> tuple[Noise | None, ...]:
     if _is_count(noises):
         count = _check_count("noises", noises)
         return tuple(as_noise(float(rate)) for rate in np.round(np.linspace(0.0, HIGHEST_RATE, count), 6))
@@ -132,7 +134,7 @@ def _check_noises(noises: Any, n_features: int) -> tuple[Noise | None, ...]:
         try:
             noise = as_noise(given)
             if noise is not None:
-                noise.check(n_features)
+                noise.resolve(rows.X.shape[1], rows.feature_names)
         except ValueError as error:
             raise ValueError(f"noises[{index}]: {error}") from error
         checked.append(noise)

@@ -13,7 +13,15 @@ from dropmargin.estimators import DropoutSVC
 from dropmargin.estimators.base import MarginalisedClassifier
 from dropmargin.model_selection.grid import Point, check_grid, check_noisy_problems
 from dropmargin.model_selection.path_solver import Solution
-from dropmargin.model_selection.search import Fold, Search, score_fold, set_solution, try_scorer, warn_unconverged
+from dropmargin.model_selection.search import (
+    Fold,
+    Search,
+    score_fold,
+    set_solution,
+    target_scorer,
+    try_scorer,
+    warn_unconverged,
+)
 from dropmargin.noise import Noise
 from dropmargin.progress import Progress
 from dropmargin.typing import Array
@@ -71,6 +79,7 @@ def noise_path(
     X_test: Any = None,
     y_test: Any = None,
     scoring: Any = None,
+    target_noise: Any = None,
     sample_weight: Any = None,
     verbose: int = 1,
 ) -> NoisePath:
@@ -98,6 +107,8 @@ def noise_path(
         Labels of these rows.
     scoring : str, callable or None, default=None
         The score: a name or a scorer of scikit-learn; ``None`` means accuracy.
+    target_noise : float, Noise or None, default=None
+        Scores are the expected accuracy under this noise, see `DropoutSVCCV`.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the training rows.
     verbose : int, default=1
@@ -135,9 +146,11 @@ def noise_path(
     template = clone(estimator).set_params(noise=None)
     rows = template._check_data(template._problem(), X, y, sample_weight)
     template._encode(rows)  # errors in the labels are raised first
-    grid = check_grid(noises, Cs, rows.X, rows.sample_weight)
+    grid = check_grid(noises, Cs, rows)
     problem = check_noisy_problems(template, rows, grid)
-    scorer = check_scoring(template, scoring="accuracy" if scoring is None else scoring)
+    scorer: Any = target_scorer(target_noise, scoring, template.multi_class)
+    if scorer is None:
+        scorer = check_scoring(template, scoring="accuracy" if scoring is None else scoring)
     fold = Fold(rows, X if X_test is None else X_test, y if y_test is None else y_test, {})
     n_threads = effective_n_jobs(template.n_jobs)
     search = Search(template, problem, grid, scorer, problem.tol, problem.tol, "best", True, n_threads, len(rows.y))

@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dropmargin.data import ClassRows
+from dropmargin.data import BinaryRows, ClassRows
 from dropmargin.estimators.base import CheckedRows
 from dropmargin.model_selection.grid import Grid, Point
-from dropmargin.solvers import Dual, Problem, Result, combine, open_outputs, solve_outputs
+from dropmargin.solvers import Dual, Problem, Result, combine, open_outputs, solve_outputs, with_means
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 
@@ -63,8 +63,9 @@ class PathSolver:
         self.grid = grid
         self.problem = problem
         self.rows = rows
-        groups = open_outputs(problem.loss, encoded, problem.multi_class)
-        self.outputs = [(group.columns, group.open(n_threads)) for group in groups]
+        self.encoded = encoded
+        self.n_threads = n_threads
+        self._opened: dict[bool, list[tuple[slice, BinaryRows]]] = {}
 
     def solve_all(self, tol: float, score_point: ScorePoint, approximate: bool = False) -> None:
         """Solve all points to ``tol`` and score each; if ``approximate``, interpolate some noises."""
@@ -124,8 +125,9 @@ class PathSolver:
         noise, c = point
         C = float(self.grid.Cs[c])
         problem = self.rows.problem(replace(self.problem, noise=self.grid.noises[noise], C=C, tol=tol))
+        problem, encoded = with_means(problem, self.encoded)
         results: list[Result] = []
-        for index, (columns, rows) in enumerate(self.outputs):
+        for index, (columns, rows) in enumerate(self._open(encoded)):
             own_start = None if start is None else start[:, columns]
             results.append(solve_outputs(problem, rows, own_start, None if duals is None else duals[index]))
         result = combine(results)
@@ -136,6 +138,13 @@ class PathSolver:
             result.n_iter,
             result.converged and bool(np.isfinite(result.coef).all()),
         )
+
+    def _open(self, encoded: ClassRows) -> list[tuple[slice, BinaryRows]]:
+        """Return the outputs and their rows, opened once with missing entries and once with their means instead."""
+        if encoded.has_missing not in self._opened:
+            groups = open_outputs(self.problem.loss, encoded, self.problem.multi_class)
+            self._opened[encoded.has_missing] = [(group.columns, group.open(self.n_threads)) for group in groups]
+        return self._opened[encoded.has_missing]
 
 
 def _combination(solved: dict[int, Solution], factors: dict[int, float]) -> Solution:

@@ -26,6 +26,7 @@ from dropmargin.errors import ParameterError
 from dropmargin.estimators.base import CheckedRows, MarginalisedClassifier
 from dropmargin.model_selection.grid import Grid, Point
 from dropmargin.model_selection.path_solver import PathSolver, Solution
+from dropmargin.noise import Noise, as_noise
 from dropmargin.progress import Progress
 from dropmargin.solvers import Problem
 from dropmargin.threads import in_threads
@@ -145,7 +146,8 @@ class Search:
         classes, encoded = template._encode(rows)
         classifier = copy(template)
         classifier.classes_ = classes
-        classifier._set_statistics(template._statistics(rows.X, encoded, rows.has_missing))
+        needs_means = isinstance(self.scorer, ExpectedAccuracy) and self.scorer.noise.needs_means
+        classifier._set_statistics(template._statistics(encoded, needs_means))
         return PathSolver(self.grid, self.problem, rows, encoded, n_threads), classifier
 
     def _score_point(
@@ -190,6 +192,8 @@ def score_fold(scorer: Callable[..., Any], estimator: Any, fold: Fold) -> float:
     """Return the score of a fitted classifier on the test rows of a fold."""
     if scorer is accuracy:
         return accuracy(estimator, fold)
+    if isinstance(scorer, ExpectedAccuracy) and fold.test is not None and not fold.test.has_missing:
+        return scorer.of_checked_rows(estimator, fold)
     score = scorer(estimator, fold.test_rows, fold.test_labels, **fold.score_params)
     score = score.item() if np.ndim(score) == 0 and hasattr(score, "item") else score  # arrays of no dimension
     if not isinstance(score, Real):
@@ -207,6 +211,40 @@ def accuracy(estimator: MarginalisedClassifier, fold: Fold) -> float:
     scores = linear_scores(fold.test.X, estimator.coef_, estimator.intercept_)
     correct = estimator.classes_[estimator._winners_of(scores)] == fold.test.y
     return float(np.average(correct, weights=fold.score_params.get("sample_weight")))
+
+
+class ExpectedAccuracy:
+    """The score under ``target_noise``: the expected accuracy if the features are corrupted by that noise."""
+
+    def __init__(self, noise: Noise) -> None:
+        self.noise = noise
+
+    def __call__(self, estimator: MarginalisedClassifier, X: Any, y: Any, sample_weight: Any = None) -> float:
+        return estimator.expected_accuracy(X, y, self.noise, sample_weight)
+
+    def of_checked_rows(self, estimator: MarginalisedClassifier, fold: Fold) -> float:
+        """Return the score of a fold without checking its rows again."""
+        assert fold.test is not None
+        noise = self.noise.resolve(fold.test.X.shape[1], fold.test.feature_names)
+        noise = noise.with_means(estimator.feature_means_) if noise.needs_means else noise
+        weights = fold.score_params.get("sample_weight")
+        return estimator._expected_accuracy(fold.test.X, fold.test.y, noise, weights)
+
+
+def target_scorer(target_noise: Any, scoring: Any, multi_class: str) -> ExpectedAccuracy | None:
+    """Return the scorer of a parameter ``target_noise``; ``None`` if it is ``None``."""
+    if target_noise is None:
+        return None
+    if scoring is not None:
+        raise ValueError(
+            f"scoring={scoring!r} scores complete rows, target_noise={target_noise!r} rows under noise by their "
+            "expected accuracy: pass one of them."
+        )
+    if multi_class == "ovo":
+        raise ValueError("target_noise needs multi_class='ovr', got multi_class='ovo'.")
+    noise = as_noise(target_noise)
+    assert noise is not None
+    return ExpectedAccuracy(noise)
 
 
 def try_scorer(search: Search, fold: Fold) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from inspect import signature
 from numbers import Real
 from typing import Any
 
@@ -13,7 +14,16 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from dropmargin.data import entry_range, map_entries
+from dropmargin.data import (
+    FeatureGroups,
+    SquaredDeviation,
+    canonical,
+    column_means,
+    entry_range,
+    entry_rows,
+    map_entries,
+    stores_zeros,
+)
 from dropmargin.data.inputs import check_rows
 from dropmargin.typing import Array
 
@@ -26,11 +36,14 @@ class Variance:
     ----------
     entry : callable or None, default=None
         An element-wise function of the entries; ``None`` if the variance does not depend on ``x``. If ``entry(0)`` is
-        not 0, all entries of a row must be stored, also zeros.
+        not 0, all entries of a row must be stored, also zeros, unless it is a `SquaredDeviation`.
     slope : float or ndarray of shape (n_features,), default=0.0
         The factor of ``entry``.
     floor : float or ndarray of shape (n_features,), default=0.0
         The variance of a feature that is zero.
+    groups : ndarray of int, of shape (n_features,), default=None
+        The groups of features that share their random variable; ``None`` if all features are independent. ``V`` is the
+        variance of one feature also if there are groups.
 
     Examples
     --------
@@ -44,6 +57,7 @@ class Variance:
     entry: Callable[[Array], Array] | None = None
     slope: float | Array = 0.0
     floor: float | Array = 0.0
+    groups: Array | None = None
 
     @cached_property
     def is_zero(self) -> bool:
@@ -63,7 +77,45 @@ class Variance:
     @cached_property
     def moves_zeros(self) -> bool:
         """Whether the noise corrupts zeros, by ``floor`` or by ``entry(0)``."""
-        return self.has_floor or (self.entry is not None and self.moves_entries and bool(self.entry(np.zeros(1))[0]))
+        if self.entry is None or not self.moves_entries or isinstance(self.entry, SquaredDeviation):
+            return self.has_floor or self.moves_entries
+        return self.has_floor or bool(self.entry(np.zeros(1))[0])
+
+    def feature_groups(self, n_features: int) -> FeatureGroups:
+        """Return the groups in the form that products with the data need.
+
+        Parameters
+        ----------
+        n_features : int
+            The number of features.
+
+        Returns
+        -------
+        FeatureGroups
+            The groups, with their variance factors and reference values.
+        """
+        assert self.groups is not None
+        reference = self.entry.reference if isinstance(self.entry, SquaredDeviation) else np.zeros(n_features)
+        slope = np.zeros(int(self.groups.max()) + 1)
+        slope[self.groups] = self.slope
+        return FeatureGroups(self.groups, slope, reference)
+
+    def of_stored_entries(self) -> Variance:
+        """Return the same variance for rows that do not store zeros.
+
+        Returns
+        -------
+        Variance
+            ``entry`` is less its value for zero, and ``floor`` has that value.
+        """
+        if not isinstance(self.entry, SquaredDeviation) or not self.moves_entries or self.entry.less_zero:
+            return self
+        reference = self.entry.reference
+        return replace(
+            self,
+            entry=SquaredDeviation(reference, less_zero=True),
+            floor=self.floor + self.slope * np.square(reference),
+        )
 
 
 class Noise(BaseEstimator):
@@ -104,8 +156,11 @@ class Noise(BaseEstimator):
     allows_negative = True
 
     def __repr__(self) -> str:
-        """Return the noise with all its parameters, also those that have their default."""
-        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params(deep=False).items())
+        """Return the noise with its rate or scale, and with other parameters that differ from their default."""
+        parameters = list(signature(type(self)).parameters.values())
+        # The first parameter is a rate or scale; others are shown if they differ from their default.
+        shown = [own.name for own in parameters if own is parameters[0] or getattr(self, own.name) is not own.default]
+        given = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
         return f"{type(self).__name__}({given})"
 
     def variance(self) -> Variance:
@@ -167,6 +222,65 @@ class Noise(BaseEstimator):
         """
 
     @property
+    def level(self) -> Any:
+        """The rate or scale, the first parameter of the constructor; 1 if it has none."""
+        names = list(signature(type(self)).parameters)
+        return getattr(self, names[0]) if names else 1.0
+
+    @property
+    def needs_means(self) -> bool:
+        """Whether the noise depends on the means of the features in the training data, see `with_means`."""
+        return False
+
+    def resolve(self, n_features: int, feature_names: Sequence[str] | None = None) -> Noise:
+        """Check the parameters against the features, and return the noise with one number per feature where names were.
+
+        Parameters
+        ----------
+        n_features : int
+            The number of features of the data.
+        feature_names : sequence of str, default=None
+            Their names.
+
+        Returns
+        -------
+        Noise
+            The noise itself, or an equivalent one.
+        """
+        self.check(n_features)
+        return self
+
+    def with_means(self, feature_means: Array) -> Noise:
+        """Return the noise for training data with these feature means.
+
+        Parameters
+        ----------
+        feature_means : ndarray of shape (n_features,)
+            Weighted means of the observed entries.
+
+        Returns
+        -------
+        Noise
+            The noise itself unless it `needs_means`.
+        """
+        return self
+
+    def shifted(self, feature_means: Array) -> Noise | None:
+        """Return the noise of ``X - feature_means``, or ``None`` if it is not one of this class.
+
+        Parameters
+        ----------
+        feature_means : ndarray of shape (n_features,)
+            What is subtracted from the features.
+
+        Returns
+        -------
+        Noise or None
+            The noise itself if its variance does not depend on ``X``.
+        """
+        return None if self.variance().moves_entries else self
+
+    @property
     def has_log_mgf(self) -> bool:
         """Whether the class defines `log_mgf`."""
         return type(self).log_mgf is not Noise.log_mgf
@@ -195,6 +309,21 @@ class Noise(BaseEstimator):
                 setattr(taken, name, np.asarray(value, dtype=np.float64)[features])
         return taken
 
+    def take_entries(self, features: Array, rows: Array) -> Noise:
+        """Return the noise of entries, given the feature and the row of each; `draw` then corrupts them.
+
+        Parameters
+        ----------
+        features, rows : ndarray of int
+            One per entry.
+
+        Returns
+        -------
+        Noise
+            A copy.
+        """
+        return self.take(features)
+
     def sample(self, X: Any, random_state: Any = None) -> Any:
         """Return a corrupted copy of ``X``.
 
@@ -214,12 +343,15 @@ class Noise(BaseEstimator):
         --------
         >>> import numpy as np
         >>> from dropmargin import DropoutNoise
-        >>> DropoutNoise(rate=0.5).sample(np.ones((2, 4)), random_state=0)
+        >>> DropoutNoise(rate=0.5, reference="zero").sample(np.ones((2, 4)), random_state=0)
         array([[2., 2., 2., 2.],
                [0., 2., 0., 2.]])
         """
         X = check_rows(X)
-        self.check(X.shape[1])
+        noise = self.resolve(X.shape[1])
+        if noise.needs_means and stores_zeros(X):
+            share = np.full(X.shape[0], 1.0 / max(1, X.shape[0]))
+            noise = noise.with_means(column_means(X, share, np.arange(X.shape[1])))
         if not self.allows_negative and entry_range(X)[0] < 0.0:
             raise ValueError(
                 f"{type(self).__name__} needs X >= 0, but X has {entry_range(X)[0]:g}. "
@@ -228,9 +360,11 @@ class Noise(BaseEstimator):
         rng = check_random_state(random_state)
 
         def corrupt(values: Array, features: Any) -> Array:
-            return self.take(features).draw(values, rng).astype(values.dtype)
+            rows = entry_rows(canonical(X))
+            own = noise.take(features) if rows is None else noise.take_entries(features, rows)
+            return own.draw(values, rng).astype(values.dtype)
 
-        sampled = map_entries(X, corrupt, zeros_stay=not self.variance().has_floor, what=f"A sample of {self!r}")
+        sampled = map_entries(X, corrupt, zeros_stay=not noise.variance().moves_zeros, what=f"A sample of {self!r}")
         return sampled.copy()  # no index arrays shared with X: the caller may eliminate zeros in place
 
     def _parameter(self, name: str, n_features: int, low: float, high: float, range_: str) -> Array:
@@ -257,13 +391,15 @@ class Noise(BaseEstimator):
         return value
 
 
-def as_noise(noise: Any) -> Noise | None:
+def as_noise(noise: Any, reference: str = "mean") -> Noise | None:
     """Return the noise of a parameter ``noise``.
 
     Parameters
     ----------
     noise : float, Noise or None
         A number is a dropout rate.
+    reference : {"mean", "zero"}, default="mean"
+        The reference value of dropout for a number.
 
     Returns
     -------
@@ -286,7 +422,7 @@ def as_noise(noise: Any) -> Noise | None:
     if noise is None or isinstance(noise, Noise):
         return noise
     if isinstance(noise, Real) and not isinstance(noise, bool):
-        return DropoutNoise(rate=float(noise))
+        return DropoutNoise(rate=float(noise), reference=reference)
     raise ValueError(
         f"noise must be None, a dropout rate in [0, 1), or a noise such as DropoutNoise(rate=0.5) or "
         f"GaussianNoise(scale=0.1); got {noise!r}. For one rate per feature, write DropoutNoise(rate=rates)."

@@ -5,24 +5,40 @@ Formulas in the docstrings are per feature; ``K`` is ``log E exp(t x~)``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from dropmargin.data import SquaredDeviation
 from dropmargin.noise.base import Noise, Variance
+from dropmargin.noise.groups import group_features, group_rates
 from dropmargin.typing import Array
+
+_LARGEST = 1e100
 
 
 class DropoutNoise(Noise):
-    """Dropout (blankout) noise: a feature is set to zero with probability ``rate``, and rescaled otherwise.
+    """Dropout (blankout) noise: with probability ``rate`` a feature takes its reference value.
 
-    ``x~ = 0`` with probability ``q``, else ``x / (1 - q)``. The variance is ``q / (1 - q) x^2`` and the log moment
-    generating function ``K(t) = log(q + (1 - q) exp(t x / (1 - q)))``. Zeros stay zeros, so sparse data stay sparse.
+    With the reference ``r`` of a feature, ``x~ = r`` with probability ``q``, else ``r + (x - r) / (1 - q)``. The
+    variance is ``q / (1 - q) (x - r)^2`` and the log moment generating function
+    ``K(t) = t r + log(q + (1 - q) exp(t (x - r) / (1 - q)))``. Sparse data are not made dense in training.
+
+    Features of one group are dropped together, as those of a sensor that fails: there is one random variable per group.
 
     Parameters
     ----------
-    rate : float or array-like of shape (n_features,), default=0.5
-        The probability ``q`` that a feature is dropped, in [0, 1).
+    rate : float, array-like or mapping, default=0.5
+        The probability ``q`` that a feature is dropped, in [0, 1): one number, or one per feature. With ``groups``: one
+        number, one per group, or a mapping of groups to rates, where a group that is not named is not dropped.
+    reference : {"mean", "zero"} or array-like of shape (n_features,), default="mean"
+        The value of a dropped feature: its weighted mean in the training data, zero (the paper's blankout), or one
+        value per feature. With ``"mean"`` a fit does not depend on the origin of the features. Samples (`sample`) of a
+        sparse ``X`` need ``"zero"``.
+    groups : array-like of shape (n_features,) or mapping, default=None
+        The group of each feature, or a mapping of names of groups to features: indices, names of columns, or patterns
+        such as ``"sensor1_*"``. Features in no group of a mapping are dropped independently, and all are by default.
 
     See Also
     --------
@@ -38,35 +54,103 @@ class DropoutNoise(Noise):
     >>> DropoutNoise()
     DropoutNoise(rate=0.5)
     >>> model = DropoutSVC(noise=DropoutNoise(rate=[0.1, 0.9]))  # one rate per feature
+    >>> model = DropoutSVC(noise=DropoutNoise(rate=0.1, groups=[0, 0, 0, 1, 1]))  # two sensors
     """
 
-    def __init__(self, rate: Any = 0.5) -> None:
+    def __init__(self, rate: Any = 0.5, *, reference: Any = "mean", groups: Any = None) -> None:
         self.rate = rate
+        self.reference = reference
+        self.groups = groups
+
+    @property
+    def needs_means(self) -> bool:
+        return isinstance(self.reference, str) and self.reference == "mean"
+
+    def resolve(self, n_features: int, feature_names: Sequence[str] | None = None) -> DropoutNoise:
+        rate, numbers = self.rate, None
+        if self.groups is not None:
+            numbers, names = group_features(self.groups, n_features, feature_names)
+            rate = group_rates(rate, numbers, names)
+            if len(np.unique(numbers)) == n_features:
+                numbers = None  # every feature is dropped independently
+        elif isinstance(rate, Mapping):
+            allowed = "a number or one number per feature; a mapping of groups to rates needs groups="
+            raise ValueError(f"rate of DropoutNoise must be {allowed}, got {rate!r}.")
+        resolved = DropoutNoise(rate, reference=self.reference, groups=numbers)
+        resolved._parameter("rate", n_features, 0.0, 1.0, "[0, 1)")
+        if isinstance(self.reference, str):
+            if self.reference not in ("mean", "zero"):
+                allowed = "'mean', 'zero' or one number per feature"
+                raise ValueError(f"reference of DropoutNoise must be {allowed}, got {self.reference!r}.")
+        else:
+            reference = resolved._parameter("reference", n_features, -_LARGEST, _LARGEST, "finite numbers below 1e100")
+            resolved.reference = np.broadcast_to(reference, n_features) if reference.any() else "zero"
+        return resolved
 
     def check(self, n_features: int) -> None:
-        self._parameter("rate", n_features, 0.0, 1.0, "[0, 1)")
+        self.resolve(n_features)
+
+    def with_means(self, feature_means: Array) -> DropoutNoise:
+        return DropoutNoise(self.rate, reference=feature_means, groups=self.groups) if self.needs_means else self
+
+    def shifted(self, feature_means: Array) -> DropoutNoise | None:
+        if isinstance(self.reference, str):  # zero: the usual case, which needs no reference values
+            return None
+        return DropoutNoise(self.rate, reference=self.reference_values - feature_means, groups=self.groups)
+
+    def take(self, features: Any) -> DropoutNoise:
+        taken = DropoutNoise(self.rate, reference=self.reference)
+        for name in ("rate", "reference"):
+            if np.ndim(getattr(self, name)):
+                setattr(taken, name, np.asarray(getattr(self, name), dtype=np.float64)[features])
+        if self.groups is not None:
+            taken.groups = np.unique(np.asarray(self.groups)[features], return_inverse=True)[1]
+        return taken
+
+    def take_entries(self, features: Array, rows: Array) -> DropoutNoise:
+        taken = self.take(features)
+        if self.groups is not None:  # entries of one row and one group are dropped together
+            taken.groups = np.unique(np.stack([rows, taken.groups]), axis=1, return_inverse=True)[1].ravel()
+        return taken
 
     def variance(self) -> Variance:
         rate = np.asarray(self.rate, dtype=np.float64)
-        return Variance(entry=np.square, slope=rate / (1.0 - rate))
+        is_zero = isinstance(self.reference, str) and self.reference == "zero"
+        # Without feature means the reference is not known yet.
+        reference = np.empty(0) if self.needs_means else np.asarray(self.reference)
+        entry = np.square if is_zero else SquaredDeviation(reference)
+        return Variance(entry=entry, slope=rate / (1.0 - rate), groups=self.groups)
+
+    @property
+    def reference_values(self) -> Any:
+        """The reference of each feature: zero, or an array."""
+        if self.needs_means:
+            raise ValueError("DropoutNoise(reference='mean') needs feature means: use with_means(X.mean(axis=0)).")
+        return 0.0 if isinstance(self.reference, str) else np.asarray(self.reference, dtype=np.float64)
 
     def log_mgf(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
-        rate = np.asarray(self.rate, dtype=np.float64)
-        scaled = x / (1.0 - rate)
+        rate, reference = np.asarray(self.rate, dtype=np.float64), self.reference_values
+        scaled = (x - reference) / (1.0 - rate)
         with np.errstate(divide="ignore"):
             log_dropped, log_observed = np.log(rate), np.log1p(-rate) + t * scaled
         # The odds of the less likely of the two cases under the tilted distribution give all three results.
         odds = np.exp(-np.abs(log_observed - log_dropped))
         p_observed = np.where(log_observed > log_dropped, 1.0, odds) / (1.0 + odds)
         return (
-            np.maximum(log_dropped, log_observed) + np.log1p(odds),
-            p_observed * scaled,
+            t * reference + np.maximum(log_dropped, log_observed) + np.log1p(odds),
+            reference + p_observed * scaled,
             odds / np.square(1.0 + odds) * np.square(scaled),
         )
 
     def draw(self, x: Array, rng: np.random.RandomState) -> Array:
-        rate = np.asarray(self.rate, dtype=np.float64)
-        return np.where(rng.uniform(size=x.shape) < rate, 0.0, x / (1.0 - rate))
+        rate, reference = np.asarray(self.rate, dtype=np.float64), self.reference_values
+        if self.groups is None:
+            is_dropped = rng.uniform(size=x.shape) < rate
+        else:  # one random number per row and group
+            groups = np.asarray(self.groups)
+            drawn = rng.uniform(size=(*x.shape[:-1], int(groups.max()) + 1))
+            is_dropped = drawn[..., groups] < rate
+        return np.where(is_dropped, reference, reference + (x - reference) / (1.0 - rate))
 
 
 class GaussianNoise(Noise):

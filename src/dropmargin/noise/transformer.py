@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dropmargin.data import canonical
 from dropmargin.data.inputs import validate_rows
+from dropmargin.data.missing_values import feature_means
 from dropmargin.noise.base import Noise, as_noise
 
 _WHEN = ("fit", "always")
@@ -25,7 +28,8 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     noise : float, Noise or None, default=0.1
-        A number is a dropout rate; ``None`` changes nothing.
+        A number ``q`` means ``DropoutNoise(q, reference="zero")``, which keeps sparse rows sparse; ``None`` changes
+        nothing.
     when : {"fit", "always"}, default="fit"
         Whether rows are corrupted only in training, or also at prediction.
     random_state : int, RandomState instance or None, default=None
@@ -37,6 +41,8 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, only if ``X`` has column names that are all strings.
+    feature_means_ : ndarray of shape (n_features_in_,)
+        Means of the features, only if the noise needs them (``DropoutNoise(reference="mean")``).
 
     See Also
     --------
@@ -48,7 +54,7 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     >>> import numpy as np
     >>> from dropmargin import DropoutNoise, NoiseTransformer
     >>> X = np.ones((2, 4))
-    >>> step = NoiseTransformer(DropoutNoise(rate=0.5), random_state=0)
+    >>> step = NoiseTransformer(DropoutNoise(rate=0.5, reference="zero"), random_state=0)
     >>> step.fit_transform(X)
     array([[2., 2., 2., 2.],
            [0., 2., 0., 2.]])
@@ -114,19 +120,28 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         noise = self._checked_noise()
         X = self._rows(X, reset=False)
+        if noise is not None:
+            noise = self._resolve(noise)
         return X if noise is None or self.when == "fit" else noise.sample(X, self.random_state)
 
     def _fit(self, X: Any) -> tuple[Any, Noise | None]:
         noise = self._checked_noise()
         X = self._rows(X, reset=True)
-        if noise is not None:
-            noise.check(X.shape[1])
-        return X, noise
+        if noise is not None and noise.needs_means:
+            self.feature_means_ = feature_means(canonical(X), np.ones(X.shape[0]), has_missing=False)
+        elif hasattr(self, "feature_means_"):  # of an earlier fit
+            del self.feature_means_
+        return X, None if noise is None else self._resolve(noise)
+
+    def _resolve(self, noise: Noise) -> Noise:
+        """Return the noise for the features and the feature means of the training data."""
+        noise = noise.resolve(self.n_features_in_, getattr(self, "feature_names_in_", None))
+        return noise.with_means(self.feature_means_) if noise.needs_means else noise
 
     def _checked_noise(self) -> Noise | None:
         if not isinstance(self.when, str) or self.when not in _WHEN:
             raise ValueError(f"when must be one of {list(_WHEN)}, got {self.when!r}.")
-        return as_noise(self.noise)
+        return as_noise(self.noise, reference="zero")
 
     def _rows(self, X: Any, reset: bool) -> Any:
         return validate_rows(self, X, reset=reset)

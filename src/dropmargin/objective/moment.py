@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from dropmargin.data import Partitions, PerPartition, Rows, target_summary
 from dropmargin.losses import MomentLoss
 from dropmargin.noise import Variance
 from dropmargin.objective import row_functions
-from dropmargin.objective.base import Objective, Point
+from dropmargin.objective.base import Curvature, Objective, Point
 from dropmargin.objective.curvature import MomentCurvature, as_column
 from dropmargin.objective.preconditioner import (
     Preconditioner,
@@ -161,7 +161,7 @@ class MomentObjective(Objective):
         targets = np.repeat([[1.0], [-1.0]], self.n_outputs, axis=1)
         return targets, np.broadcast_to(intercept, targets.shape), np.zeros(targets.shape)
 
-    def select(self, outputs: Any) -> MomentObjective:
+    def select(self, outputs: Any) -> Self:
         smoothing = self.smoothing[outputs] if isinstance(self.smoothing, np.ndarray) else self.smoothing
         return replace(self, outputs=self.outputs[outputs], smoothing=smoothing)
 
@@ -208,7 +208,7 @@ class MomentPoint(Point):
 
     def select(self, outputs: Any) -> MomentPoint:
         scores = self.objective.data.map(row_functions.take_scores, self.scores, outputs)
-        out = MomentPoint(self.objective.select(outputs), np.ascontiguousarray(self.coef[:, outputs]), scores)
+        out = type(self)(self.objective.select(outputs), np.ascontiguousarray(self.coef[:, outputs]), scores)
         value, gradient, noise_curvature = self._evaluated
         out._evaluated = (
             value[outputs],
@@ -219,7 +219,7 @@ class MomentPoint(Point):
 
     def with_objective(self, objective: MomentObjective) -> MomentPoint:
         """Return this point of an objective that differs in its penalty or its smoothing only."""
-        return MomentPoint(objective, self.coef, self.scores)
+        return type(self)(objective, self.coef, self.scores)
 
     def unsmoothed_loss(self) -> Array:
         """Return the weighted loss without smoothing; no product is needed."""
@@ -232,16 +232,16 @@ class MomentPoint(Point):
         (weight,) = data.map_sum(row_functions.weight_below, _WIDTHS * smoothing, self.scores)
         return weight / target_summary(data).weight
 
-    def hessian(self, direct: bool = False) -> MomentCurvature:
+    def hessian(self, direct: bool = False) -> Curvature:
         of_penalty = self.objective.penalty.curvature(self.coef)
         is_coupled = not self.objective.variance.is_zero
         return self._curvature(row_functions.hessian_weights, of_penalty, is_coupled, direct)
 
-    def majoriser(self, direct: bool = False) -> MomentCurvature:
+    def majoriser(self, direct: bool = False) -> Curvature:
         of_penalty = self.objective.penalty.majoriser(self.coef)
         return self._curvature(row_functions.majoriser_weights, of_penalty, False, direct)
 
-    def _curvature(self, rule: Any, of_penalty: Array | float, is_coupled: bool, direct: bool) -> MomentCurvature:
+    def _curvature(self, rule: Any, of_penalty: Array | float, is_coupled: bool, direct: bool) -> Curvature:
         objective = self.objective
         weights = objective.data.map(rule, objective.row_loss, self.scores)
         if may_be_exact(self, direct):

@@ -139,6 +139,11 @@ def may_be_exact(point: MomentPoint, direct: bool) -> bool:
     return direct or target_summary(point.objective.data).n_rows <= _FEW_ROWS
 
 
+def may_factorise(point: MomentPoint, direct: bool) -> bool:
+    """Return whether the curvature is small enough to be factorised as a matrix."""
+    return direct and point.objective.n_features <= _DIRECT_SIZE
+
+
 def exact_preconditioner(
     point: MomentPoint, weights: PerPartition, of_penalty: Array | float, direct: bool
 ) -> Preconditioner | None:
@@ -149,8 +154,8 @@ def exact_preconditioner(
         found = woodbury(point, weights, of_penalty + point.noise_curvature)
         if found is not None:
             return found
-    if direct and point.objective.n_features <= _DIRECT_SIZE:
-        return _cholesky(explicit_curvature(point, weights, of_penalty + point.noise_curvature), is_exact=True)
+    if may_factorise(point, direct):
+        return cholesky(explicit_curvature(point, weights, of_penalty + point.noise_curvature), is_exact=True)
     return None
 
 
@@ -182,10 +187,11 @@ def gram_preconditioner(
         return None
     many = target_summary(point.objective.data).n_outputs >= _MANY_OUTPUTS and not point.objective.penalty.l1
     shared = shared_eigenvectors(point, totals, is_coupled) if many else None
-    return shared or _cholesky(shared_gram(point, totals, own), is_exact=False)
+    return shared or cholesky(shared_gram(point, totals, own), is_exact=False)
 
 
-def _cholesky(matrices: Iterable[Array], is_exact: bool) -> Cholesky | None:
+def cholesky(matrices: Iterable[Array], is_exact: bool) -> Cholesky | None:
+    """Return the inverse of one matrix per output; ``None`` if one is not safely positive definite."""
     factors = [factorise(matrix) for matrix in matrices]
     return None if any(factor is None for factor in factors) else Cholesky(factors, is_exact)
 
@@ -194,7 +200,7 @@ def shared_gram(point: MomentPoint, totals: Array, own: Array) -> Iterator[Array
     """Yield ``sum(h) X'SX`` plus the output's own diagonal, output by output; ``totals`` are the ``sum(h)``."""
     gram = _gram_of_rows(point)
     for k in range(point.coef.shape[1]):
-        yield _with_diagonal(gram * totals[k], point.objective, own[:, k])
+        yield with_diagonal(gram * totals[k], point.objective, own[:, k])
 
 
 def shared_eigenvectors(point: MomentPoint, totals: Array, is_coupled: bool) -> Eigenvectors | None:
@@ -238,10 +244,10 @@ def explicit_curvature(point: MomentPoint, weights: PerPartition, own: Array) ->
     objective = point.objective
     for k in range(point.coef.shape[1]):
         (matrix,) = objective.data.map_sum(_explicit, objective.variance, weights, point.coef, k)
-        yield _with_diagonal(matrix, objective, own[:, k])
+        yield with_diagonal(matrix, objective, own[:, k])
 
 
-def _with_diagonal(matrix: Array, objective: MomentObjective, own: Array) -> Array:
+def with_diagonal(matrix: Array, objective: MomentObjective, own: Array) -> Array:
     """Add the diagonal of penalty and noise to the data's part, in place; take the intercept out if there is none."""
     index = np.arange(objective.n_features)
     matrix[index, index] += own

@@ -1,4 +1,4 @@
-"""Pictures, in the manner of scikit-learn's displays; Matplotlib is imported when one is drawn."""
+"""Plots in the style of scikit-learn's displays. Matplotlib is imported when the first one is made."""
 
 from dropmargin.plotting.convergence import ConvergenceDisplay
 from dropmargin.plotting.deletion import DeletionCurveDisplay

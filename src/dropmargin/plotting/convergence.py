@@ -1,4 +1,4 @@
-"""The picture of convergence: how far fits were from the minimum after each pass over the data."""
+"""The plot of convergence: the relative gap of fits after each pass over the data."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.estimators.validation import check_choice, check_number
-from dropmargin.plotting.naming import last_step, named_estimators
-from dropmargin.plotting.style import LEGEND, LINE, import_pyplot, line_style, tidy
+from dropmargin.plotting.arguments import check_mapping, last_step, named_estimators
+from dropmargin.plotting.style import LEGEND, LINE, import_matplotlib, line_style, plain_text, tidy
 from dropmargin.typing import Array
 
 _SHOWS = ("auto", "gap", "excess")
 _AGAINST = {"passes": "passes over the data", "iterations": "iterations"}
 _LABELS = {"gap": "estimated relative gap", "excess": "relative excess of the objective"}
-# Parameters that say how a problem is solved, and not which.
-_SOLVING = ("solver", "tol", "max_iter", "warm_start", "n_jobs", "verbose")
-# A line of more points has a mark at some of them only.
-_MOST_MARKS = 15
+# Parameters of the solver, which do not change the problem.
+_SOLVER_PARAMETERS = ("solver", "tol", "max_iter", "warm_start", "n_jobs", "verbose")
+# A line of more points than this has markers at some of them only.
+_MAX_MARKERS = 15
 
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """The history of one binary problem, or of several that were solved as one, and the minimum it is compared with."""
+    """The history of one output, or of outputs that were solved together, and the minimum of their objective."""
 
     iterations: Array
     passes: Array
@@ -45,7 +45,7 @@ class Descent:
 
 @dataclass(frozen=True, eq=False)
 class Convergence:
-    """The descents of one fit, several if its classes were solved apart; and the tolerance it stopped at."""
+    """The histories of one fit, several if its outputs were solved one by one, and its tolerance."""
 
     descents: Sequence[Descent]
     tol: float
@@ -54,22 +54,21 @@ class Convergence:
 class ConvergenceDisplay:
     """The relative gap of one or more fits after each pass over the data, from their ``history_``.
 
-    Make one with `from_estimators`. There are two measures of the way that is left:
+    Create one with `from_estimators`. There are two measures of the distance to the minimum:
 
-    ``"gap"``: what the solver itself estimated at the time, ``gap / |objective|``, by which it stops. The first steps,
-    of which it could not tell yet, are not drawn; and ``solver="lbfgs"`` estimates none.
+    ``"gap"``: the gap that the solver estimated, ``gap / |objective|``, and by which it stops. The first iterations
+    have no estimate and are not drawn; ``solver="lbfgs"`` estimates no gap.
 
-    ``"excess"``: ``(objective - minimum) / |minimum|``, known in hindsight, for every solver. The minimum is taken to
-    be the highest lower bound that the final gaps give, and at most the lowest objective reached, over all fits of the
-    same problem: those of one class with the same parameters but the ones of solving, and with as many features and
-    the same classes.
+    ``"excess"``: ``(objective - minimum) / |minimum|``, which exists for every solver. The minimum is the largest lower
+    bound that the final gaps give, and at most the smallest objective, over all fits of the same problem: the same
+    class, the same parameters except those of the solver, the same number of features and the same labels.
 
-    Classes that were solved apart, as on sparse data, are a thin line each.
+    Outputs that were solved one by one, as for sparse data, have a thin line each.
 
     Parameters
     ----------
     fits : mapping of str to Convergence
-        A name for the history of each fit.
+        The histories of each fit by name.
 
     Attributes
     ----------
@@ -78,7 +77,7 @@ class ConvergenceDisplay:
     lines_ : list of matplotlib Line2D
         In the order of ``fits``.
     tolerances_ : list of matplotlib Line2D
-        The dotted lines at each tolerance.
+        The dotted line of each tolerance.
 
     Examples
     --------
@@ -108,15 +107,15 @@ class ConvergenceDisplay:
         against: str = "passes",
         ax: Any = None,
     ) -> ConvergenceDisplay:
-        """Draw the histories of fitted classifiers.
+        """Plot the histories of fitted classifiers.
 
         Parameters
         ----------
         estimators : mapping of str to classifier, sequence of classifiers, or classifier
-            Fitted classifiers of dropmargin, or pipelines that end in one; of one that chose its noise and ``C``, the
-            fit to all rows is shown. Classifiers without names are named after their class.
+            Fitted classifiers of dropmargin, or pipelines that end in one; of a search, the final fit to all rows is
+            plotted. Classifiers without names are named after their class.
         minimum : float, default=None
-            The lowest value of the objective, if it is known better than from these fits; for ``"excess"``.
+            The minimum of the objective for ``"excess"``, if it is known more accurately than from these fits.
         show, against, ax
             As for `plot`.
 
@@ -126,9 +125,7 @@ class ConvergenceDisplay:
         """
         if minimum is not None:
             check_number("minimum", minimum, -np.inf)
-        models = {
-            name: _with_history(estimator) for name, estimator in named_estimators(estimators, alone=True).items()
-        }
+        models = {name: _with_history(estimator) for name, estimator in named_estimators(estimators).items()}
         minima = _minima(list(models.values()))
         fits = {}
         for (name, model), own in zip(models.items(), minima, strict=True):
@@ -139,36 +136,35 @@ class ConvergenceDisplay:
         return cls(fits).plot(ax, show=show, against=against)
 
     def plot(self, ax: Any = None, *, show: str = "auto", against: str = "passes") -> ConvergenceDisplay:
-        """Draw the histories.
+        """Plot the histories.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; ``None`` for a new figure.
+            Axes to plot on; ``None`` for a new figure.
         show : {"auto", "gap", "excess"}, default="auto"
-            See above; ``"auto"`` is ``"gap"`` if every fit has estimated it, else ``"excess"``.
+            The measure, see above; ``"auto"`` is ``"gap"`` if every fit has estimates of it, else ``"excess"``.
         against : {"passes", "iterations"}, default="passes"
-            Passes over the data, or the solver's iterations, which cost more or less.
+            The horizontal axis: passes over the data, or iterations of the solver.
 
         Returns
         -------
         self
         """
-        fits = _check_fits(self.fits)
+        fits = check_mapping("fits", self.fits, Convergence, "Use from_estimators.")
         check_choice("show", show, _SHOWS)
         check_choice("against", against, tuple(_AGAINST))
-        plt = import_pyplot()
         if show == "auto":
             descents = [descent for fit in fits.values() for descent in fit.descents]
             show = "gap" if all(np.isfinite(descent.gaps).any() for descent in descents) else "excess"
         if ax is None:
-            _, ax = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+            _, ax = import_matplotlib().subplots(figsize=(6.4, 4.4), layout="constrained")
         self.ax_, self.figure_ = ax, ax.figure
         self.lines_, self.tolerances_ = [], []
         for index, (name, fit) in enumerate(fits.items()):
-            self._draw(fit, name, line_style(index), show, against)
+            self._draw(fit, plain_text(name), line_style(index), show, against)
         for tol in sorted({fit.tol for fit in fits.values()} - {0.0}, reverse=True):
-            line = ax.axhline(tol, color="0.4", linestyle=":", linewidth=1.2, zorder=1, label=f"tol = {tol:g}")
+            line = ax.axhline(tol, color="0.5", linestyle=":", linewidth=1.2, zorder=1, label=f"tol = {tol:g}")
             self.tolerances_.append(line)
         ax.set_yscale("log")
         ax.set_xlim(left=0.0)
@@ -179,30 +175,30 @@ class ConvergenceDisplay:
         return self
 
     def _draw(self, fit: Convergence, name: str, style: dict[str, Any], show: str, against: str) -> None:
-        apart = len(fit.descents) > 1
-        look = style | LINE | ({"linewidth": 0.9, "markersize": 3.0} if apart else {})
+        several = len(fit.descents) > 1
+        style = style | LINE | ({"linewidth": 0.9, "markersize": 3.0} if several else {})
         for index, descent in enumerate(fit.descents):
-            along, height = getattr(descent, against), descent.relative(show)
-            every = max(1, int(np.isfinite(height).sum()) // _MOST_MARKS)
+            x, height = getattr(descent, against), descent.relative(show)
+            every = max(1, int(np.isfinite(height).sum()) // _MAX_MARKERS)
             label = name if index == 0 else "_nolegend_"
-            (line,) = self.ax_.plot(along, height, label=label, markevery=every, zorder=3, **look)
+            (line,) = self.ax_.plot(x, height, label=label, markevery=every, zorder=3, **style)
             self.lines_.append(line)
 
 
 def _with_history(estimator: Any) -> Any:
-    """Return the fitted classifier whose history is meant."""
+    """Return the fitted classifier that has the history."""
     model = last_step(estimator)
     if isinstance(model, type) or not hasattr(model, "fit"):
         raise TypeError(f"estimators must be fitted classifiers of dropmargin, got {model!r}.")
     check_is_fitted(model)
     model = getattr(model, "best_estimator_", model)
     if not hasattr(model, "history_"):
-        raise TypeError(f"{type(model).__name__} has no history_; classifiers of dropmargin have.")
+        raise TypeError(f"{type(model).__name__} has no history_. Give fitted classifiers of dropmargin.")
     return model
 
 
 def _split(history: Sequence[Any]) -> list[Sequence[Any]]:
-    """Return the histories of problems that were solved apart: each begins with iteration 1."""
+    """Return the histories of outputs that were solved one by one: each begins with iteration 1."""
     starts = [index for index, entry in enumerate(history) if entry.iteration == 1]
     return [history[begin:end] for begin, end in zip(starts, [*starts[1:], len(history)], strict=True)]
 
@@ -213,16 +209,16 @@ def _descent(part: Sequence[Any], minimum: float) -> Descent:
 
 
 def _minima(models: Sequence[Any]) -> list[Array]:
-    """Return the minimum of each problem of each model, as far as all models of the same problems know it."""
+    """Return the minimum of each output of each model, from all models of the same problem."""
     reached, bounds, problems = [], [], []
     for model in models:
         parts = _split(model.history_)
-        # the objective at the end is exact, that of the history may be smoothed
+        # The final objective is exact; those of the history may be smoothed.
         ends = [model.objective_] if len(parts) == 1 else [part[-1].objective for part in parts]
         gaps = np.array([part[-1].gap for part in parts])
         reached.append(np.array(ends, dtype=float))
         bounds.append(np.where(np.isfinite(gaps), reached[-1] - gaps, -np.inf))
-        problems.append((type(model), len(parts), _which_problem(model)))
+        problems.append((type(model), len(parts), _problem_key(model)))
     minima = []
     for problem in problems:
         same = [index for index, other in enumerate(problems) if other == problem]
@@ -232,13 +228,6 @@ def _minima(models: Sequence[Any]) -> list[Array]:
     return minima
 
 
-def _which_problem(model: Any) -> str:
-    parameters = {name: value for name, value in model.get_params().items() if name not in _SOLVING}
+def _problem_key(model: Any) -> str:
+    parameters = {name: value for name, value in model.get_params().items() if name not in _SOLVER_PARAMETERS}
     return repr((sorted(parameters.items()), model.classes_.tolist(), model.coef_.shape))
-
-
-def _check_fits(fits: Any) -> Mapping[str, Convergence]:
-    valid = isinstance(fits, Mapping) and all(isinstance(fit, Convergence) for fit in fits.values())
-    if not valid or not fits:
-        raise ValueError(f"fits must be a dict of names and histories, got {fits!r}. Use from_estimators.")
-    return fits

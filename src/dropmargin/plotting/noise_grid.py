@@ -1,4 +1,4 @@
-"""The picture of a whole grid: the score over noise and ``C``, with what was chosen."""
+"""The heat map of scores by noise and ``C``."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.plotting.panels import check_axes
-from dropmargin.plotting.score_grid import Kind, ScoreGrid
-from dropmargin.plotting.scores import SHARES, shown_name
-from dropmargin.plotting.style import import_pyplot
+from dropmargin.plotting.arguments import check_axes
+from dropmargin.plotting.score_grid import NoiseKind, ScoreGrid
+from dropmargin.plotting.scores import SHARES
+from dropmargin.plotting.style import import_matplotlib
 from dropmargin.typing import Array
 
-# Above so many columns or rows, numbers in the cells cannot be read any more, and not every tick has a label.
-_MOST_COLUMNS, _MOST_ROWS = 14, 30
-_MOST_LABELS = 7
-# This share of the cells may be below the colour scale: a few hopeless ones would take most of it, and leave the same
-# colour for all that matter.
+# Numbers in more columns or rows than these are too small to read; more ticks than these are not all labelled.
+_MAX_COLUMNS, _MAX_ROWS = 14, 30
+_MAX_LABELS = 7
+# This share of the cells is below the colour scale: a few very low scores would leave one colour for all the others.
 _BELOW_SCALE = 0.25
+# Space to the right of the colour bar's label, in inches.
+_MARGIN = 0.2
 # Above this luminance black has more contrast than white (WCAG 2).
 _LIGHT = 0.179
 
 
 class NoiseGridDisplay:
-    """A heat map of the mean score over noise and ``C``, in which the chosen point has a frame.
+    """A heat map of the mean score by noise and ``C``, with a frame around the chosen point.
 
-    Make one with `from_estimator` or `from_path`. Noises of several kinds (dropout, Gaussian, ...) have a panel each;
-    no noise is level 0. The colours tell the better three quarters of the points apart; ``meshes_[0].set_clim`` changes
-    that.
+    Create one with `from_estimator` or `from_path`. Each kind of noise (dropout, Gaussian, ...) has a panel; no noise
+    is level 0. The colour scale covers the better three quarters of the points; ``meshes_[0].set_clim`` changes it.
 
-    Numbers in bold belong to points that were solved to the full tolerance, the others to points that a search stopped
-    early, because they could not win: their scores are those of rough solutions, which may be far worse than the true
-    ones. To compare all points, fit with ``prune=False``.
+    Bold numbers are those of points that were solved to the full tolerance. The others belong to points that a search
+    stopped early because they could not become the best: their scores are those of inexact solutions and may be far
+    worse than the exact ones. Fit with ``prune=False`` to compare all points.
 
     Parameters
     ----------
@@ -48,9 +48,9 @@ class NoiseGridDisplay:
     meshes_ : list of matplotlib QuadMesh
         The cells of each panel, weakest noise first.
     texts_ : list of matplotlib Text
-        The numbers in the cells, panel by panel; empty if none are written.
+        The numbers in the cells, panel by panel; empty if ``values`` is False.
     chosen_ : list of matplotlib Rectangle
-        The frame of the chosen point, in each panel that shows it.
+        The frames of the chosen point, one for each panel that has it.
     colorbar_ : matplotlib Colorbar
 
     Examples
@@ -77,7 +77,7 @@ class NoiseGridDisplay:
     def from_estimator(
         cls, estimator: Any, *, values: bool | None = None, cmap: Any = "viridis", ax: Any = None
     ) -> NoiseGridDisplay:
-        """Draw what cross-validation found.
+        """Plot the scores of cross-validation.
 
         Parameters
         ----------
@@ -97,14 +97,14 @@ class NoiseGridDisplay:
     def from_path(
         cls, path: Any, *, scoring: Any = None, values: bool | None = None, cmap: Any = "viridis", ax: Any = None
     ) -> NoiseGridDisplay:
-        """Draw the scores along a path; nothing was chosen.
+        """Plot the scores along a path, in which no point is chosen.
 
         Parameters
         ----------
         path : NoisePath
-            What `noise_path` returned.
+            A result of `noise_path`.
         scoring : str, callable or None, default=None
-            What the scores are, as it was given to `noise_path`; ``None`` means accuracy.
+            The metric of the scores, as it was given to `noise_path`; ``None`` is accuracy.
         values, cmap, ax
             As for `plot`.
 
@@ -115,28 +115,27 @@ class NoiseGridDisplay:
         return cls(ScoreGrid.of_path(path, scoring)).plot(ax, values=values, cmap=cmap)
 
     def plot(self, ax: Any = None, *, values: bool | None = None, cmap: Any = "viridis") -> NoiseGridDisplay:
-        """Draw the heat map.
+        """Plot the heat map.
 
         Parameters
         ----------
         ax : matplotlib Axes or sequence of Axes, default=None
-            Where to draw, one for each kind of noise; ``None`` for a new figure.
+            Axes to plot on, one for each kind of noise; ``None`` for a new figure.
         values : bool or None, default=None
-            Whether to write the scores into the cells; ``None``: if they can be read there.
+            Whether to write the scores into the cells; ``None``: if there is room for them.
         cmap : str or matplotlib Colormap, default="viridis"
-            Readable for the colour-blind and in grey, as is ``"cividis"``.
+            The default and ``"cividis"`` are readable for the colour-blind and in grey.
 
         Returns
         -------
         self
         """
         if not isinstance(self.grid, ScoreGrid):
-            raise ValueError(f"grid must be a score grid, got {self.grid!r}. Use from_estimator.")
-        plt = import_pyplot()
+            raise ValueError(f"grid must be a ScoreGrid, got {self.grid!r}. Use from_estimator.")
         kinds = self.grid.kinds()
         heights = [len(kind.indices) for kind in kinds]
         if ax is None:
-            _, ax = plt.subplots(
+            _, ax = import_matplotlib().subplots(
                 len(kinds),
                 1,
                 sharex=True,
@@ -144,21 +143,20 @@ class NoiseGridDisplay:
                 height_ratios=heights,
                 layout="constrained",
             )
-        self.axes_ = check_axes(ax, len(kinds), "one for each kind of noise: " + ", ".join(kind.name for kind in kinds))
+        self.axes_ = check_axes(ax, [kind.name for kind in kinds])
         self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
         self.meshes_, self.texts_, self.chosen_ = [], [], []
         if values is None:
-            values = len(self.grid.Cs) <= _MOST_COLUMNS and sum(heights) <= _MOST_ROWS
+            values = len(self.grid.Cs) <= _MAX_COLUMNS and sum(heights) <= _MAX_ROWS
         for panel, kind in zip(self.axes_, kinds, strict=True):
             self._draw(panel, kind, values, cmap)
         self._finish()
         return self
 
-    def _draw(self, ax: Any, kind: Kind, values: bool, cmap: Any) -> None:
+    def _draw(self, ax: Any, kind: NoiseKind, values: bool, cmap: Any) -> None:
         """Draw the cells of one kind of noise: ``C`` along a logarithmic axis, a row per level."""
         grid, n_rows = self.grid, len(kind.indices)
-        mean = self._shown_mean()
-        edges = _edges(grid.Cs)
+        mean, edges = self._shown_mean(), _edges(grid.Cs)
         mesh = ax.pcolormesh(
             edges,
             np.arange(n_rows + 1) - 0.5,
@@ -174,7 +172,7 @@ class NoiseGridDisplay:
         ax.set_xlim(edges[0], edges[-1])
         ax.minorticks_off()
         ax.set_xticks(grid.Cs, _c_labels(grid.Cs))
-        every = -(-n_rows // _MOST_ROWS)
+        every = -(-n_rows // _MAX_ROWS)
         if kind.label is None:
             ax.set_yticks(np.arange(n_rows), [kind.name] * n_rows)
         else:
@@ -186,8 +184,8 @@ class NoiseGridDisplay:
         if grid.chosen is not None and grid.chosen[0] in kind.indices:
             self._frame(ax, list(kind.indices).index(grid.chosen[0]), grid.chosen[1], edges)
 
-    def _write(self, ax: Any, kind: Kind, mesh: Any) -> None:
-        """Write the scores into the cells, dark on light and light on dark."""
+    def _write(self, ax: Any, kind: NoiseKind, mesh: Any) -> None:
+        """Write the scores into the cells, in black or white, whichever has more contrast."""
         grid, size = self.grid, 8.0 if len(self.grid.Cs) <= 8 else 6.5
         mean = self._shown_mean()
         digits = _digits(mean)
@@ -195,7 +193,7 @@ class NoiseGridDisplay:
             for column, C in enumerate(grid.Cs):
                 value = mean[index, column]
                 light = _luminance(mesh.cmap(mesh.norm(value))) > _LIGHT
-                solved = self._some_stopped_early() and grid.refined[index, column]  # type: ignore[index]
+                exact = self._some_stopped_early() and grid.refined[index, column]  # type: ignore[index]
                 text = ax.text(
                     C,
                     row,
@@ -203,13 +201,13 @@ class NoiseGridDisplay:
                     ha="center",
                     va="center",
                     fontsize=size,
-                    fontweight="bold" if solved else "normal",
+                    fontweight="bold" if exact else "normal",
                     color="black" if light else "white",
                 )
                 self.texts_.append(text)
 
     def _frame(self, ax: Any, row: int, column: int, edges: Array) -> None:
-        """Frame the chosen cell: a dark line around a light one is seen on every colour."""
+        """Draw a frame around the chosen cell; black around white is visible on every colour."""
         from matplotlib.patches import Rectangle
         from matplotlib.patheffects import Normal, withStroke
 
@@ -227,26 +225,44 @@ class NoiseGridDisplay:
         self.chosen_.append(ax.add_patch(frame))
 
     def _finish(self) -> None:
-        """Label what all panels share, and say what was chosen."""
-        grid, mean = self.grid, self._shown_mean()
+        """Add the labels, the colour bar, and a title that names the chosen point."""
+        grid = self.grid
         bold = self.texts_ and self._some_stopped_early()
         self.axes_[-1].set_xlabel("C    (bold: solved to the full tolerance)" if bold else "C")
-        name, n_folds = shown_name(grid.metric, False), len(grid.scores)
-        label = f"mean {name} over {n_folds} folds" if n_folds > 1 else name
-        self.colorbar_ = self.figure_.colorbar(
-            self.meshes_[0],
-            ax=self.axes_,
-            label=f"{label}, %" if grid.metric in SHARES else label,
-            aspect=30,
-            extend="min" if self.meshes_[0].norm.vmin > np.nanmin(mean) else "neither",
-        )
-        self.colorbar_.outline.set_visible(False)
         for panel in self.axes_:
             for spine in panel.spines.values():
                 spine.set_visible(False)
         if grid.chosen is not None:
             C = f"{grid.Cs[grid.chosen[1]]:.2g}"
             self.ax_.set_title(f"chosen: {grid.describe(grid.chosen[0])}, C = {C}", fontsize="medium", loc="left")
+        self._add_colorbar()
+
+    def _add_colorbar(self) -> None:
+        """Add a colour bar; without a layout engine, fit it with its label into the width of the given axes."""
+        grid, figure = self.grid, self.figure_
+        name, n_folds = grid.metric.replace("_", " "), len(grid.scores)
+        label = f"mean {name} over {n_folds} folds" if n_folds > 1 else name
+        start = min(panel.get_position().x0 for panel in self.axes_)
+        end = max(panel.get_position().x1 for panel in self.axes_)
+        self.colorbar_ = figure.colorbar(
+            self.meshes_[0],
+            ax=self.axes_ if len(self.axes_) > 1 else self.ax_,  # a list does not work with tight_layout
+            label=f"{label}, %" if grid.metric in SHARES else label,
+            aspect=30,
+            extend="min" if self.meshes_[0].norm.vmin > np.nanmin(self._shown_mean()) else "neither",
+        )
+        self.colorbar_.outline.set_visible(False)
+        if figure.get_layout_engine() is not None:
+            return
+        # Ticks and label keep their size; the panels and the bar share the rest of the width. A margin is left for the
+        # label of the axes to the right, which usually fills the gap between the two.
+        bar = self.colorbar_.ax
+        outer = bar.get_tightbbox().padded(_MARGIN * figure.dpi).transformed(figure.transSubfigure.inverted())
+        text_width = outer.x1 - bar.get_position().x1
+        shrink = max(0.2, (end - start - text_width) / (bar.get_position().x1 - start))
+        for ax in (*self.axes_, bar):
+            box = ax.get_position()
+            ax.set_position([start + shrink * (box.x0 - start), box.y0, shrink * box.width, box.height])
 
     def _shown_mean(self) -> Array:
         """Return the mean scores as they are shown: shares in percent."""
@@ -267,7 +283,7 @@ def _edges(Cs: Array) -> Array:
 
 def _c_labels(Cs: Array) -> list[str]:
     """Return labels of values of ``C``, at most a few; powers of ten, if there are."""
-    every = -(-len(Cs) // _MOST_LABELS)
+    every = -(-len(Cs) // _MAX_LABELS)
     exponents = np.log10(Cs)
     whole = np.flatnonzero(np.abs(exponents - np.round(exponents)) < 1e-9)
     first = int(whole[0]) % every if len(whole) else 0

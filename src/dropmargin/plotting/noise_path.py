@@ -1,4 +1,4 @@
-"""The picture of error against noise: one line per loss, each noise level at its best ``C``."""
+"""The plot of error by noise level: one line per model, each level at its best ``C``."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.estimators.validation import check_choice
 from dropmargin.model_selection import NoisePath
-from dropmargin.plotting.naming import named_estimators
-from dropmargin.plotting.panels import check_axes
-from dropmargin.plotting.score_grid import NO_NOISE, Kind, ScoreGrid
-from dropmargin.plotting.scores import (
-    SHARES,
-    SHOWS,
-    SPREADS,
-    common_metric,
-    draw_spread,
-    shown,
-    shown_name,
-    shows_error,
+from dropmargin.plotting.arguments import check_axes, check_mapping, named_estimators
+from dropmargin.plotting.score_grid import NO_NOISE, NoiseKind, ScoreGrid
+from dropmargin.plotting.scores import ScoreAxis
+from dropmargin.plotting.style import (
+    LEGEND,
+    LINE,
+    by_height,
+    import_matplotlib,
+    in_percent,
+    line_style,
+    plain_text,
+    tidy,
 )
-from dropmargin.plotting.style import LEGEND, LINE, by_height, import_pyplot, in_percent, line_style, tidy
 from dropmargin.typing import Array
 
 _RING: dict[str, Any] = {
@@ -35,34 +33,34 @@ _RING: dict[str, Any] = {
 
 
 class NoisePathDisplay:
-    """Error against the noise level, each level at its best ``C``: Figure 2 of the paper.
+    """Error by noise level, each level at its best ``C``: Figure 2 of the paper.
 
-    Make one with `from_estimators` or `from_paths`. No noise is level 0. Noises of several kinds (dropout, Gaussian,
-    ...) have a panel each, as their levels have nothing in common; a noise without a level, such as Poisson, is a
-    dotted line across. What an estimator chose has a ring around it.
+    Create one with `from_estimators` or `from_paths`. No noise is level 0. Each kind of noise (dropout, Gaussian, ...)
+    has a panel, as levels of different kinds cannot be compared; a noise without a level, such as Poisson, is a dotted
+    horizontal line. A ring marks the noise that an estimator chose.
 
-    Hollow marks are points that a search stopped early, because they could not win: their scores are those of rough
-    solutions, which may be far worse than the true ones, above all with many classes. To compare all levels, fit with
-    ``prune=False``.
+    Hollow markers are points that a search stopped early because they could not become the best. Their scores are those
+    of inexact solutions and may be far worse than the exact ones, above all with many classes. Fit with ``prune=False``
+    to compare all levels.
 
     Parameters
     ----------
     grids : mapping of str to ScoreGrid
-        A name for the scores of each grid.
+        The scores of each grid by name.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
         The first panel.
     axes_ : list of matplotlib Axes
-        All panels, one per kind of noise that has levels.
+        All panels, one for each kind of noise that has levels.
     figure_ : matplotlib Figure
     lines_ : list of matplotlib Line2D
-        Panel by panel, in the order of ``grids``: levels, then what has no level.
+        Panel by panel, in the order of ``grids``: lines over levels, then horizontal lines.
     spreads_ : list of matplotlib artists
-        The band or the bars of each line; ``None`` where there are none.
-    rough_ : list of matplotlib Line2D
-        The hollow marks of each line; ``None`` where there are none.
+        The band or the bars of each line, or ``None``.
+    inexact_ : list of matplotlib Line2D
+        The hollow markers of each line, or ``None``.
     chosen_ : list of matplotlib Line2D
         The rings.
 
@@ -72,9 +70,7 @@ class NoisePathDisplay:
     >>> from sklearn.preprocessing import scale
     >>> from dropmargin import DropoutLogisticRegressionCV, DropoutSVCCV, NoisePathDisplay
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> Cs = [0.1, 1.0]
-    >>> models = {"Dropout-SVM": DropoutSVCCV(Cs=Cs), "Dropout-Logistic": DropoutLogisticRegressionCV(Cs=Cs)}
-    >>> models = {name: model.fit(scale(X), y) for name, model in models.items()}
+    >>> models = [model(Cs=[0.1, 1.0]).fit(scale(X), y) for model in (DropoutSVCCV, DropoutLogisticRegressionCV)]
     >>> display = NoisePathDisplay.from_estimators(models)
     """
 
@@ -83,7 +79,7 @@ class NoisePathDisplay:
     figure_: Any
     lines_: list[Any]
     spreads_: list[Any]
-    rough_: list[Any]
+    inexact_: list[Any]
     chosen_: list[Any]
 
     def __init__(self, grids: Mapping[str, ScoreGrid]) -> None:
@@ -93,7 +89,7 @@ class NoisePathDisplay:
     def from_estimators(
         cls, estimators: Any, *, show: str = "auto", spread: str = "band", ax: Any = None
     ) -> NoisePathDisplay:
-        """Draw what cross-validation found.
+        """Plot the scores of cross-validation.
 
         Parameters
         ----------
@@ -107,20 +103,20 @@ class NoisePathDisplay:
         -------
         NoisePathDisplay
         """
-        named = named_estimators(estimators, alone=True)
+        named = named_estimators(estimators)
         grids = {name: ScoreGrid.of_estimator(estimator) for name, estimator in named.items()}
         return cls(grids).plot(ax, show=show, spread=spread)
 
     @classmethod
     def from_paths(cls, paths: Any, *, scoring: Any = None, show: str = "auto", ax: Any = None) -> NoisePathDisplay:
-        """Draw the scores along paths; the best ``C`` is that of the best score, which flatters a little.
+        """Plot the scores along paths, each level at the ``C`` of its best score (so slightly optimistic).
 
         Parameters
         ----------
         paths : mapping of str to NoisePath, or NoisePath
-            What `noise_path` returned.
+            Results of `noise_path`.
         scoring : str, callable or None, default=None
-            What the scores are, as it was given to `noise_path`; ``None`` means accuracy.
+            The metric of the scores, as it was given to `noise_path`; ``None`` is accuracy.
         show, ax
             As for `plot`.
 
@@ -128,21 +124,19 @@ class NoisePathDisplay:
         -------
         NoisePathDisplay
         """
-        if isinstance(paths, NoisePath):
-            paths = {"path": paths}
-        if not isinstance(paths, Mapping) or not paths:
-            raise ValueError(f"paths must be a dict of names and results of noise_path, or one result; got {paths!r}.")
-        return cls({name: ScoreGrid.of_path(path, scoring) for name, path in paths.items()}).plot(ax, show=show)
+        named = {"path": paths} if isinstance(paths, NoisePath) else paths
+        named = check_mapping("paths", named, NoisePath, "noise_path returns them.")
+        return cls({name: ScoreGrid.of_path(path, scoring) for name, path in named.items()}).plot(ax, show=show)
 
     def plot(self, ax: Any = None, *, show: str = "auto", spread: str = "band") -> NoisePathDisplay:
-        """Draw the lines.
+        """Plot the lines.
 
         Parameters
         ----------
         ax : matplotlib Axes or sequence of Axes, default=None
-            Where to draw, one for each kind of noise; ``None`` for a new figure.
+            Axes to plot on, one for each kind of noise; ``None`` for a new figure.
         show : {"auto", "error", "score"}, default="auto"
-            ``"error"`` is one minus the score; ``"auto"`` is that for accuracy, and the score for other metrics.
+            ``"error"`` is one minus the score; ``"auto"`` is ``"error"`` for accuracy, and ``"score"`` for others.
         spread : {"band", "bars", "none"}, default="band"
             How to show one standard error over the folds.
 
@@ -150,83 +144,76 @@ class NoisePathDisplay:
         -------
         self
         """
-        grids = _check_grids(self.grids)
-        check_choice("show", show, SHOWS)
-        check_choice("spread", spread, SPREADS)
-        plt = import_pyplot()
+        grids = check_mapping("grids", self.grids, ScoreGrid, "Use from_estimators.")
+        axis = ScoreAxis.of([grid.metric for grid in grids.values()], show, spread)
         panels = _panels(grids)
         own_figure = ax is None
         if own_figure:
             size = (6.4 if len(panels) < 3 else 2.5 * len(panels), 4.4)
-            _, ax = plt.subplots(1, len(panels), sharey=True, figsize=size, layout="constrained")
-        self.axes_ = check_axes(ax, len(panels), "one for each kind of noise: " + ", ".join(panels))
+            _, ax = import_matplotlib().subplots(1, len(panels), sharey=True, figsize=size, layout="constrained")
+        self.axes_ = check_axes(ax, panels)
         self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
-        self.lines_, self.spreads_, self.rough_, self.chosen_ = [], [], [], []
-        metrics = [grid.metric for grid in grids.values()]
-        metric, error = common_metric(metrics), shows_error(show, metrics)
+        self.lines_, self.spreads_, self.inexact_, self.chosen_ = [], [], [], []
         for panel, (kind_name, label) in zip(self.axes_, panels.items(), strict=True):
             for index, (name, grid) in enumerate(grids.items()):
-                self._draw(panel, grid, name, kind_name, line_style(index), error, spread)
+                self._draw(panel, grid, plain_text(name), kind_name, line_style(index), axis)
             panel.set_xlabel(label)
             if kind_name == NO_NOISE:
                 panel.set_xticks([])
-            if metric in SHARES:
+            if axis.in_percent:
                 in_percent(panel.yaxis)
             tidy(panel)
-        self.ax_.set_ylabel(_score_label(grids, metric, error))
-        self._name_lines(outside=own_figure and len(panels) > 1)
+        self.ax_.set_ylabel(_score_label(grids, axis))
+        self._add_legend(outside=own_figure and len(panels) > 1)
         return self
 
-    def _draw(
-        self, ax: Any, grid: ScoreGrid, name: str, panel: str, style: dict[str, Any], error: bool, spread: str
-    ) -> None:
+    def _draw(self, ax: Any, grid: ScoreGrid, name: str, panel: str, style: dict[str, Any], axis: ScoreAxis) -> None:
         """Draw one grid in the panel of one kind of noise."""
         rows, columns, errors = np.arange(len(grid.noises)), grid.best_columns(), grid.standard_error
-        heights, colour = shown(grid.mean[rows, columns], error), style["color"]
+        heights, colour = axis.values(grid.mean[rows, columns]), style["color"]
         for kind in grid.kinds():
             own = kind.indices
             if kind.name in (panel, NO_NOISE):
                 (line,) = ax.plot(kind.levels, heights[own], label=name, zorder=3, **LINE, **style)
                 deviations = None if errors is None else errors[own, columns[own]]
-                self.spreads_.append(draw_spread(ax, kind.levels, heights[own], deviations, spread, colour))
-                solved = np.full(len(own), True) if grid.refined is None else grid.refined[own, columns[own]]
-                self.rough_.append(_hollow(ax, kind.levels[~solved], heights[own][~solved], style))
+                self.spreads_.append(axis.draw_spread(ax, kind.levels, heights[own], deviations, colour))
+                exact = np.full(len(own), True) if grid.refined is None else grid.refined[own, columns[own]]
+                self.inexact_.append(_hollow_markers(ax, kind.levels[~exact], heights[own][~exact], style))
             elif kind.label is None:
                 label = f"{name}, {kind.name}"
                 line = ax.axhline(heights[own[0]], label=label, color=colour, linestyle=":", linewidth=1.8, zorder=2)
                 self.spreads_.append(None)
-                self.rough_.append(None)
+                self.inexact_.append(None)
             else:
-                continue  # it has a panel of its own
+                continue  # it has its own panel
             self.lines_.append(line)
-            self._mark(ax, grid, kind, colour, error)
+            self._mark_chosen(ax, grid, kind, colour, axis)
 
-    def _mark(self, ax: Any, grid: ScoreGrid, kind: Kind, colour: str, error: bool) -> None:
-        """Put a ring around the chosen point, if it is of this kind."""
+    def _mark_chosen(self, ax: Any, grid: ScoreGrid, kind: NoiseKind, colour: str, axis: ScoreAxis) -> None:
+        """Draw a ring around the chosen point, if it is of this kind."""
         if grid.chosen is None or grid.chosen[0] not in kind.indices:
             return
         level = kind.levels[list(kind.indices).index(grid.chosen[0])]
-        height = float(shown(grid.mean[grid.chosen], error))
-        if np.isnan(level):  # a line across has no place along the axis: near its right end
+        height = float(axis.values(grid.mean[grid.chosen]))
+        if np.isnan(level):  # a horizontal line: the ring is near its right end
             (ring,) = ax.plot(0.97, height, color=colour, zorder=4, transform=ax.get_yaxis_transform(), **_RING)
         else:
             (ring,) = ax.plot(level, height, color=colour, zorder=4, **_RING)
         self.chosen_.append(ring)
 
-    def _name_lines(self, outside: bool) -> None:
-        """Name each line once and say what the rings are; inside a panel, from top to bottom as the lines lie there."""
+    def _add_legend(self, outside: bool) -> None:
+        """Add a legend with each name once, in the order of the lines' heights if it is inside the only panel."""
         from matplotlib.lines import Line2D
 
-        lines = self.lines_ if outside else by_height(self.lines_)
         named: dict[str, Any] = {}
-        for line in lines:
+        for line in self.lines_ if outside else by_height(self.lines_):
             named.setdefault(line.get_label(), line)
         handles = list(named.values())
         if self.chosen_:
-            handles.append(Line2D([], [], color="0.3", label="chosen", **(_RING | {"markersize": 10})))
-        if any(marks is not None for marks in self.rough_):
+            handles.append(Line2D([], [], color="0.5", label="chosen", **(_RING | {"markersize": 10})))
+        if any(markers is not None for markers in self.inexact_):
             hollow = _RING | {"markersize": LINE["markersize"], "markeredgewidth": 1.0}
-            handles.append(Line2D([], [], color="0.3", label="hollow: stopped early", **hollow))
+            handles.append(Line2D([], [], color="0.5", label="hollow: stopped early", **hollow))
         if outside:
             n_columns = len(handles) if len(handles) <= 3 else -(-len(handles) // 2)
             self.figure_.legend(handles=handles, loc="outside lower center", ncols=n_columns, **LEGEND)
@@ -234,24 +221,17 @@ class NoisePathDisplay:
             self.ax_.legend(handles=handles, loc="best", **LEGEND)
 
 
-def _hollow(ax: Any, levels: Array, heights: Array, style: dict[str, Any]) -> Any:
-    """Draw hollow marks over the full ones of a line; ``None`` if there are none to draw."""
+def _hollow_markers(ax: Any, levels: Array, heights: Array, style: dict[str, Any]) -> Any:
+    """Draw hollow markers over the full ones of a line; return ``None`` if there are none."""
     if not len(levels):
         return None
-    look = style | {"linestyle": "none", "markerfacecolor": "white", "markersize": LINE["markersize"]}
-    (marks,) = ax.plot(levels, heights, zorder=3.5, **look)
-    return marks
-
-
-def _check_grids(grids: Any) -> Mapping[str, ScoreGrid]:
-    valid = isinstance(grids, Mapping) and all(isinstance(grid, ScoreGrid) for grid in grids.values())
-    if not valid or not grids:
-        raise ValueError(f"grids must be a dict of names and score grids, got {grids!r}. Use from_estimators.")
-    return grids
+    hollow = style | {"linestyle": "none", "markerfacecolor": ax.get_facecolor(), "markersize": LINE["markersize"]}
+    (markers,) = ax.plot(levels, heights, zorder=3.5, **hollow)
+    return markers
 
 
 def _panels(grids: Mapping[str, ScoreGrid]) -> dict[str, str]:
-    """Return the kinds of noise that have levels, with the label of these; one for all if none has."""
+    """Return the kinds of noise that have levels, with the labels of their axes; ``NO_NOISE`` if there is none."""
     panels: dict[str, str] = {}
     for grid in grids.values():
         for kind in grid.kinds():
@@ -260,8 +240,6 @@ def _panels(grids: Mapping[str, ScoreGrid]) -> dict[str, str]:
     return panels or {NO_NOISE: ""}
 
 
-def _score_label(grids: Mapping[str, ScoreGrid], metric: str, error: bool) -> str:
-    name = shown_name(metric, error)
-    if all(len(grid.scores) > 1 for grid in grids.values()):
-        name = f"cross-validated {name}"
-    return f"{name} at the best C" if any(len(grid.Cs) > 1 for grid in grids.values()) else name
+def _score_label(grids: Mapping[str, ScoreGrid], axis: ScoreAxis) -> str:
+    cross_validated = "cross-validated " * all(len(grid.scores) > 1 for grid in grids.values())
+    return f"{cross_validated}{axis.label}" + " at the best C" * any(len(grid.Cs) > 1 for grid in grids.values())

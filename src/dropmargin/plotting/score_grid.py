@@ -1,4 +1,4 @@
-"""Scores over noise and ``C``, as the displays see them: of a search or of a path, sorted by kinds of noise."""
+"""Scores by noise and ``C``, of a search or of a path, with the noises sorted by kind and level."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dropmargin.model_selection import NoisePath
 from dropmargin.model_selection.estimators import MarginalisedClassifierCV
 from dropmargin.model_selection.grid import noise_level
 from dropmargin.noise import Noise
-from dropmargin.plotting.naming import last_step
+from dropmargin.plotting.arguments import last_step
 from dropmargin.plotting.scores import metric_name
 from dropmargin.typing import Array
 
-#: The kind of noise of a grid that has none.
+#: The name of a grid without noise among the kinds of noise.
 NO_NOISE = "no noise"
 
 
 @dataclass(frozen=True, eq=False)
-class Kind:
+class NoiseKind:
     """The noises of one kind, from the weakest to the strongest; no noise is level 0 of every kind that has levels.
 
     Parameters
@@ -29,10 +29,11 @@ class Kind:
     name : str
         Such as ``"dropout"``.
     label : str or None
-        What the levels are, such as ``"dropout rate"``; ``None`` for a noise without any, such as Poisson.
+        Label of the axis of levels, such as ``"dropout rate"``; ``None`` for a noise without levels, such as Poisson.
     indices : ndarray of int
-        Which noises of the grid.
+        Indices of these noises in the grid.
     levels : ndarray of float
+        NaN for a noise without levels.
     """
 
     name: str
@@ -51,11 +52,11 @@ class ScoreGrid:
     Cs : ndarray of shape (n_Cs,)
     scores : ndarray of shape (n_folds, n_noises, n_Cs)
     metric : str, default="accuracy"
-        What the scores are.
+        Name of the metric of the scores.
     chosen : tuple of int, default=None
-        Which noise and which ``C`` were chosen, if a choice was made.
+        Indices of the chosen noise and ``C``; ``None`` if none was chosen.
     refined : bool ndarray of shape (n_noises, n_Cs), default=None
-        Which points were solved to the full tolerance; ``None`` for all.
+        Whether each point was solved to the full tolerance; ``None`` if all were.
     """
 
     noises: tuple[Noise | None, ...]
@@ -67,24 +68,23 @@ class ScoreGrid:
 
     @classmethod
     def of_estimator(cls, estimator: Any) -> ScoreGrid:
-        """Return the grid that a fitted estimator chose from."""
+        """Return the grid of a fitted search."""
         search = last_step(estimator)
         if isinstance(search, type) or not isinstance(search, MarginalisedClassifierCV):
             raise TypeError(
-                "The scores over noise and C are those of DropoutSVCCV, DropoutLogisticRegressionCV or "
-                f"NoisyLinearClassifierCV, got {search!r}."
+                "The estimator must be a DropoutSVCCV, DropoutLogisticRegressionCV or NoisyLinearClassifierCV, which "
+                f"have scores by noise and C; got {search!r}."
             )
         check_is_fitted(search, "scores_")
-        metric = "accuracy" if search.scoring is None else metric_name(search.scoring)
+        metric = metric_name(search.scoring, "accuracy")
         return cls(search.noises_, search.Cs_, search.scores_, metric, search.best_index_, search.refined_)
 
     @classmethod
     def of_path(cls, path: Any, scoring: Any = None) -> ScoreGrid:
-        """Return the grid of a path, scored by ``scoring``."""
+        """Return the grid of a path whose scores are of the metric ``scoring``."""
         if not isinstance(path, NoisePath):
-            raise TypeError(f"A path must be what noise_path returns, got {path!r}.")
-        metric = "accuracy" if scoring is None else metric_name(scoring)
-        return cls(path.noises, path.Cs, path.scores[None], metric)
+            raise TypeError(f"path must be a result of noise_path, got {path!r}.")
+        return cls(path.noises, path.Cs, path.scores[None], metric_name(scoring, "accuracy"))
 
     @property
     def mean(self) -> Array:
@@ -93,16 +93,16 @@ class ScoreGrid:
 
     @property
     def standard_error(self) -> Array | None:
-        """The standard error of each point's mean over the folds; ``None`` if there is only one."""
+        """The standard error of each mean over the folds; ``None`` for one fold."""
         n_folds = len(self.scores)
         return None if n_folds == 1 else self.scores.std(axis=0, ddof=1) / np.sqrt(n_folds)
 
     def best_columns(self) -> Array:
-        """Return for each noise which ``C`` is best; of equals, the smallest."""
+        """Return the index of the best ``C`` of each noise, the smallest one in a tie."""
         return np.where(np.isnan(self.mean), -np.inf, self.mean).argmax(axis=1)
 
-    def kinds(self) -> list[Kind]:
-        """Return the noises by their kind, in the order in which the kinds first appear."""
+    def kinds(self) -> list[NoiseKind]:
+        """Return the noises sorted by kind, in the order in which the kinds first appear."""
         free: list[int] = []
         members: dict[type[Noise], list[int]] = {}
         for index, noise in enumerate(self.noises):
@@ -111,28 +111,28 @@ class ScoreGrid:
             else:
                 members.setdefault(type(noise), []).append(index)
         if not members:
-            return [Kind(NO_NOISE, None, np.array(free), np.zeros(len(free)))]
+            return [NoiseKind(NO_NOISE, None, np.array(free), np.zeros(len(free)))]
         kinds = [self._kind(noise, indices, free) for noise, indices in members.items()]
         if free and all(kind.label is None for kind in kinds):
-            kinds.insert(0, Kind(NO_NOISE, None, np.array(free), np.zeros(len(free))))
+            kinds.insert(0, NoiseKind(NO_NOISE, None, np.array(free), np.zeros(len(free))))
         return kinds
 
-    def _kind(self, noise: type[Noise], indices: list[int], free: list[int]) -> Kind:
+    def _kind(self, noise: type[Noise], indices: list[int], free: list[int]) -> NoiseKind:
         name = noise.__name__.removesuffix("Noise")
         name = "dropout" if name == "Dropout" else name
         parameters = [self.noises[index].get_params(deep=False) for index in indices]  # type: ignore[union-attr]
         if not parameters[0]:
-            return Kind(name, None, np.array(indices), np.full(len(indices), np.nan))
+            return NoiseKind(name, None, np.array(indices), np.full(len(indices), np.nan))
         parameter = next(iter(parameters[0]))
         per_feature = any(np.ndim(own[parameter]) for own in parameters)
         label = f"{'mean ' if per_feature else ''}{name} {parameter}"
         indices = free + indices
         levels = np.array([0.0 if index in free else noise_level(self.noises[index]) for index in indices])
         order = np.argsort(levels, kind="stable")
-        return Kind(name, label, np.array(indices)[order], levels[order])
+        return NoiseKind(name, label, np.array(indices)[order], levels[order])
 
     def describe(self, noise_index: int) -> str:
-        """Return a noise in words, such as ``"dropout rate 0.5"``."""
+        """Return the name of a noise, such as ``"dropout rate 0.5"``."""
         kinds = [kind for kind in self.kinds() if noise_index in kind.indices]
         kind, noise = kinds[0], self.noises[noise_index]
         if noise is None or noise.variance().is_zero:

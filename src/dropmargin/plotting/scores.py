@@ -1,48 +1,64 @@
-"""How scores are shown: as an error where one minus the score is one, else as they are; with their spread."""
+"""Scores in plots: shown as an error rate or unchanged, with a band or bars for their spread."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
+from dropmargin.estimators.validation import check_choice
 from dropmargin.typing import Array
 
-SHOWS = ("auto", "error", "score")
-SPREADS = ("band", "bars", "none")
 #: Metrics of which one minus the score is an error rate.
 SHARES = {"accuracy": "error", "balanced_accuracy": "balanced error"}
 
 
-def metric_name(scoring: Any) -> str:
-    """Return the name of a metric, ``"score"`` for a scorer without one."""
-    return scoring if isinstance(scoring, str) else "score"
+@dataclass(frozen=True)
+class ScoreAxis:
+    """What a vertical axis of scores shows: a metric, or one minus it; and how the spread is drawn."""
+
+    metric: str
+    is_error: bool
+    spread: str
+
+    @classmethod
+    def of(cls, metrics: Iterable[str], show: str, spread: str) -> ScoreAxis:
+        """Return the axis for scores of these metrics; ``"score"`` stands for several."""
+        check_display_options(show, spread)
+        distinct = set(metrics)
+        is_error = show == "error" or (show == "auto" and distinct <= SHARES.keys())
+        return cls(distinct.pop() if len(distinct) == 1 else "score", is_error, spread)
+
+    @property
+    def in_percent(self) -> bool:
+        """Whether the values are shares."""
+        return self.metric in SHARES
+
+    @property
+    def label(self) -> str:
+        """The name of what is shown."""
+        name = SHARES.get(self.metric, f"1 - {self.metric}") if self.is_error else self.metric
+        return name.replace("_", " ")
+
+    def values(self, scores: Array) -> Array:
+        """Return scores as they are shown."""
+        return 1.0 - scores if self.is_error else scores
+
+    def draw_spread(self, ax: Any, x: Array, middle: Array, spread: Array | None, colour: str) -> Any:
+        """Draw a band or bars around a line; return ``None`` if there is nothing to draw."""
+        if self.spread == "none" or spread is None:
+            return None
+        if self.spread == "bars":
+            return ax.errorbar(x, middle, yerr=spread, fmt="none", ecolor=colour, capsize=3, zorder=2)
+        return ax.fill_between(x, middle - spread, middle + spread, color=colour, alpha=0.2, linewidth=0, zorder=2)
 
 
-def common_metric(metrics: Iterable[str]) -> str:
-    """Return the metric of all, ``"score"`` if there are several."""
-    several = set(metrics)
-    return several.pop() if len(several) == 1 else "score"
+def check_display_options(show: Any, spread: Any) -> None:
+    """Raise a ValueError if ``show`` or ``spread`` is not one of its values."""
+    check_choice("show", show, ("auto", "error", "score"))
+    check_choice("spread", spread, ("band", "bars", "none"))
 
 
-def shows_error(show: str, metrics: Iterable[str]) -> bool:
-    """Return whether one minus the score is to be shown: by wish, or because it is an error rate for every metric."""
-    return show == "error" or (show == "auto" and set(metrics) <= SHARES.keys())
-
-
-def shown(scores: Array, error: bool) -> Array:
-    """Return scores as they are shown."""
-    return 1.0 - scores if error else scores
-
-
-def shown_name(metric: str, error: bool) -> str:
-    """Return what is shown, in words."""
-    return (SHARES.get(metric, f"1 - {metric}") if error else metric).replace("_", " ")
-
-
-def draw_spread(ax: Any, x: Array, middle: Array, spread: Array | None, how: str, colour: str) -> Any:
-    """Draw a band or bars around a line; ``None`` for nothing."""
-    if how == "none" or spread is None:
-        return None
-    if how == "bars":
-        return ax.errorbar(x, middle, yerr=spread, fmt="none", ecolor=colour, capsize=3, zorder=2)
-    return ax.fill_between(x, middle - spread, middle + spread, color=colour, alpha=0.2, linewidth=0, zorder=2)
+def metric_name(scoring: Any, default: str = "score") -> str:
+    """Return the name of a metric: ``default`` for None, ``"score"`` for a callable."""
+    return scoring if isinstance(scoring, str) else default if scoring is None else "score"

@@ -1,55 +1,64 @@
-"""Colours and marks that tell lines apart in colour, in grey and for the colour-blind; the import of Matplotlib."""
+"""The style of all plots: colours, markers, dashes, legends; and the import of Matplotlib."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-#: Sizes that all lines share, and the look of all legends.
+#: Sizes that all lines share, and the style of all legends.
 LINE: dict[str, Any] = {"linewidth": 1.8, "markersize": 5.5}
 LEGEND: dict[str, Any] = {"framealpha": 0.85, "edgecolor": "none", "handlelength": 3.2}
 
-# Okabe and Ito (2008), without the yellow, which vanishes on white; darker and lighter ones take turns.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+#: Colours of lines: those of Okabe and Ito (2008), darkened until their contrast on white is at least 3.
+COLOURS = ("#0072b2", "#c84c00", "#00805d", "#a8457f", "#6a5acd", "#7a6a00", "#737b85", "#1b1f24")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "p")
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+#: Characters that neither a font nor an XML file has.
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def line_style(index: int) -> dict[str, Any]:
-    """Return what Matplotlib needs to draw the line of this index unlike the others."""
+    """Return the colour, marker and dashes of a line; the first lines differ in each of the three."""
     return {
-        "color": _COLOURS[index % len(_COLOURS)],
+        "color": COLOURS[index % len(COLOURS)],
         "marker": _MARKERS[index % len(_MARKERS)],
         "linestyle": _DASHES[index % len(_DASHES)],
     }
 
 
-def import_pyplot() -> Any:
-    """Return ``matplotlib.pyplot``, or say how to install it."""
+def import_matplotlib(module: str = "pyplot") -> Any:
+    """Return a module of Matplotlib, or raise an error that names the extra to install."""
     try:
-        import matplotlib.pyplot as plt
+        return import_module(f"matplotlib.{module}")
     except ImportError as error:
         raise ImportError(
             "Plots need Matplotlib, which is not installed. Install it with: pip install 'dropmargin[plots]'"
         ) from error
-    return plt
+
+
+def plain_text(text: object) -> str:
+    """Return a text that Matplotlib shows as it is, neither as a formula nor as a hidden label."""
+    shown = UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", str(text)).replace("$", r"\$")
+    return f"\N{ZERO WIDTH SPACE}{shown}" if shown.startswith("_") else shown
 
 
 def tidy(ax: Any) -> None:
-    """Give axes a light grid behind what is drawn, and no frame above and to the right."""
-    ax.grid(color="0.9", linewidth=0.8, zorder=0)
+    """Give axes a light grid behind the data, and no frame above and to the right."""
+    ax.grid(color=ax.xaxis.label.get_color(), alpha=0.12, linewidth=0.8)
     ax.set_axisbelow(True)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
 
 
 def in_percent(axis: Any) -> None:
-    """Label a share in percent, with no more decimals than it has."""
+    """Label an axis in percent, with as many decimals as its ticks need."""
     axis.set_major_formatter(lambda share, _: f"{100.0 * share:.4g} %")
 
 
 def by_height(lines: Sequence[Any]) -> list[Any]:
-    """Return lines from top to bottom, as they lie in the picture."""
+    """Return lines from the highest to the lowest, for a legend in the order of the plot."""
     return sorted(lines, key=lambda line: -float(np.nanmean(line.get_ydata())))

@@ -1,29 +1,6 @@
-"""Results as a page to be read: one HTML file, without network and script."""
+"""Results as an HTML page: one file with Matplotlib plots as inline SVG, without scripts or external resources."""
 
-from dropmargin.report.chart import Line, heat_map, line_chart
-from dropmargin.report.page import (
-    Code,
-    Facts,
-    Figure,
-    Figures,
-    Heading,
-    Paragraphs,
-    Table,
-    render_page,
-    write_page,
-)
+from dropmargin.report.page import Plot, Section, Table, render_page, write_page
+from dropmargin.report.svg import draw_svg
 
-__all__ = [
-    "Code",
-    "Facts",
-    "Figure",
-    "Figures",
-    "Heading",
-    "Line",
-    "Paragraphs",
-    "Table",
-    "heat_map",
-    "line_chart",
-    "render_page",
-    "write_page",
-]
+__all__ = ["Plot", "Section", "Table", "draw_svg", "render_page", "write_page"]

@@ -11,6 +11,7 @@ from dropmargin.solvers.solve import (
     open_outputs,
     solve,
     solve_outputs,
+    with_means,
 )
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "open_outputs",
     "solve",
     "solve_outputs",
+    "with_means",
 ]

@@ -23,7 +23,7 @@ from dropmargin.data import BinaryRows, ClassRows, Output, Partitions, PerPartit
 from dropmargin.data.training import SUBSAMPLE_EVERY
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import DropoutNoise, Noise, Variance
-from dropmargin.objective import MGFObjective, MomentObjective, Objective
+from dropmargin.objective import GroupedMGFObjective, GroupedObjective, MGFObjective, MomentObjective, Objective
 from dropmargin.objective.moment import MomentPoint
 from dropmargin.objective.row_functions import take_outputs
 from dropmargin.penalties import Penalty
@@ -167,6 +167,7 @@ def solve(problem: Problem, rows: ClassRows, start: Array | None = None, n_threa
     n_threads : int, default=1
         Threads that share the rows, or the groups of outputs; they do not change the result.
     """
+    problem, rows = with_means(problem, rows)
     groups = open_outputs(problem.loss, rows, problem.multi_class)
     if len(groups) == 1:
         with groups[0].open(n_threads) as own:
@@ -184,6 +185,17 @@ def solve(problem: Problem, rows: ClassRows, start: Array | None = None, n_threa
             return solve_outputs(replace(problem, monitor=monitor), own, own_start)
 
     return combine(in_threads([partial(job, group) for group in groups], n_threads, stop))
+
+
+def with_means(problem: Problem, rows: ClassRows) -> tuple[Problem, ClassRows]:
+    """Return the problem with a noise for the feature means of the rows, if it needs them.
+
+    Missing entries then take the mean of their feature, where the noise has no variance.
+    """
+    if problem.noise is None or not problem.noise.needs_means:
+        return problem, rows
+    problem = replace(problem, noise=problem.noise.with_means(rows.feature_means))
+    return problem, rows.filled if rows.has_missing else rows
 
 
 def solve_outputs(problem: Problem, rows: BinaryRows, start: Array | None = None, dual: Dual | None = None) -> Result:
@@ -204,8 +216,10 @@ def solve_outputs(problem: Problem, rows: BinaryRows, start: Array | None = None
     first_passes = 0.0
     if start is None and _suits_subsample(problem, rows):
         start, first_passes = _start_from_subsample(problem, rows)
-    variance = problem.variance
-    means = _feature_means(problem, variance, rows)
+    means = _feature_means(problem, rows)
+    if means is not None and problem.noise is not None:
+        problem = replace(problem, noise=problem.noise.shifted(means))
+    variance = problem.variance if rows.is_dense else problem.variance.of_stored_entries()
     coef = np.zeros((rows.n_features + 1, rows.n_outputs)) if start is None else start.astype(np.float64)
     if means is not None:
         coef[-1] += means @ coef[:-1]
@@ -342,20 +356,27 @@ def _start_from_subsample(problem: Problem, rows: BinaryRows) -> tuple[Array | N
     return result.coef if result.converged else None, result.n_passes * subsample.rows.n_rows / rows.n_rows
 
 
-def _feature_means(problem: Problem, variance: Variance, rows: BinaryRows) -> Array | None:
-    """Return what to subtract from the features, if one is far from zero and the noise does not depend on ``X``."""
-    if not problem.fit_intercept or variance.moves_entries:
+def _feature_means(problem: Problem, rows: BinaryRows) -> Array | None:
+    """Return what to subtract from the features, if one is far from zero and the noise allows it."""
+    noise = problem.noise
+    if not problem.fit_intercept or (noise is not None and noise.shifted(np.zeros(rows.n_features)) is None):
         return None
     is_slow = isinstance(problem.loss, MGFLoss) or problem.penalty.l1 > 0.0
-    return rows.feature_means(_FAR_FOR_DIAGONAL if is_slow else _FAR)
+    return rows.means_far_from_zero(_FAR_FOR_DIAGONAL if is_slow else _FAR)
 
 
 def _objective(problem: Problem, data: Partitions[Rows], variance: Variance, rows: BinaryRows) -> Objective:
     """Return the objective: of all outputs for a moment loss, of the one output for a loss through the MGF."""
     common = problem.penalty, problem.fit_intercept, rows.n_features
     if isinstance(problem.loss, MGFLoss):
-        noise = DropoutNoise(rate=0.0) if problem.noise is None else problem.noise
-        return MGFObjective(data, problem.loss, noise, *common, 0)
+        noise = DropoutNoise(rate=0.0, reference="zero") if problem.noise is None else problem.noise
+        if variance.groups is None:
+            return MGFObjective(data, problem.loss, noise, *common, 0)
+        groups = variance.feature_groups(rows.n_features)
+        return GroupedMGFObjective(data, problem.loss, noise, *common, 0, groups=groups)
     assert isinstance(problem.loss, MomentLoss)
     loss = problem.loss.without_noise() if variance.is_zero else problem.loss
-    return MomentObjective(data, loss, variance, *common, np.arange(rows.n_outputs))
+    outputs = np.arange(rows.n_outputs)
+    if variance.groups is None or variance.is_zero:
+        return MomentObjective(data, loss, variance, *common, outputs)
+    return GroupedObjective(data, loss, variance, *common, outputs, groups=variance.feature_groups(rows.n_features))

@@ -1,8 +1,8 @@
-"""Models in files: plain data that run no code, and exports to LIBLINEAR, ONNX and scikit-learn."""
+"""Fitted models in files, without code, and exports to LIBLINEAR, ONNX and scikit-learn."""
 
+from dropmargin.io.model.checks import ModelFormatError
 from dropmargin.io.model.exports import export_liblinear, export_onnx, to_sklearn
 from dropmargin.io.model.files import describe, load, load_described, save
-from dropmargin.io.model.schema import ModelFormatError
 
 __all__ = [
     "ModelFormatError",

@@ -1,13 +1,14 @@
-"""Fitted classifiers as plain data, and back: the only classes that a file can name, and what each of them consists of.
+"""Fitted classifiers and their parameters as plain data, and back.
 
-A classifier is made by its constructor from checked parameters, and given its fitted attributes one by one. Nothing
-that a file says becomes a name of an attribute, a function or a module.
+A classifier is made by its constructor from checked parameters, and then gets its fitted attributes, which are listed
+here. A file can name only the classes, noises and losses listed here.
 """
 
 from __future__ import annotations
 
 import math
 from copy import copy
+from inspect import signature
 from itertools import pairwise
 from typing import Any
 
@@ -16,11 +17,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.baselines import FDropSVC
 from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
-from dropmargin.estimators.parameters import specification
-from dropmargin.io.model.parameters import decode_parameters, encode_parameters
-from dropmargin.io.model.schema import ModelFormatError, choice, fields, from_plain, integer, shown, to_plain
-from dropmargin.losses import as_loss
-from dropmargin.noise import as_noise
+from dropmargin.estimators.parameters import INTEGER, NUMBER, ModelParameters, specification
+from dropmargin.io.model.checks import ModelFormatError, check_choice, check_fields, check_type, shorten, to_plain
+from dropmargin.losses import (
+    Exponential,
+    GaussianHinge,
+    GaussianLogistic,
+    Hinge,
+    Logistic,
+    Loss,
+    MCFLogistic,
+    Quadratic,
+    as_loss,
+)
+from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, Noise, PoissonNoise, as_noise
 from dropmargin.solvers import Iteration
 from dropmargin.typing import Array
 
@@ -28,61 +38,62 @@ from dropmargin.typing import Array
 CLASSES: dict[str, type] = {
     cls.__name__: cls for cls in (DropoutSVC, DropoutLogisticRegression, MCFClassifier, NoisyLinearClassifier, FDropSVC)
 }
+#: The noises and losses that a file can name.
+NOISES = (DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise)
+LOSSES = (Hinge, Logistic, Quadratic, GaussianHinge, GaussianLogistic, Exponential, MCFLogistic)
+
 _SCALARS = ("n_iter_", "objective_", "n_passes_", "converged_")
 _FDROP_SCALARS = ("n_iter_", "objective_", "gap_", "converged_")
 _ARRAYS = ("coef_", "intercept_", "classes_")
 _OPTIONAL_ARRAYS = ("feature_names_in_", "feature_means_", "feature_deviations_")
 _HISTORY = "history_"
+# `FDropSVC` does not declare its parameters: they have the types of those of the other classes, and these.
+_FDROP_TYPES = {"n_deleted": INTEGER}
 
 
 def plain_classifier(model: Any) -> Any:
-    """Return the fitted classifier that a file can hold: of a search over parameters, the one that it refitted.
+    """Return the fitted classifier of a model that a file can hold, with dense coefficients.
 
-    Of a classifier on a cluster (`dropmargin.dask`), the local one. Searches are known by scikit-learn's attribute
-    ``best_estimator_``. A search of another make has its place here.
+    Of a search over parameters it is ``best_estimator_``, of a classifier of `dropmargin.dask` the local one.
     """
     found = getattr(model, "best_estimator_", model)
     found = found.to_local() if hasattr(found, "to_local") else found
     if CLASSES.get(type(found).__name__) is not type(found):
         raise ValueError(
-            f"Model files and exports hold fitted {', '.join(CLASSES)} (files also a Pipeline of a TableEncoder or "
-            f"TextEncoder and one of these); got {type(found).__name__}."
+            f"Model files and exports take a fitted {', '.join(CLASSES)}, or a Pipeline that ends with one of these; "
+            f"got {type(found).__name__}."
         )
     check_is_fitted(found)
     return copy(found).densify() if hasattr(found, "densify") else found
 
 
 def encode_classifier(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return a fitted classifier as facts and arrays."""
-    name = type(model).__name__
-    parameters, arrays = encode_parameters(model.get_params(deep=False))
-    fitted = {attribute: to_plain(getattr(model, attribute), attribute) for attribute in _scalars(type(model))}
-    own = {attribute: np.asarray(getattr(model, attribute)) for attribute in _ARRAYS}
-    own |= {
-        attribute: np.asarray(getattr(model, attribute)) for attribute in _OPTIONAL_ARRAYS if hasattr(model, attribute)
-    }
+    """Return a fitted classifier as JSON values and arrays."""
+    arrays = {name: np.asarray(getattr(model, name)) for name in (*_ARRAYS, *_OPTIONAL_ARRAYS) if hasattr(model, name)}
     history = np.array([tuple(entry) for entry in model.history_], dtype=np.float64)
-    own[_HISTORY] = history.reshape(len(history), len(Iteration._fields))
-    return {"class": name, "parameters": parameters, "fitted": fitted}, own | arrays
+    arrays[_HISTORY] = history.reshape(len(history), len(Iteration._fields))
+    parameters = {name: _encode_parameter(name, value, arrays) for name, value in model.get_params(deep=False).items()}
+    fitted = {name: to_plain(getattr(model, name), name) for name in _scalars(type(model))}
+    return {"class": type(model).__name__, "parameters": parameters, "fitted": fitted}, arrays
 
 
-def decode_classifier(facts: Any, arrays: dict[str, Array]) -> Any:
-    """Return the fitted classifier of facts and arrays, all checked; arrays that are used leave ``arrays``."""
-    facts = fields(facts, "model", ("class", "parameters", "fitted"))
-    name = choice(facts["class"], "class", CLASSES)
-    cls = CLASSES[name]
-    model = cls(**decode_parameters(facts["parameters"], cls, arrays))
-    scalars = fields(facts["fitted"], "fitted", _scalars(cls))
-    missing = [key for key in (*_ARRAYS, _HISTORY) if key not in arrays]
-    if missing:
-        raise ModelFormatError(f"it lacks the array {missing[0]!r}")
-    found = {key: arrays.pop(key) for key in (*_ARRAYS, *_OPTIONAL_ARRAYS) if key in arrays}
+def decode_classifier(entries: Any, arrays: dict[str, Array]) -> Any:
+    """Return the fitted classifier of JSON values and arrays, all checked; removes its arrays from ``arrays``."""
+    entries = check_fields(entries, "model", ("class", "parameters", "fitted"))
+    cls = CLASSES[check_choice(entries["class"], "class", CLASSES)]
+    model = cls(**_decode_parameters(entries["parameters"], cls, arrays))
+    scalars = check_fields(entries["fitted"], "fitted", _scalars(cls))
+    absent = [name for name in (*_ARRAYS, _HISTORY) if name not in arrays]
+    if absent:
+        raise ModelFormatError(f"it lacks the array {absent[0]!r}")
+    found = {name: arrays.pop(name) for name in (*_ARRAYS, *_OPTIONAL_ARRAYS) if name in arrays}
     _check_arrays(found, getattr(model, "multi_class", "ovr"))
     _check_parameters(model, found)
-    for attribute, value in found.items():
-        setattr(model, attribute, value)  # a name of the two tables above
-    for attribute in _scalars(cls):
-        setattr(model, attribute, _scalar(attribute, scalars[attribute]))
+    for name, array in found.items():
+        setattr(model, name, array)
+    types = {"n_iter_": (int,), "converged_": (bool,)}
+    for name, value in scalars.items():
+        setattr(model, name, check_type(value, name, *types.get(name, (int, float))))
     model.n_features_in_ = found["coef_"].shape[1]
     model.history_ = _decode_history(arrays.pop(_HISTORY))
     return model
@@ -92,22 +103,111 @@ def _scalars(cls: type) -> tuple[str, ...]:
     return _FDROP_SCALARS if cls is FDropSVC else _SCALARS
 
 
-def _scalar(attribute: str, value: Any) -> Any:
-    if attribute == "n_iter_":
-        return integer(value, attribute)
-    value = from_plain(value, attribute)
-    if type(value) not in ((bool,) if attribute == "converged_" else (int, float)):
-        raise ModelFormatError(f"{attribute} has a value of the wrong type: {shown(value)}")
-    return value
+# Parameters ---------------------------------------------------------------------------------------------------------
+
+
+def _encode_parameter(name: str, value: Any, arrays: dict[str, Array]) -> Any:
+    """Return a constructor parameter as JSON; arrays that it consists of are added to ``arrays``."""
+    if name == "class_weight" and isinstance(value, dict):
+        return [[to_plain(label, name), to_plain(weight, name)] for label, weight in value.items()]
+    if not isinstance(value, Noise | Loss):
+        return to_plain(value, name)
+    cls = type(value)
+    if cls not in (*NOISES, *LOSSES):
+        known, neutral = (NOISES, None) if isinstance(value, Noise) else (LOSSES, "hinge")
+        raise ValueError(
+            f"{name}={value!r} cannot be stored: model files hold {', '.join(one.__name__ for one in known)}. "
+            f"Predictions do not depend on it: save the model after model.set_params({name}={neutral!r})."
+        )
+    given: dict[str, Any] = {}
+    for key in signature(cls).parameters:
+        part = getattr(value, key)
+        if np.ndim(part) == 0:
+            given[key] = to_plain(np.asarray(part)[()] if isinstance(part, np.ndarray) else part, f"{name}.{key}")
+        else:
+            arrays[f"{name}.{key}"] = np.asarray(part)
+            given[key] = {"array": "list" if type(part) is list else "tuple" if type(part) is tuple else "ndarray"}
+    return {"class": cls.__name__, "parameters": given}
+
+
+def _decode_parameters(entries: Any, cls: type, arrays: dict[str, Array]) -> dict[str, Any]:
+    """Return the constructor parameters of a class; removes the arrays of noise and loss from ``arrays``."""
+    declared = specification(cls)
+    names = list(cls().get_params(deep=False))
+    unknown = [name for name in check_type(entries, "parameters", dict) if name not in names]
+    if unknown:
+        raise ModelFormatError(
+            f"{cls.__name__} has no parameter {shorten(unknown[0])}; its parameters are {', '.join(names)}"
+        )
+    required = [name for name in names if name not in declared or not declared[name].optional_in_files]
+    check_fields(entries, "parameters", required, names)
+    types = {name: known.stored_as for name, known in (declared or specification(ModelParameters)).items()}
+    return {
+        name: _decode_parameter(name, value, (_FDROP_TYPES | types)[name], arrays) for name, value in entries.items()
+    }
+
+
+def _decode_parameter(name: str, value: Any, types: tuple[type, ...], arrays: dict[str, Array]) -> Any:
+    if name == "class_weight":
+        return _decode_class_weight(value)
+    if name == "noise":
+        return _decode_object(name, value, NOISES, (int, float, type(None)), arrays)
+    if name == "loss":
+        return _decode_object(name, value, LOSSES, (str,), arrays)
+    return check_type(value, f"parameter {name!r}", *types)
+
+
+def _decode_object(
+    name: str, value: Any, classes: tuple[type, ...], types: tuple[type, ...], arrays: dict[str, Array]
+) -> Any:
+    """Return a noise or a loss, or a plain value that stands for one."""
+    if type(value) is not dict:
+        return check_type(value, f"parameter {name!r}", *types)
+    entries = check_fields(value, name, ("class", "parameters"))
+    known = {cls.__name__: cls for cls in classes}
+    cls = known[check_choice(entries["class"], name, known)]
+    given = check_fields(entries["parameters"], f"{name} {cls.__name__}", list(signature(cls).parameters))
+    try:
+        return cls(**{key: _decode_part(f"{name}.{key}", part, arrays) for key, part in given.items()})
+    except (ValueError, TypeError) as error:
+        raise ModelFormatError(f"{name}: {error}") from None
+
+
+def _decode_part(name: str, value: Any, arrays: dict[str, Array]) -> Any:
+    """Return a parameter of a noise or a loss: a plain value, or an array of the file."""
+    if type(value) is not dict:
+        return check_type(value, name, int, float, bool, str, type(None))
+    kind = check_choice(check_fields(value, name, ("array",))["array"], name, ("list", "tuple", "ndarray"))
+    if name not in arrays:
+        raise ModelFormatError(f"it lacks the array {name!r}")
+    array = arrays.pop(name)
+    return array if kind == "ndarray" else array.tolist() if kind == "list" else tuple(array.tolist())
+
+
+def _decode_class_weight(value: Any) -> Any:
+    if type(value) is not list:
+        return check_type(value, "class_weight", str, type(None))
+    weights: dict[Any, Any] = {}
+    for pair in value:
+        if type(pair) is not list or len(pair) != 2:
+            raise ModelFormatError("class_weight must hold pairs of a label and a weight")
+        label = check_type(pair[0], "a label of class_weight", str, int, float, bool)
+        if label in weights:
+            raise ModelFormatError(f"class_weight has the label {shorten(label)} twice")
+        weights[label] = check_type(pair[1], "a weight of class_weight", *NUMBER)
+    return weights
+
+
+# Checks -------------------------------------------------------------------------------------------------------------
 
 
 def _check_parameters(model: Any, arrays: dict[str, Array]) -> None:
     """Check the parameters that predictions depend on."""
     for name, declared in specification(type(model)).items():
         if declared.choices is not None:
-            choice(getattr(model, name), name, declared.choices)
+            check_choice(getattr(model, name), name, declared.choices)
     if getattr(model, "missing", "error") == "rescale" and "feature_means_" not in arrays:
-        raise ModelFormatError("missing='rescale' needs 'feature_means_', which is not there")
+        raise ModelFormatError("missing='rescale' needs the array 'feature_means_'")
     try:
         noise = as_noise(getattr(model, "noise", None))
         if noise is not None:
@@ -115,41 +215,40 @@ def _check_parameters(model: Any, arrays: dict[str, Array]) -> None:
         if hasattr(model, "approximation"):
             as_loss(getattr(model, "loss", "hinge"), model.approximation)
     except ValueError as error:
-        raise ModelFormatError(str(error)) from None
+        raise ModelFormatError(str(error).removesuffix(".")) from None
 
 
 def _check_arrays(arrays: dict[str, Array], multi_class: str) -> None:
-    """Check that coefficients, classes and descriptions of the features fit together and are finite."""
+    """Check that coefficients, classes and the statistics of the features fit together and are finite."""
     coef, intercept, classes = (arrays[name] for name in _ARRAYS)
     if coef.ndim != 2 or coef.shape[1] == 0 or coef.dtype.name not in ("float32", "float64"):
         raise ModelFormatError(f"coef_ must be a matrix of floats, got shape {coef.shape} and dtype {coef.dtype}")
     _check_classes(classes)
-    n_classes, (n_columns, n_features) = len(classes), coef.shape
+    n_classes, (n_outputs, n_features) = len(classes), coef.shape
     n_pairs = n_classes * (n_classes - 1) // 2
     possible = {n_pairs} if multi_class == "ovo" or n_classes == 2 else {n_classes, n_pairs}
-    if n_columns not in possible:
-        raise ModelFormatError(f"coef_ has {n_columns} rows, which do not fit {n_classes} classes ({multi_class})")
-    _check_vector(intercept, "intercept_", n_columns, str(coef.dtype))
-    for name in ("feature_means_", "feature_deviations_"):
-        if name in arrays:
-            _check_vector(arrays[name], name, n_features, "float64")
-    if ("feature_means_" in arrays) != ("feature_deviations_" in arrays):
-        raise ModelFormatError("feature_means_ and feature_deviations_ must come together")
-    if "feature_deviations_" in arrays and arrays["feature_deviations_"].min() < 0.0:
+    if n_outputs not in possible:
+        raise ModelFormatError(f"coef_ has {n_outputs} rows, which do not fit {n_classes} classes ({multi_class})")
+    _check_finite(coef, "coef_")
+    _check_vector(intercept, "intercept_", n_outputs, str(coef.dtype))
+    statistics = [name for name in ("feature_means_", "feature_deviations_") if name in arrays]
+    for name in statistics:
+        _check_vector(arrays[name], name, n_features, "float64")
+    if len(statistics) == 1:
+        raise ModelFormatError("feature_means_ and feature_deviations_ must be present together")
+    if statistics and arrays["feature_deviations_"].min() < 0.0:
         raise ModelFormatError("feature_deviations_ has a negative number")
     names = arrays.get("feature_names_in_")
     if names is not None and (names.dtype != object or names.shape != (n_features,)):
         raise ModelFormatError(f"feature_names_in_ must hold {n_features} strings")
-    _check_finite(coef, "coef_")
 
 
 def _check_classes(classes: Array) -> None:
     if classes.ndim != 1 or len(classes) < 2:
-        raise ModelFormatError(f"classes_ must hold two labels or more, got shape {classes.shape}")
+        raise ModelFormatError(f"classes_ must hold at least two labels, got shape {classes.shape}")
     if classes.dtype.kind == "f":
         _check_finite(classes, "classes_")
-    labels = classes.tolist()
-    if not all(one < other for one, other in pairwise(labels)):
+    if not all(one < other for one, other in pairwise(classes.tolist())):
         raise ModelFormatError("classes_ must be in ascending order, each label once")
 
 
@@ -160,17 +259,18 @@ def _check_vector(values: Array, name: str, size: int, dtype: str) -> None:
 
 
 def _check_finite(values: Array, name: str) -> None:
-    """Refuse NaN and infinities, without an array of the same size."""
+    """Refuse NaN and infinities, without a temporary array."""
     if not (math.isfinite(values.min()) and math.isfinite(values.max())):
         raise ModelFormatError(f"{name} has NaN or infinity")
 
 
 def _decode_history(table: Array) -> list[Iteration]:
+    """Return the history of a table with the iteration in column 0 and the number of active outputs in column 4."""
     if table.dtype != np.float64 or table.ndim != 2 or table.shape[1] != len(Iteration._fields):
         raise ModelFormatError(f"history_ must be a table of {len(Iteration._fields)} columns of floats")
     counts = table[:, [0, 4]]
     if not (np.isfinite(counts).all() and (counts == np.floor(counts)).all() and (np.abs(counts) < 2**53).all()):
-        raise ModelFormatError("history_ counts iterations or columns in numbers that are no integers")
+        raise ModelFormatError("history_ must count iterations and outputs in integers")
     return [
         Iteration(int(iteration), objective, gap, passes, int(n_active))
         for iteration, objective, gap, passes, n_active in table.tolist()

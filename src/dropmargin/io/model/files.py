@@ -1,10 +1,9 @@
-"""`save`, `load` and `describe`: models in files that are plain data, written atomically and checked when read."""
+"""`save`, `load` and `describe`: fitted models in files."""
 
 from __future__ import annotations
 
 import os
 import platform
-import stat
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,186 +12,166 @@ import scipy
 import sklearn
 from sklearn.pipeline import Pipeline
 
+from dropmargin.io.atomic import Path, write_atomically
 from dropmargin.io.model import container
-from dropmargin.io.model.atomic import Path, write_atomically
-from dropmargin.io.model.container import Document
+from dropmargin.io.model.checks import ModelFormatError, check_fields, check_type, to_plain
 from dropmargin.io.model.estimators import decode_classifier, encode_classifier, plain_classifier
-from dropmargin.io.model.preprocessing import decode_preprocessing, encode_preprocessing, is_encoder
-from dropmargin.io.model.schema import ModelFormatError, fields, from_plain, items, text, to_plain
+from dropmargin.io.model.preprocessing import decode_preprocessing, encode_preprocessing, encoder_kind
+from dropmargin.typing import Array
 
-# Models with more numbers than this are archives.
-_WIDE = 2**20
-_ARCHIVE_ENDINGS = (".zip", ".dropmargin")
-_FACTS = ("written_by", "model", "preprocessing", "steps", "summary", "data_hash")
+_ENTRIES = ("written_by", "model", "preprocessing", "steps", "summary", "data_hash")
 
 
 def save(model: Any, path: Path, *, summary: Mapping[str, Any] | None = None, data_hash: str | None = None) -> None:
-    """Save a fitted model as plain data: JSON, or a zip archive if the model is wide.
+    """Save a fitted model as a safetensors file.
 
-    The file is written whole or not at all: if anything fails, an older file of that name is as it was. The same model
-    always gives the same bytes.
+    The file is written atomically: if anything fails, an existing file is unchanged. The same model always gives the
+    same bytes.
 
     Parameters
     ----------
-    model : a fitted classifier of dropmargin, or a Pipeline of a TableEncoder or TextEncoder and such a classifier
+    model : estimator
+        A fitted classifier of dropmargin, or a `Pipeline` of a `TableEncoder` or `TextEncoder` and such a classifier.
         Of a search over parameters, such as `sklearn.model_selection.GridSearchCV`, the refitted model is saved.
     path : str or path-like
-        ``.zip`` and ``.dropmargin`` always give an archive; with any other ending a model of more than 1 MB of numbers
-        does. A symbolic link is followed; an existing file keeps its permissions.
-    summary : dict of plain data or None, default=None
-        Whatever the file is to tell of the training; `describe` returns it.
+        The file, with any name; ``.safetensors`` is the usual ending. A symbolic link is followed; an existing file
+        keeps its permissions.
+    summary : dict or None, default=None
+        Plain data about the training, for `describe`.
     data_hash : str or None, default=None
-        A hash of the training data; `describe` returns it.
+        A hash of the training data, for `describe`.
+
+    Raises
+    ------
+    ValueError
+        If a file cannot hold the model, for example because its noise is a class of your own.
+
+    See Also
+    --------
+    load : Load the model.
+
+    Examples
+    --------
+    >>> import dropmargin, tempfile, os
+    >>> model = dropmargin.DropoutSVC().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+    >>> dropmargin.save(model, path)
+    >>> dropmargin.load(path).predict([[2.5]])
+    array([1])
     """
-    document = _to_document(model, summary, data_hash)
-    specs = container.describe_arrays(document)
-    try:
-        _from_document(document)
-    except ModelFormatError as error:
-        raise ValueError(
-            f"This {type(model).__name__} cannot be saved, since it could not be loaded: {error}."
-        ) from None
-    wide = sum(spec.n_bytes for spec in specs) > _WIDE
-    as_zip = wide or os.fspath(path).lower().endswith(_ARCHIVE_ENDINGS)
-    write_atomically(path, container.write(document, specs, as_zip=as_zip))
-
-
-def load(path: Path) -> Any:
-    """Return the model of a file, which predicts as the saved one did, to the last bit.
-
-    No code is run from a file, whatever it says. Anything wrong in it is a `ModelFormatError`.
-
-    Parameters
-    ----------
-    path : str or path-like
-
-    Returns
-    -------
-    The fitted classifier, or the Pipeline of an encoder and a classifier.
-    """
-    return _read(path)[0]
-
-
-def describe(path: Path) -> dict[str, Any]:
-    """Return what a file says of its model, as plain data; the file is checked as in `load`.
-
-    Parameters
-    ----------
-    path : str or path-like
-
-    Returns
-    -------
-    dict with the keys ``format``, ``container``, ``bytes``, ``written_by``, ``model``, ``parameters``, ``fitted``,
-    ``classes``, ``n_features``, ``n_nonzero``, ``dtype``, ``feature_names``, ``preprocessing``, ``summary`` and
-    ``data_hash``. ``parameters`` are as the file has them: a noise is ``{"noise": name, "parameters": {...}}``.
-    """
-    return load_described(path)[1]
-
-
-def load_described(path: Path) -> tuple[Any, dict[str, Any]]:
-    """Return what `load` and what `describe` return, and read the file once."""
-    model, document, kind = _read(path)
-    classifier = model[-1] if isinstance(model, Pipeline) else model
-    facts = from_plain(document.facts, "facts")
-    names = getattr(classifier, "feature_names_in_", None) if classifier is model else model[0].get_feature_names_out()
-    return model, {
-        "format": container.VERSION,
-        "container": kind,
-        "bytes": os.stat(path).st_size,
-        "written_by": facts["written_by"],
-        "model": facts["model"]["class"],
-        "parameters": facts["model"]["parameters"],
-        "fitted": facts["model"]["fitted"],
-        "classes": classifier.classes_.tolist(),
-        "n_features": classifier.n_features_in_,
-        "n_nonzero": int(np.count_nonzero(classifier.coef_)),
-        "dtype": str(classifier.coef_.dtype),
-        "feature_names": None if names is None else [str(name) for name in names],
-        "preprocessing": facts["preprocessing"],
-        "summary": facts["summary"],
-        "data_hash": facts["data_hash"],
-    }
-
-
-def _to_document(model: Any, summary: Mapping[str, Any] | None, data_hash: str | None) -> Document:
     if summary is not None and not isinstance(summary, Mapping):
         raise ValueError(f"summary must be a dict of plain data or None, got {summary!r}.")
     if data_hash is not None and not isinstance(data_hash, str):
         raise ValueError(f"data_hash must be a string or None, got {data_hash!r}.")
     model = getattr(model, "best_estimator_", model)
-    steps, encoder, classifier = None, None, model
-    if isinstance(model, Pipeline):
-        steps, encoder, classifier = _split_pipeline(model)
-    facts, arrays = encode_classifier(plain_classifier(classifier))
-    preprocessing, more = (None, {}) if encoder is None else encode_preprocessing(encoder)
-    return Document(
-        {
-            "written_by": versions(),
-            "model": facts,
-            "preprocessing": preprocessing,
-            "steps": to_plain(steps, "steps"),
-            "summary": to_plain(summary, "summary"),
-            "data_hash": to_plain(data_hash, "data_hash"),
-        },
-        arrays | more,
-    )
-
-
-def _from_document(document: Document) -> Any:
-    facts = fields(document.facts, "the file", _FACTS)
-    fields(facts["written_by"], "written_by", versions())
-    for name, found in facts["written_by"].items():
-        text(found, f"version of {name}")
-    if facts["data_hash"] is not None:
-        text(facts["data_hash"], "data_hash")
-    if facts["summary"] is not None and type(facts["summary"]) is not dict:
-        raise ModelFormatError("summary must be an object or null")
-    from_plain(facts["summary"], "summary")
-    arrays = dict(document.arrays)
-    model = decode_classifier(facts["model"], arrays)
-    if facts["preprocessing"] is not None:
-        encoder = decode_preprocessing(facts["preprocessing"], arrays)
-        n_columns = len(encoder.get_feature_names_out())
-        if n_columns != model.n_features_in_:
-            raise ModelFormatError(
-                f"its preprocessing makes {n_columns} features, its model takes {model.n_features_in_}"
-            )
-        model = _join_pipeline(facts["steps"], encoder, model)
-    elif facts["steps"] is not None:
-        raise ModelFormatError("it has steps of a pipeline, but no preprocessing")
-    if arrays:
-        raise ModelFormatError(f"it has an array {next(iter(arrays))!r}, which nothing uses")
-    return model
-
-
-def _read(path: Path) -> tuple[Any, Document, str]:
+    steps, encoder, classifier = _split_pipeline(model) if isinstance(model, Pipeline) else (None, None, model)
+    classifier_entries, arrays = encode_classifier(plain_classifier(classifier))
+    preprocessing = None
+    if encoder is not None:
+        preprocessing, more = encode_preprocessing(encoder)
+        arrays |= more
+    entries = {
+        "written_by": versions(),
+        "model": classifier_entries,
+        "preprocessing": preprocessing,
+        "steps": to_plain(steps, "steps"),
+        "summary": to_plain(summary, "summary"),
+        "data_hash": to_plain(data_hash, "data_hash"),
+    }
+    content = container.encode(entries, arrays)
     try:
-        document, kind = container.read(_content(path))
-        return _from_document(document), document, kind
+        _decode_model(entries, arrays)
     except ModelFormatError as error:
-        raise ModelFormatError(f"{os.fspath(path)}: {error}.") from None
+        raise ValueError(f"This {type(model).__name__} cannot be saved, as it could not be loaded: {error}.") from None
+    write_atomically(path, [content])
 
 
-def _content(path: Path) -> bytes:
-    """Return the bytes of an ordinary file of possible size; a pipe or a device might never end."""
-    with open(path, "rb", opener=_open_at_once) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise ModelFormatError("it is not an ordinary file")
-        container.kind_of(file.read(4), found.st_size)
-        file.seek(0)
-        return file.read(found.st_size)
+def load(path: Path) -> Any:
+    """Load a model, whose predictions are those of the saved one to the last bit.
+
+    Loading runs no code from the file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file written by `save`.
+
+    Returns
+    -------
+    estimator
+        The fitted classifier, or the `Pipeline` of an encoder and a classifier.
+
+    Raises
+    ------
+    ModelFormatError
+        If the file is not a model file, is damaged, or does not hold a valid model.
+
+    See Also
+    --------
+    save : Save a model.
+    """
+    return _read(path)[0]
 
 
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting: a named pipe would wait for its writer."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+def describe(path: Path) -> dict[str, Any]:
+    """Return the description of a model file as plain data. The file is checked as by `load`.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file written by `save`.
+
+    Returns
+    -------
+    dict
+        With the keys ``format``, ``container``, ``bytes``, ``written_by``, ``model``, ``parameters``, ``fitted``,
+        ``classes``, ``n_features``, ``n_nonzero``, ``dtype``, ``feature_names``, ``preprocessing``, ``summary`` and
+        ``data_hash``. A noise or loss in ``parameters`` is ``{"class": name, "parameters": {...}}``.
+    """
+    return load_described(path)[1]
+
+
+def load_described(path: Path) -> tuple[Any, dict[str, Any]]:
+    """Return the results of `load` and `describe`, and read the file once.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file written by `save`.
+
+    Returns
+    -------
+    model : estimator
+    description : dict
+    """
+    model, entries = _read(path)
+    classifier = model[-1] if isinstance(model, Pipeline) else model
+    names = getattr(classifier, "feature_names_in_", None) if classifier is model else model[0].get_feature_names_out()
+    return model, {
+        "format": container.FORMAT,
+        "container": "safetensors",
+        "bytes": os.stat(path).st_size,
+        "written_by": entries["written_by"],
+        "model": entries["model"]["class"],
+        "parameters": entries["model"]["parameters"],
+        "fitted": entries["model"]["fitted"],
+        "classes": classifier.classes_.tolist(),
+        "n_features": classifier.n_features_in_,
+        "n_nonzero": int(np.count_nonzero(classifier.coef_)),
+        "dtype": str(classifier.coef_.dtype),
+        "feature_names": None if names is None else [str(name) for name in names],
+        "preprocessing": entries["preprocessing"],
+        "summary": entries["summary"],
+        "data_hash": entries["data_hash"],
+    }
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of this library and of those under it."""
+    """Return the versions of dropmargin, Python and the libraries below dropmargin."""
+    from dropmargin import __version__  # imports this module
+
     return {
-        "dropmargin": _own_version(),
+        "dropmargin": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
@@ -200,30 +179,54 @@ def versions() -> dict[str, str]:
     }
 
 
-def _own_version() -> str:
-    from dropmargin import __version__  # which imports this module
+def _read(path: Path) -> tuple[Any, dict[str, Any]]:
+    """Return the model and the JSON entries of a file."""
+    try:
+        entries, arrays = container.decode(path)
+        return _decode_model(entries, arrays), entries
+    except ModelFormatError as error:
+        raise ModelFormatError(f"{os.fspath(path)}: {str(error).removesuffix('.')}.") from None
 
-    return __version__
 
-
-# Pipelines ----------------------------------------------------------------------------------------------------------
+def _decode_model(entries: dict[str, Any], arrays: dict[str, Array]) -> Any:
+    """Return the model of JSON entries and arrays, all checked."""
+    check_fields(entries, "the file", _ENTRIES)
+    for name, version in check_fields(entries["written_by"], "written_by", versions()).items():
+        check_type(version, f"version of {name}", str)
+    check_type(entries["data_hash"], "data_hash", str, type(None))
+    check_type(entries["summary"], "summary", dict, type(None))
+    arrays = dict(arrays)
+    model = decode_classifier(entries["model"], arrays)
+    if entries["preprocessing"] is not None:
+        encoder = decode_preprocessing(entries["preprocessing"], arrays)
+        n_features = len(encoder.get_feature_names_out())
+        if n_features != model.n_features_in_:
+            raise ModelFormatError(
+                f"its preprocessing has {n_features} output features, and its model takes {model.n_features_in_}"
+            )
+        model = _join_pipeline(entries["steps"], encoder, model)
+    elif entries["steps"] is not None:
+        raise ModelFormatError("it has the steps of a pipeline, but no preprocessing")
+    if arrays:
+        raise ModelFormatError(f"it has the array {next(iter(arrays))!r}, which its model does not use")
+    return model
 
 
 def _split_pipeline(pipeline: Pipeline) -> tuple[list[str], Any, Any]:
-    """Return names of the steps, the encoder and the classifier of a pipeline that a file can hold."""
-    if len(pipeline.steps) != 2 or not is_encoder(pipeline.steps[0][1]):
+    """Return the names of the steps, the encoder and the classifier of a pipeline that a file can hold."""
+    if len(pipeline.steps) != 2 or encoder_kind(pipeline.steps[0][1]) is None:
         steps = [type(step).__name__ for _, step in pipeline.steps]
         raise ValueError(
-            f"A Pipeline to be saved must be a TableEncoder or TextEncoder, and a classifier; got {steps}. Save the "
-            "classifier alone, pipeline[-1], and keep other steps by other means."
+            f"A Pipeline can be saved if it is a TableEncoder or TextEncoder and a classifier, got {steps}. Save the "
+            "classifier alone, pipeline[-1], and the other steps by other means."
         )
     (first, encoder), (second, classifier) = pipeline.steps
     return [first, second], encoder, classifier
 
 
 def _join_pipeline(steps: Any, encoder: Any, classifier: Any) -> Pipeline:
-    names = [text(name, "a step's name") for name in items(steps, "steps")]
+    names = [check_type(name, "the name of a step", str) for name in check_type(steps, "steps", list)]
     reserved = set(Pipeline([]).get_params(deep=False))
-    if len(set(names)) != 2 or any(not name or "__" in name or name in reserved for name in names):
+    if len(names) != 2 or names[0] == names[1] or any(not name or "__" in name or name in reserved for name in names):
         raise ModelFormatError("the steps of its pipeline must have two different names, without '__'")
     return Pipeline([(names[0], encoder), (names[1], classifier)])

@@ -1,4 +1,4 @@
-"""What stands before the classifier in a file: one of a few encoders, as the plain state that it gives of itself."""
+"""The encoder before the classifier in a model file, stored as the state that it returns."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.io.model.schema import ModelFormatError, choice, fields, from_plain, items, shown, text, to_plain
+from dropmargin.io.model.checks import ModelFormatError, check_choice, check_fields, check_type, to_plain
 from dropmargin.typing import Array
 
-#: Kind -> module of its class, which is imported only if a file or a pipeline has one. Each class has
+#: The encoders that a file can name, with their modules, which are imported only if they are needed. Each class has
 #: ``get_state() -> (facts, arrays)``, ``from_state(facts, arrays)``, which checks everything, and
 #: ``get_feature_names_out()``.
 KINDS: dict[str, str] = {
@@ -18,68 +18,46 @@ KINDS: dict[str, str] = {
     "TextEncoder": "dropmargin.io.data.text_encoder",
 }
 _PREFIX = "preprocessing."
-_STRINGS = "preprocessing.strings."
-# Lists of strings from this length on stand outside of the text.
-_LONG = 1000
 
 
-def is_encoder(step: Any) -> bool:
-    """Return whether a pipeline's step is one that a file can hold."""
+def encoder_kind(step: Any) -> str | None:
+    """Return the name of an encoder that a file can hold, None for any other step of a pipeline."""
     name = type(step).__name__
-    return name in KINDS and type(step).__module__ == KINDS[name]
+    return name if KINDS.get(name) == type(step).__module__ else None
 
 
 def encode_preprocessing(step: Any) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return an encoder as facts and arrays; a long list of strings, such as a vocabulary, becomes an array."""
+    """Return an encoder as JSON values and arrays; lists of strings, such as a vocabulary, become arrays."""
     facts, arrays = step.get_state()
-    named = {f"{_PREFIX}{name}": np.asarray(array) for name, array in arrays.items()}
     kind = type(step).__name__
-    return {"kind": kind, "facts": _move_strings(to_plain(facts, kind), named), "arrays": list(arrays)}, named
+    lists = [name for name, value in facts.items() if type(value) is list and all(type(item) is str for item in value)]
+    stored = {name: np.asarray(array) for name, array in arrays.items()}
+    stored |= {name: np.array(facts[name], dtype=object) for name in lists}
+    if len(stored) < len(arrays) + len(lists):
+        raise ValueError(f"The state of {kind} has an array and a list of the same name.")
+    plain = {name: to_plain(value, f"{kind}.{name}") for name, value in facts.items() if name not in lists}
+    entries = {"kind": kind, "facts": plain, "lists": lists, "arrays": list(arrays)}
+    return entries, {_PREFIX + name: array for name, array in stored.items()}
 
 
-def _move_strings(value: Any, arrays: dict[str, Array]) -> Any:
-    """Return plain facts with ``{"strings": name}`` for each long list of strings, which goes to ``arrays``."""
-    if isinstance(value, dict):
-        return {key: _move_strings(item, arrays) for key, item in value.items()}
-    if not isinstance(value, list):
-        return value
-    if len(value) < _LONG or not all(isinstance(item, str) for item in value):
-        return [_move_strings(item, arrays) for item in value]
-    name = f"{_STRINGS}{len(arrays)}"
-    arrays[name] = np.empty(len(value), dtype=object)
-    arrays[name][:] = value
-    return {"strings": name}
-
-
-def _restore_strings(value: Any, arrays: dict[str, Array]) -> Any:
-    """Return facts as they were before `_move_strings`; the arrays that are used leave ``arrays``."""
-    if isinstance(value, list):
-        return [_restore_strings(item, arrays) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if value.keys() != {"strings"}:
-        return {key: _restore_strings(item, arrays) for key, item in value.items()}
-    name = text(value["strings"], "strings")
-    if not name.startswith(_STRINGS) or name not in arrays or arrays[name].dtype != object:
-        raise ModelFormatError(f"the facts name an array of strings that is not there, {shown(name)}")
-    return arrays.pop(name).tolist()
-
-
-def decode_preprocessing(facts: Any, arrays: dict[str, Array]) -> Any:
-    """Return the encoder of facts and arrays, all checked; arrays that are used leave ``arrays``."""
-    facts = fields(facts, "preprocessing", ("kind", "facts", "arrays"))
-    kind = choice(facts["kind"], "kind of preprocessing", KINDS)
-    own = {}
-    for name in items(facts["arrays"], "arrays of preprocessing"):
-        key = _PREFIX + text(name, "an array of preprocessing")
-        if key not in arrays:
-            raise ModelFormatError(f"it lacks the array {key!r}")
-        own[name] = arrays.pop(key)
-    state = _restore_strings(from_plain(facts["facts"], kind), arrays)
-    if type(state) is not dict:
-        raise ModelFormatError(f"the facts of {kind} must be an object")
+def decode_preprocessing(entries: Any, arrays: dict[str, Array]) -> Any:
+    """Return the encoder of JSON values and arrays, all checked; removes its arrays from ``arrays``."""
+    entries = check_fields(entries, "preprocessing", ("kind", "facts", "lists", "arrays"))
+    kind = check_choice(entries["kind"], "kind of preprocessing", KINDS)
+    facts = check_type(entries["facts"], f"facts of {kind}", dict)
+    found: dict[str, dict[str, Array]] = {}
+    for group in ("lists", "arrays"):
+        found[group] = {}
+        for name in check_type(entries[group], f"{group} of preprocessing", list):
+            key = _PREFIX + check_type(name, "the name of an array", str)
+            if key not in arrays:
+                raise ModelFormatError(f"it lacks the array {key!r}")
+            found[group][name] = arrays.pop(key)
+            if group == "lists" and found[group][name].dtype != object:
+                raise ModelFormatError(f"{name!r} of {kind} must be a list of strings")
+    lists = {name: array.tolist() for name, array in found["lists"].items()}
     encoder = getattr(import_module(KINDS[kind]), kind)
     try:
-        return encoder.from_state(state, own)
+        return encoder.from_state({**facts, **lists}, found["arrays"])
     except (ValueError, TypeError, LookupError) as error:
-        raise ModelFormatError(f"{kind}: {error}") from None
+        raise ModelFormatError(f"{kind}: {str(error).removesuffix('.')}") from None

@@ -1,4 +1,4 @@
-"""LIBLINEAR's text format, for its ``predict`` and for whatever else reads it."""
+"""Export to the model files of LIBLINEAR."""
 
 from __future__ import annotations
 
@@ -7,66 +7,72 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.io.model.atomic import Path, write_atomically
-from dropmargin.io.model.exports.linear import LinearModel, linear_model
+from dropmargin.io.atomic import Path, write_atomically
+from dropmargin.io.model.exports.linear import has_intercept, is_one_vs_one, linear_classifier
 from dropmargin.typing import Array
 
 _INT = np.iinfo(np.int32)
-_ROWS_AT_ONCE = 4096
+_FEATURES_PER_CHUNK = 4096
 
 
 def export_liblinear(model: Any, path: Path) -> None:
-    """Write a fitted classifier as a model file of LIBLINEAR, whose ``predict`` then gives the same labels.
+    """Write a fitted classifier as a model file of LIBLINEAR, whose ``predict`` gives the same labels.
 
-    Labels must be integers (or floats of integer value, as svmlight files give them), as in LIBLINEAR itself. If scores
-    are log-odds, ``predict -b 1`` gives the same probabilities, too. Several classes must be one-vs-rest.
+    If scores are log-odds, ``predict -b 1`` also gives the same probabilities.
 
     Parameters
     ----------
-    model : a fitted classifier of dropmargin
+    model : estimator
+        A fitted classifier of dropmargin whose labels are integers, or floats with integer values. Three or more
+        classes must be one-vs-rest.
     path : str or path-like
         Written atomically, as by `dropmargin.save`.
+
+    Raises
+    ------
+    ValueError
+        If LIBLINEAR cannot express the model.
     """
-    plain = linear_model(model, "LIBLINEAR")
-    if plain.one_vs_one:
+    model = linear_classifier(model, "LIBLINEAR")
+    if is_one_vs_one(model):
         raise ValueError("LIBLINEAR has no one-vs-one models, got multi_class='ovo'. Fit with multi_class='ovr'.")
-    labels = _labels(plain.classes)
+    labels = _labels(model.classes_)
     if len(labels) == 2:
-        labels = labels[::-1]  # LIBLINEAR's first label is the one of positive scores
-    write_atomically(path, _lines(plain, labels))
+        labels = labels[::-1]  # LIBLINEAR's first label is that of positive scores
+    write_atomically(path, _lines(model, labels))
 
 
 def _labels(classes: Array) -> list[int]:
+    """Return the labels as 32-bit integers."""
     if classes.dtype.kind in "iuf" and (classes == np.floor(classes)).all():
         labels = [int(label) for label in classes.tolist()]
         if _INT.min <= labels[0] and labels[-1] <= _INT.max:
             return labels
     raise ValueError(
-        f"LIBLINEAR's labels are integers of 32 bits, got classes {classes.tolist()[:5]}. Fit with integers for "
+        f"The labels of LIBLINEAR are integers of 32 bits, got classes {classes.tolist()[:5]}. Fit with integer "
         "labels, such as those of sklearn.preprocessing.LabelEncoder."
     )
 
 
-def _lines(plain: LinearModel, labels: list[int]) -> Iterator[bytes]:
-    """Yield the file: a header, then one line per feature with one number per column, and the offset's line last."""
-    solver = "L2R_LR" if plain.is_log_odds else "L2R_L1LOSS_SVC_DUAL"
-    n_features = plain.coef.shape[1]
+def _lines(model: Any, labels: list[int]) -> Iterator[bytes]:
+    """Yield the file: a header, one line per feature with the coefficients of all outputs, and the intercepts."""
+    n_features = model.coef_.shape[1]
     head = [
-        f"solver_type {solver}",
+        f"solver_type {'L2R_LR' if hasattr(model, 'predict_proba') else 'L2R_L1LOSS_SVC_DUAL'}",
         f"nr_class {len(labels)}",
         "label " + " ".join(map(str, labels)),
         f"nr_feature {n_features}",
-        f"bias {1 if plain.has_offset else -1}",
+        f"bias {1 if has_intercept(model) else -1}",
         "w",
     ]
     yield ("\n".join(head) + "\n").encode()
-    for begin in range(0, n_features, _ROWS_AT_ONCE):
-        yield _rows(plain.coef[:, begin : begin + _ROWS_AT_ONCE].T)
-    if plain.has_offset:
-        yield _rows(plain.intercept[None, :])
+    for begin in range(0, n_features, _FEATURES_PER_CHUNK):
+        yield _rows(model.coef_[:, begin : begin + _FEATURES_PER_CHUNK].T)
+    if has_intercept(model):
+        yield _rows(model.intercept_[None, :])
 
 
 def _rows(values: Array) -> bytes:
-    """Return lines of numbers, with as many digits as they need to be read back exactly."""
+    """Return lines of numbers, with enough digits to be read back exactly."""
     rows = values.astype(np.float64).tolist()
     return "".join(" ".join(map(repr, row)) + " \n" for row in rows).encode()

@@ -1,13 +1,13 @@
-"""Nightmare at test time: every method at its best, with 0 to 90 % of the features deleted.
+"""Stress test: six methods with their best parameters when 0 to 90 % of the features are deleted at prediction.
 
-    python examples/nightmare.py [FOLDER] [--rows N]     # FOLDER: with mnist, else digits and breast cancer alone
+    python examples/stress.py [FOLDER] [--rows N]     # FOLDER contains mnist; without it: digits and breast cancer
 
-Every method has a grid of settings, and the peers also three ways to fill in what was deleted (zeros, zeros with the
-rest scaled up, the training means); each level's choice is made on a validation part, and the error is that of a test
-part, on the small data the mean over --splits random splits. The second table gives the peers our anchored rescaling,
-too: what is left is the gain of the training. Bold: the lowest error, and all that differ from it by less than one
-standard error of the difference over the splits.
-Writes nightmare-*.png and nightmare.md to the folder of --output.
+Every method has a grid of parameters, and the methods without `missing="rescale"` also choose among three ways to fill
+deleted entries (zeros, zeros with the rest scaled up, the training means). The choice is made for each level on a
+validation part, and the error is that on a test part; on the small data sets it is the mean over --splits random
+splits. In the second table all methods use anchored rescaling: the remaining difference is the effect of training.
+Bold: the lowest error, and all errors that differ from it by less than one standard error of the difference over the
+splits. Writes stress-*.png and stress.md to the folder of --output.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ LEVELS = np.arange(10) / 10
 C_VALUES = (0.001, 0.01, 0.1, 1.0)
 NOISES = (0.05, 0.1, 0.3, 0.5)
 DELETED_SHARES = (0.02, 0.05, 0.1, 0.2)
-PEER_FILLS = ("zeros", "scaled", "means", "anchored")
-OURS = ("DropoutSVC", "DropoutLogisticRegression")
+FILLS = ("zeros", "scaled", "means", "anchored")
+RESCALING = ("DropoutSVC", "DropoutLogisticRegression")
 
 
 def grids(n_features: int, small: bool) -> dict[str, list]:
-    """Return the models of each method; ``small`` leaves out the slowest settings of the slowest methods."""
+    """Return the models of each method; ``small`` leaves out the slowest parameters of the slowest methods."""
     some_c, some_noises = (C_VALUES[1:3], NOISES[1:]) if small else (C_VALUES, NOISES)
-    # One-vs-rest FDROP falls to no weights at all where it may delete too much: on MNIST from about ten pixels.
+    # The coefficients of one-vs-rest FDROP are zero if it may delete too many features: on MNIST from about ten.
     deleted = (1, 3, 10) if small else [max(1, round(share * n_features)) for share in DELETED_SHARES]
     return {
         "LinearSVC": [LinearSVC(C=C, max_iter=5000) for C in C_VALUES],
@@ -71,9 +71,9 @@ def grids(n_features: int, small: bool) -> dict[str, list]:
 
 
 def curve(model, X, y, means, fill: str, seed: int, n_repeats: int) -> DeletionCurve:
-    """Return the deletion curve of a model with one way to fill in what was deleted."""
+    """Return the deletion curve of a model with one way to fill deleted entries."""
     options = {
-        "drop": {"fill": np.nan},
+        "nan": {"fill": np.nan},
         "zeros": {},
         "scaled": {"rescale": True},
         "means": {"fill": means},
@@ -85,12 +85,12 @@ def curve(model, X, y, means, fill: str, seed: int, n_repeats: int) -> DeletionC
 
 
 def fit_all(models, fills, train, validation, test, progress, n_repeats) -> list:
-    """Return, for each model and each way to fill in, the way, the scores on the validation part and the test curve."""
+    """Return the fill, the validation scores and the test curve of each model with each fill."""
     means = train[0].mean(axis=0)
     found = []
     for model in models:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # LIBLINEAR at its limit is a peer as it is
+            warnings.simplefilter("ignore", ConvergenceWarning)  # LinearSVC at its limit of iterations
             fitted = clone(model).fit(*train)
         for fill in fills:
             scores = curve(fitted, *validation, means, fill, 1, n_repeats).mean
@@ -100,7 +100,7 @@ def fit_all(models, fills, train, validation, test, progress, n_repeats) -> list
 
 
 def choose(found, fills) -> DeletionCurve:
-    """Return the test curve of the setting that is best on the validation part, level by level."""
+    """Return the test curve of the parameters that are best on the validation part, for each level."""
     allowed = [(scores, test) for fill, scores, test in found if fill in fills]
     choice = np.argmax([scores for scores, _ in allowed], axis=0)
     scores = np.stack([allowed[index][1].scores[level] for level, index in enumerate(choice)])
@@ -108,7 +108,7 @@ def choose(found, fills) -> DeletionCurve:
 
 
 def small_set(name: str, split: int) -> list:
-    """Return a data set of scikit-learn: half to learn from, a quarter to choose the settings by, a quarter to test."""
+    """Return a data set of scikit-learn: half for training, a quarter for validation, a quarter for the test."""
     X, y = {"digits": load_digits, "breast cancer": load_breast_cancer}[name](return_X_y=True)
     X_train, X_rest, y_train, y_rest = train_test_split(X, y, test_size=0.5, random_state=split, stratify=y)
     X_validation, X_test, y_validation, y_test = train_test_split(
@@ -120,7 +120,7 @@ def small_set(name: str, split: int) -> list:
 
 
 def mnist(folder: Path, n_rows: int) -> list:
-    """Return MNIST: so many rows to learn from, 2,000 others to choose the settings by, and the test rows."""
+    """Return MNIST: ``n_rows`` training rows, 2,000 validation rows, and the test rows."""
 
     def part(name):
         images = gzip.decompress((folder / "mnist" / f"{name}-images-idx3-ubyte.gz").read_bytes())
@@ -135,28 +135,28 @@ def mnist(folder: Path, n_rows: int) -> list:
 
 
 def run(name: str, splits: list, small: bool) -> tuple[dict[str, DeletionCurve], dict[str, DeletionCurve]]:
-    """Return the curves of all methods, and those with the peers' scores anchored; a column of scores per split."""
+    """Return the curves of all methods, and those with anchored rescaling for all; a column of scores per split."""
     usual, anchored = {}, {}
     methods = grids(splits[0][0][0].shape[1], small)
     with Progress(sum(map(len, methods.values())) * len(splits), name) as progress:
         for method, models in methods.items():
-            fills = ("drop",) if method in OURS else PEER_FILLS
+            fills = ("nan",) if method in RESCALING else FILLS
             found = [fit_all(models, fills, *parts, progress, 2 if small else 5) for parts in splits]
             usual[method] = over_splits([choose(own, {*fills} - {"anchored"}) for own in found])
-            anchored[method] = over_splits([choose(own, {"anchored", "drop"}) for own in found])
+            anchored[method] = over_splits([choose(own, {"anchored", "nan"}) for own in found])
             print(f"{name}: {method}: " + " ".join(f"{1.0 - s:.3f}" for s in usual[method].mean), flush=True)
     return usual, anchored
 
 
 def over_splits(curves: list[DeletionCurve]) -> DeletionCurve:
-    """Return one curve whose scores are the splits' means, or the repeats of the only split."""
+    """Return one curve whose scores are the means of the splits, or the repeats of a single split."""
     if len(curves) == 1:
         return curves[0]
     return replace(curves[0], scores=np.stack([own.mean for own in curves], axis=1))
 
 
 def table(curves: dict[str, DeletionCurve]) -> list[str]:
-    """Return the errors as a Markdown table; bold is the lowest of a level, and what cannot be told from it."""
+    """Return the errors as a Markdown table, in bold the lowest of a level and those within a standard error of it."""
     means = np.array([own.mean for own in curves.values()])
     scores = np.array([own.scores for own in curves.values()])
     behind = scores[means.argmax(axis=0), np.arange(len(LEVELS))] - scores
@@ -172,8 +172,8 @@ def table(curves: dict[str, DeletionCurve]) -> list[str]:
 def main() -> None:
     """Run the experiment."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", type=Path, help="the folder that has mnist; without it, no MNIST")
-    parser.add_argument("--rows", type=int, default=10_000, help="rows of MNIST to learn from (default 10000)")
+    parser.add_argument("folder", nargs="?", type=Path, help="the folder that contains mnist; without it, no MNIST")
+    parser.add_argument("--rows", type=int, default=10_000, help="training rows of MNIST (default 10000)")
     parser.add_argument("--splits", type=int, default=10, help="random splits of the small data (default 10)")
     parser.add_argument("--only", nargs="*", help="only these data sets")
     parser.add_argument("--output", type=Path, default=Path(), help="where to write (default: here)")
@@ -189,11 +189,11 @@ def main() -> None:
         else:
             splits = [small_set(name, split) for split in range(options.splits)]
         usual, anchored = run(name, splits, small=name == "MNIST")
-        lines += [f"## {name}, {len(splits[0][0][1]):,} rows to learn from, error", "", *table(usual), ""]
-        lines += ["The peers with our anchored rescaling:", "", *table(anchored), ""]
+        lines += [f"## {name}, {len(splits[0][0][1]):,} training rows, error", "", *table(usual), ""]
+        lines += ["The other methods with anchored rescaling:", "", *table(anchored), ""]
         figure = DeletionCurveDisplay(usual).plot().figure_
-        figure.savefig(options.output / f"nightmare-{name.replace(' ', '-').lower()}.png", dpi=130, bbox_inches="tight")
-    (options.output / "nightmare.md").write_text("\n".join(lines))
+        figure.savefig(options.output / f"stress-{name.replace(' ', '-').lower()}.png", dpi=130, bbox_inches="tight")
+    (options.output / "stress.md").write_text("\n".join(lines))
     print("\n".join(lines))
 
 

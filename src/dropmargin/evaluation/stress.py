@@ -1,12 +1,12 @@
-"""Dropout-SVM against its peers when features are deleted at prediction, every method with its best settings.
+"""The stress test: `DropoutSVC`, `LinearSVC` and `LogisticRegression` when features are deleted at prediction.
 
-A deleted feature is treated in two ways, each with settings of its own:
+A deleted feature is treated in two ways, each with its own choice of parameters:
 
-- ``"zero"``: it reads as zero, and nobody knows that it is gone. That is the paper's test.
-- ``"missing"``: it is known to be missing, and every method, the peers too, predicts by the rule of
-  ``missing="rescale"`` (`dropmargin.estimators.missing`). What is left between the methods is the gain of the training.
+- ``"zero"``: its value is zero, and no method knows that it is missing. This is the paper's test.
+- ``"missing"``: it is known to be missing, and every method predicts by the rule of ``missing="rescale"``
+  (`dropmargin.estimators.missing`). The methods then differ in training only.
 
-Noise and ``C`` are chosen by cross-validation on the training rows alone, by the accuracy on rows that lose features.
+Noise and ``C`` are chosen by cross-validation on the training rows, by the accuracy on rows with deleted features.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.data import canonical, map_entries
 from dropmargin.data.inputs import check_rows
+from dropmargin.data.matrix import from_arrays, is_dense_matrix, to_arrays
 from dropmargin.data.missing_values import FeatureStatistics, feature_statistics, has_missing, nan_to_negative_zero
 from dropmargin.estimators import DropoutSVC
 from dropmargin.estimators.missing import anchored_scores
@@ -36,35 +38,39 @@ from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 
 TREATMENTS = ("zero", "missing")
-OURS = "Dropout-SVM"
-PEERS = ("LinearSVC", "LogisticRegression")
+#: Names of the methods; the others are compared with the first.
+METHODS = ("DropoutSVC", "LinearSVC", "LogisticRegression")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be measured, and from what settings are chosen.
+    """The parameters of a stress test.
 
     Parameters
     ----------
     levels : sequence of float
         Shares of the features to delete.
     choose_at : sequence of float
-        Settings are chosen by the mean accuracy at these levels.
+        Noise and ``C`` are chosen by the mean accuracy at these levels.
     treatments : sequence of {"zero", "missing"}
+        How deleted features are treated.
     strategy : {"entries", "columns", "worst"}
         What is deleted, as for `deletion_curve`.
     noises : int or sequence
-        For Dropout-SVM, as for `DropoutSVCCV`.
+        Noises of `DropoutSVC` to choose from, as for `DropoutSVCCV`.
     Cs : int, sequence of float or None
-        For Dropout-SVM and for the peers: as for `DropoutSVCCV`, or five values, a decade apart, that suit the data.
+        Values of ``C`` to choose from, for all methods: as for `DropoutSVCCV`; ``None`` for five values, a factor of
+        ten apart, in the range that suits the data.
     own_c : float or None
-        If given, ``C`` of Dropout-SVM is this, and not chosen.
+        A fixed ``C`` for `DropoutSVC`, in place of a choice.
     n_folds : int
+        Number of folds of the cross-validation.
     n_repeats : int
-        Random deletions per level.
+        Number of random deletions per level.
     random_state : int
+        Seed of the deletions and folds.
     n_jobs : int or None
-        Threads; they do not change the results.
+        Number of threads; it does not change the results.
     """
 
     levels: Sequence[float]
@@ -81,32 +87,23 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class Search:
-    """Mean scores of a search for noise and ``C``: one row per noise, one column per ``C``; and the chosen cell."""
-
-    noises: tuple[Any, ...]
-    Cs: Array
-    scores: Array
-    chosen: tuple[int, int]
-
-
-@dataclass(frozen=True, eq=False)
 class MethodResult:
-    """A method under one treatment: its settings, its model, and how it fared.
+    """The parameters, the model and the scores of one method under one treatment.
 
     Parameters
     ----------
-    method : str
+    method : {"DropoutSVC", "LinearSVC", "LogisticRegression"}
     treatment : {"zero", "missing"}
     noise : Noise or None
     C : float
     model : classifier
         Fitted to all training rows.
     curve : DeletionCurve
-    search : Search or None
-        Of Dropout-SVM, if there was a choice.
+        Its accuracy on the test rows.
+    search : DropoutSVCCV or None
+        The search for noise and ``C`` of `DropoutSVC`; ``None`` for other methods, or if both were given.
     converged : bool
-        Whether the fit ended by its tolerance, and not by its limit of iterations.
+        Whether the fit reached its tolerance before its limit of iterations.
     """
 
     method: str
@@ -115,7 +112,7 @@ class MethodResult:
     C: float
     model: Any
     curve: DeletionCurve
-    search: Search | None
+    search: DropoutSVCCV | None
     converged: bool
 
     @property
@@ -124,43 +121,44 @@ class MethodResult:
         return 1.0 - self.curve.mean
 
 
-def run_nightmare(
-    train: tuple[Any, Any], test: tuple[Any, Any], plan: Plan, say: Callable[[str], None] = lambda text: None
+def stress_test(
+    train: tuple[Any, Any], test: tuple[Any, Any], plan: Plan, notify: Callable[[str], None] = lambda text: None
 ) -> list[MethodResult]:
-    """Train every method at its best, delete features of the test rows, and return how all fared.
+    """Return the scores of every method, with its best parameters, when features of the test rows are deleted.
 
     Parameters
     ----------
     train, test : tuple of X and y
-        Numbers, dense or sparse; NaN is a missing entry.
+        Numeric rows, dense or sparse, and their labels; NaN is a missing value.
     plan : Plan
-    say : callable
-        Is told what goes on, a line at a time.
+        The parameters of the test.
+    notify : callable
+        Is called with one line of text when the work on a method begins.
 
     Returns
     -------
     list of MethodResult
-        Treatment by treatment, Dropout-SVM first.
+        Treatment by treatment, `DropoutSVC` first.
     """
     check_levels(plan.levels)
     check_levels(plan.choose_at)
-    grid = _values_of_c(train, plan)
-    contestants = []
+    Cs = _values_of_c(train, plan)
+    results = []
     for treatment in plan.treatments:
         (X, y), (X_test, y_test) = (_treated(part, treatment) for part in (train, test))
         folds = list(StratifiedKFold(plan.n_folds, shuffle=True, random_state=plan.random_state).split(X, y))
-        for method in (OURS, *PEERS):
-            say(f"{method}, deleted = {treatment}: choosing settings and measuring")
-            fit = _fit_ours if method == OURS else _fit_peer
-            # Threads that spin for the small products of the peers' solvers cost more than they bring.
+        for method in METHODS:
+            notify(f"{method}, deleted = {treatment}: choosing parameters and measuring")
+            fit = _fit_dropout_svc if method == "DropoutSVC" else _fit_other
+            # The products of scikit-learn's solvers are small: several BLAS threads make them slower.
             with one_blas_thread():
-                noise, C, model, search, converged = fit(method, X, y, treatment, plan, grid, folds)
-                curve = measure(model, X_test, y_test, treatment, plan, plan.levels, plan.n_jobs)
-            contestants.append(MethodResult(method, treatment, noise, C, model, curve, search, converged))
-    return contestants
+                noise, C, model, search, converged = fit(method, X, y, treatment, plan, Cs, folds)
+                curve = _curve(model, X_test, y_test, treatment, plan, plan.levels, plan.n_jobs)
+            results.append(MethodResult(method, treatment, noise, C, model, curve, search, converged))
+    return results
 
 
-def measure(
+def _curve(
     model: Any, X: Any, y: Any, treatment: str, plan: Plan, levels: Sequence[float], n_jobs: int | None = None
 ) -> DeletionCurve:
     """Return the deletion curve of a fitted model under a treatment."""
@@ -178,32 +176,42 @@ def measure(
     )
 
 
-class AnchoredPeer(ClassifierMixin, BaseEstimator):
+class RescalingClassifier(ClassifierMixin, BaseEstimator):
     """A linear classifier of scikit-learn that predicts with missing features as ``missing="rescale"`` does.
 
-    In training, which it cannot do with NaN, a missing entry is the mean of its column.
+    In training a missing value is replaced by the mean of its feature.
 
     Parameters
     ----------
     estimator : classifier
-        With ``coef_``, ``intercept_`` and ``classes_`` once it is fitted.
+        A linear classifier: after ``fit`` it has ``coef_``, ``intercept_`` and ``classes_``.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        The fitted classifier.
+    columns_ : FeatureStatistics
+        Means and standard deviations of the features.
+    classes_ : ndarray of shape (n_classes,)
+    n_features_in_ : int
     """
 
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
-    def fit(self, X: Any, y: Any) -> AnchoredPeer:
-        """Fit the classifier to ``X`` with means for what is missing."""
-        X, blanked = canonical(X), has_missing(canonical(X))
-        self.columns_ = feature_statistics(nan_to_negative_zero(X) if blanked else X, np.ones(X.shape[0]), blanked)
-        if blanked:
-            X = _fill(X, self.columns_)
+    def fit(self, X: Any, y: Any) -> RescalingClassifier:
+        """Fit the classifier to ``X`` with its missing values replaced by means."""
+        X = canonical(X)
+        missing = has_missing(X)
+        self.columns_ = feature_statistics(nan_to_negative_zero(X) if missing else X, np.ones(X.shape[0]), missing)
+        if missing:
+            X = _impute_means(X, self.columns_)
         self.estimator_ = clone(self.estimator).fit(X, y)
         self.classes_, self.n_features_in_ = self.estimator_.classes_, X.shape[1]
         return self
 
     def decision_function(self, X: Any) -> Array:
-        """Return scores, one per row for two classes, else one per class."""
+        """Return the scores of each row: one for two classes, else one per class."""
         check_is_fitted(self)
         X = check_rows(X, ensure_all_finite="allow-nan")
         scores = anchored_scores(X, self.estimator_.coef_, self.estimator_.intercept_, self.columns_)
@@ -215,41 +223,45 @@ class AnchoredPeer(ClassifierMixin, BaseEstimator):
         return self.classes_[(scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
 
-# One method ---------------------------------------------------------------------------------------------------------
+#: Noise, C, fitted model, search, whether the fit converged.
+_Fit = tuple[Any, float, Any, DropoutSVCCV | None, bool]
 
-_Fit = tuple[Any, float, Any, Search | None, bool]
 
-
-def _fit_ours(method: str, X: Any, y: Any, treatment: str, plan: Plan, grid: Array, folds: list) -> _Fit:
-    """Return the noise, ``C`` and model of Dropout-SVM, and the search for them."""
+def _fit_dropout_svc(method: str, X: Any, y: Any, treatment: str, plan: Plan, Cs: Array, folds: list) -> _Fit:
+    """Choose noise and ``C`` of `DropoutSVC`, and fit it to all rows."""
     missing = "rescale" if treatment == "missing" else "error"
-    Cs = grid if plan.own_c is None else np.array([plan.own_c])
+    Cs = Cs if plan.own_c is None else np.array([plan.own_c])
     noises = plan.noises if isinstance(plan.noises, int) else list(plan.noises)
     if len(Cs) == 1 and not isinstance(noises, int) and len(noises) == 1:
         model = DropoutSVC(noise=noises[0], C=float(Cs[0]), missing=missing, n_jobs=plan.n_jobs).fit(X, y)
         return noises[0], model.C, model, None, bool(model.converged_)
     search = DropoutSVCCV(
-        noises=noises, Cs=Cs, cv=folds, scoring=_scorer(treatment, plan), missing=missing, n_jobs=plan.n_jobs, verbose=1
+        noises=noises,
+        Cs=Cs,
+        cv=folds,
+        scoring=partial(_mean_accuracy, treatment=treatment, plan=plan),
+        missing=missing,
+        n_jobs=plan.n_jobs,
+        verbose=1,
     ).fit(X, y)
-    found = Search(search.noises_, search.Cs_, search.scores_.mean(axis=0), search.best_index_)
     best = search.best_estimator_
-    return search.noise_, search.C_, best, found, bool(best.converged_)
+    return search.noise_, search.C_, best, search, bool(best.converged_)
 
 
-def _fit_peer(method: str, X: Any, y: Any, treatment: str, plan: Plan, grid: Array, folds: list) -> _Fit:
-    """Return ``C`` and the model of a classifier of scikit-learn."""
+def _fit_other(method: str, X: Any, y: Any, treatment: str, plan: Plan, Cs: Array, folds: list) -> _Fit:
+    """Choose ``C`` of a classifier of scikit-learn, and fit it to all rows."""
     plain: Any
     if method == "LinearSVC":
         plain = LinearSVC(loss="hinge", max_iter=5000, random_state=plan.random_state)
     else:
         plain = LogisticRegression(max_iter=1000)
-    name, template = ("C", plain) if treatment == "zero" else ("estimator__C", AnchoredPeer(plain))
-    scoring = _scorer(treatment, plan)
+    name, template = ("C", plain) if treatment == "zero" else ("estimator__C", RescalingClassifier(plain))
+    scoring = partial(_mean_accuracy, treatment=treatment, plan=plan)
     with warnings.catch_warnings():
-        # A peer at its limit of iterations is a peer as it is; the final fit says so.
+        # Candidates that reach their limit of iterations are scored as they are; the final fit reports it.
         warnings.simplefilter("ignore", ConvergenceWarning)
         chosen = GridSearchCV(
-            template, {name: grid.tolist()}, scoring=scoring, cv=folds, error_score="raise", refit=False
+            template, {name: Cs.tolist()}, scoring=scoring, cv=folds, error_score="raise", refit=False
         ).fit(X, y)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
@@ -258,36 +270,42 @@ def _fit_peer(method: str, X: Any, y: Any, treatment: str, plan: Plan, grid: Arr
     return None, float(chosen.best_params_[name]), model, None, converged
 
 
-def _scorer(treatment: str, plan: Plan) -> Callable[[Any, Any, Any], float]:
-    """Return the score that settings are chosen by: the mean accuracy at the levels of ``choose_at``."""
-
-    def score(model: Any, X: Any, y: Any) -> float:
-        return float(measure(model, X, y, treatment, plan, plan.choose_at).mean.mean())
-
-    return score
+def _mean_accuracy(model: Any, X: Any, y: Any, *, treatment: str, plan: Plan) -> float:
+    """Return the score of the cross-validation: the mean accuracy at the levels of ``choose_at``."""
+    return float(_curve(model, X, y, treatment, plan, plan.choose_at).mean.mean())
 
 
 def _values_of_c(train: tuple[Any, Any], plan: Plan) -> Array:
     if plan.Cs is not None and not isinstance(plan.Cs, int):
         return np.asarray(plan.Cs, dtype=np.float64)
-    X, _ = _treated(train, "zero")  # a missing entry has no size
+    X, _ = _treated(train, "zero")
     if plan.Cs is not None:
         return default_cs(X, np.ones(X.shape[0]), plan.Cs)
-    # The last two of seven decades would take most of the time.
+    # The two largest of seven values would take most of the time.
     return default_cs(X, np.ones(X.shape[0]), 7)[:5]
 
 
 def _treated(part: tuple[Any, Any], treatment: str) -> tuple[Any, Any]:
-    """Return rows whose missing entries are zero, if that is the treatment."""
+    """Return the rows with zeros for missing values if the treatment is ``"zero"``, else unchanged."""
     X, y = part
-    X = canonical(X)
+    X = _with_small_indices(canonical(X))
     if treatment == "missing" or not has_missing(X):
         return X, y
     return map_entries(X, lambda values, _: np.nan_to_num(values, nan=0.0), zeros_stay=True, what="X"), y
 
 
-def _fill(X: Any, columns: FeatureStatistics) -> Any:
-    """Return ``X`` with the mean of its column for each missing entry."""
+def _with_small_indices(X: Any) -> Any:
+    """Return sparse rows with 32-bit indices where they fit: `LinearSVC` accepts no others."""
+    if is_dense_matrix(X):
+        return X
+    values, indices, indptr = to_arrays(X)
+    if max(X.shape[1], indptr[-1]) > np.iinfo(np.int32).max:
+        return X
+    return from_arrays([values, indices.astype(np.int32, copy=False), indptr.astype(np.int32, copy=False)], X.shape)
+
+
+def _impute_means(X: Any, columns: FeatureStatistics) -> Any:
+    """Return ``X`` with each missing value replaced by the mean of its feature."""
 
     def fill(values: Array, where: Any) -> Array:
         return np.where(np.isnan(values), columns.mean[where], values).astype(values.dtype)

@@ -1,4 +1,4 @@
-"""``python -m dropmargin.cli`` is ``dropmargin``."""
+"""``python -m dropmargin`` is the command ``dropmargin``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A fitted classifier and the rows that it is tried on: checks, the score of corrupted rows, many of them in turn."""
+"""Scores of a fitted classifier on corrupted test rows: checks, one score, and the scores of all levels and repeats."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from dropmargin.typing import Array
 
 
 @dataclass(frozen=True)
-class Trial:
-    """What is the same for every level of a curve.
+class ScoringCase:
+    """A fitted classifier and its test rows, the same for every level of a curve.
 
     Parameters
     ----------
     estimator : object
         A fitted classifier.
     X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
-        As the caller gave it.
+        As given.
     values : ndarray or CSR matrix of shape (n_samples, n_features)
-        Its numbers, to be corrupted.
+        The entries of ``X``.
     y : array-like of shape (n_samples,)
     scorer : callable
         ``scorer(estimator, X, y)``, as scikit-learn makes them.
@@ -45,16 +45,16 @@ class Trial:
     sample_weight: Any
 
     def score(self, values: Any = None) -> float:
-        """Return the score of corrupted rows, or of the intact ones."""
-        X = self.X if values is None else self.dress(values)
+        """Return the score of corrupted rows, or of the given ones."""
+        X = self.X if values is None else self.in_container(values)
         weights = {} if self.sample_weight is None else {"sample_weight": self.sample_weight}
         score = self.scorer(self.estimator, X, self.y, **weights)
         if not isinstance(score, Real):
             raise ValueError(f"scoring must give one number per data set, got {score!r}. Choose a single metric.")
         return float(score)
 
-    def dress(self, values: Any, rows: Any = slice(None)) -> Any:
-        """Return the values of these rows as a data frame if ``X`` is one, with its columns, else as they are."""
+    def in_container(self, values: Any, rows: Any = slice(None)) -> Any:
+        """Return the values of these rows as a data frame if ``X`` is one, with its columns, else unchanged."""
         if hasattr(self.X, "iloc"):  # pandas
             return type(self.X)(values, columns=self.X.columns, index=self.X.index[rows])
         if hasattr(self.X, "column_names"):  # pyarrow
@@ -64,14 +64,14 @@ class Trial:
         return values
 
 
-def make_trial(estimator: Any, X: Any, y: Any, scoring: Any, sample_weight: Any, caller: str) -> Trial:
-    """Return the trial of an estimator after checking that it is fitted and fits the data."""
+def make_case(estimator: Any, X: Any, y: Any, scoring: Any, sample_weight: Any, caller: str) -> ScoringCase:
+    """Return the test case of an estimator after checking that it is fitted and has the features of ``X``."""
     if isinstance(estimator, type) or not hasattr(estimator, "predict"):
         raise TypeError(f"{caller} needs a fitted classifier with predict(), got {estimator!r}.")
     check_is_fitted(
         estimator, msg=f"{caller} needs a fitted classifier; this %(name)s is not fitted yet: call its fit first."
     )
-    values = check_rows(X, ensure_all_finite=False)  # a classifier may take NaN; if not, it says so
+    values = check_rows(X, ensure_all_finite=False)  # some classifiers accept NaN; others raise their own error
     n_expected = getattr(estimator, "n_features_in_", values.shape[1])
     if n_expected != values.shape[1]:
         raise ValueError(
@@ -80,34 +80,34 @@ def make_trial(estimator: Any, X: Any, y: Any, scoring: Any, sample_weight: Any,
         )
     check_unmasked(y, "y")
     check_consistent_length(values, y)
-    # Not at the top: the scorers take a good part of a second to import.
+    # Imported here because the scorers take a large part of a second to import.
     from sklearn.metrics import check_scoring
 
     scorer = check_scoring(estimator, scoring=scoring)
     if sample_weight is not None and not _takes(scorer, "sample_weight"):
         raise ValueError(
             f"scoring={scoring!r} takes no sample_weight. Give it such a parameter, make it a scorer with "
-            "sklearn.metrics.make_scorer, or leave sample_weight out."
+            "sklearn.metrics.make_scorer, or omit sample_weight."
         )
-    return Trial(estimator, X, values, y, scorer, sample_weight)
+    return ScoringCase(estimator, X, values, y, scorer, sample_weight)
 
 
 def _takes(function: Callable[..., Any], name: str) -> bool:
-    """Return whether a function has a parameter of this name, or takes any."""
+    """Return whether a function has a parameter of this name, or ``**kwargs``."""
     parameters = inspect.signature(function).parameters
     return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def repeat_seeds(n_repeats: Any, random_state: Any) -> Array:
-    """Return one seed per repeat: what strikes a repeat depends on it alone, never on the estimator or the threads."""
+    """Return one seed per repeat; the corruption of a repeat depends on nothing else that is random."""
     n_repeats = check_integer("n_repeats", n_repeats, 1)
     return check_random_state(random_state).randint(np.iinfo(np.int32).max, size=n_repeats)
 
 
 def score_levels(
-    trial: Trial,
+    case: ScoringCase,
     corrupt: Callable[[int, int], Any],
-    intact: Array,
+    is_plain: Array,
     seeds: Array,
     *,
     n_jobs: int | None,
@@ -118,18 +118,18 @@ def score_levels(
 
     Parameters
     ----------
-    trial : Trial
+    case : ScoringCase
     corrupt : callable
         Returns corrupted rows, given the index of a level and a seed.
-    intact : boolean ndarray of shape (n_levels,)
-        Whether nothing is corrupted at that level: the rows are scored once, as the caller gave them.
+    is_plain : boolean ndarray of shape (n_levels,)
+        Whether the level has no corruption: the given rows are scored once.
     seeds : ndarray of shape (n_repeats,)
     n_jobs : int or None
         Number of threads.
     verbose : int
         0 for no progress bar.
     label : str
-        What the bar says.
+        Label of the progress bar.
 
     Returns
     -------
@@ -137,15 +137,15 @@ def score_levels(
     """
     if n_jobs is not None:
         check_n_jobs(n_jobs)
-    scores = np.empty((len(intact), len(seeds)))
-    if intact.any():
-        scores[intact] = trial.score()
-    cells = [(level, repeat) for level in np.flatnonzero(~intact) for repeat in range(len(seeds))]
+    scores = np.empty((len(is_plain), len(seeds)))
+    if is_plain.any():
+        scores[is_plain] = case.score()
+    cells = [(level, repeat) for level in np.flatnonzero(~is_plain) for repeat in range(len(seeds))]
 
     def score_cell(level: int, repeat: int) -> float:
-        return trial.score(corrupt(int(level), int(seeds[repeat])))
+        return case.score(corrupt(int(level), int(seeds[repeat])))
 
-    # Threads share the data; each holds one corrupted copy at a time.
+    # Threads share the data; each has one corrupted copy at a time.
     run = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
     results: Iterator[float] = run(delayed(score_cell)(*cell) for cell in cells)
     with Progress(len(cells), label, verbose=verbose) as progress:

@@ -1,0 +1,83 @@
+"""The confusion matrix of a model and the scores that follow from it, summed over the parts of a file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
+from dropmargin.cli.formatting import label_texts, plural, table_text
+from dropmargin.typing import Array
+
+# The confusion matrix is printed, and written as JSON, for at most so many classes.
+_MAX_PRINTED, _MAX_JSON = 10, 200
+
+
+class ConfusionCounter:
+    """Sums the confusion matrix and the log loss over the parts of a file."""
+
+    def __init__(self, classifier: Any) -> None:
+        self._classifier = classifier
+        n_classes = len(classifier.classes_)
+        # The last row counts the labels that the model does not know, and the last column is zero.
+        self._counts = np.zeros((n_classes + 1, n_classes + 1), dtype=np.int64)
+        self._log_loss = 0.0 if hasattr(classifier, "predict_log_proba") else None
+
+    @property
+    def confusion(self) -> Array:
+        """The confusion matrix of the known labels: a row per label, a column per prediction."""
+        return self._counts[:-1, :-1]
+
+    def add(self, X: Any, y: Any) -> None:
+        """Add the rows of a part."""
+        classes = self._classifier.classes_
+        if (y.dtype.kind in "OU") != (classes.dtype.kind in "OU"):
+            raise ValueError(f"the labels are such as {y[:3].tolist()}, but those of the model {classes[:3].tolist()}")
+        n_classes = len(classes)
+        codes = np.minimum(np.searchsorted(classes, y), n_classes - 1)
+        codes = np.where(classes[codes] == y, codes, n_classes)
+        predicted = np.searchsorted(classes, self._classifier.predict(X))
+        self._counts += confusion_matrix(codes, predicted, labels=np.arange(n_classes + 1))
+        if self._log_loss is not None:
+            known = np.flatnonzero(codes < n_classes)
+            self._log_loss -= float(self._classifier.predict_log_proba(X)[known, codes[known]].sum())
+
+    def facts(self) -> dict[str, Any]:
+        """Return the scores; a recall, precision or F1 score without rows is NaN."""
+        labels = self._classifier.classes_.tolist()
+        actual, predicted = cells = np.nonzero(self._counts)
+        precision, recall, f1, rows = precision_recall_fscore_support(
+            actual, predicted, labels=range(len(labels)), sample_weight=self._counts[cells], zero_division=np.nan
+        )
+        correct, n_rows, n_unknown = int(self._counts.trace()), int(self._counts.sum()), int(self._counts[-1].sum())
+        accuracy = correct / n_rows
+        facts: dict[str, Any] = {"rows": n_rows, "accuracy": accuracy, "error": 1.0 - accuracy, "correct": correct}
+        if self._log_loss is not None:
+            facts["log_loss"] = self._log_loss / max(n_rows - n_unknown, 1)
+        facts["unknown_labels"] = n_unknown
+        facts["classes"] = [
+            {"label": label, "rows": int(rows[k]), "recall": recall[k], "precision": precision[k], "f1": f1[k]}
+            for k, label in enumerate(labels)
+        ]
+        return facts | ({"confusion": self.confusion} if len(labels) <= _MAX_JSON else {})
+
+    def text(self) -> str:
+        """Return the scores as text, with the confusion matrix if it is small."""
+        facts = self.facts()
+        labels = label_texts(self._classifier.classes_)
+        lines = [
+            f"accuracy  {facts['accuracy']:.4f}  ({facts['correct']} of {plural(facts['rows'], 'row')})",
+            f"error     {facts['error']:.4f}",
+            *([f"log loss  {facts['log_loss']:.4f}"] if "log_loss" in facts else []),
+        ]
+        names = ("recall", "precision", "f1")
+        rows = [
+            [label, str(entry["rows"]), *("-" if np.isnan(entry[name]) else f"{entry[name]:.4f}" for name in names)]
+            for label, entry in zip(labels, facts["classes"], strict=True)
+        ]
+        lines += ["", table_text(["label", "rows", *names], rows)]
+        if len(labels) <= _MAX_PRINTED:
+            cells = [[label, *map(str, row)] for label, row in zip(labels, self.confusion.tolist(), strict=True)]
+            lines += ["", table_text(["label \\ predicted", *labels], cells)]
+        return "\n".join(lines)

@@ -1,0 +1,100 @@
+"""Checks of the files that a command reads and writes, before it does any work."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+import re
+import stat
+from collections.abc import Iterable
+from typing import Any
+
+from dropmargin.cli.console import UsageError
+
+STANDARD = "-"
+_MAX_HEADER = 2**20
+_PREDICTED = re.compile(r"label|decision|stability|(decision|probability)_.*", re.DOTALL)
+
+
+def check_can_read(*paths: str | None) -> None:
+    """Raise the error of the system if a file does not exist; ``-`` is standard input."""
+    for path in paths:
+        if path is not None and path != STANDARD:
+            os.stat(path)
+
+
+def check_can_write(option: str, path: str, inputs: Iterable[str | None]) -> None:
+    """Refuse an output that cannot be written or would replace an input.
+
+    ``option`` is the option or argument that names the output; ``inputs`` are the files that are read.
+    """
+    check_keeps_inputs(option, path, inputs)
+    folder = os.path.dirname(os.path.realpath(path))
+    if path == STANDARD:
+        raise UsageError(f"{option}: this cannot be written to standard output; name a file")
+    if os.path.isdir(path):
+        raise IsADirectoryError(21, "cannot write: it is a folder", path)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(2, f"cannot write: there is no folder {folder}", path)
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(13, "cannot write: no permission to write in its folder", path)
+
+
+def check_keeps_inputs(option: str, path: str, inputs: Iterable[str | None]) -> None:
+    """Refuse an output that is the same file as an input, also by a link or another path."""
+    found = _regular_file(path)
+    for name in inputs:
+        other = None if name is None else _regular_file(name)
+        if found is not None and other is not None and os.path.samestat(found, other):
+            read = "standard input" if name == STANDARD else name
+            raise UsageError(
+                f"{option} {path}: this command reads that file ({read}) and would replace it; name another output"
+            )
+
+
+def check_replaces_model(option: str, path: str, options: Any) -> None:
+    """Refuse to replace a file that is not a model, unless ``--force`` is given."""
+    if options.force or _is_new(path):
+        return
+    from dropmargin.io.model import ModelFormatError, describe
+
+    try:
+        describe(path)
+    except ModelFormatError:
+        _refuse(option, path, "a model")
+
+
+def check_replaces_predictions(option: str, path: str, options: Any) -> None:
+    """Refuse to replace a file whose first line is not the header of predictions, unless ``--force`` is given."""
+    if options.force or _is_new(path):
+        return
+    try:
+        with (gzip.open if path.lower().endswith(".gz") else open)(path, "rb") as file:
+            line = file.readline(_MAX_HEADER).decode()
+        header = next(csv.reader([line], delimiter="\t" if "\t" in line else ","), [])
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error):
+        header = []
+    if not header or not all(map(_PREDICTED.fullmatch, header)):
+        _refuse(option, path, "a file of predictions with a header")
+
+
+def _refuse(option: str, path: str, kind: str) -> None:
+    raise UsageError(
+        f"{option} {path}: this file exists and is not {kind}; name another file, or replace it by --force"
+    )
+
+
+def _is_new(path: str) -> bool:
+    """Return whether nothing is lost if a file is written: it does not exist, is empty, or is not a regular file."""
+    found = _regular_file(path)
+    return found is None or found.st_size == 0
+
+
+def _regular_file(path: str) -> os.stat_result | None:
+    """Return the status of a regular file, or None if there is none at the path; ``-`` is standard input."""
+    try:
+        found = os.fstat(0) if path == STANDARD else os.stat(path)
+    except OSError:
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None

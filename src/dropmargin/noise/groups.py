@@ -1,0 +1,119 @@
+"""Groups of features that are dropped together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from dropmargin.typing import Array
+
+_FORMS = (
+    "groups must have one group per feature, as groups=[0, 0, 1], or map the name of each group to its features, "
+    "as groups={'left': ['a', 'b'], 'right': 'r_*'}"
+)
+
+
+def group_features(groups: Any, n_features: int, feature_names: Sequence[str] | None = None) -> tuple[Array, list[Any]]:
+    """Return the number of each feature's group, and the names of the groups in the order of their numbers.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n_features,) or mapping
+        The group of each feature, or the features of each group: indices, names, or patterns such as ``"left_*"``. A
+        feature that is in no group of a mapping is a group of its own, with ``None`` for a name.
+    n_features : int
+    feature_names : sequence of str, default=None
+
+    Returns
+    -------
+    numbers : ndarray of int, of shape (n_features,)
+    names : list
+        Groups of an array are sorted; those of a mapping have its order.
+    """
+    if isinstance(groups, Mapping):
+        return _from_mapping(groups, n_features, feature_names)
+    given = np.asarray(groups)
+    if given.ndim != 1 or given.dtype.kind not in "iuUSO":
+        raise ValueError(f"{_FORMS}; got {groups!r}.")
+    if len(given) != n_features:
+        raise ValueError(f"groups has {len(given)} values, but X has {n_features} features. {_FORMS}.")
+    names, numbers = np.unique(given.astype(str) if given.dtype.kind == "O" else given, return_inverse=True)
+    return numbers, names.tolist()
+
+
+def _from_mapping(
+    groups: Mapping[Any, Any], n_features: int, feature_names: Sequence[str] | None
+) -> tuple[Array, list[Any]]:
+    numbers = np.full(n_features, -1)
+    for number, (name, members) in enumerate(groups.items()):
+        listed = [members] if isinstance(members, (str, Integral)) else list(members)
+        found = [index for member in listed for index in _find(member, name, n_features, feature_names)]
+        if not found:
+            raise ValueError(f"Group {name!r} of groups is empty: give it at least one feature.")
+        taken = [index for index in found if numbers[index] >= 0]
+        if taken:
+            other = list(groups)[numbers[taken[0]]]
+            feature = _shown(taken[0], feature_names)
+            raise ValueError(f"Feature {feature} is in groups {other!r} and {name!r}: groups must not overlap.")
+        numbers[found] = number
+    alone = np.flatnonzero(numbers < 0)
+    numbers[alone] = len(groups) + np.arange(len(alone))
+    return numbers, [*groups, *[None] * len(alone)]
+
+
+def _find(member: Any, group: Any, n_features: int, feature_names: Sequence[str] | None) -> list[int]:
+    """Return the features that a member of a group stands for: an index, a name, or a pattern."""
+    if isinstance(member, Integral) and not isinstance(member, bool):
+        if not -n_features <= int(member) < n_features:
+            raise ValueError(f"Group {group!r} of groups has feature {member}, but X has {n_features} features.")
+        return [int(member) % n_features]
+    if not isinstance(member, str):
+        raise ValueError(f"Group {group!r} of groups has {member!r}: use names, patterns or indices of features.")
+    if feature_names is None:
+        raise ValueError(
+            f"Group {group!r} of groups has the name {member!r}, but X has no feature names: "
+            "pass a data frame, or use indices of features."
+        )
+    found = [index for index, name in enumerate(feature_names) if name == member]
+    found = found or [index for index, name in enumerate(feature_names) if fnmatchcase(name, member)]
+    if not found:
+        raise ValueError(
+            f"Group {group!r} of groups has {member!r}, but X has no feature of that name. "
+            f"Its features are {list(map(str, feature_names[:10]))!r}{' ...' if len(feature_names) > 10 else ''}."
+        )
+    return found
+
+
+def _shown(index: int, feature_names: Sequence[str] | None) -> str:
+    return str(index) if feature_names is None else repr(str(feature_names[index]))
+
+
+def group_rates(rate: Any, numbers: Array, names: list[Any]) -> Any:
+    """Return one rate per feature from a number, one rate per group, or a mapping of groups to rates.
+
+    A mapping leaves the rate of groups that it does not name at 0.
+    """
+    if isinstance(rate, Mapping):
+        unknown = [name for name in rate if name not in names]
+        if unknown:
+            raise ValueError(f"rate of DropoutNoise names the group {unknown[0]!r}, but the groups are {names[:10]!r}.")
+        return np.array([rate.get(name, 0.0) for name in names], dtype=np.float64)[numbers]
+    given = np.asarray(rate)
+    if given.ndim == 0:
+        return rate
+    if given.shape == numbers.shape:
+        lowest, highest = (np.full(len(names), start) for start in (np.inf, -np.inf))
+        np.minimum.at(lowest, numbers, given)
+        np.maximum.at(highest, numbers, given)
+        if (lowest == highest).all():
+            return given
+    if given.shape != (len(names),):
+        raise ValueError(
+            f"rate of DropoutNoise must be a number, one number per group or a mapping of groups to rates: "
+            f"there are {len(names)} groups, rate has shape {given.shape}."
+        )
+    return given[numbers]

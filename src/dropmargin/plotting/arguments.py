@@ -1,0 +1,52 @@
+"""Checks of the arguments of displays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+
+def named_estimators(estimators: Any) -> dict[str, Any]:
+    """Return estimators by name: as given, or by the names of their classes."""
+    if isinstance(estimators, Mapping):
+        named = dict(estimators)
+    elif hasattr(estimators, "fit") and not isinstance(estimators, type):
+        named = {type(last_step(estimators)).__name__: estimators}
+    elif isinstance(estimators, Iterable) and not isinstance(estimators, str):
+        listed = list(estimators)
+        named = {type(last_step(estimator)).__name__: estimator for estimator in listed}
+        if len(named) < len(listed):
+            raise ValueError("Two of the estimators are of one class: name them, as in {'C = 1': ..., 'C = 10': ...}.")
+    else:
+        raise ValueError(f"estimators must be a dict of names and fitted classifiers, or a list; got {estimators!r}.")
+    if not named:
+        raise ValueError("estimators is empty: give at least one fitted classifier.")
+    return named
+
+
+def last_step(estimator: Any) -> Any:
+    """Return the last step of a pipeline, or the estimator itself."""
+    steps = getattr(estimator, "steps", None)
+    return steps[-1][1] if steps else estimator
+
+
+def check_mapping(name: str, value: Any, kind: type, advice: str) -> Mapping[str, Any]:
+    """Return a mapping after checking that it is not empty and that its values are of one type."""
+    if not isinstance(value, Mapping) or not value or not all(isinstance(entry, kind) for entry in value.values()):
+        raise ValueError(f"{name} must be a dict of names and {kind.__name__} objects, got {value!r}. {advice}")
+    return value
+
+
+def check_axes(ax: Any, panels: Iterable[str]) -> list[Any]:
+    """Return the given axes as a list after checking that there is one for each kind of noise."""
+    axes, names = list(np.ravel(np.asarray(ax, dtype=object))), list(panels)
+    if not all(hasattr(one, "plot") and hasattr(one, "figure") for one in axes):
+        raise TypeError(f"ax must be matplotlib Axes or None, got {ax!r}.")
+    if len(axes) != len(names):
+        raise ValueError(
+            f"ax has {len(axes)} axes, but {len(names)} are needed, one for each kind of noise: {', '.join(names)}. "
+            "Give as many, or None for a new figure."
+        )
+    return axes

@@ -1,0 +1,263 @@
+"""Dropout towards a reference value, and of groups of features."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.model_selection import cross_val_score
+
+from datasets import TIGHT, make_binary, make_multiclass, parameters
+from dealing import deal
+from dropmargin import (
+    DropoutLogisticRegression,
+    DropoutNoise,
+    DropoutSVC,
+    DropoutSVCCV,
+    ExplicitCorruption,
+    NoiseTransformer,
+    NoisyLinearClassifier,
+)
+from invariance import ESTIMATORS, assert_close, fit
+
+GROUPS = [0, 1, 0, 2, 1, 0, 2, 2]
+LAYOUTS = {"dense": np.asarray, "sparse": sparse.csr_array}
+
+
+# The reference value ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "noise"),
+    deal(ESTIMATORS, LAYOUTS, [DropoutNoise(0.3), DropoutNoise(0.3, groups=GROUPS)]),
+    ids=lambda value: str(value)[:12],
+)
+def test_a_constant_added_to_a_feature_does_not_change_the_fit(name, layout, noise):
+    X, y = make_binary()
+    shift = np.array([0.0, 3.0, -10.0, 0.0, 100.0, 0.5, 0.0, 1.0])
+    plain, shifted = (fit(ESTIMATORS[name], LAYOUTS[layout](rows), y, noise=noise) for rows in (X, X + shift))
+    assert_close(parameters(shifted)[:, :-1], parameters(plain)[:, :-1])
+    np.testing.assert_allclose(shifted.intercept_, plain.intercept_ - plain.coef_ @ shift, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("missing", ["error", "rescale"])
+def test_the_reference_is_the_weighted_mean_of_the_training_data(layout, missing):
+    X, y = make_binary()
+    weights = np.linspace(0.0, 2.0, len(y))
+    means = weights @ X / weights.sum()
+    by_name = DropoutSVC(noise=DropoutNoise(0.3), missing=missing, tol=TIGHT).fit(LAYOUTS[layout](X), y, weights)
+    given = DropoutSVC(noise=DropoutNoise(0.3, reference=means), tol=TIGHT).fit(LAYOUTS[layout](X), y, weights)
+    assert_close(by_name, given)
+    np.testing.assert_allclose(by_name.feature_means_, means, rtol=1e-13)
+
+
+def test_zero_is_the_blankout_of_the_paper_and_equals_a_reference_of_zeros():
+    X, y = make_binary()
+    zero = DropoutLogisticRegression(noise=DropoutNoise(0.3, reference="zero")).fit(X, y)
+    zeros = DropoutLogisticRegression(noise=DropoutNoise(0.3, reference=np.zeros(X.shape[1]))).fit(X, y)
+    np.testing.assert_array_equal(zeros.coef_, zero.coef_)
+    assert not hasattr(zero, "feature_means_")
+    centred = DropoutLogisticRegression(noise=DropoutNoise(0.3, reference="zero"), tol=TIGHT).fit(X - X.mean(axis=0), y)
+    mean = DropoutLogisticRegression(noise=0.3, tol=TIGHT).fit(X, y)
+    assert_close(parameters(mean)[:, :-1], parameters(centred)[:, :-1])
+
+
+@pytest.mark.parametrize(
+    ("load", "least"),
+    [(load_iris, 0.89), (load_wine, 0.97), (load_breast_cancer, 0.95), (load_digits, 0.92)],
+)
+def test_defaults_on_raw_tables(load, least):
+    X, y = load(return_X_y=True)
+    assert cross_val_score(DropoutSVC(), X, y).mean() >= least
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_missing_entries_of_the_training_data_take_the_mean(layout):
+    X, y = make_multiclass()
+    rng = np.random.default_rng(0)
+    incomplete = np.where(rng.random(X.shape) < 0.2, np.nan, X + 1.0)
+    filled = np.where(np.isnan(incomplete), np.nanmean(incomplete, axis=0), incomplete)
+    model = DropoutSVC(noise=0.2, missing="rescale", tol=TIGHT).fit(LAYOUTS[layout](incomplete), y)
+    # The means are those of the observed entries, which are also those of the filled data.
+    assert_close(model, DropoutSVC(noise=0.2, tol=TIGHT).fit(LAYOUTS[layout](filled), y))
+
+
+# Groups -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "layout"), deal(ESTIMATORS, LAYOUTS))
+def test_groups_of_one_feature_are_bitwise_the_independent_case(name, layout):
+    X, y = make_multiclass()
+    rows = LAYOUTS[layout](X)
+    alone = fit(ESTIMATORS[name], rows, y, noise=DropoutNoise(0.3, groups=np.arange(X.shape[1])), tol=1e-6)
+    independent = fit(ESTIMATORS[name], rows, y, noise=DropoutNoise(0.3), tol=1e-6)
+    np.testing.assert_array_equal(alone.coef_, independent.coef_)
+    np.testing.assert_array_equal(alone.intercept_, independent.intercept_)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_objective_is_the_expected_loss_of_sampled_copies(layout):
+    X, y = make_binary()
+    noise = DropoutNoise([0.1, 0.3, 0.2], groups=GROUPS)
+    # The quadratic loss has no bound in it: its objective is the expectation.
+    model = NoisyLinearClassifier(loss="quadratic", noise=noise, C=0.1).fit(LAYOUTS[layout](X), y)
+    sign = np.where(y == model.classes_[1], 1.0, -1.0)
+    draws = [noise.sample(X, seed) @ model.coef_[0] + model.intercept_[0] for seed in range(4000)]
+    losses = np.array([np.sum((sign - scores) ** 2) for scores in draws])
+    expected = (model.objective_ - 0.5 * np.sum(model.coef_**2)) / 0.1
+    assert abs(losses.mean() - expected) < 4.0 * losses.std() / np.sqrt(len(losses))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_sample_drops_whole_groups(layout):
+    X = np.arange(1.0, 401.0).reshape(50, 8)
+    noise = DropoutNoise([0.2, 0.5, 0.8], reference="zero", groups=GROUPS)
+    sampled = noise.sample(LAYOUTS[layout](X), random_state=0)
+    is_dropped = (sampled.toarray() if layout == "sparse" else sampled) == 0.0
+    for group, rate in enumerate([0.2, 0.5, 0.8]):
+        own = is_dropped[:, np.array(GROUPS) == group]
+        assert (own == own[:, :1]).all()
+        assert abs(own[:, 0].mean() - rate) < 0.2
+    assert len(np.unique(is_dropped, axis=0)) > 4  # groups and rows are independent
+
+
+def test_groups_by_name_by_pattern_and_by_number_are_the_same():
+    X, y = make_binary()
+    names = ["a_1", "b_1", "a_2", "c", "b_2", "a_3", "d", "e"]
+    frame = pd.DataFrame(X, columns=names)
+    numbers = DropoutNoise(0.3, groups=[0, 1, 0, 2, 1, 0, 3, 4])
+    by_number = DropoutSVC(noise=numbers).fit(X, y)
+    for groups in ({"a": "a_*", "b": ["b_1", "b_2"]}, {"a": [0, 2, 5], "b": "b_?"}):
+        by_name = DropoutSVC(noise=DropoutNoise(0.3, groups=groups)).fit(frame, y)
+        np.testing.assert_allclose(by_name.coef_, by_number.coef_, rtol=1e-12)
+    rates = {"a": 0.1, "b": 0.6}
+    by_mapping = DropoutSVC(noise=DropoutNoise(rates, groups={"a": "a_*", "b": "b_*"})).fit(frame, y)
+    per_feature = [0.1, 0.6, 0.1, 0.0, 0.6, 0.1, 0.0, 0.0]
+    by_array = DropoutSVC(noise=DropoutNoise(per_feature, groups=numbers.groups)).fit(X, y)
+    np.testing.assert_allclose(by_mapping.coef_, by_array.coef_, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("noise", "text"),
+    [
+        (DropoutNoise(0.3, groups={"a": [0, 1], "b": [1, 2]}), "overlap"),
+        (DropoutNoise(0.3, groups={"a": []}), "empty"),
+        (DropoutNoise(0.3, groups={"a": ["x"]}), "no feature of that name"),
+        (DropoutNoise(0.3, groups={"a": "x_*"}), "no feature of that name"),
+        (DropoutNoise(0.3, groups={"a": [8]}), "8 features"),
+        (DropoutNoise(0.3, groups={"a": [1.5]}), "names, patterns or indices"),
+        (DropoutNoise(0.3, groups=[0, 1]), "2 values"),
+        (DropoutNoise(0.3, groups=3), "groups must have"),
+        (DropoutNoise([0.1, 0.2], groups=GROUPS), "3 groups"),
+        (DropoutNoise({"z": 0.1}, groups={"a": [0]}), "names the group 'z'"),
+        (DropoutNoise({"a": 0.1}), "needs groups="),
+        (DropoutNoise(0.3, reference="median"), "reference of DropoutNoise"),
+        (DropoutNoise(0.3, reference=[0.0] * 7), "8 features"),
+        (DropoutNoise(0.3, reference=[np.nan] * 8), "reference of DropoutNoise"),
+        (DropoutNoise(0.3, reference=[np.inf] * 8), "reference of DropoutNoise"),
+    ],
+)
+def test_errors(noise, text):
+    X, y = make_binary()
+    frame = pd.DataFrame(X, columns=list("abcdefgh"))
+    for estimator in (DropoutSVC(noise=noise), DropoutSVCCV(noises=[noise], Cs=[1.0], cv=2)):
+        with pytest.raises(ValueError, match=text):
+            estimator.fit(frame, y)
+        assert not hasattr(estimator, "coef_")
+
+
+def test_names_of_features_need_a_frame():
+    X, y = make_binary()
+    with pytest.raises(ValueError, match="no feature names"):
+        DropoutSVC(noise=DropoutNoise(0.3, groups={"a": ["x"]})).fit(X, y)
+
+
+def test_the_noise_and_a_fitted_model_survive_a_copy():
+    from sklearn.base import clone
+
+    noise = DropoutNoise([0.1, 0.2, 0.3], reference=np.arange(8.0), groups=GROUPS)
+    copied = clone(noise)
+    assert copied.groups == GROUPS
+    np.testing.assert_array_equal(copied.reference, np.arange(8.0))
+    assert repr(DropoutNoise(0.25)) == "DropoutNoise(rate=0.25)"
+    assert repr(DropoutNoise(0.25, reference="zero")) == "DropoutNoise(rate=0.25, reference='zero')"
+    assert "groups=[0, 1]" in repr(DropoutNoise(0.25, groups=[0, 1]))
+
+
+# Stability ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("layout", "n_classes", "groups"), deal(LAYOUTS, [2, 3], [None, GROUPS, [0, 0, 0, 0, 1, 1, 1, 1]], n=6)
+)
+def test_stability_is_the_share_of_sampled_copies_with_the_same_label(layout, n_classes, groups):
+    X, y = make_multiclass(n_classes=n_classes) if n_classes > 2 else make_binary()
+    noise = DropoutNoise(0.3, groups=groups)
+    model = DropoutSVC(noise=noise, C=0.3).fit(LAYOUTS[layout](X), y)
+    few = X[:20]
+    known, rng = noise.resolve(8).with_means(model.feature_means_), np.random.RandomState(0)
+    share = np.mean([model.predict(known.draw(few, rng)) == model.predict(few) for _ in range(3000)], axis=0)
+    rows = LAYOUTS[layout](few)
+    np.testing.assert_allclose(model.predict_stability(rows), share, atol=0.04)
+    assert (model.predict_stability(rows, method="guaranteed") <= share + 0.04).all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_stability_of_incomplete_rows_with_groups(layout):
+    X, y = make_binary()
+    noise = DropoutNoise(0.3, groups=GROUPS)
+    model = DropoutSVC(noise=noise, C=0.3, missing="rescale").fit(X, y)
+    few = np.where(np.random.default_rng(0).random((20, 8)) < 0.3, np.nan, X[:20])
+    known, rng = noise.resolve(8).with_means(model.feature_means_), np.random.RandomState(0)
+    # A missing feature stays missing, so it takes no part in a sample.
+    draws = [np.where(np.isnan(few), np.nan, known.draw(np.nan_to_num(few), rng)) for _ in range(2000)]
+    share = np.mean([model.predict(draw) == model.predict(few) for draw in draws], axis=0)
+    np.testing.assert_allclose(model.predict_stability(LAYOUTS[layout](few)), share, atol=0.05)
+
+
+def test_stability_of_many_sparse_features_with_a_reference():
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((200, 60), density=0.2, rng=rng, format="csr")
+    y = (X @ rng.normal(size=60) > 0.0).astype(int)
+    model = DropoutSVC(noise=0.4, C=1.0).fit(X, y)
+    sparse_rows = model.predict_stability(X[:30], n_draws=8192)
+    np.testing.assert_allclose(sparse_rows, model.predict_stability(X[:30].toarray(), n_draws=8192), atol=0.03)
+
+
+def test_the_mean_is_needed_for_the_stability_under_another_noise():
+    X, y = make_binary()
+    model = DropoutSVC(noise=None).fit(X, y)
+    with pytest.raises(ValueError, match="reference 'mean'"):
+        model.predict_stability(X, 0.3)
+    model.predict_stability(X, DropoutNoise(0.3, reference="zero"))
+
+
+# Samplers -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_transformer_keeps_the_means_of_the_training_data():
+    X, _ = make_binary()
+    step = NoiseTransformer(DropoutNoise(0.5), when="always", random_state=0).fit(X)
+    other = step.transform(X + 100.0)
+    dropped = other < 50.0
+    np.testing.assert_allclose(other[dropped], np.broadcast_to(X.mean(axis=0), X.shape)[dropped])
+    assert 0.3 < dropped.mean() < 0.7
+
+
+def test_explicit_copies_towards_the_mean_tend_to_the_marginalised_fit():
+    X, y = make_binary(n_samples=200)
+    noise = DropoutNoise(0.3, groups=GROUPS)
+    exact = NoisyLinearClassifier(loss="quadratic", noise=noise, C=0.1).fit(X, y)
+    plain = NoisyLinearClassifier(loss="quadratic", noise=None, C=0.1)
+    copies = ExplicitCorruption(plain, noise=noise, n_copies=300, random_state=0).fit(X, y)
+    np.testing.assert_allclose(copies.estimator_.coef_, exact.coef_, atol=0.02)
+
+
+def test_a_sample_of_sparse_rows_needs_the_reference_zero():
+    X = sparse.csr_array(make_binary()[0])
+    with pytest.raises(ValueError, match="has no zeros"):
+        DropoutNoise(0.3).sample(X)
+    assert DropoutNoise(0.3, reference="zero").sample(X).shape == X.shape
