@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from dropmargin.data import binary_outputs, canonical
 from dropmargin.data.inputs import validate_rows
+from dropmargin.data.missing_values import FeatureStatistics
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedClassifier
 from dropmargin.losses import MomentLoss
@@ -34,6 +35,8 @@ def _can_stream(estimator: OnlineMixin) -> bool:
         )
     if estimator.l1_ratio != 0.0:
         raise AttributeError(f"{name} has partial_fit with l1_ratio=0 only, got {estimator.l1_ratio!r}; use fit.")
+    if getattr(estimator.noise, "groups", None) is not None:
+        raise AttributeError(f"{name} has no partial_fit for a noise with groups of features; use fit.")
     if estimator.missing != "error":
         raise AttributeError(f"{name} has partial_fit with missing='error' only, got {estimator.missing!r}; use fit.")
     return True
@@ -92,9 +95,9 @@ class OnlineMixin(MarginalisedClassifier):
         stream: Stream | None = getattr(self, "_stream", None)
         known = self._check_classes(classes, stream is None)
         X, y = validate_rows(self, X, y, reset=stream is None)
-        if problem.noise is not None:
-            problem.noise.check(X.shape[1])
         names = getattr(self, "feature_names_in_", None)
+        if problem.noise is not None:
+            problem = replace(problem, noise=problem.noise.resolve(X.shape[1], names))
         X = validation.check_entries(canonical(X, is_sound=True), problem.noise, names)
         weights = validation.check_weights(sample_weight, X.shape[0])
         codes = _encode(y, known)
@@ -153,6 +156,8 @@ class OnlineMixin(MarginalisedClassifier):
         self.n_iter_ = self.n_iter_ + 1 if hasattr(self, "_stream") else 1
         self.n_passes_ = stream.n_passes
         self.objective_ = float(stream.objective.sum())
+        means = stream.feature_means
+        self._set_statistics(None if means is None else FeatureStatistics(means, None))
         self.converged_ = False
         self.history_ = []
         self._stream = stream

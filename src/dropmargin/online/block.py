@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.data import Rows, products
+from dropmargin.data import Rows, SquaredDeviation, products
 from dropmargin.losses import MomentLoss
 from dropmargin.losses.base import Expanded
 from dropmargin.objective import MomentObjective
@@ -161,6 +161,12 @@ def _transposed_products(
         left[1] += weights.mixed * v
         left += [weights.mixed * m + weights.by_variance * v, weights.mixed]
     joined = np.hstack([*left, 2.0 * derivatives.by_variance])
-    used = joined if part.X.entry is not None else joined[:, : 3 * n]
-    back, squares = part.X.backward_and_squares(used, 3 * n, weights.by_mean)
-    return back, squares, joined.sum(axis=0)
+    sums, entry = joined.sum(axis=0), part.X.entry
+    if isinstance(entry, SquaredDeviation):  # the squares follow from the column of the intercept
+        back, reference = part.X.backward(np.hstack([joined, weights.by_mean]), 3 * n), entry.reference[:, None]
+        squares = back[:, -n:] + 2.0 * reference * back[:, 2 * n : 3 * n]
+        if not entry.less_zero:
+            squares -= np.square(reference) * sums[2 * n : 3 * n]
+        return back[:, :-n], np.maximum(squares, 0.0, out=squares), sums
+    used = joined if entry is not None else joined[:, : 3 * n]
+    return *part.X.backward_and_squares(used, 3 * n, weights.by_mean), sums

@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import LocalPartitions, Output, Rows, drop_empty_columns, row_block, target_summary
+from dropmargin.data import (
+    LocalPartitions,
+    Output,
+    Rows,
+    drop_empty_columns,
+    is_dense_matrix,
+    row_block,
+    target_summary,
+)
 from dropmargin.losses import MomentLoss
+from dropmargin.noise import Variance
 from dropmargin.objective.curvature import MomentCurvature
 from dropmargin.online.block import BlockObjective, BlockPoint, NoisyScore
 from dropmargin.online.summary import Summary, with_rows
@@ -36,27 +45,32 @@ _SMOOTHING = 0.05
 class Part:
     """The first rows of a block, or all of them, and the problem restricted to the features that they have.
 
-    ``index`` has the coefficients of these features and of the intercept; ``None`` are all coefficients.
+    ``variance`` is that of the noise for these rows. ``index`` has the coefficients of these features and of the
+    intercept; ``None`` are all coefficients.
     """
 
     batch: Batch
     problem: Problem
+    variance: Variance
     index: Array | None
 
     @classmethod
     def of(cls, batch: Batch, problem: Problem, n_outputs: int) -> Part:
         """Return the part of these rows."""
-        X, used = batch.X, None
-        if not problem.variance.has_floor:  # noise with a floor corrupts features without entries
+        X, variance = batch.X, problem.variance
+        if is_dense_matrix(X):
+            return cls(batch, problem, variance, None)
+        variance, used = variance.of_stored_entries(), None
+        if not variance.has_floor:  # noise with a floor corrupts features without entries
             X, used = drop_empty_columns(X, _MOST_ENTRIES * n_outputs)
         if used is None:
-            return cls(batch, problem, None)
-        noise = None if problem.noise is None else problem.noise.take(used)
-        return cls(replace(batch, X=X), replace(problem, noise=noise), np.append(used, batch.X.shape[1]))
+            return cls(batch, problem, variance, None)
+        variance = Variance() if problem.noise is None else problem.noise.take(used).variance()
+        return cls(replace(batch, X=X), problem, variance, np.append(used, batch.X.shape[1]))
 
     def point(self, outputs: Sequence[Output], summary: Summary) -> BlockPoint:
         """Return the objective of the rows, with a summary as its penalty, at the coefficients of the summary."""
-        variance, loss = self.problem.variance, self.problem.loss
+        variance, loss = self.variance, self.problem.loss
         assert isinstance(loss, MomentLoss)
         if loss.kink:
             loss = NoisyScore(loss, _SMOOTHING * loss.kink)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.data import Output, is_dense_matrix, row_slice, stack_rows
+from dropmargin.data import Output, is_dense_matrix, row_block, row_slice, stack_rows
 from dropmargin.data.training import BinaryArray
 from dropmargin.online.steps import Part, Step, add_at_zero, minimise
 from dropmargin.online.summary import Summary
@@ -64,6 +64,21 @@ class Batch:
 
 
 @dataclass(frozen=True)
+class FeatureMeans:
+    """Weighted means of the features, and the sum of the weights."""
+
+    means: Array
+    weight: float
+
+    def after(self, batch: Batch) -> FeatureMeans:
+        """Return the means with the rows of a batch."""
+        own = batch.sample_weight.sum()
+        share = batch.sample_weight / (self.weight + own)
+        means = self.means * (self.weight / (self.weight + own))
+        return FeatureMeans(means + row_block(batch.X).transposed_times(share), self.weight + own)
+
+
+@dataclass(frozen=True)
 class Stream:
     """The state of a stream; `after` returns the next state and does not change this one.
 
@@ -81,6 +96,10 @@ class Stream:
         The coefficients after all rows, those of the buffer included; the last entry is the intercept.
     objective : ndarray of shape (n_outputs,)
         An estimate of the objective of all rows at these coefficients.
+    means : FeatureMeans or None, default=None
+        Of the rows of all blocks, if the noise depends on them.
+    feature_means : ndarray of shape (n_features,) or None, default=None
+        The means of all rows, those of the buffer included.
     n_passes : float, default=0.0
         Passes over the rows of the last call.
     """
@@ -91,6 +110,8 @@ class Stream:
     buffer: Batch | None
     coef: Array
     objective: Array
+    means: FeatureMeans | None = None
+    feature_means: Array | None = None
     n_passes: float = 0.0
 
     @classmethod
@@ -119,6 +140,11 @@ class Stream:
 
     def _after_rows(self, batch: Batch, problem: Problem, outputs: list[Output], is_block: bool) -> Stream:
         """Return the state after a block, or with other rows in the buffer; passes are multiplied by the rows."""
+        means = None
+        if problem.noise is not None and problem.noise.needs_means:
+            means = (self.means or FeatureMeans(np.zeros(batch.X.shape[1]), 0.0)).after(batch)
+            problem = replace(problem, noise=problem.noise.with_means(means.means))
+        feature_means = None if means is None else means.means
         target_weights = self.target_weights + batch.target_weights(outputs)
         has_both = np.all(target_weights > 0.0, axis=1)
         sizes = _sizes(self.n_rows, len(batch)) if is_block else [len(batch)]
@@ -144,9 +170,12 @@ class Stream:
             if is_block:
                 summaries = _replaced(summaries, group, step)
             n_passes += step.n_products / 2
+        state = replace(self, coef=coef, objective=objective, feature_means=feature_means, n_passes=n_passes)
         if not is_block:
-            return replace(self, buffer=batch, coef=coef, objective=objective, n_passes=n_passes)
-        return Stream(tuple(summaries), target_weights, self.n_rows + len(batch), None, coef, objective, n_passes)
+            return replace(state, buffer=batch)
+        n_rows = self.n_rows + len(batch)
+        added = replace(state, summaries=tuple(summaries), target_weights=target_weights)
+        return replace(added, n_rows=n_rows, buffer=None, means=means)
 
 
 def _replaced(summaries: list[Summary], group: list[int], step: Step) -> list[Summary]:
