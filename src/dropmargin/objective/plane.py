@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from dropmargin.data import Rows, column_dots
-from dropmargin.objective.curvature import CurvatureWeights, MomentCurvature
+from dropmargin.objective.curvature import CurvatureWeights, MomentCurvature, as_column
 from dropmargin.objective.moment import MomentPoint
 from dropmargin.objective.row_functions import Scores, row_scores
 from dropmargin.typing import Array
@@ -22,8 +22,17 @@ class MomentPlane:
 
     def __init__(self, point: MomentPoint, direction: Array) -> None:
         self.point, self.direction = point, direction
-        squared = np.hstack([point.coef[:-1] * direction[:-1], np.square(direction[:-1])])
-        self._along = point.objective.data.map(row_scores, *point.objective.packed(direction, squared))
+        p, w, variance = direction[:-1], point.coef[:-1], point.objective.variance
+        n, shift = p.shape[1], np.zeros(3 * p.shape[1])
+        shift[:n] = direction[-1]
+        if variance.has_floor:
+            scaled = as_column(variance.floor) * p
+            shift[n:] = np.concatenate([column_dots(scaled, w), column_dots(scaled, p)])
+        factors = p
+        if variance.moves_entries:
+            scaled = as_column(variance.slope) * p
+            factors = np.concatenate([p, scaled * w, scaled * p], axis=1)
+        self._along = point.objective.data.map(row_scores, factors, shift, n)
 
     def curvature(self, model: MomentCurvature) -> Array:
         """Return ``p'Hp`` for a curvature ``H`` at the point; no product is needed."""

@@ -19,7 +19,7 @@ from dropmargin.objective import MomentObjective
 from dropmargin.objective.curvature import CurvatureWeights, MomentCurvature
 from dropmargin.objective.moment import MomentPoint
 from dropmargin.objective.plane import MomentPlane
-from dropmargin.objective.preconditioner import diagonal
+from dropmargin.objective.preconditioner import Diagonal
 from dropmargin.objective.row_functions import RowLoss, Scores
 from dropmargin.online.summary import Summary
 from dropmargin.typing import Array
@@ -85,14 +85,15 @@ class BlockPoint(MomentPoint):
         gradient[-1] = gradient[-1] + sums[:n] if objective.fit_intercept else 0.0
         self.gradient = gradient
         own = objective.penalty.diagonal + noise
-        preconditioner = diagonal(self, squares, sums[2 * n : 3 * n], own)
-        curvature = MomentCurvature(objective, coef, own, weights, is_coupled, preconditioner)
+        unknown = Diagonal(np.ones((1, 1)))  # until the product with the intercept is known
+        curvature = MomentCurvature(objective, coef, own, weights, is_coupled, unknown)
         curvature = curvature.with_deflation(back[:, known], sums[known])
+        assert curvature.deflation is not None
+        diagonal = np.ones_like(coef)  # that of the intercept has no effect: its product is known
+        diagonal[:-1] = own + squares
         if objective.fit_intercept:
-            assert curvature.deflation is not None
-            centred = objective.penalty.centred(own + squares, curvature.deflation.intercept_image, own)
-            preconditioner.inverse[:-1] = 1.0 / centred
-        return curvature
+            diagonal[:-1] = objective.penalty.centred(diagonal[:-1], curvature.deflation.intercept_image, own)
+        return replace(curvature, preconditioner=Diagonal(diagonal))
 
     def select(self, outputs: Any) -> BlockPoint:
         return self.objective.select(outputs).at(np.ascontiguousarray(self.coef[:, outputs]))

@@ -24,7 +24,7 @@ from dropmargin.typing import Array
 # stay in the processor's cache.
 _LEAST_ROWS, _FIRST_ROWS, _MOST_ROWS = 256, 512, 16384
 # The steps begin with a fraction of a block's rows if it has more than this many times the rows before it.
-_GROWTH = 4
+_GROWTH = 8
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,8 @@ class Stream:
         summaries, coef, objective = list(self.summaries), self.coef.copy(), self.objective.copy()
         n_passes = self.n_passes
         for group in _groups(batch, outputs, has_both):
-            own, summary = [outputs[k] for k in group], Summary.join([self.summaries[k] for k in group])
+            own, earlier = [outputs[k] for k in group], [self.summaries[k] for k in group]
+            summary = earlier[0] if len(group) == 1 else Summary.join(earlier)
             start = np.ascontiguousarray(self.coef[group].T)
             if has_both[group[0]] and not (is_block or self.n_rows):
                 data = BinaryArray(*batch.of_outputs(own), n_threads=1)

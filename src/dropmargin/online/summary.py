@@ -92,7 +92,10 @@ class Summary(Penalty):
         """Return the same function, written at other coefficients."""
         if np.array_equal(coef, self.coef):
             return self
-        return replace(self, coef=coef, constant=self.value(coef), slope=self.derivative(coef))
+        step = coef - self.coef
+        image = self._product(step)
+        constant = self.constant + column_dots(self.slope + 0.5 * image, step)
+        return replace(self, coef=coef, constant=constant, slope=self.slope + image)
 
     def restricted(self, index: Array | None) -> Summary:
         """Return the summary as a function of some coefficients, the intercept last; ``None`` are all."""

@@ -103,9 +103,10 @@ def solve_in_plane(curvature: Curvature, point: Point) -> tuple[Solution, Callab
     """
     assert curvature.deflation is not None
     deflation = Deflation(curvature.deflation)
-    x, y = deflation.coordinates(-point.gradient)
-    solution, image = deflation.solve(-point.gradient)
-    residual = -point.gradient - image
+    residual = -point.gradient
+    x, y = deflation.coordinates(residual)
+    solution, image = deflation.at(x, y)
+    residual -= image
     direction = curvature.precondition(residual)
     square = column_dots(residual, direction)
     direction = deflation.project(direction)

@@ -39,8 +39,11 @@ class Deflation:
 
     def solve(self, right: Array) -> tuple[Array, Array]:
         """Return the solution in the plane and its image."""
+        return self.at(*self.coordinates(right))
+
+    def at(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """Return ``x z + y e`` and its image."""
         space = self.space
-        x, y = self.coordinates(right)
         solution = x * space.coef
         solution[-1] += y
         return solution, x * space.coef_image + y * space.intercept_image
