@@ -143,7 +143,7 @@ def test_the_order_of_rows_changes_little():
 
 @pytest.mark.parametrize("order", ["shuffled", "sorted"])
 @pytest.mark.parametrize("name", _SMOOTH)
-def test_blocks_like_those_before_take_three_products_others_more(name, order):
+def test_blocks_like_those_before_take_two_products_others_more(name, order):
     X, y = make_stream(14_700)
     if order == "sorted":
         rows = np.argsort(y, kind="stable")
@@ -153,7 +153,8 @@ def test_blocks_like_those_before_take_three_products_others_more(name, order):
     for begin in range(0, 14_700, 2100):
         passes.append(online.partial_fit(X[begin : begin + 2100], y[begin : begin + 2100], classes=[0, 1]).n_passes_)
     if order == "shuffled":
-        assert passes[3:] == [1.5] * 4
+        assert max(passes[3:]) <= 1.5
+        assert passes[-1] == 1.0
     else:
         assert max(passes[3:]) >= 2.0  # where the second class begins
     bound = 1.01 if order == "shuffled" else 1.02

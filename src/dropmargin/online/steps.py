@@ -35,6 +35,8 @@ _STEPS, _TOL = 6, 0.005
 # A block is added to the summary at the start, before the only step, if the predicted decrease is at most this share of
 # the objective.
 _SMALL_DECREASE = 0.01
+# The length of the last step is used again if the predicted decrease is at most this many times that of the last step.
+_UNLIKE = 2.0
 # Features without entries in a block are left out if it has at most this many entries per feature and output.
 _MOST_ENTRIES = 2
 # The standard deviation of the noise on the scores that smooths a kink, relative to the kink's scale.
@@ -91,7 +93,8 @@ class Part:
 class Step(NamedTuple):
     """New coefficients, and the point and the curvature with which the rows of a part are added to a summary.
 
-    The curvature ``None`` is the Hessian. ``earlier_products`` are those with smaller parts of the block.
+    The curvature ``None`` is the Hessian. ``last_step`` is that of `Summary`, ``earlier_products`` are those with
+    smaller parts of the block.
     """
 
     part: Part
@@ -99,6 +102,7 @@ class Step(NamedTuple):
     point: BlockPoint
     curvature: MomentCurvature | None
     coef: Array
+    last_step: Array
     earlier_products: int = 0
 
     @property
@@ -109,7 +113,8 @@ class Step(NamedTuple):
     def summary_after(self) -> Summary:
         """Return the summary with the rows of the part."""
         curvature = self.point.hessian() if self.curvature is None else self.curvature
-        return self.summary.after(self.point, curvature, self.part.index)
+        after = self.summary.after(self.point, curvature, self.part.index)
+        return replace(after, last_step=self.last_step)
 
 
 def add_at_zero(part: Part, outputs: Sequence[Output], summary: Summary) -> Step:
@@ -118,7 +123,7 @@ def add_at_zero(part: Part, outputs: Sequence[Output], summary: Summary) -> Step
     Steps would move the intercept to where the loss of these rows is flat, and a flat summary has no weight later.
     """
     point = part.point(outputs, summary)
-    return Step(part, summary, point, point.majoriser(), summary.coef.copy())
+    return Step(part, summary, point, point.majoriser(), summary.coef.copy(), summary.last_step)
 
 
 def minimise(parts: Sequence[Part], outputs: Sequence[Output], summary: Summary) -> Step:
@@ -131,13 +136,18 @@ def minimise(parts: Sequence[Part], outputs: Sequence[Output], summary: Summary)
         if is_cold:
             point = objective.at(objective.starting_coef())
         elif part is parts[-1]:
-            # 2. A small predicted decrease: one step, without a line search, after the rows are added.
+            # 2. A small predicted decrease: one step, without a line search, after the rows are added. Its length is
+            # that of the last such step, unless the rows are unlike those before.
             curvature = point.hessian()
-            decrease = conjugate_gradient.decrease_bound(curvature, point.gradient, np.ones(len(outputs)))
-            if np.all(decrease <= _SMALL_DECREASE * point.value):
-                step, _ = conjugate_gradient.solve_in_plane(curvature, point)
-                coef = part.all_coef(summary, point.coef + step.x)
-                return Step(part, summary, point, curvature, coef, n_products)
+            first = conjugate_gradient.first_direction(curvature, point.gradient)
+            decrease = first.decrease / point.value
+            if np.all(decrease <= _SMALL_DECREASE):
+                length, last_decrease = summary.last_step.T
+                if np.any(decrease > _UNLIKE * last_decrease):
+                    length = 1.0 / conjugate_gradient.solve_in_plane(curvature, point)[0].lowest
+                coef = part.all_coef(summary, point.coef + (first.solution + length * first.direction))
+                last_step = np.stack([length, decrease], axis=1)
+                return Step(part, summary, point, curvature, coef, last_step, n_products)
         # 3. Else steps of Newton's method, after which the rows are added.
         result = newton(objective, point, Options(_TOL, _STEPS, warm=not is_cold, in_plane=True))
         point = result.point if isinstance(result.point, BlockPoint) else objective.at(result.coef)
@@ -145,7 +155,7 @@ def minimise(parts: Sequence[Part], outputs: Sequence[Output], summary: Summary)
         if part is not parts[-1]:
             summary = summary.moved(coef)
             n_products += _n_products(point)
-    return Step(part, summary, point, None, coef, n_products)
+    return Step(part, summary, point, None, coef, np.zeros_like(summary.last_step), n_products)
 
 
 def _n_products(point: BlockPoint) -> int:

@@ -52,6 +52,9 @@ class Summary(Penalty):
         ``D``.
     factors : ndarray of shape (n_outputs, 3, n_features + 1)
         Vectors ``f`` with ``H = D - f_0 f_0' + f_1 f_1' + f_2 f_2'``.
+    last_step : ndarray of shape (n_outputs, 2)
+        The length of the last step along the preconditioned gradient and its predicted decrease, as a share of the
+        objective; zeros if there was a line search.
     """
 
     coef: Array
@@ -59,6 +62,7 @@ class Summary(Penalty):
     slope: Array
     diagonal: Array
     factors: Array
+    last_step: Array
 
     @classmethod
     def start(cls, n_features: int, l2: float) -> Summary:
@@ -69,12 +73,13 @@ class Summary(Penalty):
             slope=np.zeros((n_features + 1, 1)),
             diagonal=np.full((n_features, 1), l2),
             factors=np.zeros((1, 3, n_features + 1)),
+            last_step=np.zeros((1, 2)),
         )
 
     @classmethod
     def join(cls, summaries: Sequence[Summary]) -> Summary:
         """Return the summaries of several outputs as one."""
-        names = "coef", "slope", "diagonal", "constant", "factors"
+        names = "coef", "slope", "diagonal", "constant", "factors", "last_step"
         parts: dict[str, Any] = {name: [getattr(one, name) for one in summaries] for name in names}
         for name, arrays in parts.items():
             parts[name] = np.hstack(arrays) if name in names[:3] else np.concatenate(arrays)
@@ -85,8 +90,8 @@ class Summary(Penalty):
         coef, slope, diagonal = (
             np.ascontiguousarray(array[:, outputs]) for array in (self.coef, self.slope, self.diagonal)
         )
-        constant, factors = self.constant[outputs], self.factors[outputs]
-        return Summary(coef=coef, constant=constant, slope=slope, diagonal=diagonal, factors=factors)
+        rest: dict[str, Any] = {name: getattr(self, name)[outputs] for name in ("constant", "factors", "last_step")}
+        return Summary(coef=coef, slope=slope, diagonal=diagonal, **rest)
 
     def moved(self, coef: Array) -> Summary:
         """Return the same function, written at other coefficients."""
