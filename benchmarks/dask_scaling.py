@@ -1,11 +1,10 @@
-"""A fit on a Dask cluster of this machine against the same fit in threads, and what a pass costs beside the products.
+"""A fit on a Dask cluster of this machine against the same fit in threads, and the cost of a pass without products.
 
 python -m benchmarks.dask_scaling [--rows 1000000] [--partitions 8] [--rounds 3] [--folder FOLDER]
 
-The case `tall` (synthetic documents, 50,000 words, 80 a row), as npz files that the workers load. Times are of fits to
-rows that are in memory already, on the workers as in the process, alternating, after a small fit, so that the code is
-loaded. The fixed cost of a pass is that of a fit to data so small that the products cost nothing; a round trip is
-Dask's own, of two tasks that do nothing. Probes of single sums by the width of their arrays, and of graphs by the
+The case `tall` (synthetic documents, 50,000 words, 80 a row), as npz files that the workers load. Fits alternate, to
+rows that are in the memory of the workers or of the process, after a small fit that loads the code. The fixed cost of a
+pass is that of a fit to very few rows. The times of single sums by the width of their arrays, and of graphs by their
 number of tasks, are for `benchmarks.scaling`. Results go to results/dask.json and dask.md.
 """
 
@@ -18,27 +17,30 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import dask
 import numpy as np
 from distributed import Client, LocalCluster, wait
+from distributed.diagnostics.plugin import SchedulerPlugin
 from scipy import sparse
 
-import dropmargin
 from benchmarks import report
 from benchmarks.cases import text
-from dropmargin.dask import DaskPartitions, DropoutSVC
-from dropmargin.dask.cluster import Cluster
+from dropmargin import DropoutSVC
+from dropmargin.dask import fit
+from dropmargin.dask.partitions import DaskPartitions
 from dropmargin.data import Rows
 
 _WIDTHS = (1_000, 100_000, 300_000)
 _PROBES = 7
 _TASKS = (2, 100)
+_MEMORY_SETTINGS = {
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 2**29,
+    "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 2**25,
+}
 
 
 def write_parts(folder: Path, X: Any, y: Any, n_parts: int) -> list[Path]:
@@ -77,7 +79,7 @@ def measure_fits(X: Any, y: Any, folder: Path, n_parts: int, rounds: int) -> dic
     times: dict[str, list[float]] = {name: [] for name in ("2 threads", *clusters)}
     passes, messages, coefs = {}, {}, {}
     for _ in range(rounds):
-        spent, model = seconds(lambda: dropmargin.DropoutSVC(**options, n_jobs=2).fit(X, y))
+        spent, model = seconds(lambda: DropoutSVC(**options, n_jobs=2).fit(X, y))
         times["2 threads"].append(spent)
         passes["2 threads"] = model.n_passes_
         for name, n_workers in clusters.items():
@@ -86,32 +88,32 @@ def measure_fits(X: Any, y: Any, folder: Path, n_parts: int, rounds: int) -> dic
                 pairs = client.persist(parts)
                 wait(pairs)
                 fit_tiny(client, len(paths))  # code is loaded, too
-                with counted_messages() as sent:
-                    spent, model = seconds(lambda pairs=pairs: DropoutSVC(**options).fit(pairs, progress=False))
+                counter = MessageCounter(local)
+                spent, model = seconds(lambda pairs=pairs: fit(DropoutSVC(**options), pairs, progress=False))
             times[name].append(spent)
-            messages[name] = len(sent)
+            messages[name] = counter.n_messages
             passes[name], coefs[name] = model.n_passes_, model.coef_
     assert np.array_equal(coefs["1 worker"], coefs["2 workers"])
     return {"seconds": times, "passes": passes, "messages": messages}
 
 
-@contextmanager
-def counted_messages() -> Iterator[list[int]]:
-    """Yield the numbers of tasks of the messages that are sent meanwhile."""
-    sent: list[int] = []
-    start = Cluster.start
+class MessageCounter(SchedulerPlugin):
+    """Counts the messages with tasks that the scheduler of a local cluster receives."""
 
-    def counted(self: Cluster, graph: dict[str, Any], *args: Any) -> Any:
-        sent.append(len(graph))
-        return start(self, graph, *args)
+    name = "message-counter"
 
-    with mock.patch.object(Cluster, "start", counted):
-        yield sent
+    def __init__(self, local: LocalCluster) -> None:
+        self.n_messages = 0
+        local.scheduler.add_plugin(self)
+
+    def update_graph(self, *_: Any, **__: Any) -> None:
+        self.n_messages += 1
 
 
 def cluster(n_workers: int) -> LocalCluster:
-    """Return a cluster of processes of one thread."""
-    return LocalCluster(n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0")
+    """Return a cluster of processes of one thread, with the memory settings that docs/dask.md recommends."""
+    with dask.config.set(_MEMORY_SETTINGS):
+        return LocalCluster(n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0")
 
 
 def small_rows(number: int) -> Rows:
@@ -122,16 +124,16 @@ def small_rows(number: int) -> Rows:
 
 
 def answer(rows: Rows, w: np.ndarray) -> tuple[np.ndarray]:
-    """Return an array as wide as the one that came."""
+    """Return an array of the size of the argument."""
     return (w * len(rows.y),)
 
 
 def fit_tiny(client: Client, n_parts: int) -> float:
-    """Fit a model to next to nothing, in the workers' memory, and return the seconds of a pass."""
+    """Fit a model to very few rows in the memory of the workers, and return the seconds of a pass."""
     pairs = client.persist([dask.delayed((rows.X, rows.y)) for rows in map(small_rows, range(n_parts))])
     wait(pairs)
     model = DropoutSVC(noise=0.5, C=0.01)
-    spent, _ = seconds(lambda: model.fit(pairs, progress=False))
+    spent, _ = seconds(lambda: fit(model, pairs, progress=False))
     return spent / model.n_passes_
 
 

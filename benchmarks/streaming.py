@@ -26,7 +26,7 @@ from scipy import sparse
 
 from benchmarks import report
 from dropmargin import DropoutSVC
-from dropmargin.streaming import fit_files
+from dropmargin.streaming import fit
 from dropmargin.streaming.cache import FOLDER
 from dropmargin.streaming.memory import parse_size
 
@@ -93,7 +93,7 @@ def job(kind: str, folder: Path, limit: str, n_jobs: int) -> dict[str, Any]:
     if kind == "memory":
         model.fit(X, y)
     else:
-        fit_files(model, folder, memory_limit=limit, progress=False)
+        fit(model, folder, memory_limit=limit, progress=False)
     seconds = time.perf_counter() - begin
     with open("/proc/self/status") as file:
         status = dict(line.split(":", 1) for line in file)

@@ -1,7 +1,7 @@
-"""The backends of the seam, for the conformance suite: each makes `Partitions` of the same parts.
+"""The backends of `Partitions`, for the conformance tests: each yields partitions of the same parts.
 
-To add one, write a function that takes a list of `Rows` and a temporary folder and yields the partitions, and name it
-in `BACKENDS`. It must agree with `reference` to the last bit.
+To add one, write a context manager that takes a list of `Rows` and a temporary folder and yields the partitions, and
+add it to `BACKENDS`. Its results must be those of `reference` to the last bit.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from functools import cache, partial
 import dask
 from distributed import Client
 
-from dropmargin.dask import DaskPartitions
+from dropmargin.dask.partitions import DaskPartitions
 from dropmargin.data import LocalPartitions, Rows, canonical
 from dropmargin.streaming.checkpoint import Log, LoggedPartitions
 from dropmargin.streaming.partitions import FilePartitions, fetched_rows
-from dropmargin.streaming.reader import BlockReader
-from dropmargin.streaming.store import BlockWriter, StoredBlocks
+from dropmargin.streaming.store import BlockWriter, open_blocks
 
 
 class Elsewhere(LocalPartitions):
-    """Partitions in this process that behave as those of a backend whose rows are elsewhere."""
+    """Partitions in this process that behave like those of a backend whose rows are not in memory."""
 
     keeps_large_values = False
 
@@ -31,7 +30,7 @@ class Elsewhere(LocalPartitions):
 
 
 def reference(parts):
-    """Return the partitions that all others must agree with: in this process, one after the other."""
+    """Return the partitions whose results all backends must have: in this process, one after the other."""
     return Elsewhere(parts)
 
 
@@ -49,7 +48,7 @@ def _threads(n_threads, parts, folder):
 
 @contextmanager
 def _fetched(parts, folder):
-    """Rows that come anew each time they are asked for, and are never the same object."""
+    """Rows that are fetched at every use, each time as a new object."""
     fetched = [Rows(partial(_copy, canonical(rows.X)), rows.y, rows.sample_weight) for rows in parts]
     with Elsewhere(fetched, 2) as data:
         yield data
@@ -57,16 +56,18 @@ def _fetched(parts, folder):
 
 @contextmanager
 def _files(n_threads, room, parts, folder):
-    """Blocks of one file, of which some may stay in memory."""
-    writer = BlockWriter(folder / f"rows-{uuid.uuid4().hex}.bin")
+    """Blocks in files, of which some may stay in memory."""
+    own = folder / uuid.uuid4().hex
+    own.mkdir()
+    writer = BlockWriter(own)
     for rows in parts:
         writer.add(canonical(rows.X))
     writer.close()
-    reader = BlockReader(StoredBlocks(writer.path, writer.blocks), len(parts), n_threads, room)
-    rows = fetched_rows(reader, [(rows.y, rows.sample_weight) for rows in parts])
-    with FilePartitions(rows, reader, n_threads=n_threads, scratch=folder, room=room) as data:
+    blocks = open_blocks(own, writer.blocks, parts[0].X.shape[1])
+    blocks.keep(room)
+    rows = fetched_rows(blocks, [(rows.y, rows.sample_weight) for rows in parts])
+    with FilePartitions(rows, blocks, n_threads=n_threads, scratch=folder, room=room) as data:
         yield data
-    reader.close()
 
 
 @contextmanager
@@ -107,5 +108,5 @@ BACKENDS = {
     "files with a log": _logged,
     "dask": _dask,
 }
-#: Those that take minutes for the whole suite.
+#: Backends that take minutes for all conformance tests.
 SLOW_BACKENDS = ("dask",)

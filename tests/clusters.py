@@ -10,25 +10,26 @@ from pathlib import Path
 import dask
 import numpy as np
 from distributed import Client, LocalCluster
+from distributed.diagnostics.plugin import SchedulerPlugin
 from numpy.testing import assert_array_equal
 
 from backends import reference
-from dropmargin.dask import DaskPartitions
+from dropmargin.dask.partitions import DaskPartitions
 from dropmargin.data import Rows
 from dropmargin.estimators.partition_fit import fit_partitions
 
-# Long enough for a machine with much else to do; a hang is found by the tests' own time limits.
+# Long enough for a machine with much other work. The tests have time limits of their own, so that a hang is a failure.
 PATIENCE = 100.0
 _TESTS = Path(__file__).parent
 
 
 @contextmanager
-def cluster_here(n_workers, n_threads=1, **options):
+def local_cluster(n_workers, n_threads=1):
     """Yield the client of a cluster in this process."""
     with (
         dask.config.set({"distributed.worker.memory.target": False, "distributed.scheduler.allowed-failures": 3}),
         LocalCluster(
-            n_workers=n_workers, threads_per_worker=n_threads, processes=False, dashboard_address=":0", **options
+            n_workers=n_workers, threads_per_worker=n_threads, processes=False, dashboard_address=":0"
         ) as cluster,
         Client(cluster) as client,
     ):
@@ -36,11 +37,11 @@ def cluster_here(n_workers, n_threads=1, **options):
 
 
 @contextmanager
-def cluster_of_processes(n_workers, **options):
-    """Yield the client of a cluster whose workers are processes that know the tests' modules."""
+def process_cluster(n_workers):
+    """Yield the client of a cluster whose workers are processes that can import the tests' modules."""
     paths = os.pathsep.join([str(_TESTS), str(_TESTS.parent / "src")])
     with (
-        # A worker that is killed again before it is back would be taken for one that never comes.
+        # Dask gives up a worker that does not come back in this time; some tests kill a worker several times.
         dask.config.set({"distributed.deploy.lost-worker-timeout": f"{6 * PATIENCE:.0f}s"}),
         LocalCluster(
             n_workers=n_workers,
@@ -48,11 +49,23 @@ def cluster_of_processes(n_workers, **options):
             processes=True,
             dashboard_address=":0",
             env={"PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"},
-            **options,
         ) as cluster,
         Client(cluster) as client,
     ):
         yield client
+
+
+class MessageCounter(SchedulerPlugin):
+    """Counts the requested tasks of each message that the scheduler of a `LocalCluster` receives."""
+
+    name = "message-counter"
+
+    def __init__(self, client):
+        self.n_tasks = []
+        client.cluster.scheduler.add_plugin(self)
+
+    def update_graph(self, scheduler, *, keys, **_):
+        self.n_tasks.append(len(keys))
 
 
 @cache
@@ -61,19 +74,18 @@ def make_rows(n_parts, n_rows=90, n_features=5):
     rng = np.random.default_rng(n_parts)
     X = rng.normal(size=(n_rows, n_features))
     y = np.where(X @ rng.normal(size=n_features) + rng.normal(size=n_rows) > 0, "yes", "no")
-    edges = np.array_split(np.arange(n_rows), n_parts)
-    return [Rows(X[own], y[own]) for own in edges]
+    return [Rows(X[own], y[own]) for own in np.array_split(np.arange(n_rows), n_parts)]
 
 
 def load(n_parts, number):
-    """Return one part: how a worker loads it, and loads it again."""
+    """Return one part, as a worker loads it."""
     return make_rows(n_parts)[number]
 
 
-def partitions(client, n_parts, timeout=PATIENCE):
+def partitions(client, n_parts, timeout=PATIENCE, **options):
     """Return partitions that the workers load."""
     parts = [dask.delayed(load, pure=False)(n_parts, i) for i in range(n_parts)]
-    return DaskPartitions(client, client.compute(parts, sync=False), timeout)
+    return DaskPartitions(client, client.compute(parts, sync=False), timeout, **options)
 
 
 def serial_fit(estimator, n_parts):
@@ -82,14 +94,14 @@ def serial_fit(estimator, n_parts):
 
 
 def assert_same_bits(model, expected):
-    """Check that two fits have taken the same way to the same end."""
+    """Check that two fits have the same iterations and the same result, to the last bit."""
     assert_array_equal(model.coef_, expected.coef_)
     assert_array_equal(model.intercept_, expected.intercept_)
     assert model.history_ == expected.history_
 
 
 def at_iteration(number, action):
-    """Return a monitor that does something once, after some iterations."""
+    """Return a monitor that calls ``action`` once, after some iterations, and has all iterations in ``seen``."""
     seen = []
 
     def monitor(entry):

@@ -14,7 +14,7 @@ def make_rows(n_rows=400, n_features=12, n_classes=3, seed=0, density=0.4):
     """Return rows with many zeros, in decimal fractions, and labels."""
     rng = np.random.default_rng(seed)
     X = np.round(rng.uniform(0.2, 2.0, (n_rows, n_features)), 3) * (rng.uniform(size=(n_rows, n_features)) < density)
-    X[:, -1] = 1.0  # every part shows how many features there are
+    X[:, -1] = 1.0  # every part has the last feature
     noise = 0.5 * rng.normal(size=(n_rows, n_classes))
     scores = (X - X.mean(axis=0)) @ rng.normal(size=(n_features, n_classes)) + noise
     return X, np.argmax(scores, axis=1)
@@ -48,7 +48,7 @@ def write_parts(folder, X, y, edges=(0, 150, 151, 400), kind="svm"):
 
 
 def set_age(folder, hours):
-    """Let a folder and its files look as if nothing had been written to them for so long."""
+    """Set the modification times of a folder and its files to some hours ago."""
     then = time.time() - 3600 * hours
     for path in [*folder.iterdir(), folder]:
         os.utime(path, (then, then))

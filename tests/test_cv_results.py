@@ -21,11 +21,11 @@ RATES = [None, *map(DropoutNoise, (0.1, 0.3))]
 
 def test_the_table_is_that_of_a_grid_search():
     pd = pytest.importorskip("pandas")
-    X, labels, _ = make_data(n_samples=60, seed=1)
+    X, labels, _ = make_data(n_samples=80, seed=3)
     y = labels[:, 0]
-    model = DropoutSVCCV(noises=[0.0, 0.2, 0.5], Cs=[1.0, 0.1], cv=3, tol=1e-9, prune=False).fit(X, y)
+    model = DropoutSVCCV(noises=[0.0, 0.2, 0.5], Cs=[1.0, 0.1], cv=4, tol=1e-9, prune=False).fit(X, y)
     grid = {"C": [0.1, 1.0], "noise": [0.0, 0.2, 0.5]}
-    other = GridSearchCV(DropoutSVC(tol=1e-10), grid, cv=3).fit(X, y)
+    other = GridSearchCV(DropoutSVC(tol=1e-10), grid, cv=4).fit(X, y)
     ours, theirs = pd.DataFrame(model.cv_results_), pd.DataFrame(other.cv_results_)
     ours["param_noise"] = [noise.rate for noise in ours["param_noise"]]
     ours, theirs = (table.sort_values(["param_C", "param_noise"], ignore_index=True) for table in (ours, theirs))

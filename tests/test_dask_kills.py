@@ -1,4 +1,4 @@
-"""Processes killed by a signal in the middle of a fit: workers, with and without a nanny, and the client itself."""
+"""Processes that are killed by a signal during a fit: workers, with and without a nanny, and the client."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ from clusters import (
     PATIENCE,
     assert_same_bits,
     at_iteration,
-    cluster_here,
-    cluster_of_processes,
+    local_cluster,
     partitions,
+    process_cluster,
     serial_fit,
 )
 from dropmargin import DropoutLogisticRegression
-from dropmargin import dask as on_cluster
-from dropmargin.dask import ClusterError
+from dropmargin.dask import ClusterError, fit
 from dropmargin.estimators.partition_fit import fit_partitions
 from marks import says
 
@@ -37,7 +36,7 @@ MODEL = DropoutLogisticRegression(C=0.1, tol=1e-3)
 
 
 def kill_workers(client, n_workers, restart):
-    """Kill some workers; their nannies start new ones, or give up."""
+    """Kill some workers; their nannies start new ones only if ``restart``."""
     alive = [nanny for nanny in client.cluster.workers.values() if nanny.pid is not None]
     for nanny in alive[:n_workers]:
         if not restart:
@@ -45,22 +44,22 @@ def kill_workers(client, n_workers, restart):
         os.kill(nanny.pid, signal.SIGKILL)
 
 
-def test_killed_workers_come_back_stay_away_and_are_all_gone():
+def test_killed_workers_with_and_without_restart():
     expected = serial_fit(clone(MODEL), 5)
-    with cluster_of_processes(2) as client:
+    with process_cluster(2) as client:
         for restart in (True, False):
             client.wait_for_workers(2, timeout=PATIENCE)
             monitor = at_iteration(2, lambda restart=restart: kill_workers(client, 1, restart))
             assert_same_bits(fit_partitions(clone(MODEL), partitions(client, 5), monitor=monitor), expected)
             assert len(monitor.seen) > 2
-        assert len(client.nthreads()) == 1  # the other one is gone for good
+        assert len(client.nthreads()) == 1  # the other one was not restarted
         monitor = at_iteration(2, lambda: kill_workers(client, 1, False))
-        with pytest.raises(ClusterError, match=says("timeout=5 seconds", "no workers")):
+        with pytest.raises(ClusterError, match=says("timeout=5 seconds", "workers: none")):
             fit_partitions(clone(MODEL), partitions(client, 5, timeout=5.0), monitor=monitor)
 
 
 def die_at_first(rows, folder, n_deaths):
-    """Count the rows, or kill the own process, as long as it was done less often than so many times."""
+    """Return the number of rows, after killing the own process in the first ``n_deaths`` calls."""
     if len(rows.y) == 18:
         for death in range(n_deaths):
             path = Path(folder) / f"{death}"
@@ -71,7 +70,7 @@ def die_at_first(rows, folder, n_deaths):
 
 
 def test_a_task_that_kills_its_worker_is_tried_four_times(tmp_path):
-    with cluster_of_processes(2) as client:
+    with process_cluster(2) as client:
         data = partitions(client, 5)  # all of 18 rows
         for number, n_deaths in enumerate((3, 100)):
             folder = tmp_path / f"{number}"
@@ -85,7 +84,7 @@ def test_a_task_that_kills_its_worker_is_tried_four_times(tmp_path):
 
 _KILLED_CLIENT = """
 import os, signal, sys
-from clusters import cluster_here
+from clusters import local_cluster
 from test_dask_kills import fit_with_checkpoint
 from dropmargin.streaming.checkpoint import Log
 
@@ -98,7 +97,7 @@ def write_and_die(self, *args):
         os.kill(os.getpid(), signal.SIGKILL)
 
 Log.write = write_and_die
-with cluster_here(2) as client:
+with local_cluster(2) as client:
     fit_with_checkpoint(sys.argv[1])
 """
 
@@ -108,22 +107,22 @@ def fit_with_checkpoint(path, C=0.1, scale=1.0):
     X = rng.normal(size=(80, 4)) * scale
     y = np.where(X @ rng.normal(size=4) + rng.normal(size=80) > 0, 1, 0)
     dX, dy = da.from_array(X, chunks=(20, 4)), da.from_array(y, chunks=20)
-    return on_cluster.DropoutLogisticRegression(C=C, tol=1e-3).fit(dX, dy, checkpoint=path)
+    return fit(DropoutLogisticRegression(C=C, tol=1e-3), dX, dy, checkpoint=path)
 
 
-@pytest.mark.parametrize("n_answers", [3, 8])
-def test_a_killed_client_goes_on_where_it_was_on_another_cluster(n_answers, tmp_path):
+@pytest.mark.parametrize("n_results", [3, 8])
+def test_the_fit_of_a_killed_client_is_resumed_on_another_cluster(n_results, tmp_path):
     path = tmp_path / "fit.checkpoint"
     here = Path(__file__).parent
     paths = os.pathsep.join([str(here), str(here.parent / "src")])
     done = subprocess.run(
-        [sys.executable, "-c", _KILLED_CLIENT, str(path), str(n_answers)],
+        [sys.executable, "-c", _KILLED_CLIENT, str(path), str(n_results)],
         env=os.environ | {"PYTHONPATH": paths},
         capture_output=True,
         timeout=5 * PATIENCE,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
-    with cluster_here(3):
+    with local_cluster(3):
         with pytest.raises(ValueError, match="other parameters"):
             fit_with_checkpoint(path, C=0.2)
         with pytest.raises(ValueError, match="other data"):
@@ -142,7 +141,7 @@ def back_of(rows, scores):
 
 
 def test_memory_stays_flat_over_a_thousand_passes():
-    with cluster_of_processes(1) as client:
+    with process_cluster(1) as client:
         data = partitions(client, 4)
         resident = []
         w = np.ones(5)
@@ -155,7 +154,7 @@ def test_memory_stays_flat_over_a_thousand_passes():
                 )
                 assert len(client.cluster.scheduler.tasks) < 20
         for before, after in zip(*resident, strict=True):
-            assert after < before + 40e6  # leaking one result of each pass would do; logs and statistics are bounded
+            assert after < before + 40e6  # a leak of one result per pass would be more
         assert_array_equal(np.isfinite(w), True)
 
 

@@ -1,4 +1,4 @@
-"""Mutated data files give a clean error or a right answer; see tests/fuzz/data_files.py for many more of them."""
+"""Mutated data files are read, or raise a `DataFormatError`; tests/fuzz/data_files.py has many more of them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_truncated_files(name, tmp_path):
             data_files.check(path, ReadOptions(**options))
 
 
-def test_the_seeds_themselves_are_good(tmp_path):
+def test_the_seeds_are_valid(tmp_path):
     for name, files in _FILES.items():
         path = tmp_path / f"data{FORMATS[name].extensions[0]}"
         for content, options in files:
@@ -61,7 +61,7 @@ def test_the_seeds_themselves_are_good(tmp_path):
 _MEMORY = """
 import resource, sys
 from dropmargin.io.data import DataFormatError, ReadOptions, read_data
-read_data(sys.argv[2])  # whatever is made once
+read_data(sys.argv[2])  # imports and buffers
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     read_data(sys.argv[1])
@@ -90,12 +90,12 @@ def test_memory_is_at_most_ten_times_the_file(tmp_path, name, line, count):
     small.write_text(header + ("1,2,3\n" if header else "1 1:1\n"))
     command = [sys.executable, "-c", _MEMORY, str(path), str(small)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    # besides, 8 MB for buffers
+    # and 8 MB for buffers
     assert int(done.stdout) * 1024 < 10 * path.stat().st_size + 2**23
 
 
 def test_any_short_svmlight_file(tmp_path):
-    """Every file of up to three of the bytes that matter."""
+    """Every file of three bytes with a meaning."""
     path = tmp_path / "a.svm"
     for letters in np.ndindex(*[len(b"1: \n#q-.")] * 3):
         path.write_bytes(bytes(b"1: \n#q-."[i] for i in letters))

@@ -53,13 +53,6 @@ def test_a_search_documents_its_own_parameters_and_names_the_class_of_the_others
     }
 
 
-@pytest.mark.parametrize("local", PLAIN)
-def test_a_class_of_the_cluster_documents_its_own_parameters(local):
-    cls = getattr(pytest.importorskip("dropmargin.dask"), local.__name__)
-    assert _documented(cls, "Parameters") == {"client", "timeout"}
-    assert f"those of `dropmargin.{cls.__name__}`" in inspect.getdoc(cls)
-
-
 @pytest.mark.parametrize("thing", PUBLIC, ids=lambda thing: thing.__name__)
 def test_public_functions_and_methods_document_their_parameters(thing):
     functions = [thing]

@@ -131,16 +131,12 @@ def test_scaled_features_and_gaussian_noise_scale_the_weights_back(name):
     assert_close(scaled, fit(ESTIMATORS[name], X, y, noise=GaussianNoise(scale=0.3)))
 
 
-def _level_name(noise):
-    return "rate" if isinstance(noise, DropoutNoise) else "scale"
-
-
 @pytest.mark.parametrize(("name", "noise", "layout"), deal(CORE, NOISES, LAYOUTS, n=21))
 def test_an_all_zero_column_gets_no_weight_and_changes_nothing(name, noise, layout):
     X, y = make_binary()
     wider = NOISES[noise]
     if noise.endswith("per-feature"):
-        wider = clone(wider).set_params(**{_level_name(wider): np.insert(wider.level, 3, 0.4)})
+        wider = clone(wider).set_params(**{wider.level_name: np.insert(wider.level, 3, 0.4)})
     elif noise == "dropout-in-groups":
         wider = clone(wider).set_params(groups=np.insert(wider.groups, 3, 9))
     with_column = parameters(fit(CORE[name], _rows(np.insert(X, 3, 0.0, axis=1), layout), y, noise=wider))
@@ -156,7 +152,7 @@ def test_many_empty_columns_get_no_weight_and_change_nothing(name, noise):
     wide[:, used] = X
     levels = np.full(400, 0.4)
     levels[used] = NOISES[noise].level
-    wider = clone(NOISES[noise]).set_params(**{_level_name(NOISES[noise]): levels})
+    wider = clone(NOISES[noise]).set_params(**{NOISES[noise].level_name: levels})
     with_columns = parameters(fit(CORE[name], sparse.csr_array(wide), y, noise=wider))
     assert np.all(np.delete(with_columns[0, :-1], used) == 0.0)
     assert_close(with_columns[:, [*used, 400]], fit(CORE[name], X, y, noise=NOISES[noise]))

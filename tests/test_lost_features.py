@@ -19,6 +19,8 @@ from dropmargin import (
     ExplicitCorruption,
     NoiseTransformer,
     NoisyLinearClassifier,
+    load,
+    save,
 )
 from invariance import ESTIMATORS, assert_close, fit
 
@@ -59,7 +61,6 @@ def test_zero_is_the_blankout_of_the_paper_and_equals_a_reference_of_zeros():
     zero = DropoutLogisticRegression(noise=DropoutNoise(0.3, reference="zero")).fit(X, y)
     zeros = DropoutLogisticRegression(noise=DropoutNoise(0.3, reference=np.zeros(X.shape[1]))).fit(X, y)
     np.testing.assert_array_equal(zeros.coef_, zero.coef_)
-    assert not hasattr(zero, "feature_means_")
     centred = DropoutLogisticRegression(noise=DropoutNoise(0.3, reference="zero"), tol=TIGHT).fit(X - X.mean(axis=0), y)
     mean = DropoutLogisticRegression(noise=0.3, tol=TIGHT).fit(X, y)
     assert_close(parameters(mean)[:, :-1], parameters(centred)[:, :-1])
@@ -227,12 +228,11 @@ def test_stability_of_many_sparse_features_with_a_reference():
     np.testing.assert_allclose(sparse_rows, model.predict_stability(X[:30].toarray(), n_draws=8192), atol=0.03)
 
 
-def test_the_mean_is_needed_for_the_stability_under_another_noise():
+def test_stability_under_another_noise_than_that_of_the_fit():
     X, y = make_binary()
     model = DropoutSVC(noise=None).fit(X, y)
-    with pytest.raises(ValueError, match="reference 'mean'"):
-        model.predict_stability(X, 0.3)
-    model.predict_stability(X, DropoutNoise(0.3, reference="zero"))
+    given = DropoutNoise(0.3, reference=X.mean(axis=0))
+    np.testing.assert_allclose(model.predict_stability(X, 0.3), model.predict_stability(X, given), atol=1e-9)
 
 
 # Samplers -----------------------------------------------------------------------------------------------------------
@@ -261,3 +261,26 @@ def test_a_sample_of_sparse_rows_needs_the_reference_zero():
     with pytest.raises(ValueError, match="has no zeros"):
         DropoutNoise(0.3).sample(X)
     assert DropoutNoise(0.3, reference="zero").sample(X).shape == X.shape
+
+
+# Model files --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        DropoutNoise([0.1, 0.2, 0.3], reference=np.arange(8.0), groups=GROUPS),
+        DropoutNoise({"left": 0.2}, groups={"left": "a*", "right": [1, 2], "back": "h"}),
+        DropoutNoise(0.3, reference="zero", groups=list("uuvvwwww")),
+    ],
+    ids=["numbers", "mapping", "names"],
+)
+def test_a_model_file_keeps_references_and_groups(noise, tmp_path):
+    X, y = make_binary()
+    frame = pd.DataFrame(X, columns=["a1", "b", "c", "a2", "e", "f", "g", "h"])
+    model = DropoutSVC(noise=noise).fit(frame, y)
+    save(model, tmp_path / "model.safetensors")
+    loaded = load(tmp_path / "model.safetensors")
+    assert repr(loaded.noise) == repr(noise)
+    np.testing.assert_array_equal(loaded.predict_stability(frame), model.predict_stability(frame))
+    np.testing.assert_array_equal(loaded.fit(frame, y).coef_, model.coef_)

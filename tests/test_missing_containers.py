@@ -17,7 +17,7 @@ from dropmargin import (
     estimate_dropout_rates,
 )
 from dropmargin.io.data import TableEncoder
-from dropmargin.streaming import fit_arrays
+from dropmargin.streaming import fit
 
 _NAMES = ["a", "b", "c", "d"]
 
@@ -153,16 +153,16 @@ def test_masked_entries_are_an_error_without_missing(call, data):
 
 def test_masked_entries_of_arrays_that_are_streamed(data, tmp_path):
     X, blank, y = data
-    options = {"scratch": tmp_path, "progress": False, "block_bytes": 1000}
-    streamed = fit_arrays(DropoutSVC(missing="rescale"), _masked(data), y, **options)
-    expected = fit_arrays(DropoutSVC(missing="rescale"), blank, y, **options)
+    options = {"cache": tmp_path, "progress": False, "block_bytes": 1000}
+    streamed = fit(DropoutSVC(missing="rescale"), _masked(data), y, **options)
+    expected = fit(DropoutSVC(missing="rescale"), blank, y, **options)
     np.testing.assert_array_equal(streamed.coef_, expected.coef_)
     with pytest.raises(ValueError, match="missing='rescale'"):
-        fit_arrays(DropoutSVC(), _masked(data), y, **options)
+        fit(DropoutSVC(), _masked(data), y, **options)
     with pytest.raises(ValueError, match="y is a masked array"):
-        fit_arrays(DropoutSVC(), X, np.ma.array(y, mask=y == 1), **options)
+        fit(DropoutSVC(), X, np.ma.array(y, mask=y == 1), **options)
     with pytest.raises(ValueError, match="sample_weight is a masked array"):
-        fit_arrays(DropoutSVC(), X, y, np.ma.array(np.ones(80), mask=y == 1), **options)
+        fit(DropoutSVC(), X, y, np.ma.array(np.ones(80), mask=y == 1), **options)
 
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])

@@ -144,6 +144,7 @@ def _parameter(**changed):
     return lambda entries: entries["model"]["parameters"].update(changed)
 
 
+_NO_GROUPS = {"reference": "zero", "groups": None}
 _WRONG_ENTRIES = {
     "unknown entry": (lambda e: e.update(extra=1), "has the unknown entry 'extra'"),
     "attribute of an object": (lambda e: e["model"].update(__reduce__=["os.system", ["ls"]]), "entry '__reduce__'"),
@@ -155,7 +156,7 @@ _WRONG_ENTRIES = {
     "class of a noise": (_parameter(noise={"class": "os.system", "parameters": {}}), "noise must be one of"),
     "rate of a noise": (_parameter(noise=1.0), "rate"),
     "array of a noise": (
-        _parameter(noise={"class": "DropoutNoise", "parameters": {"rate": {"array": "list"}}}),
+        _parameter(noise={"class": "DropoutNoise", "parameters": {"rate": {"array": "list"}, **_NO_GROUPS}}),
         r"lacks the array 'noise\.rate'",
     ),
     "pairs of class_weight": (_parameter(class_weight=[[1, 2, 3]]), "pairs"),
@@ -214,7 +215,6 @@ _WRONG_TENSORS = {
     "two intercepts": ("intercept_", np.zeros(2), "intercept_ must hold 1 numbers"),
     "history": ("history_", np.zeros((1, 3)), "history_ must be a table"),
     "fractions in history": ("history_", np.full((1, 5), 0.5), "history_ must count"),
-    "means without deviations": ("feature_means_", np.zeros(2), "present together"),
     "complex numbers": ("other", np.zeros(2, dtype=np.complex64), "has the type C64"),
     "unused array": ("other", np.zeros(2), "the array 'other', which its model does not use"),
     "unused name": ("../coef_", np.zeros(2), r"the array '\.\./coef_', which its model does not use"),

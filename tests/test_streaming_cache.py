@@ -1,4 +1,4 @@
-"""The binary cache of data files: forged content, and processes that share its folder."""
+"""The cache of data files: forged content, and processes that share its folder."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from numpy.testing import assert_array_equal
 
 import dropmargin
 from command_line import environment
-from dropmargin import DropoutSVC
-from dropmargin.streaming import fit_files
+from dropmargin import DropoutSVC, streaming
 from stream_data import make_rows, set_age, write_parts
 
 _FAR = 2**30
@@ -61,59 +60,53 @@ def honest(parts, tmp_path_factory):
 
 
 def _open(cache):
-    """Return the folder of the cache, its manifest, and the bytes of its blocks."""
+    """Return the folder of the cache, its manifest, and the arrays of its rows."""
     (folder,) = cache.iterdir()
     manifest = json.loads((folder / "manifest.json").read_text().rsplit("\n", 1)[0])
-    return folder, manifest, np.fromfile(folder / "rows.bin", dtype=np.uint8)
+    return folder, manifest, {name: np.load(folder / f"{name}.npy") for name in ("data", "indices", "indptr")}
 
 
-def _sign(folder, manifest, rows):
-    """Write a cache with checksums that fit."""
+def _sign(folder, manifest, arrays):
+    """Write a cache with valid checksums."""
+    row = entry = 0
     for block in manifest["blocks"]:
-        own = rows[block["offset"] : block["offset"] + block["n_bytes"]]
-        if len(own) == block["n_bytes"]:
-            block["checksum"] = zlib.crc32(own.tobytes())
-    rows.tofile(folder / "rows.bin")
+        n_rows, n_stored, _ = block
+        own = [arrays[name][entry : entry + n_stored] for name in ("data", "indices")]
+        own.append(arrays["indptr"][row + (row > 0) : row + n_rows + 1])
+        block[2] = zlib.crc32(b"".join(array.tobytes() for array in own))
+        row, entry = row + n_rows, entry + n_stored
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
     content = json.dumps(manifest)
     (folder / "manifest.json").write_text(f"{content}\n{zlib.crc32(content.encode())}")
 
 
-def _array(block, rows, number):
-    """Return one of the arrays of a block, to be changed in place: 0 values, 1 indices, 2 indptr."""
-    begin = block["offset"]
-    for dtype, length in block["arrays"][:number]:
-        begin += -(-np.dtype(dtype).itemsize * length // 64) * 64
-    dtype, length = block["arrays"][number]
-    return rows[begin : begin + np.dtype(dtype).itemsize * length].view(dtype)
-
-
+# Array, position in the last block (200 entries, 40 rows from the end), value.
 _FORGED_ROWS = {
-    "an index far too large": (1, 3, _FAR),
-    "an index one too large": (1, 3, 12),
-    "an index far below zero": (1, 3, -_FAR),
-    "indptr far too large": (2, 5, _FAR),
-    "indptr below zero": (2, 5, -9),
-    "indptr begins late": (2, 0, 1),
-    "indptr ends far too late": (2, -1, _FAR),
-    "indptr ends too early": (2, -1, None),
+    "an index far too large": ("indices", -200, _FAR),
+    "an index one too large": ("indices", -200, 12),
+    "an index far below zero": ("indices", -200, -_FAR),
+    "indptr far too large": ("indptr", -40, _FAR),
+    "indptr below zero": ("indptr", -40, -9),
+    "indptr ends far too late": ("indptr", -1, _FAR),
+    "indptr ends too early": ("indptr", -1, None),
 }
 
 
-def test_forged_indices_are_an_error_and_not_a_crash(honest, parts, tmp_path):
+def test_forged_indices_are_an_error_and_no_crash(honest, parts, tmp_path):
     folders = {}
-    for case, (number, where, value) in _FORGED_ROWS.items():
+    for case, (name, where, value) in _FORGED_ROWS.items():
         cache = shutil.copytree(honest[0], tmp_path / case / "cache")
-        folders[tmp_path / case], manifest, rows = _open(cache)
-        array = _array(manifest["blocks"][-1], rows, number)
-        array[where] = array[-2] if value is None else value
-        _sign(folders[tmp_path / case], manifest, rows)
+        folders[tmp_path / case], manifest, arrays = _open(cache)
+        arrays[name][where] = arrays[name][-2] if value is None else value
+        _sign(folders[tmp_path / case], manifest, arrays)
     done = _train(parts, *folders)
     assert len(done) == len(folders), f"a crash in the case after the first {len(done)}"
     for (home, folder), (code, err) in zip(folders.items(), done, strict=True):
         assert code == 1, (home.name, err)
         assert "Traceback" not in err
-        assert str(folder / "rows.bin") in err
-        assert f"Delete the folder '{folder}'" in err
+        assert str(folder) in err
+        assert "Delete the folder" in err
         assert not (home / "m.json").exists()
         shutil.rmtree(folder)  # as the error says
     assert _train(parts, *folders) == [[0, ""]] * len(folders)
@@ -121,29 +114,27 @@ def test_forged_indices_are_an_error_and_not_a_crash(honest, parts, tmp_path):
         assert_array_equal(dropmargin.load(home / "m.json").coef_, honest[1], home.name)
 
 
-def _dense(manifest):
-    for block in manifest["blocks"]:
-        block["arrays"] = [["<f8", block["n_bytes"] // 8]]
+def _set_type(name, dtype):
+    return lambda spec, arrays: arrays.update({name: arrays[name].astype(dtype)})
 
 
-_FORGED_MANIFESTS = {
-    "offset below zero": lambda spec: spec["blocks"][1].update(offset=-64),
-    "offset far too large": lambda spec: spec["blocks"][1].update(offset=2**40),
-    "fewer features in a block": lambda spec: spec["blocks"][1]["shape"].__setitem__(1, 5),
-    "values are integers": lambda spec: spec["blocks"][1]["arrays"][0].__setitem__(0, "<i8"),
-    "indices are floats": lambda spec: spec["blocks"][1]["arrays"][1].__setitem__(0, "<f4"),
-    "sparse blocks as dense ones": _dense,
-    "no names of blocks": lambda spec: spec.update(names=[]),
-    "one name of a feature": lambda spec: spec.update(feature_names=["a"]),
+_INCONSISTENT = {
+    "fewer rows in a block": lambda spec, arrays: spec["blocks"][1].__setitem__(0, 5),
+    "a negative number of rows": lambda spec, arrays: spec["blocks"][1].__setitem__(0, -5),
+    "more entries in a block": lambda spec, arrays: spec["blocks"][1].__setitem__(1, 2**40),
+    "values are integers": _set_type("data", np.int64),
+    "indices are floats": _set_type("indices", np.float32),
+    "no names of blocks": lambda spec, arrays: spec.update(names=[]),
+    "one name of a feature": lambda spec, arrays: spec.update(feature_names=["a"]),
 }
 
 
-def test_a_manifest_that_makes_no_sense_is_made_again(honest, parts, tmp_path):
-    homes = [tmp_path / case for case in _FORGED_MANIFESTS]
-    for home, forge in zip(homes, _FORGED_MANIFESTS.values(), strict=True):
-        folder, manifest, rows = _open(shutil.copytree(honest[0], home / "cache"))
-        forge(manifest)
-        _sign(folder, manifest, rows)
+def test_an_inconsistent_cache_is_written_again(honest, parts, tmp_path):
+    homes = [tmp_path / case for case in _INCONSISTENT]
+    for home, forge in zip(homes, _INCONSISTENT.values(), strict=True):
+        folder, manifest, arrays = _open(shutil.copytree(honest[0], home / "cache"))
+        forge(manifest, arrays)
+        _sign(folder, manifest, arrays)
     done = _train(parts, *homes)
     assert [code for code, _ in done] == [0] * len(homes), done
     for home in homes:
@@ -154,7 +145,7 @@ def test_a_manifest_that_makes_no_sense_is_made_again(honest, parts, tmp_path):
 
 
 def _fit(folder, cache):
-    return fit_files(DropoutSVC(), folder, block_bytes=8000, cache=cache, progress=False)
+    return streaming.fit(DropoutSVC(), folder, block_bytes=8000, cache=cache, progress=False)
 
 
 @pytest.mark.parametrize("name", ["partial-999999999-x", "partial-x", "sample-999999999-x", "sample-x"])
@@ -163,7 +154,7 @@ def test_leftovers_are_removed_by_age(name, parts, tmp_path):
     left.mkdir(parents=True)
     (left / "rows.bin").write_bytes(b"unfinished")
     _fit(parts, tmp_path / "cache")
-    assert left.is_dir()  # of a process that may run in another container, where its number means nothing here
+    assert left.is_dir()  # it may belong to a running process
     set_age(left, hours=24)
     (left / "rows.bin").write_bytes(b"unfinished, but still written to")
     _fit(parts, tmp_path / "cache")
@@ -176,8 +167,8 @@ def test_leftovers_are_removed_by_age(name, parts, tmp_path):
 _OTHER_CONTAINER = """
 import os, sys, time
 from pathlib import Path
-from dropmargin import DropoutSVC
-from dropmargin.streaming import fit_files, store
+from dropmargin import DropoutSVC, streaming
+from dropmargin.streaming import store
 
 os.getpid = lambda: 999_999_999  # as in another container: here, no process has this number
 data, cache, signals = map(Path, sys.argv[1:])
@@ -191,20 +182,20 @@ def add(self, X):
     return added
 
 store.BlockWriter.add = add
-model = fit_files(DropoutSVC(), data, block_bytes=8000, cache=cache, progress=False)
+model = streaming.fit(DropoutSVC(), data, block_bytes=8000, cache=cache, progress=False)
 print(model.coef_.tobytes().hex())
 """
 
 
 @pytest.mark.parametrize("same_files", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_another_container_keeps_its_conversion(same_files, parts, tmp_path):
+def test_concurrent_conversions_of_two_containers(same_files, parts, tmp_path):
     other = parts if same_files else write_parts(tmp_path / "other", *make_rows(seed=1), kind="npz")
     cache = tmp_path / "cache"
     command = [sys.executable, "-c", _OTHER_CONTAINER, other, cache, tmp_path]
     with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         while not (tmp_path / "converting").exists():
             assert process.poll() is None
-        own = _fit(parts, cache)  # while the other is in the midst of its conversion
+        own = _fit(parts, cache)  # during the conversion of the other process
         (tmp_path / "go on").touch()
         out, _ = process.communicate()
     assert process.returncode == 0

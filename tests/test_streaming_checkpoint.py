@@ -1,4 +1,4 @@
-"""A fit that is killed goes on from its checkpoint to bitwise the same coefficients; other checkpoints are refused."""
+"""A killed fit is resumed from its checkpoint, with the same coefficients to the last bit; others are refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier
 from dropmargin.data import LocalPartitions, row_block
 from dropmargin.noise import DropoutNoise, GaussianNoise
 from dropmargin.streaming import cache as caches
-from dropmargin.streaming import fit_arrays, fit_files
+from dropmargin.streaming import fit
 from dropmargin.streaming.checkpoint import Log, LoggedPartitions
 from dropmargin.streaming.codec import CodecError, decode, encode
 from dropmargin.streaming.store import BlockWriter
@@ -43,7 +43,7 @@ ESTIMATORS = {
 
 
 def _fit(estimator, folder, checkpoint=None):
-    return fit_files(estimator, folder, block_bytes=8000, checkpoint=checkpoint, progress=False)
+    return fit(estimator, folder, block_bytes=8000, checkpoint=checkpoint, progress=False)
 
 
 def _die():
@@ -51,18 +51,18 @@ def _die():
 
 
 def _run_and_die(estimator, folder, checkpoint, at, torn):
-    """Fit, and be killed when so many answers are written; in the midst of the last one, if it is to be torn."""
-    original, left = Log.write, [at]
+    """Fit, and be killed when ``at`` results are written; if ``torn``, the last one is incomplete."""
+    original, remaining = Log.write, [at]
 
-    def write(self, question, value):
-        left[0] -= 1
-        if left[0] == 0 and torn:
+    def write(self, request, value):
+        remaining[0] -= 1
+        if remaining[0] == 0 and torn:
             size = os.fstat(self._file.fileno()).st_size
-            original(self, question, value)
+            original(self, request, value)
             os.ftruncate(self._file.fileno(), (size + os.fstat(self._file.fileno()).st_size) // 2)
         else:
-            original(self, question, value)
-        if left[0] == 0:
+            original(self, request, value)
+        if remaining[0] == 0:
             _die()
 
     Log.write = write
@@ -92,7 +92,7 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_killed_again_and_again(name, folder, tmp_path):
-    """Killed after every few answers, and each time resumed, until it is done."""
+    """Killed after some results, and each time resumed, until the fit is complete."""
     estimator, checkpoint = ESTIMATORS[name], tmp_path / "fit.log"
     expected = _fit(clone(estimator), folder)
     deaths = 0
@@ -107,14 +107,14 @@ def test_killed_again_and_again(name, folder, tmp_path):
 
 
 @pytest.mark.parametrize("at", [1, 7, 30, 60])
-def test_killed_while_the_start_is_fitted_to_a_sample(at, tmp_path):
+def test_killed_during_the_fit_to_the_subsample(at, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(12_000, 4))
     y = (X @ [1.0, -1.0, 0.5, 0.0] + rng.normal(size=12_000) > 0).astype(int)
     np.save(tmp_path / "X.npy", X)
 
-    def fit(checkpoint):
-        return fit_arrays(
+    def run_fit(checkpoint):
+        return fit(
             DropoutLogisticRegression(),
             tmp_path / "X.npy",
             y,
@@ -124,30 +124,30 @@ def test_killed_while_the_start_is_fitted_to_a_sample(at, tmp_path):
         )
 
     def run():
-        original, left = Log.write, [at]
+        original, remaining = Log.write, [at]
 
-        def write(self, question, value):
-            original(self, question, value)
-            left[0] -= 1
-            if left[0] == 0:
+        def write(self, request, value):
+            original(self, request, value)
+            remaining[0] -= 1
+            if remaining[0] == 0:
                 _die()
 
         Log.write = write
-        fit(tmp_path / "fit.log")
+        run_fit(tmp_path / "fit.log")
 
     assert _in_a_fork(run) in (0, -signal.SIGKILL)
-    _assert_same(fit(tmp_path / "fit.log"), fit(None))
+    _assert_same(run_fit(tmp_path / "fit.log"), run_fit(None))
     assert not list((tmp_path / caches.FOLDER).glob("sample-*"))
 
 
 @pytest.mark.parametrize("at", [1, 3])
-def test_killed_while_files_are_converted(at, folder):
+def test_killed_during_the_conversion(at, folder):
     def run():
-        original, left = BlockWriter.add, [at]
+        original, remaining = BlockWriter.add, [at]
 
         def add(self, X):
-            left[0] -= 1
-            if left[0] == 0:
+            remaining[0] -= 1
+            if remaining[0] == 0:
                 _die()
             return original(self, X)
 
@@ -157,7 +157,7 @@ def test_killed_while_files_are_converted(at, folder):
     assert _in_a_fork(run) == -signal.SIGKILL
     (left,) = (folder / caches.FOLDER).glob("partial-*")
     model = _fit(DropoutSVC(), folder)
-    assert left.is_dir()  # it could be of a process in another container
+    assert left.is_dir()  # it may belong to a running process
     set_age(left, hours=24)
     _fit(DropoutSVC(), folder)
     assert not left.exists()
@@ -167,27 +167,27 @@ def test_killed_while_files_are_converted(at, folder):
 _SCRIPT = """
 import sys
 from dropmargin import DropoutSVC
-from dropmargin.streaming import fit_files
+from dropmargin.streaming import fit
 print("begin", flush=True)
-fit_files(DropoutSVC(C=0.3, noise=None, tol=1e-10), sys.argv[1], block_bytes=2000, checkpoint=sys.argv[2])
+fit(DropoutSVC(C=0.3, noise=None, tol=1e-10), sys.argv[1], block_bytes=2000, checkpoint=sys.argv[2])
 """
 
 
-def test_killed_from_outside_at_any_moment(folder, tmp_path):
+def test_killed_at_a_random_time(folder, tmp_path):
     estimator = DropoutSVC(C=0.3, noise=None, tol=1e-10)
     begin = time.monotonic()
-    expected = fit_files(clone(estimator), folder, block_bytes=2000, progress=False)
+    expected = fit(clone(estimator), folder, block_bytes=2000, progress=False)
     duration = time.monotonic() - begin
     command = [sys.executable, "-c", _SCRIPT, str(folder), str(tmp_path / "fit.log")]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
-        time.sleep(random.uniform(0.1, 0.8) * duration)  # any moment will do
+        time.sleep(random.uniform(0.1, 0.8) * duration)
         process.kill()
-    resumed = fit_files(estimator, folder, block_bytes=2000, checkpoint=tmp_path / "fit.log", progress=False)
+    resumed = fit(estimator, folder, block_bytes=2000, checkpoint=tmp_path / "fit.log", progress=False)
     _assert_same(resumed, expected)
 
 
-def test_a_fit_that_is_done_is_read_from_its_checkpoint(folder, tmp_path, monkeypatch):
+def test_a_complete_fit_is_read_from_its_checkpoint(folder, tmp_path):
     expected = _fit(DropoutSVC(), folder, tmp_path / "fit.log")
     size = (tmp_path / "fit.log").stat().st_size
     again = _fit(DropoutSVC(n_jobs=2, verbose=0), folder, tmp_path / "fit.log")
@@ -218,8 +218,8 @@ def test_a_checkpoint_of_other_data_is_refused(folder, tmp_path):
     other = write_parts(tmp_path / "other", X, y)
     for again in (
         lambda: _fit(DropoutSVC(), other, checkpoint),
-        lambda: fit_files(DropoutSVC(), folder, block_bytes=9000, checkpoint=checkpoint),
-        lambda: fit_files(DropoutSVC(), folder, block_bytes=8000, sample_weight=np.ones(400), checkpoint=checkpoint),
+        lambda: fit(DropoutSVC(), folder, block_bytes=9000, checkpoint=checkpoint),
+        lambda: fit(DropoutSVC(), folder, block_bytes=8000, sample_weight=np.ones(400), checkpoint=checkpoint),
     ):
         with pytest.raises(ValueError, match="is of a fit with other data"):
             again()
@@ -227,20 +227,20 @@ def test_a_checkpoint_of_other_data_is_refused(folder, tmp_path):
 
 def test_a_checkpoint_of_the_same_array_with_other_labels_is_refused(tmp_path):
     X, y = make_rows()
-    options = {"scratch": tmp_path, "checkpoint": tmp_path / "fit.log", "progress": False}
-    fit_arrays(DropoutSVC(), X, y, **options)
+    options = {"cache": tmp_path, "checkpoint": tmp_path / "fit.log", "progress": False}
+    fit(DropoutSVC(), X, y, **options)
     for labels, weights in ((np.roll(y, 1), None), (y + 1, None), (y, np.arange(400.0))):
         with pytest.raises(ValueError, match="is of a fit with other data"):
-            fit_arrays(DropoutSVC(), X, labels, weights, **options)
+            fit(DropoutSVC(), X, labels, weights, **options)
 
 
-def test_the_same_data_elsewhere_are_the_same_data(folder, tmp_path):
+def test_the_data_may_be_moved(folder, tmp_path):
     expected = _fit(DropoutSVC(), folder, tmp_path / "fit.log")
     moved = write_parts(tmp_path / "moved", *make_rows())
     _assert_same(_fit(DropoutSVC(), moved, tmp_path / "fit.log"), expected)
 
 
-def test_what_is_no_checkpoint_is_left_alone(folder, tmp_path):
+def test_a_file_that_is_not_a_checkpoint_is_unchanged(folder, tmp_path):
     path = tmp_path / "thesis.txt"
     path.write_text("All my work of ten years.")
     with pytest.raises(ValueError, match="is not a checkpoint"):
@@ -258,14 +258,14 @@ def test_a_checkpoint_in_use_is_refused(folder, tmp_path):
     _fit(DropoutSVC(), folder, tmp_path / "fit.log")
 
 
-def test_damage_costs_what_is_behind_it_and_nothing_else(folder, tmp_path):
+def test_results_after_a_damaged_one_are_computed_again(folder, tmp_path):
     path = tmp_path / "fit.log"
     expected = _fit(DropoutSVC(), folder, path)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 0xFF
     path.write_bytes(content)
     _assert_same(_fit(DropoutSVC(), folder, path), expected)
-    assert path.stat().st_size == len(content)  # what was cut off has been written again
+    assert path.stat().st_size == len(content)
 
 
 # The log and its codec ----------------------------------------------------------------------------------------------
@@ -295,12 +295,12 @@ def test_results_of_other_requests_are_not_replayed(tmp_path):
         (float("inf"), np.array([np.nan, -0.0])),
     ],
 )
-def test_values_come_back_bit_by_bit(value):
+def test_values_are_restored_to_the_last_bit(value):
     assert repr(decode(encode(value))) == repr(value)
 
 
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
-def test_blocks_come_back(layout):
+def test_blocks_are_restored(layout):
     from scipy import sparse
 
     X = np.round(make_rows(n_rows=7)[0], 3)
@@ -318,7 +318,7 @@ def test_a_forged_block_is_not_decoded():
         decode(encode((row_block(rows),)))
 
 
-def test_a_forged_answer_is_an_error(tmp_path):
+def test_a_forged_result_is_an_error(tmp_path):
     path = tmp_path / "log"
     for is_forged in (False, True):
         log = Log(path, bytes(32), bytes(32))
@@ -332,7 +332,7 @@ def test_a_forged_answer_is_an_error(tmp_path):
         if not is_forged:
             whole, content = path.read_bytes(), encode((6.0,))
             assert whole.endswith(content)
-            forged = content.replace(b"items", b"itemz")
+            forged = content.replace(b"tuple", b"tupel")
             path.write_bytes(whole[: -len(content)].replace(_checksum(content), _checksum(forged)) + forged)
 
 
@@ -347,7 +347,7 @@ def test_other_values_are_not_encoded(value):
 
 
 @pytest.mark.parametrize("cut", [1, 9, -1])
-def test_bytes_that_are_none_of_ours_are_not_decoded(cut):
+def test_other_bytes_are_not_decoded(cut):
     data = encode((np.arange(3.0), 1))
     for broken in (data[:cut], data + b"x", b"\xff" * 20):
         with pytest.raises(CodecError):

@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from dropmargin import DropoutSVC, load
-from dropmargin.streaming import fit_files
+from dropmargin.streaming import fit
 from stream_data import make_rows, write_parts
 
 pytestmark = pytest.mark.timeout(120)
@@ -20,7 +20,7 @@ def test_a_folder_is_trained_on_within_a_limit(run, tmp_path):
     facts = run("train", folder, model, *options, "--noise", "0.3", "--json").json
     assert facts["converged"]
     assert facts["zero_based"] is False
-    expected = fit_files(DropoutSVC(noise=0.3), folder, memory_limit="1GB", progress=False)
+    expected = fit(DropoutSVC(noise=0.3), folder, memory_limit="1GB", progress=False)
     assert_array_equal(load(model).coef_, expected.coef_)
     assert (tmp_path / "fit.log").exists()
     assert (tmp_path / "cache").is_dir()

@@ -1,4 +1,4 @@
-"""Fits to files: every format, the cache, and what is wrong with files said before any long work."""
+"""`dropmargin.streaming.fit`: every format, arrays, the cache, searches, and errors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.base import clone
 
-from dropmargin import DropoutLogisticRegression, DropoutSVC, DropoutSVCCV
+from dropmargin import DropoutLogisticRegression, DropoutLogisticRegressionCV, DropoutSVC, FDropSVC
 from dropmargin.io.data import DataFormatError, ReadOptions
 from dropmargin.streaming import cache as caches
-from dropmargin.streaming import files, fit_arrays, fit_files, prepare_files
+from dropmargin.streaming import fit, prepare_files
 from dropmargin.streaming.memory import parse_size
 from stream_data import make_rows, write_parts, write_svmlight
 
@@ -23,7 +24,7 @@ _OPTIONS = {"svm": None, "npz": None, "parquet": ReadOptions(target="label")}
 
 def _fit(folder, estimator=None, kind="svm", **options):
     options = {"block_bytes": 8000, "options": _OPTIONS[kind], "progress": False} | options
-    return fit_files(estimator or DropoutSVC(C=0.3), folder, **options)
+    return fit(estimator or DropoutSVC(C=0.3), folder, **options)
 
 
 @pytest.mark.parametrize("kind", _OPTIONS)
@@ -87,14 +88,22 @@ def test_whether_indices_begin_at_0_is_decided_over_all_parts(first, tmp_path):
     assert_array_equal(told.coef_, model.coef_)
 
 
-def test_svmlight_files_are_scanned_once(tmp_path, monkeypatch):
+def test_prepared_files_are_neither_scanned_nor_converted_again(tmp_path):
     X, y = make_rows()
     folder = write_parts(tmp_path / "data", X, y)
     found = prepare_files(folder, block_bytes=8000)
     assert found.shape == (400, 12)
     assert found.zero_based is False
-    monkeypatch.setattr(files, "_settle_svmlight", None)
-    assert prepare_files(folder, block_bytes=8000).zero_based is False
+    written = {path: path.stat().st_mtime_ns for path in found.folder.iterdir()}
+    expected = _fit(folder)
+    times = {path: path.stat() for path in folder.glob("*.svm")}
+    for path, stat in times.items():  # other content of the same size and time: a scan would fail
+        path.write_bytes(b"x" * stat.st_size)
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    again = prepare_files(folder, block_bytes=8000)
+    assert again.zero_based is False
+    assert_array_equal(_fit(folder).coef_, expected.coef_)
+    assert {path: path.stat().st_mtime_ns for path in again.folder.iterdir()} == written
 
 
 # The cache ----------------------------------------------------------------------------------------------------------
@@ -111,24 +120,16 @@ def _flip(path, where):
     path.write_bytes(content)
 
 
-def test_the_cache_is_used_again(tmp_path, monkeypatch):
-    X, y = make_rows()
-    folder = write_parts(tmp_path / "data", X, y)
-    expected = _fit(folder)
-    monkeypatch.setattr(caches, "_convert", None)  # nothing is to be converted
-    assert_array_equal(_fit(folder).coef_, expected.coef_)
-
-
 @pytest.mark.parametrize("damage", ["rows", "rows cut", "manifest", "codes", "no codes", "not json"])
-def test_a_damaged_cache_is_made_again(damage, tmp_path):
+def test_a_damaged_cache_is_written_again(damage, tmp_path):
     X, y = make_rows()
     folder = write_parts(tmp_path / "data", X, y)
     expected = _fit(folder)
     cache = _cache_of(folder)
     if damage == "rows":
-        _flip(cache / "rows.bin", 9000)
+        _flip(cache / "data.npy", 9000)
     elif damage == "rows cut":
-        os.truncate(cache / "rows.bin", 100)
+        os.truncate(cache / "data.npy", 1000)
     elif damage == "manifest":
         _flip(cache / "manifest.json", 30)
     elif damage == "codes":
@@ -142,7 +143,7 @@ def test_a_damaged_cache_is_made_again(damage, tmp_path):
     assert_array_equal(_fit(folder).coef_, expected.coef_)
 
 
-def test_a_stale_cache_is_made_again(tmp_path):
+def test_a_stale_cache_is_written_again(tmp_path):
     X, y = make_rows()
     folder = write_parts(tmp_path / "data", X, y)
     before = _fit(folder)
@@ -166,7 +167,7 @@ def _write(folder, **files):
     ("files", "options", "message"),
     [
         ({"a_svm": "1 1:1\n", "b_csv": "x,y\n1,2\n"}, {}, "several formats: a.svm is svmlight, b.csv is csv"),
-        ({"a_csv": "x,y\n1,2\n"}, {}, "a.csv is csv, which is not read in parts"),
+        ({"a_csv": "x,y\n1,2\n"}, {}, "a.csv is csv, which cannot be read in chunks"),
         ({"a_foo": "1"}, {}, "format of .*a.foo' is not known"),
         ({}, {}, "no files in"),
         ({"a_svm": "1 1:1\n", "b_svm": "1 1:1\n2 x:1\n"}, {}, r"b.svm:2:3"),
@@ -183,14 +184,14 @@ def _write(folder, **files):
 )
 def test_bad_files_and_parameters(files, options, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        fit_files(DropoutSVC(), _write(tmp_path / "data", **files), progress=False, **options)
+        fit(DropoutSVC(), _write(tmp_path / "data", **files), progress=False, **options)
 
 
 def test_parts_of_tables_must_agree(tmp_path):
     X, y = make_rows()
     folder = write_parts(tmp_path / "data", X, y, kind="parquet")
     with pytest.raises(ValueError, match=r"options\.target must name"):
-        fit_files(DropoutSVC(), folder)
+        fit(DropoutSVC(), folder)
     pd.DataFrame({"f0": [1.0], "label": [1]}).to_parquet(folder / "part-7.parquet")
     with pytest.raises(ValueError, match=r"part-7\.parquet has other columns"):
         _fit(folder, kind="parquet")
@@ -211,14 +212,28 @@ def test_parts_of_archives_must_agree(tmp_path):
     np.savez(folder / "part-7.npz", X=X, y=y[:-1])
     with pytest.raises(DataFormatError, match=r"part-7.npz: the array 'y' has the shape"):
         _fit(folder, kind="npz")
-    assert not list((folder / caches.FOLDER).iterdir())  # nothing half done
+    np.savez(folder / "part-7.npz", X=X.astype(np.float32), y=y)
+    with pytest.raises(DataFormatError, match=r"part-7.npz: some rows are dense and some sparse"):
+        _fit(folder, kind="npz")
+    single = sparse.csr_array(X.astype(np.float32))
+    np.savez(
+        folder / "part-7.npz",
+        data=single.data,
+        indices=single.indices,
+        indptr=single.indptr,
+        shape=single.shape,
+        y=y,
+    )
+    with pytest.raises(DataFormatError, match=r"part-7.npz: rows are float32, but those before are float64"):
+        _fit(folder, kind="npz")
+    assert not list((folder / caches.FOLDER).iterdir())  # no incomplete cache
 
 
 def test_a_limit_that_is_too_small_for_the_fit_alone(tmp_path):
     X, y = make_rows()
     folder = write_parts(tmp_path / "data", X, y, kind="npz")
     _fit(folder, kind="npz")  # now the cache is there
-    with pytest.raises(ValueError, match=r"memory_limit=1 MB is too small: .* are needed at the least, of which"):
+    with pytest.raises(ValueError, match=r"memory_limit=1 MB is too small: the fit needs at least"):
         _fit(folder, kind="npz", memory_limit="1MB")
     (folder / "part-0.npz").touch()
     with pytest.raises(ValueError, match=r"memory_limit=1 MB is too small: .*part-2\.npz, which is read at once"):
@@ -226,12 +241,27 @@ def test_a_limit_that_is_too_small_for_the_fit_alone(tmp_path):
 
 
 def test_other_errors(tmp_path):
-    with pytest.raises(FileNotFoundError, match="is not there"):
-        fit_files(DropoutSVC(), tmp_path / "nowhere.svm")
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        fit(DropoutSVC(), tmp_path / "nowhere.svm")
     with pytest.raises(TypeError, match="estimator must be"):
-        fit_files(DropoutSVCCV(), tmp_path)
+        fit(FDropSVC(), tmp_path)
     with pytest.raises(ValueError, match="C must be"):
-        fit_files(DropoutSVC(C=-1.0), tmp_path / "nowhere.svm")
+        fit(DropoutSVC(C=-1.0), tmp_path / "nowhere.svm")
+
+
+def test_a_search_makes_the_choice_of_the_one_in_memory_and_is_resumed(tmp_path):
+    X, y = make_rows()
+    folder = write_parts(tmp_path / "data", X, y)
+    search = DropoutLogisticRegressionCV(
+        noises=[0.1, 0.5], Cs=[0.1, 10.0], cv=2, scoring="neg_log_loss", tol=1e-9, prune=False, verbose=0
+    )
+    expected = clone(search).fit(sparse.csr_array(X), y)
+    models = [_fit(folder, clone(search), checkpoint=tmp_path / "fit.log") for _ in range(2)]
+    for model in models:
+        assert_allclose(model.scores_, expected.scores_, rtol=1e-4)
+        assert model.best_index_ == expected.best_index_
+        assert_array_equal(model.coef_, models[0].coef_)
+    assert_allclose(models[0].coef_, expected.coef_, rtol=1e-3, atol=1e-4)
 
 
 # Arrays -------------------------------------------------------------------------------------------------------------
@@ -243,9 +273,9 @@ def test_memory_mapped_arrays(dtype, tmp_path):
     X = np.round(10 * X).astype(dtype)
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    options = {"block_bytes": 5000, "scratch": tmp_path, "progress": False}
+    options = {"block_bytes": 5000, "cache": tmp_path, "progress": False}
     models = [
-        fit_arrays(DropoutLogisticRegression(tol=1e-10), rows, y, **options)
+        fit(DropoutLogisticRegression(tol=1e-10), rows, y, **options)
         for rows in (mapped, X, tmp_path / "X.npy", np.asfortranarray(X))
     ]
     expected = DropoutLogisticRegression(tol=1e-10).fit(X, y)
@@ -255,25 +285,29 @@ def test_memory_mapped_arrays(dtype, tmp_path):
     assert model.coef_.dtype == expected.coef_.dtype
 
 
-def test_what_was_written_to_a_private_mapping_is_left_there(tmp_path):
+def test_changes_of_a_private_mapping_are_not_lost(tmp_path):
     X, y = make_rows()
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="c")
     mapped[:, 2] = 7.0
     expected = mapped.copy()
-    fit_arrays(DropoutSVC(), mapped, y, block_bytes=5000, scratch=tmp_path, progress=False)
+    fit(DropoutSVC(), mapped, y, block_bytes=5000, cache=tmp_path, progress=False)
     assert_array_equal(mapped, expected)
 
 
-def test_arrays_that_are_none(tmp_path):
+def test_invalid_arrays(tmp_path):
     X, y = make_rows()
     with pytest.raises(ValueError, match="two-dimensional"):
-        fit_arrays(DropoutSVC(), X[0], y)
+        fit(DropoutSVC(), X[0], y)
     with pytest.raises(ValueError, match="one label per row of X, 400, got the shape"):
-        fit_arrays(DropoutSVC(), X, y[:-1])
+        fit(DropoutSVC(), X, y[:-1])
+    with pytest.raises(ValueError, match="y is missing"):
+        fit(DropoutSVC(), X)
+    with pytest.raises(ValueError, match=r"path of an \.npy file"):
+        fit(DropoutSVC(), tmp_path / "X.npz", y)
     X[200, 3] = np.nan
     with pytest.raises(ValueError, match="rows 201 to 225: X has NaN"):
-        fit_arrays(DropoutSVC(), X, y, block_bytes=25 * 96, scratch=tmp_path)
+        fit(DropoutSVC(), X, y, block_bytes=25 * 96, cache=tmp_path)
 
 
 @pytest.mark.parametrize(

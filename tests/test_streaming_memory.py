@@ -17,14 +17,14 @@ pytestmark = [
 _SCRIPT = """
 import sys
 from dropmargin import DropoutSVC
-from dropmargin.streaming import fit_arrays, fit_files
+from dropmargin.streaming import fit
 import numpy as np
 kind, path, limit = sys.argv[1:]
 estimator = DropoutSVC(C=0.01, tol=0.05, max_iter=3)
 if kind == "arrays":
-    fit_arrays(estimator, path + "/X.npy", np.load(path + "/y.npy"), memory_limit=limit)
+    fit(estimator, path + "/X.npy", np.load(path + "/y.npy"), memory_limit=limit)
 else:
-    fit_files(estimator, path, memory_limit=limit)
+    fit(estimator, path, memory_limit=limit)
 with open("/proc/self/status") as file:
     status = dict(line.split(":", 1) for line in file)
 print(int(status["VmHWM"].split()[0]) * 1024)

@@ -73,18 +73,18 @@ def parser(request, monkeypatch):
         pytest.skip("there is no compiled code")
 
 
-# The 27 files of the table: (text, what is read as (X, y), or what is said) ------------------------------------------
+# Malformed and unusual files: text, and the expected (X, y) or message    ------------------------------------------
 
 MALFORMED = {
     "index 2^63": ("1 9223372036854775808:1\n", ":1: feature index 9223372036854775808, but at most"),
     "index 2^64": ("1 18446744073709551616:1\n", ":1: feature index of more than 64 bits, but at most"),
     "index 2^31": ("1 1:1\n1 2147483648:1\n", ":2: feature index 2147483648, but at most 33554432 features"),
     "index of a thousand digits": (f"1 {'9' * 5000}:1\n", ":1: feature index of more than 64 bits"),
-    "negative index": ("1 -3:1\n", ":1:3: the feature index '-3' is not a whole number"),
+    "negative index": ("1 -3:1\n", ":1:3: the feature index '-3' is not an integer"),
     "index with a sign": ("1 +3:1\n", ":1:3: the feature index '+3' is not"),
     "index 0, base 1": ("1 0:1\n", ":1: feature index 0, but indices start at 1 (use --zero-based)"),
     "index a fraction": ("1 1.0:1\n", ":1:3: the feature index '1.0' is not"),
-    "duplicate index": ("1 1:1\n-1 3:1 2:1 3:2\n", ":2: feature index 3 is there twice"),
+    "duplicate index": ("1 1:1\n-1 3:1 2:1 3:2\n", ":2: feature index 3 occurs twice"),
     "unsorted indices": ("1 3:3 1:1 2:2\n", ([[1.0, 2.0, 3.0]], [1])),
     "value 1e400": ("1 1:1e400\n", ":1:3: the value '1e400' of feature 1 is too large"),
     "value 1e-400": ("1 1:1e-400 2:1\n", ([[0.0, 1.0]], [1])),
@@ -112,14 +112,14 @@ MALFORMED = {
     "UTF-16": ("1 1:1\n".encode("utf-16"), ": the text is UTF-16"),
     "bytes": (b"1 1:1\n\xff\xfe\x00 1:1\n", ":2:1: the label '\\xff\\xfe\\x00' is not a number"),
     "qid not second": ("1 1:1 qid:3\n", ":1:7: qid must follow the label"),
-    "qid at times": ("1 qid:1 1:1\n1 1:1\n", ":2: qid is missing: lines before have one"),
-    "qid later": ("1 1:1\n1 qid:1 1:1\n", ":2: this line has a qid, but those before have none"),
+    "qid at times": ("1 qid:1 1:1\n1 1:1\n", ":2: qid is missing, but the lines before have one"),
+    "qid later": ("1 1:1\n1 qid:1 1:1\n", ":2: this line has a qid, but the lines before have none"),
     "qid of letters": ("1 qid:a 1:1\n", ":1:3: 'qid:a' should be qid: and digits"),
 }
 
 
 @pytest.mark.parametrize("case", MALFORMED)
-def test_malformed_files_are_read_exactly_or_refused_with_their_place(case, read, tmp_path):
+def test_malformed_files(case, read, tmp_path):
     text, wanted = MALFORMED[case]
     if isinstance(wanted, str):
         with pytest.raises(DataFormatError) as caught:
@@ -145,9 +145,9 @@ def test_parsers_agree_on_malformed_files(case):
 
 
 @pytest.mark.usefixtures("parser")
-def test_both_parsers_read_a_file_and_refuse_another(read):
+def test_both_parsers_read_a_file_and_raise_an_error(read):
     np.testing.assert_array_equal(read("# head\n1 3:3 1:1 2:2\n-1 2:4\n").X.toarray(), [[1, 2, 3], [0, 4, 0]])
-    with pytest.raises(DataFormatError, match=":2: feature index 3 is there twice"):
+    with pytest.raises(DataFormatError, match=":2: feature index 3 occurs twice"):
         read("1 1:1\n-1 3:1 2:1 3:2\n")
 
 
@@ -197,7 +197,7 @@ def test_numbers_are_rounded_as_by_python():
         point = int(rng.integers(0, n_digits + 1))
         exponent = f"e{rng.integers(-40, 40)}" if rng.random() < 0.6 else ""
         numbers.append(digits[:point] + "." + digits[point:] + exponent)
-    # doubles, and the points in the middle of two, where a wrong rounding shows
+    # Doubles, and the midpoints between two of them, where wrong rounding has an effect.
     doubles = rng.integers(0, 2**63, size=3000, dtype=np.int64).view(np.float64)
     numbers += [repr(x) for x in np.abs(doubles[np.isfinite(doubles)]).tolist()]
     for whole in rng.integers(2**53, 2**59, size=2000).tolist():
@@ -229,7 +229,7 @@ def test_random_files_keep_every_bit(tmp_path):
 # Options ----------------------------------------------------
 
 
-def test_base_is_decided_over_the_whole_file(read):
+def test_the_whole_file_determines_zero_based(read):
     early, late = read("1 0:1 5:1\n-1 1:7\n"), read("1 1:1 5:1\n" * 10 + "-1 0:7\n")
     assert early.zero_based
     assert late.zero_based
@@ -240,7 +240,7 @@ def test_base_is_decided_over_the_whole_file(read):
     assert one_based.X.shape == (1, 5)
 
 
-def test_parts_of_a_file_are_never_asked_for_their_base(tmp_path):
+def test_chunks_need_zero_based_and_n_features(tmp_path):
     path = tmp_path / "part.svm"
     path.write_text("1 1:7 5:1\n")
     with pytest.raises(ValueError, match="zero_based must be given"):
@@ -251,8 +251,8 @@ def test_parts_of_a_file_are_never_asked_for_their_base(tmp_path):
     assert part.X.indices.tolist() == [1, 5]
 
 
-def test_a_data_bomb_is_refused_with_the_option_that_allows_it(read):
-    # 24 bytes that would ask for gigabytes of coefficients
+def test_max_features(read):
+    # 24 bytes that would need gigabytes of coefficients
     with pytest.raises(DataFormatError, match=r":1: feature index 268435455, but .* --max-features"):
         read("1 268435455:1\n-1 1:1\n")
     assert read("1 268435455:1\n-1 1:1\n", max_features=2**28).X.shape == (2, 2**28 - 1)
@@ -265,13 +265,13 @@ def test_indices_past_32_bits(read):
     assert data.X.indices.tolist() == [2, 2**40 - 1]
 
 
-def test_features_beyond_those_of_the_model(read):
+def test_n_features_and_ignore_extra(read):
     text = "1 1:1 7:2\n-1 9:1\n-1 2:5\n"
     with pytest.raises(DataFormatError, match=r":1: feature index 7, but there are 3 features \(--ignore-extra"):
         read(text, n_features=3)
     data = read(text, n_features=3, ignore_extra=True)
     np.testing.assert_array_equal(data.X.toarray(), [[1, 0, 0], [0, 0, 0], [0, 5, 0]])
-    with pytest.raises(DataFormatError, match="feature index 3, but there are 3 features, the first of index 0"):
+    with pytest.raises(DataFormatError, match="feature index 3, but there are 3 features, counted from 0"):
         read("1 0:1 3:1\n", n_features=3)
 
 
@@ -300,12 +300,12 @@ def test_many_unsorted_entries_of_one_row_take_no_quadratic_time(read):
         np.testing.assert_array_equal(data.X.data, np.arange(1, 200_001))
 
 
-# Parts and parsers ----------------------------------------------------
+# Chunks and parsers --------------------------------------------------
 
 
 @pytest.mark.usefixtures("parser")
 @pytest.mark.parametrize("chunk_bytes", [1, 64, 10**6])
-def test_parts_make_the_whole(tmp_path, chunk_bytes):
+def test_chunks_are_equal_to_the_whole_file(tmp_path, chunk_bytes):
     path = tmp_path / "data.svm"
     X, y = make_sparse(60, 40, 0.1)
     with path.open("wb") as file:
@@ -318,7 +318,7 @@ def test_parts_make_the_whole(tmp_path, chunk_bytes):
     np.testing.assert_array_equal(np.concatenate([part.y for part in parts]), y)
 
 
-def test_errors_in_later_parts_have_their_line(tmp_path):
+def test_errors_in_later_chunks_have_the_line(tmp_path):
     path = tmp_path / "data.svm"
     path.write_text("1 1:1\n# c\n\n" * 500 + "1 0:1\n")
     options = ReadOptions(zero_based=False, n_features=3)

@@ -1,4 +1,4 @@
-"""Threads: results in order, errors handed on, and no interrupt at any moment that locks them up."""
+"""Thread pools and the limit of BLAS threads: order of results, errors, and interrupts at any moment."""
 
 from __future__ import annotations
 
@@ -8,17 +8,27 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
+from _thread import _count as count_threads
 from concurrent.futures import CancelledError
 from functools import partial
 
 import numpy as np
 import pytest
 
+from datasets import make_sparse
+from dropmargin import DropoutSVC, MCFClassifier
 from dropmargin.data.partitions import LocalPartitions
 from dropmargin.threads import Threads, in_threads
 
 pytestmark = pytest.mark.timeout(120)
+
+
+def wait_for_threads(n_threads):
+    """Wait until only so many threads run; those that have finished their jobs end within microseconds."""
+    while count_threads() > n_threads:
+        time.sleep(1e-3)
 
 
 def test_results_come_in_the_order_of_the_calls():
@@ -28,11 +38,11 @@ def test_results_come_in_the_order_of_the_calls():
         assert threads.run(calls) == [True, None, *[k**2 for k in range(50)]]
 
 
-def test_the_first_error_is_raised_and_what_has_not_begun_never_does():
+def test_first_error_is_raised_and_other_calls_are_not_started():
     begun = []
     hold = threading.Event()
     with Threads(2) as threads:
-        busy = threads.submit(hold.wait, 60)  # so that one thread is left, which fails first, and waits second
+        busy = threads.submit(hold.wait, 60)  # the other thread runs the call that fails, then one that waits
         late = [partial(hold.wait, 60), *[partial(begun.append, k) for k in range(9)]]
         with pytest.raises(ZeroDivisionError):
             threads.run([partial(divmod, 1, 0), *late])
@@ -41,8 +51,8 @@ def test_the_first_error_is_raised_and_what_has_not_begun_never_does():
     assert begun == []
 
 
-def test_threads_that_are_closed_take_no_job_and_leave_none_behind():
-    before = set(threading.enumerate())
+def test_closed_pool_has_no_threads_and_refuses_jobs():
+    before = count_threads()
     begun, hold = threading.Event(), threading.Event()
 
     def work():
@@ -63,17 +73,17 @@ def test_threads_that_are_closed_take_no_job_and_leave_none_behind():
     with pytest.raises(RuntimeError, match="closed"):
         threads.submit(pow, 2, 2)
     threads.close()  # twice is once
-    assert not set(threading.enumerate()) - before
+    wait_for_threads(before)
 
 
-def test_threads_end_when_their_owner_is_gone():
+def test_threads_end_when_the_pool_is_deleted():
+    before = count_threads()
     threads = Threads(2)
-    workers = list(threads._threads)
+    while count_threads() < before + 2:
+        time.sleep(1e-3)
     del threads
     gc.collect()
-    for worker in workers:
-        worker.join(60)
-        assert not worker.is_alive()
+    wait_for_threads(before)
 
 
 def test_the_error_state_of_numpy_is_that_of_the_caller():
@@ -88,17 +98,17 @@ class _Large:
     pass
 
 
-def test_neither_a_result_nor_an_error_is_kept():
+def test_results_and_errors_are_released():
     def fail(large):
         raise ValueError("no")
 
-    gc.disable()  # so that nothing but the last reference frees it
+    gc.disable()  # objects are freed with their last reference only
     try:
         with Threads(1) as threads:
             large = threads.submit(_Large).result()
             alive = weakref.ref(large)
             del large
-            threads.submit(pow, 2, 2).result()  # the thread has let go of the first
+            threads.submit(pow, 2, 2).result()
             assert alive() is None
             large = _Large()
             alive = weakref.ref(large)
@@ -118,12 +128,12 @@ def test_neither_a_result_nor_an_error_is_kept():
         gc.enable()
 
 
-def test_a_job_that_comes_while_they_close_is_dropped():
+def test_job_submitted_while_the_pool_closes_is_cancelled():
     threads = Threads(1)
     queue = threads._jobs
 
-    class Late:
-        """A queue whose threads are closed by others just when the first job is about to be put."""
+    class ClosedMeanwhile:
+        """A queue whose pool another thread closes just before the first job is added."""
 
         get_nowait = queue.get_nowait
 
@@ -132,12 +142,12 @@ def test_a_job_that_comes_while_they_close_is_dropped():
             threads.close()
             queue.put(job)
 
-    threads._jobs = Late()
+    threads._jobs = ClosedMeanwhile()
     with pytest.raises(CancelledError):
         threads.submit(pow, 2, 2).result()
 
 
-def test_no_more_threads_than_jobs_are_started(monkeypatch):
+def test_number_of_threads_is_at_most_the_number_of_jobs(monkeypatch):
     started = []
 
     class Counted(Threads):
@@ -153,7 +163,7 @@ def test_no_more_threads_than_jobs_are_started(monkeypatch):
     assert started == [3, 2]
 
 
-def test_jobs_at_work_are_told_to_stop():
+def test_running_jobs_are_asked_to_stop_after_an_error():
     stop = threading.Event()
     begun = threading.Event()
 
@@ -170,15 +180,26 @@ def test_jobs_at_work_are_told_to_stop():
     assert stop.is_set()
 
 
+def test_fits_leave_no_threads_behind():
+    X, y = make_sparse(3_000, 200, 0.5)
+    before = count_threads()
+    for estimator in (DropoutSVC(n_jobs=2), MCFClassifier("exponential", n_jobs=2, C=0.01)):
+        estimator.fit(X, y)
+        wait_for_threads(before)
+    with pytest.raises(ValueError, match="feature"):
+        DropoutSVC(n_jobs=2).fit(X * 1e200, y)
+    wait_for_threads(before)
+
+
 # The limit of BLAS -------------------------------------------------------------------------------------------------
 
 
-# In a process of its own, so that the number of BLAS threads is two and was set by nobody.
+# A separate process, in which BLAS has two threads.
 _LOST = """
 import threading
 import numpy as np
 from threadpoolctl import threadpool_info
-from dropmargin.threads import _blas_limit, one_blas_thread
+from dropmargin.threads import one_blas_thread
 
 def blas_threads():
     return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
@@ -188,7 +209,7 @@ lost = [one_blas_thread()]
 lost[0].__enter__()
 print(blas_threads())
 collector = threading.Thread(target=lost.clear, daemon=True)  # the garbage collector runs in any thread
-with _blas_limit._lock:  # while another fit begins
+with one_blas_thread._limit._lock:  # another fit begins
     collector.start()
     collector.join(20)
     print(collector.is_alive())
@@ -198,7 +219,7 @@ print(blas_threads())
 """
 
 
-def test_a_use_of_the_limit_that_is_lost_waits_for_nobody_and_is_forgotten():
+def test_deleted_context_removes_its_limit_without_waiting_for_the_lock():
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
     done = subprocess.run([sys.executable, "-c", _LOST], env=environment, capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines() == ["{2}", "{1}", "False", "{2}"], done.stderr
@@ -206,9 +227,9 @@ def test_a_use_of_the_limit_that_is_lost_waits_for_nobody_and_is_forgotten():
 
 _FORKED = """
 import os
-from dropmargin.threads import _blas_limit, one_blas_thread
+from dropmargin.threads import one_blas_thread
 
-_blas_limit._lock.acquire()  # another thread is about to begin a fit
+one_blas_thread._limit._lock.acquire()  # another thread begins a fit
 child = os.fork()
 if not child:
     with one_blas_thread():
@@ -218,7 +239,7 @@ print(os.waitpid(child, 0)[1])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_forked_process_does_not_wait_for_the_threads_of_its_parent():
+def test_forked_process_does_not_wait_for_threads_of_its_parent():
     done = subprocess.run([sys.executable, "-c", _FORKED], capture_output=True, text=True, timeout=60)
     assert done.stdout == "0\n", done.stderr
 
@@ -226,10 +247,11 @@ def test_a_forked_process_does_not_wait_for_the_threads_of_its_parent():
 # Interrupts -------------------------------------------------------------------------------------------------------
 
 # Signals at random moments of the same work, again and again. A hang is a failure: all tracebacks are printed. With the
-# pool of the standard library in their place, one in a few hundred left a lock behind. An interrupt that comes inside a
-# destructor is not raised, as everywhere in Python, so another one follows.
+# pool of the standard library, one signal in some hundred leaves a lock behind. Python does not raise an interrupt
+# inside a destructor, so another one follows.
 _INTERRUPTED = """
-import faulthandler, random, signal, sys, threading
+import faulthandler, random, signal, sys, time
+from _thread import _count as count_threads
 import numpy as np
 from threadpoolctl import threadpool_info
 from dropmargin import DropoutSVC
@@ -274,7 +296,7 @@ moments = random.Random(0)
 signal.signal(signal.SIGALRM, interrupt)
 sys.unraisablehook = lambda _: None
 DropoutSVC().fit(X, y)  # everything is imported
-before = blas_threads()
+before, n_threads = blas_threads(), count_threads()
 assert max(before) == 2
 for k in range(int(sys.argv[2])):
     faulthandler.dump_traceback_later(30, exit=True)
@@ -284,9 +306,8 @@ for k in range(int(sys.argv[2])):
     except KeyboardInterrupt:
         signal.setitimer(signal.ITIMER_REAL, 0)
     assert blas_threads() == before, k
-    for thread in threading.enumerate():
-        if thread is not threading.main_thread():
-            thread.join()
+    while count_threads() > n_threads:
+        time.sleep(1e-3)
 print("intact")
 """
 
@@ -302,14 +323,14 @@ print("intact")
         pytest.param("one against one", 100, marks=pytest.mark.slow),
     ],
 )
-def test_no_interrupt_locks_up_threads(work, times):
+def test_interrupts_leave_no_lock_and_no_limit_behind(work, times):
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
     command = [sys.executable, "-c", _INTERRUPTED, work, str(times)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
     assert done.stdout == "intact\n", done.stderr[-4000:]
 
 
-# The traceback of an interrupt that nobody catches holds what was under way until the interpreter ends.
+# The traceback of an uncaught interrupt refers to the context until the interpreter ends.
 _ENDED = """
 import random, signal, sys
 from dropmargin.threads import one_blas_thread
@@ -318,7 +339,8 @@ def interrupt(*_):
     raise KeyboardInterrupt
 
 signal.signal(signal.SIGALRM, interrupt)
-signal.setitimer(signal.ITIMER_REAL, random.Random(int(sys.argv[1])).uniform(1e-3, 2e-2))
+# Python does not raise an interrupt inside a destructor, so others follow.
+signal.setitimer(signal.ITIMER_REAL, random.Random(int(sys.argv[1])).uniform(1e-3, 2e-2), 0.1)
 while True:
     with one_blas_thread():
         pass
@@ -327,7 +349,7 @@ while True:
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals at a given moment need setitimer (POSIX)")
 @pytest.mark.parametrize("seed", range(3))
-def test_an_interrupt_that_nobody_catches_ends_the_process(seed):
+def test_uncaught_interrupt_ends_the_process(seed):
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
     command = [sys.executable, "-c", _ENDED, str(seed)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)

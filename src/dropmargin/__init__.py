@@ -70,6 +70,8 @@ _PACKAGES = {
     "model_selection": ("DropoutLogisticRegressionCV", "DropoutSVCCV", "NoisyLinearClassifierCV", "noise_path"),
     "plotting": ("ConvergenceDisplay", "DeletionCurveDisplay", "NoiseGridDisplay", "NoisePathDisplay"),
 }
+# Packages of the library that are attributes of it. Dask is imported only if `dropmargin.dask` is used.
+_LAZY_PACKAGES = {package.partition(".")[0] for package in _PACKAGES} | {"dask", "streaming"}
 _HOMES = {name: package for package, names in _PACKAGES.items() for name in names}
 
 
@@ -77,7 +79,7 @@ def __getattr__(name: str) -> Any:
     """Import a public name, or a package of the library, when it is first used (PEP 562)."""
     if name in _HOMES:
         value = getattr(import_module(f"dropmargin.{_HOMES[name]}"), name)
-    elif name in {package.partition(".")[0] for package in _PACKAGES}:
+    elif name in _LAZY_PACKAGES:
         value = import_module(f"dropmargin.{name}")
     else:
         raise AttributeError(f"module 'dropmargin' has no attribute {name!r}")
@@ -86,4 +88,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *(package.partition(".")[0] for package in _PACKAGES)})
+    return sorted({*globals(), *__all__, *_LAZY_PACKAGES})

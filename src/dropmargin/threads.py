@@ -1,15 +1,14 @@
 """Thread pools that do not deadlock after an interrupt, and a limit of BLAS to one thread.
 
-Ctrl-C raises `KeyboardInterrupt` in the main thread between any two Python bytecodes. The pools of the standard
-library, and the start of a thread, use condition variables, which are Python code: an interrupt inside one leaves it
-locked, and the other threads wait for it forever. Threads here wait only for locks and queues that are implemented in
-C, whose operations are atomic.
+Ctrl-C raises `KeyboardInterrupt` in the main thread between any two Python bytecodes. The pools of joblib and of the
+standard library, and the start of a thread, use condition variables, which are Python code: about one interrupt in
+some hundred leaves one locked, and other threads wait for it forever. Threads here wait only for locks and queues that
+are implemented in C, whose operations are atomic.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import weakref
 from _thread import start_new_thread
@@ -17,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -81,7 +79,8 @@ class Threads:
         self._jobs: SimpleQueue[Job[Any] | None] = SimpleQueue()
         weakref.finalize(self, self._jobs.put, None)  # in case an interrupt prevents the call of close
         self._is_closed = False
-        self._threads = [_Thread(partial(_work, self._jobs), f"{name}-{i}") for i in range(n_threads)]
+        self._workers = [Job(partial(_work, self._jobs)) for _ in range(n_threads)]
+        self._threads = [threading.Thread(target=job.run, name=name, daemon=True) for job in self._workers]
         _uninterrupted(partial(_start, self._threads))
 
     def submit(self, function: Callable[..., T], *args: Any) -> Job[T]:
@@ -112,7 +111,8 @@ class Threads:
         """Cancel the jobs that have not started, and wait for the others."""
         self._is_closed = True
         self._cancel_waiting()
-        for thread in self._threads:
+        for worker, thread in zip(self._workers, self._threads, strict=True):
+            worker.wait()  # an interrupted `join` marks the thread as finished in Python 3.11
             thread.join()
 
     def _cancel_waiting(self) -> None:
@@ -128,9 +128,7 @@ class Threads:
     def __enter__(self) -> Threads:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -139,22 +137,6 @@ def _work(jobs: SimpleQueue[Job[Any] | None]) -> None:
         job.run()
         del job  # release the result while waiting for the next job
     jobs.put(None)  # ends the next thread
-
-
-class _Thread(threading.Thread):
-    """A thread that runs one call."""
-
-    def __init__(self, call: Callable[[], None], name: str) -> None:
-        super().__init__(name=name, daemon=True)
-        self.job = Job(call)
-
-    def run(self) -> None:
-        self.job.run()
-
-    def join(self, timeout: float | None = None) -> None:
-        if timeout is None and self.ident is not None:
-            self.job.wait()  # in Python 3.11, an interrupted `join` marks the thread as finished
-        super().join(timeout)
 
 
 def _start(threads: Iterable[threading.Thread]) -> None:
@@ -195,11 +177,14 @@ def in_threads(jobs: Sequence[Callable[[], T]], n_threads: int, stop: threading.
 
 
 class _BlasLimit:
-    """The limit of BLAS to one thread, for the whole process: the first user sets it, the last removes it."""
+    """The limit of BLAS to one thread, for the whole process: the first user sets it, the last removes it.
+
+    An interrupt at any point leaves the numbers of threads before the limit in ``_previous``, until they are restored.
+    """
 
     def __init__(self) -> None:
-        self._controller: ThreadpoolController | None = None
-        self._limit: Any = None
+        self._libraries: list[Any] | None = None
+        self._previous: list[int] | None = None
         self.begin()
 
     def begin(self) -> None:
@@ -210,46 +195,43 @@ class _BlasLimit:
     def add_user(self, user: int) -> None:
         with self._lock:
             self._users.add(user)
-            if self._controller is None:  # finding the libraries takes milliseconds
-                self._controller = ThreadpoolController().select(user_api="blas")
-            if self._limit is None and any(library["num_threads"] > 1 for library in self._controller.info()):
-                _in_own_thread(self._set)
+            if self._libraries is None:  # finding the libraries takes milliseconds
+                self._libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+            numbers = [library.num_threads for library in self._libraries]
+            if self._previous is None:
+                self._previous = numbers
+            self._set([1] * len(numbers))
 
     def remove_user(self, user: int) -> None:
-        """Remove a user, if it is still registered."""
-        with self._lock:
+        """Remove a user, and the limit after the last one."""
+        with self._lock:  # not `acquire`, after which an interrupt would leave it locked
             self._users.discard(user)
-            self._remove_unused()
+            self._restore_if_unused()
 
     def discard_user(self, user: int) -> None:
-        """Remove a user whose ``__exit__`` was interrupted. The garbage collector may call this in any thread.
+        """Remove a user whose ``__exit__`` was interrupted, without waiting for the lock.
 
-        It must not wait for the lock. If another thread has the lock, that thread is a user, or removes the limit.
+        The garbage collector may call this in any thread. Whoever has the lock is a user, or removes the limit.
         """
         self._users.discard(user)
-        is_unused = not self._users and self._limit is not None and not sys.is_finalizing()
-        if is_unused and self._lock.acquire(blocking=False):
+        if not self._users and self._previous is not None and self._lock.acquire(blocking=False):
             try:
-                self._remove_unused()
+                self._restore_if_unused()
             finally:
                 self._lock.release()
 
-    def _remove_unused(self) -> None:
-        if not self._users and self._limit is not None:
-            _in_own_thread(self._remove)
+    def _restore_if_unused(self) -> None:
+        if not self._users and self._previous is not None:
+            self._set(self._previous)
+            self._previous = None
 
-    def _set(self) -> None:
-        assert self._controller is not None
-        self._limit = self._controller.limit(limits=1)
-
-    def _remove(self) -> None:
-        self._limit.restore_original_limits()
-        self._limit = None
-
-
-_blas_limit = _BlasLimit()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_blas_limit.begin)
+    def _set(self, numbers: list[int]) -> None:
+        for library, number in zip(self._libraries or (), numbers, strict=True):
+            if library.num_threads != number:
+                library.set_num_threads(number)
+            # Since threadpoolctl 3.8, the thread that has set a limit is the only one that may change it.
+            if hasattr(library, "clear_controlling_thread"):
+                library.clear_controlling_thread()
 
 
 class one_blas_thread:  # noqa: N801, a context like np.errstate
@@ -258,28 +240,21 @@ class one_blas_thread:  # noqa: N801, a context like np.errstate
     Fits that overlap share the limit. If ``__exit__`` is interrupted, ``__del__`` removes the limit.
     """
 
+    _limit = _BlasLimit()
+
     def __enter__(self) -> None:
         try:
-            _blas_limit.add_user(id(self))
+            self._limit.add_user(id(self))
         except BaseException:
-            _blas_limit.remove_user(id(self))
+            self._limit.remove_user(id(self))
             raise
 
     def __exit__(self, *_: object) -> None:
-        _blas_limit.remove_user(id(self))
+        self._limit.remove_user(id(self))
 
     def __del__(self) -> None:
-        _blas_limit.discard_user(id(self))
+        self._limit.discard_user(id(self))
 
 
-def _in_own_thread(function: Callable[[], None]) -> None:
-    """Call a function in a new thread: other threads may remove a limit only after the thread that set it has ended."""
-    thread = _Thread(function, "dropmargin-blas")
-    try:
-        _uninterrupted(thread.start)
-        thread.join()
-    except BaseException:  # an interrupt: the thread has not started, or ends soon
-        if thread.ident is not None:
-            thread.join()
-        raise
-    thread.job.result()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=one_blas_thread._limit.begin)

@@ -14,9 +14,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.baselines.cutting_planes import minimise_by_planes
-from dropmargin.baselines.stored_rows import group_rows
-from dropmargin.baselines.worst_case import WorstCaseRisk
+from dropmargin.baselines.bundle import minimise
+from dropmargin.baselines.worst_case import WorstCaseRisk, pad_rows
 from dropmargin.data import canonical, linear_scores
 from dropmargin.data.inputs import validate_rows
 from dropmargin.estimators import validation
@@ -26,15 +25,14 @@ from dropmargin.typing import Array
 
 
 class FDropSVC(ClassifierMixin, BaseEstimator):
-    """A linear SVM that minimises the hinge loss under the worst deletion of ``n_deleted`` features of each row.
+    """Linear SVM that minimises the hinge loss under the worst deletion of ``n_deleted`` features of each row.
 
     Minimises ``1/2 |w|^2 + C sum_i s_i max(0, 1 - y_i (w.x_i + b) + t_i)``, where ``t_i`` is the sum of the ``K``
-    largest of ``max(0, y_i w_d x_id)``: the at most ``K`` features whose deletion (to zero) hurts row ``i`` most.
-    Several classes are one-vs-rest. The fit is deterministic, and its distance from the optimum is proved.
+    largest of ``max(0, y_i w_d x_id)``: the at most ``K`` features whose deletion increases the loss of row ``i`` most.
+    Several classes are one-vs-rest. The fit is deterministic, and its relative gap is proved.
 
-    A large ``K`` is a harsh adversary. If every row has at most ``K`` non-zero entries (certainly if ``K`` is the
-    number of features), nothing can be learnt: all weights are exactly zero and the heaviest class is predicted. Where
-    the classes have much in common that is the optimum for far smaller ``K``, too.
+    If every row has at most ``K`` non-zero entries, all coefficients are zero and the class of the largest weight is
+    predicted. If the classes have much in common, this is the optimum for far smaller ``K``, too.
 
     Parameters
     ----------
@@ -43,33 +41,38 @@ class FDropSVC(ClassifierMixin, BaseEstimator):
     C : float, default=1.0
         Inverse strength of the penalty: it multiplies the loss, as in `sklearn.svm.LinearSVC`.
     tol : float, default=1e-4
-        The relative gap ``(J - J*) / J`` to stop at, proved by a lower bound on ``J*``.
+        The fit stops at a relative gap ``(J - J*) / J`` of ``tol``, proved by a lower bound on ``J*``.
     max_iter : int, default=5000
-        Most passes over the data for each class.
+        Maximum number of passes over the data for each class.
     fit_intercept : bool, default=True
-        Whether to fit an offset, neither deleted nor penalised.
+        Whether to fit an intercept, which is neither deleted nor penalised.
     class_weight : dict, "balanced" or None, default=None
-        Factors of the sample weights; ``"balanced"`` counts rows by their weight.
+        Factors of the sample weights; ``"balanced"`` takes the total weights of the classes.
     n_jobs : int or None, default=None
-        Threads that share the classes; it never changes the result.
+        Number of classes to fit at a time, in threads. The result does not depend on it.
     verbose : int, default=0
-        Whether to print a line per iteration to the standard error stream.
+        Whether to print a line per iteration to stderr.
 
     Attributes
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Coefficients.
     intercept_ : ndarray of shape (1,) or (n_classes,)
+        Intercepts.
     classes_ : ndarray of shape (n_classes,)
+        Labels.
     n_iter_ : int
-        Passes over the data, the most of any class.
+        Passes over the data, the maximum over the classes.
     objective_ : float
         The objective at the solution, summed over the classes.
     gap_ : float
-        The largest proved relative gap of any class.
+        Proved relative gap, the maximum over the classes.
     converged_ : bool
+        Whether the gap of every class is at most ``tol``.
     history_ : list of named tuples (iteration, objective, gap, passes, n_active)
-        All iterations, class by class.
+        All iterations of the first class, then of the second, and so on.
     n_features_in_ : int
+        Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only if X had string column names.
 
@@ -114,77 +117,68 @@ class FDropSVC(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training data, never changed; float32 is kept.
+            Training data; float32 is kept.
         y : array-like of shape (n_samples,)
             Labels: numbers, strings, booleans.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows; a row of weight 2 counts as the row twice, one of weight 0 not at all.
+            Sample weights; a row of weight 2 is equivalent to the row twice, one of weight 0 has no effect.
 
         Returns
         -------
-        self : the fitted estimator. If the fit fails or is interrupted, the estimator is as it was before.
+        self : FDropSVC
+            The fitted estimator. If the fit fails or is interrupted, the estimator is not changed.
         """
         with validation.unchanged_on_failure(self):
-            return self._fit(X, y, sample_weight)
+            results, dtype = self._solve(X, y, sample_weight)
+            result = combine(results)
+            self.coef_ = np.ascontiguousarray(result.coef[:-1].T.astype(dtype))
+            self.intercept_ = result.coef[-1].astype(dtype)
+            self.n_iter_ = result.n_iter
+            self.objective_ = float(result.objective.sum())
+            self.gap_ = max(output.history[-1].gap / output.history[-1].objective for output in results)
+            self.converged_ = result.converged
+            self.history_ = result.history
+            if not result.converged:
+                warnings.warn(
+                    f"{type(self).__name__} did not converge: {result.message}. Raise max_iter or tol, scale the "
+                    "columns of X to similar ranges, or choose a smaller C.",
+                    ConvergenceWarning,
+                    stacklevel=2,
+                )
+            return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> FDropSVC:
+    def _solve(self, X: Any, y: Any, sample_weight: Any) -> tuple[list[Result], Any]:
+        """Check parameters and data, and return the result of each class and the data type of the features."""
         C = validation.check_number("C", self.C, 0.0, low_open=True)
         tol = validation.check_number("tol", self.tol, 0.0)
         max_iter = validation.check_integer("max_iter", self.max_iter, 1)
-        validation.check_integer("n_deleted", self.n_deleted, 0)
+        n_deleted = validation.check_integer("n_deleted", self.n_deleted, 0)
         if self.n_jobs is not None:
             validation.check_n_jobs(self.n_jobs)
         X, y = validate_rows(self, X, y)
-        n_deleted = self._check_n_deleted(X.shape[1])
-        X = validation.check_entries(canonical(X), None, getattr(self, "feature_names_in_", None))
-        weights = validation.check_weights(sample_weight, X.shape[0])
-        classes, codes, weights = validation.encode_labels(y, self.class_weight, weights, type(self).__name__)
-        counted = weights > 0.0
-        dtype = X.dtype
-        if not counted.all():
-            X, codes, weights = X[counted], codes[counted], weights[counted]
-        groups = group_rows(X)
-
-        def fit_class(label: int) -> Result:
-            labels = np.where(codes == label, 1.0, -1.0)
-            risk = WorstCaseRisk(groups, labels, C * weights, n_deleted, X.shape[1], bool(self.fit_intercept))
-            if risk.is_hopeless:
-                return _constant(risk)
-            monitor = _Monitor(type(self).__name__, classes[label], bool(self.verbose), stop)
-            return minimise_by_planes(risk, X.shape[1], tol=tol, max_iter=max_iter, monitor=monitor)
-
-        stop = threading.Event()
-        labels = list(range(len(classes))) if len(classes) > 2 else [1]
-        with one_blas_thread():
-            jobs = [partial(fit_class, label) for label in labels]
-            results = in_threads(jobs, min(effective_n_jobs(self.n_jobs), len(jobs)), stop)
-        self._store(combine(results), results, classes, dtype)
-        return self
-
-    def _check_n_deleted(self, n_features: int) -> int:
-        if self.n_deleted > n_features:
+        n_features = X.shape[1]
+        if n_deleted > n_features:
             raise ValueError(
                 f"n_deleted must be at most the number of features: X has {n_features} features, got "
-                f"n_deleted={self.n_deleted!r}. Choose an integer in [0, {n_features}]."
+                f"n_deleted={n_deleted!r}. Choose an integer in [0, {n_features}]."
             )
-        return int(self.n_deleted)
+        X = validation.check_entries(canonical(X), None, getattr(self, "feature_names_in_", None))
+        weights = validation.check_weights(sample_weight, X.shape[0])
+        name = type(self).__name__
+        self.classes_, codes, weights = validation.encode_labels(y, self.class_weight, weights, name)
+        rows = np.flatnonzero(weights)
+        codes, weights, blocks = codes[rows], C * weights[rows], pad_rows(X[rows])
+        stop = threading.Event()
 
-    def _store(self, result: Result, results: list[Result], classes: Array, dtype: Any) -> None:
-        self.classes_ = classes
-        self.coef_ = np.ascontiguousarray(result.coef[:-1].T.astype(dtype))
-        self.intercept_ = result.coef[-1].astype(dtype)
-        self.n_iter_ = result.n_iter
-        self.objective_ = float(result.objective.sum())
-        self.gap_ = max(_relative_gap(column) for column in results)
-        self.converged_ = result.converged
-        self.history_ = result.history
-        if not result.converged:
-            warnings.warn(
-                f"{type(self).__name__} did not converge: {result.message}. Raise max_iter or tol, scale the columns "
-                "of X to similar ranges, or choose a smaller C.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+        def fit_class(code: int) -> Result:
+            labels = np.where(codes == code, 1.0, -1.0)
+            risk = WorstCaseRisk(blocks, labels, weights, n_deleted, n_features, bool(self.fit_intercept))
+            monitor = partial(_report, f"[{name}] class {self.classes_[code]}" if self.verbose else "", stop)
+            return minimise(risk, n_features, tol=tol, max_iter=max_iter, monitor=monitor)
+
+        jobs = [partial(fit_class, code) for code in (range(len(self.classes_)) if len(self.classes_) > 2 else [1])]
+        with one_blas_thread():
+            return in_threads(jobs, effective_n_jobs(self.n_jobs), stop), X.dtype
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores of the rows of ``X``.
@@ -192,10 +186,12 @@ class FDropSVC(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data.
 
         Returns
         -------
-        ndarray of shape (n_samples,) for two classes, positive for ``classes_[1]``, else (n_samples, n_classes).
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes one score per row, positive for ``classes_[1]``; for more, one per class.
         """
         check_is_fitted(self)
         X = validate_rows(self, X, reset=False)
@@ -203,7 +199,18 @@ class FDropSVC(ClassifierMixin, BaseEstimator):
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> Array:
-        """Return the predicted label of each row of ``X``."""
+        """Return the predicted label of each row of ``X``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Labels of ``classes_``.
+        """
         scores = self.decision_function(X)
         index = (scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[index]
@@ -211,41 +218,15 @@ class FDropSVC(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        # Of two features the worst case deletes the better one: scikit-learn's check of the score is not for that.
+        # scikit-learn checks the score on two features, of which the better one is deleted.
         tags.classifier_tags.poor_score = self.n_deleted != 0
         return tags
 
 
-class _Monitor:
-    """Prints a line per iteration, if asked to, and ends the fit of a class once another one has failed."""
-
-    def __init__(self, name: str, label: Any, verbose: bool, stop: threading.Event) -> None:
-        self.heading = f"[{name}] class {label}"
-        self.verbose = verbose
-        self.stop = stop
-
-    def __call__(self, entry: Iteration) -> None:
-        if self.stop.is_set():
-            raise KeyboardInterrupt
-        if self.verbose:
-            print(
-                f"{self.heading}  iteration {entry.iteration:4d}  objective {entry.objective:.8g}"
-                f"  gap {entry.gap / entry.objective:8.1e}",
-                file=sys.stderr,
-                flush=True,
-            )
-
-
-def _constant(risk: WorstCaseRisk) -> Result:
-    """Return the solution ``w = 0`` of a problem in which no weight helps."""
-    value, offset = risk.constant()
-    coef = np.zeros((risk.n_features + 1, 1))
-    coef[-1] = offset
-    return Result(coef, np.array([value]), 1, True, "every row may lose all of its entries: the weights are zero")
-
-
-def _relative_gap(result: Result) -> float:
-    if not result.history:
-        return 0.0
-    last = result.history[-1]
-    return max(0.0, last.gap / last.objective) if last.objective > 0.0 else 0.0
+def _report(heading: str, stop: threading.Event, entry: Iteration) -> None:
+    """Print an iteration if there is a heading. Raise KeyboardInterrupt if the fit of another class has failed."""
+    if stop.is_set():
+        raise KeyboardInterrupt
+    if heading:
+        text = f"{heading}  iteration {entry.iteration:4d}  objective {entry.objective:.8g}"
+        print(f"{text}  gap {entry.gap / entry.objective:8.1e}", file=sys.stderr, flush=True)

@@ -16,10 +16,10 @@ def noise_text(noise: Any) -> str:
     if noise is None or noise.variance().is_zero:
         return "none"
     kind = type(noise).__name__.removesuffix("Noise").lower()
-    values = list(noise.get_params(deep=False).values())
-    if not values:
+    if noise.level_name is None:
         return kind
-    return f"{kind}={float(values[0]):g}" if np.ndim(values[0]) == 0 else f"{kind} of {np.size(values[0])} features"
+    level = noise.level
+    return f"{kind}={float(level):g}" if np.ndim(level) == 0 else f"{kind} of {np.size(level)} features"
 
 
 def label_texts(classes: Array) -> list[str]:

@@ -240,7 +240,7 @@ FORCE = option("--force", help="Replace an existing file of any kind.")
 IGNORE_EXTRA = option("--ignore-extra", help="svmlight: ignore features that the training data lack.")
 NOISES_HELP = "Noises such as 0,0.1,gaussian=1, or a number of dropout rates."
 CS_HELP = "Values of C such as 0.1,1,10, or a number of values."
-_FORMATS = ["svmlight", "csv", "tsv", "parquet", "arrow", "npz", "text"]
+_FORMATS = ["svmlight", "csv", "tsv", "jsonl", "parquet", "arrow", "npz", "text"]
 _LOSSES = ["hinge", "logistic", "quadratic", "exponential", "mcf-logistic"]
 
 #: How a data file is read, in training and at prediction.

@@ -1,4 +1,4 @@
-"""Data files as a saved model takes them, part by part: a file may be larger than memory."""
+"""Rows of data files for a saved model, chunk by chunk: a file may be larger than memory."""
 
 from __future__ import annotations
 
@@ -8,26 +8,24 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 from sklearn.pipeline import Pipeline
 
 from dropmargin.cli.console import Console, UsageError, printable
-from dropmargin.cli.training import basic_read_options, find_format_or_complain, require_target
-from dropmargin.io.data import Frame, ReadOptions, TableEncoder, TextEncoder, read_chunks
+from dropmargin.cli.training import basic_read_options, format_of, require_target
+from dropmargin.io.data import TABLES, Dataset, ReadOptions, TableEncoder, TextEncoder, read_chunks
 from dropmargin.io.data.readers import CHUNK_BYTES
 from dropmargin.io.model import load_described
 from dropmargin.progress import Progress
 from dropmargin.typing import Array
 
-_TABLES = ("csv", "tsv", "parquet", "arrow")
-_LINES = ("svmlight", "csv", "tsv", "text")
-# Each column of a part has a fixed cost; a part of so many bytes per column has some rows to share it.
+_LINES = ("svmlight", "csv", "tsv", "jsonl", "text")
+# Each column of a chunk has a fixed cost, so the chunks of a wide table have more bytes.
 _BYTES_PER_COLUMN = 128
 
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
-    """A model file: the classifier, what stands before it, and what the file says of its training."""
+    """The content of a model file: the classifier, the encoder before it, and the summary of the training."""
 
     path: str
     encoder: Any
@@ -36,34 +34,34 @@ class SavedModel:
 
     @classmethod
     def from_file(cls, path: str) -> SavedModel:
-        """Read and check a model file."""
+        """Load a model file."""
         model, facts = load_described(path)
         encoder, classifier = (model[0], model[-1]) if isinstance(model, Pipeline) else (None, model)
         return cls(path, encoder, classifier, facts["summary"] or {})
 
     @property
     def takes(self) -> str:
-        """What the model was trained on: ``text``, ``tables`` or ``numbers``."""
+        """The kind of the training data: ``text``, ``tables`` or ``numbers``."""
         if self.encoder is None:
             return "numbers"
         return "text" if isinstance(self.encoder, TextEncoder) else "tables"
 
     @property
     def feature_names(self) -> Array | None:
-        """The names of the columns that the classifier takes, if they have any."""
+        """The feature names of the classifier, if it has any."""
         if self.encoder is not None:
             return self.encoder.get_feature_names_out()
         return getattr(self.classifier, "feature_names_in_", None)
 
     @property
     def drops_missing(self) -> bool:
-        """Whether the classifier takes missing values."""
+        """Whether the classifier accepts missing values."""
         return getattr(self.classifier, "missing", "error") == "rescale"
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some rows of a file as the classifier takes them, and their labels if these were asked for."""
+    """Some rows of a file, encoded for the classifier, and their labels if these are read."""
 
     X: Any
     y: Array | None
@@ -72,13 +70,13 @@ class Part:
 def read_parts(
     path: str, model: SavedModel, options: SimpleNamespace, console: Console, *, labels: bool
 ) -> Iterator[Part]:
-    """Yield the rows of a data file, encoded; everything that can be wrong without reading it is checked at once."""
-    form = find_format_or_complain(path, options.format)
-    _refuse_misfit(path, form, model)
+    """Return an iterator over the encoded rows of a data file; the options are checked before it is opened."""
+    form = format_of(path, options.format)
+    _check_format(path, form, model)
     read_options = basic_read_options(options, form)
     if labels:
         known = model.summary.get("target")
-        if read_options.target is None and form in _TABLES and isinstance(known, str):
+        if read_options.target is None and form in TABLES and isinstance(known, str):
             read_options = replace(read_options, target=known)
         read_options = require_target(path, form, read_options)
     if form == "svmlight":
@@ -88,7 +86,7 @@ def read_parts(
             n_features=model.classifier.n_features_in_,
             ignore_extra=options.ignore_extra,
         )
-    elif form in _TABLES:
+    elif form in TABLES:
         read_options = _choose_columns(path, read_options, model)
     if form not in ("svmlight", "npz") and read_options.target is not None:
         has_integers = model.classifier.classes_.dtype.kind in "iu"
@@ -96,24 +94,24 @@ def read_parts(
     return _parts(path, form, read_options, model, console, labels)
 
 
-def _refuse_misfit(path: str, form: str, model: SavedModel) -> None:
-    """Refuse a file of a format that cannot hold what the model was trained on."""
-    fitting = {"text": (*_TABLES, "text"), "tables": _TABLES, "numbers": ("svmlight", "npz")}[model.takes]
+def _check_format(path: str, form: str, model: SavedModel) -> None:
+    """Raise an error if a file of this format cannot hold the features of the model."""
+    suitable = {"text": (*TABLES, "text"), "tables": TABLES, "numbers": ("svmlight", "npz")}[model.takes]
     if model.takes == "numbers" and model.feature_names is not None:
-        fitting += _TABLES
-    if form not in fitting:
+        suitable += TABLES
+    if form not in suitable:
         raise UsageError(
             f"{model.path} was trained on {model.takes}, but {path} is read as {form}; "
-            f"it should be {', '.join(fitting[:-1])} or {fitting[-1]} (see --format)"
+            f"it should be {', '.join(suitable[:-1])} or {suitable[-1]} (see --format)"
         )
 
 
 def _choose_columns(path: str, given: ReadOptions, model: SavedModel) -> ReadOptions:
-    """Return the options with the columns of a table that the model knows."""
+    """Return the options with the columns of the training data."""
     if model.takes == "text":
         column = given.text or model.encoder.column
         if column is None:
-            raise UsageError(f"{model.path} was trained on text: name the column of {path} that has it by --text")
+            raise UsageError(f"{model.path} was trained on text: name the column of {path} that has it with --text")
         return replace(given, text=column)
     if given.text is not None:
         raise UsageError(f"--text is for models that were trained on text; {model.path} was trained on {model.takes}")
@@ -126,7 +124,7 @@ def _choose_columns(path: str, given: ReadOptions, model: SavedModel) -> ReadOpt
 def _zero_based(given: bool | None, model: SavedModel, console: Console) -> bool:
     known = model.summary.get("zero_based")
     if given is None and not isinstance(known, bool):
-        console.note(f"{model.path} does not say from where features are counted: from 1, if not --zero-based")
+        console.note(f"{model.path} does not record where feature indices start: from 1, if not --zero-based")
         return False
     return bool(known if given is None else given)
 
@@ -134,61 +132,59 @@ def _zero_based(given: bool | None, model: SavedModel, console: Console) -> bool
 def _parts(
     path: str, form: str, read_options: ReadOptions, model: SavedModel, console: Console, labels: bool
 ) -> Iterator[Part]:
-    part_bytes = max(CHUNK_BYTES, _BYTES_PER_COLUMN * len(read_options.columns or ()))
-    n_parts, is_first, n_rows = _count_parts(path, form, part_bytes), True, 0
-    with Progress(n_parts, printable(path), verbose=0 if console.quiet or not n_parts else 1) as progress:
-        for data in read_chunks(path, read_options, chunk_bytes=part_bytes):
+    chunk_bytes = max(CHUNK_BYTES, _BYTES_PER_COLUMN * len(read_options.columns or ()))
+    n_chunks, is_first, n_rows = _count_chunks(path, form, chunk_bytes), True, 0
+    with Progress(n_chunks, printable(path), verbose=0 if console.quiet or not n_chunks else 1) as progress:
+        for data in read_chunks(path, read_options, chunk_bytes=chunk_bytes):
             if labels and data.y is None:
-                raise UsageError(f"{path} has no labels: it should have an array 'y', or name another one by --target")
-            if is_first and isinstance(data.X, Frame):
-                _tell_absent(path, data.X, read_options, model, console)
+                raise UsageError(f"{path} has no labels: it should have an array 'y', or name another with --target")
+            if is_first and data.is_table:
+                _check_columns(path, data, read_options, model, console)
             is_first = False
-            yield Part(_encode(data.X, model, path), data.y)
+            yield Part(_encode(data, model, path), data.y)
             n_rows += data.n_samples
             progress.advance()
     if not n_rows:
         raise ValueError(f"{path}: there are no rows")
 
 
-def _count_parts(path: str, form: str, part_bytes: int) -> int:
-    """Return about how many parts there will be, or 0 if the size of the file does not tell."""
+def _count_chunks(path: str, form: str, chunk_bytes: int) -> int:
+    """Return the approximate number of chunks, 0 if the file size does not determine it."""
     if form not in _LINES or path.endswith(".gz") or not os.path.isfile(path):
         return 0
-    return os.path.getsize(path) // part_bytes + 1
+    return os.path.getsize(path) // chunk_bytes + 1
 
 
-def _tell_absent(path: str, frame: Frame, read_options: ReadOptions, model: SavedModel, console: Console) -> None:
-    absent = [name for name in read_options.columns or () if name not in frame]
+def _check_columns(path: str, data: Dataset, read_options: ReadOptions, model: SavedModel, console: Console) -> None:
+    """Report columns of the training data that the file does not have: an error if missing values are one."""
+    absent = [name for name in read_options.columns or () if name not in data.X]
     if not absent:
         return
     listed = ", ".join(map(repr, absent[:20])) + (" ..." if len(absent) > 20 else "")
     if not model.drops_missing:
         raise ValueError(
-            f"{path} lacks columns of the training data, {listed}, and {model.path} cannot do without: "
+            f"{path} lacks columns of the training data, {listed}, and {model.path} does not accept missing values: "
             "train it with --missing rescale"
         )
     console.note(f"{path} lacks columns of the training data, which are taken as missing: {listed}")
 
 
-def _encode(X: Any, model: SavedModel, path: str) -> Any:
+def _encode(data: Dataset, model: SavedModel, path: str) -> Any:
     if model.encoder is not None:
-        return model.encoder.transform(X)
-    names = model.feature_names
-    if isinstance(X, Frame) and names is not None:
-        absent = np.full(len(X), np.nan)
-        columns = [X.get(name) for name in names.tolist()]
-        return np.column_stack([absent if column is None else column for column in columns])
-    if X.shape[1] != model.classifier.n_features_in_:
+        return model.encoder.transform(data.X)
+    if data.is_table:
+        return data.X.reindex(columns=model.feature_names).to_numpy(dtype="float64")
+    if data.X.shape[1] != model.classifier.n_features_in_:
         raise ValueError(
-            f"{path} has {X.shape[1]} features, but {model.path} was trained on {model.classifier.n_features_in_}"
+            f"{path} has {data.X.shape[1]} features, but {model.path} was trained on {model.classifier.n_features_in_}"
         )
-    return X
+    return data.X
 
 
 def explain_missing(error: ValueError, path: str, model: SavedModel) -> ValueError:
-    """Return the error to raise instead of scikit-learn's for missing values."""
+    """Return the error to raise in place of that of scikit-learn for missing values."""
     if "contains NaN" in str(error) and not model.drops_missing:
         return ValueError(
-            f"{path} has missing values, which {model.path} does not take: train it with --missing rescale"
+            f"{path} has missing values, which {model.path} does not accept: train it with --missing rescale"
         )
     return error

@@ -1,4 +1,4 @@
-"""``dropmargin train`` on files that do not fit into memory: the options ``--memory-limit`` and so on."""
+"""``dropmargin train --memory-limit``: training on files that do not fit into memory."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import os
 from types import SimpleNamespace
 from typing import Any
 
+from dropmargin import streaming
 from dropmargin.cli import training
 from dropmargin.cli.console import Console, UsageError
 from dropmargin.io.data import ReadOptions
 from dropmargin.io.model import save
-from dropmargin.streaming import fit_files, prepare_files
 
 _FORMATS = ("svmlight", "parquet", "arrow", "npz")
 
 
 def train(options: SimpleNamespace, console: Console, noise: Any) -> bool:
-    """Fit, save and say how it went; return whether a model was saved."""
+    """Fit a classifier, save it and print the result; return whether a model was saved."""
     watch = training.Stopwatch()
     _check_format(options)
     read_options = ReadOptions(
@@ -26,16 +26,17 @@ def train(options: SimpleNamespace, console: Console, noise: Any) -> bool:
         ignore=tuple(options.ignore),
         max_ratio=options.max_ratio,
     )
-    if options.missing is None:  # nobody has looked
+    if options.missing is None:  # the files are not searched for missing values
         options.missing = "error"
     where: dict[str, Any] = {"memory_limit": options.memory_limit, "cache": options.cache}
     shown = not console.quiet
-    found = prepare_files(options.data, options=read_options, progress=shown, **where)
+    found = streaming.prepare_files(options.data, options=read_options, progress=shown, **where)
     n_rows, n_features = found.shape
     console.note(f"{options.data}: {n_rows} rows, {n_features} features")
     own = {"noise": noise, "C": options.C, "verbose": int(options.verbose)}
     classifier = training.make_classifier(options, None, console, **own)
-    fit_files(classifier, options.data, options=read_options, checkpoint=options.checkpoint, progress=shown, **where)
+    where |= {"options": read_options, "progress": shown}
+    streaming.fit(classifier, options.data, checkpoint=options.checkpoint, **where)
     saved = options.model if classifier.converged_ or not options.strict else None
     facts = training.fit_facts(classifier, options, noise, watch.seconds)
     facts |= {"rows": n_rows, "features": n_features, "target": options.target, "zero_based": found.zero_based}
@@ -49,14 +50,14 @@ def train(options: SimpleNamespace, console: Console, noise: Any) -> bool:
 
 
 def _check_format(options: SimpleNamespace) -> None:
-    """Refuse files that are not read in parts, and options that are for other formats than that of the files."""
+    """Raise an error for formats that cannot be read in blocks, and for options of other formats."""
     path = options.data
-    if os.path.isdir(path):  # all are of one format: those that are not are refused when they are read
+    if os.path.isdir(path):  # files of other formats raise an error when they are read
         files = (entry.path for entry in os.scandir(path) if entry.is_file() and entry.name[0] not in "._")
         path = min(files, default=path)
     if not os.path.isfile(path):
         return
-    form = training.find_format_or_complain(path, options.format)
+    form = training.format_of(path, options.format)
     if form not in _FORMATS:
         raise UsageError(f"--memory-limit is for {', '.join(_FORMATS)} files; {path} is read as {form} (see --format)")
     training.basic_read_options(options, form)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import time
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -20,8 +18,8 @@ from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, NoisyLi
 from dropmargin.estimators.parameters import specification
 from dropmargin.io.data import (
     FORMATS,
+    TABLES,
     Dataset,
-    Frame,
     ReadOptions,
     TableEncoder,
     TextEncoder,
@@ -36,7 +34,6 @@ from dropmargin.model_selection import DropoutLogisticRegressionCV, DropoutSVCCV
 from dropmargin.typing import Array
 
 _STDIN = "-"
-_TABLES = ("csv", "tsv", "parquet", "arrow")
 #: The classifier of a loss, and the search over noise and C.
 _CLASSES: dict[str, tuple[Any, Any]] = {
     "hinge": (DropoutSVC, DropoutSVCCV),
@@ -90,7 +87,7 @@ def _refuse_conflicts(options: SimpleNamespace) -> None:
                 raise UsageError(f"{option} {column}: {other} names this column, too; remove one of the two")
 
 
-def find_format_or_complain(path: str, given: str | None) -> str:
+def format_of(path: str, given: str | None) -> str:
     """Return the format of a file; raise a `UsageError` if it is unknown."""
     try:
         return find_format(path, given)
@@ -104,7 +101,7 @@ def require_target(path: str, form: str, read_options: ReadOptions) -> ReadOptio
     """Return the options with a target; raise a `UsageError` with the columns of a table if ``--target`` is missing."""
     if form == "text":
         return replace(read_options, target=read_options.target or "label")
-    if form in _TABLES and read_options.target is None:
+    if form in TABLES and read_options.target is None:
         names = next(iter(read_chunks(path, replace(read_options, text=None)))).feature_names or ()
         listed = ", ".join(map(repr, names[:20])) + (" ..." if len(names) > 20 else "")
         raise UsageError(f"--target is missing, the column of the labels; the columns of {path} are {listed}")
@@ -113,12 +110,12 @@ def require_target(path: str, form: str, read_options: ReadOptions) -> ReadOptio
 
 def read_training_data(path: str, options: SimpleNamespace, console: Console) -> TrainingData:
     """Read a file with labels into memory, and encode tables and text."""
-    form = find_format_or_complain(path, options.format)
+    form = format_of(path, options.format)
     read_options = require_target(path, form, basic_read_options(options, form))
     read_options = replace(read_options, categorical=tuple(options.categorical), ignore=tuple(options.ignore))
     if options.max_features is not None and form in ("svmlight", "npz"):
         read_options = replace(read_options, max_features=options.max_features)
-    data = read_data(path, read_options)
+    data = read_data(path, read_options, sha256=True)
     if data.y is None:
         raise UsageError(f"{path} has no labels: there is no array 'y'; name the array by --target")
     encoder = _make_encoder(data, options)
@@ -132,11 +129,11 @@ def read_training_data(path: str, options: SimpleNamespace, console: Console) ->
         "zero_based": data.zero_based,
     }
     console.note(f"{path}: {X.shape[0]} rows, {X.shape[1]} features")
-    return TrainingData(X, data.y, encoder, names, summary, _hash(path))
+    return TrainingData(X, data.y, encoder, names, summary, f"sha256:{data.sha256}")
 
 
 def _make_encoder(data: Dataset, options: SimpleNamespace) -> Any:
-    if isinstance(data.X, Frame):
+    if data.is_table:
         return TableEncoder(max_categories=options.max_categories)
     if not isinstance(data.X, list):
         return None
@@ -161,13 +158,6 @@ def _feature_names(data: Dataset, path: str | None) -> Array | None:
     if len(set(names)) < len(names) or not all(names):
         raise ValueError(f"{path or 'feature_names'}: the names of the features must be different and not empty")
     return np.array(names, dtype=object)
-
-
-def _hash(path: str) -> str | None:
-    if not os.path.isfile(path):  # standard input or a pipe, which cannot be read again
-        return None
-    with open(path, "rb") as file:
-        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 # Classifiers ----------------------------------------------------------------------------------------------------------

@@ -1,27 +1,27 @@
-"""Questions to a cluster that end: with an answer, or with an error that says what happened and what to do."""
+"""Requests to a cluster that always end: with a result, or with an error that says what happened and what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import dask
 from distributed import CancelledError, Client, Future, KilledWorker, get_client
 
-# What the connection to a cluster may raise by itself; after one of these it is asked again, so many times.
+# Errors of the connection to a cluster. A request is repeated this many times after one of them.
 _LOST = (CancelledError, OSError)
 _RETRIES = 3
-# Dask warns of messages of 10 MB; ours are as large as the coefficients on purpose.
-_QUIETLY_SENT = 5e6
+# Dask warns of messages of 10 MB; ours are as large as the coefficients.
+_WARNED_BYTES = 5e6
 
 
 class ClusterError(RuntimeError):
-    """The cluster could not do what a fit asked of it."""
+    """The cluster could not complete a fit: workers, data or the connection were lost, or a time limit exceeded."""
 
 
 def find_client(client: Client | None) -> Client:
-    """Return the client to use: the given one, or the present one."""
+    """Return the client to use: the given one, or the current one."""
     if client is None:
         try:
             client = get_client()
@@ -34,7 +34,7 @@ def find_client(client: Client | None) -> Client:
     if client.asynchronous:
         raise ValueError(
             "client is asynchronous, and a fit waits for its results: use a Client without asynchronous=True, in "
-            "asynchronous code from another thread: await asyncio.to_thread(model.fit, X, y)."
+            "asynchronous code from another thread: await asyncio.to_thread(dropmargin.dask.fit, model, X, y)."
         )
     if client.status != "running":
         raise ClusterError(f"client is {client.status}: connect a new one, dask.distributed.Client(address).")
@@ -48,7 +48,7 @@ class Cluster:
     ----------
     client : Client
     timeout : float or None
-        The most seconds without any task being finished.
+        The longest time in seconds without a finished task.
     """
 
     def __init__(self, client: Client, timeout: float | None) -> None:
@@ -56,36 +56,34 @@ class Cluster:
         self.timeout = timeout
 
     def start(
-        self, graph: dict[str, Any], keys: Sequence[str], homes: dict[str, str | None], n_bytes: int
+        self, graph: dict[str, Any], keys: Sequence[str], workers: Mapping[str, str | None], n_bytes: int
     ) -> list[Future]:
-        """Send tasks, about ``n_bytes`` in one message, and return the futures of ``keys``.
+        """Send tasks in one message of about ``n_bytes``, and return the futures of ``keys``.
 
-        ``homes`` are the workers where they would best run; they run elsewhere if need be.
+        ``workers`` are the preferred workers of the tasks; Dask may run them on others.
         """
-        wishes = {key: [home] if (home := homes.get(key)) is not None else [] for key in graph}
+        preferred = {key: [worker] for key, worker in workers.items() if worker is not None}
         with ExitStack() as stack:
             stack.enter_context(self.explained())
-            stack.enter_context(dask.annotate(workers=wishes.get, allow_other_workers=True))
-            if n_bytes > _QUIETLY_SENT:
+            stack.enter_context(dask.annotate(workers=lambda key: preferred.get(key, []), allow_other_workers=True))
+            if n_bytes > _WARNED_BYTES:
                 stack.enter_context(dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}))
             return self.client.get(graph, list(keys), sync=False)
 
     def fetch(self, futures: Sequence[Future]) -> list[Any]:
         """Return the results, in this order."""
-        unique = list({future.key: future for future in futures}.values())
         for is_last in [False] * _RETRIES + [True]:
             try:
-                found = dict(zip([future.key for future in unique], self._gather(unique), strict=True))
-                return [found[future.key] for future in futures]
+                return self._gather(list(futures))
             except _LOST as error:
-                if any(future.status == "error" for future in unique):  # raised by the task itself
+                if any(future.status == "error" for future in futures):  # raised by the task itself
                     raise
-                if is_last or self.client.status != "running" or any(future.cancelled() for future in unique):
+                if is_last or self.client.status != "running" or any(future.cancelled() for future in futures):
                     raise ClusterError(self._lost(error)) from error
         raise AssertionError
 
     def _gather(self, futures: list[Future]) -> list[Any]:
-        n_done = -1
+        n_done = 0
         while True:
             try:
                 return self.client.sync(_gather, self.client, futures, callback_timeout=self.timeout)
@@ -98,12 +96,12 @@ class Cluster:
                 if any(future.status == "error" for future in futures):
                     raise
                 before, n_done = n_done, sum(future.done() for future in futures)
-                if n_done <= before or n_done == 0:
-                    raise ClusterError(self._late()) from error
+                if n_done <= before:
+                    raise ClusterError(self._timed_out()) from error
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Turn what the connection raises into a `ClusterError`."""
+        """Turn the errors of the connection into a `ClusterError`."""
         if self.client.status != "running":
             raise ClusterError(self._lost(None))
         try:
@@ -111,28 +109,25 @@ class Cluster:
         except _LOST as error:
             raise ClusterError(self._lost(error)) from error
 
-    def _late(self) -> str:
-        workers = self._count_workers()
-        there = "there are no workers" if workers == 0 else f"workers: {'unknown' if workers is None else workers}"
+    def _timed_out(self) -> str:
+        try:
+            n_workers = str(len(self.client.sync(_workers, self.client, callback_timeout=5)) or "none")
+        except Exception:  # only to say more in an error
+            n_workers = "unknown"
         return (
-            f"The cluster has finished nothing for timeout={self.timeout:g} seconds ({there}). Start workers, or raise "
-            "timeout if a worker takes that long to load a partition, or for one pass over all that it has."
+            f"The cluster has finished no task for timeout={self.timeout:g} seconds (workers: {n_workers}). Start "
+            "workers, or raise timeout if a worker takes that long to load a partition, or for one pass over all its "
+            "partitions."
         )
 
     def _lost(self, error: BaseException | None) -> str:
         if self.client.status != "running":
             return "The connection to the Dask scheduler is lost. Connect a new client and fit again."
         return (
-            "Data that the fit needs were lost with a worker, and Dask does not know how to make them again: they "
-            "were put there by Client.scatter, or cancelled. Have the workers load or make the partitions themselves "
-            f"(dask.delayed, dask.array, dask.dataframe), which Dask can repeat. It said: {error}"
+            "Data that the fit needs were lost with a worker, and Dask cannot compute them again: they were sent by "
+            "Client.scatter, or cancelled. Let the workers load or compute the partitions themselves (dask.delayed, "
+            f"dask.array, dask.dataframe), which Dask can repeat. The error was: {error}"
         )
-
-    def _count_workers(self) -> int | None:
-        try:
-            return len(self.client.sync(_workers, self.client, callback_timeout=5))
-        except Exception:  # only to say more in an error
-            return None
 
 
 async def _gather(client: Client, futures: list[Future]) -> list[Any]:

@@ -1,10 +1,9 @@
-"""What a user hands over as partitions of rows: dask arrays, data frames, lists of delayed values."""
+"""Training data on a cluster: dask arrays, data frames and lists of delayed values as partitions of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask
 import dask.array as da
@@ -12,133 +11,93 @@ import numpy as np
 from dask.base import is_dask_collection
 from dask.delayed import Delayed
 from dask.utils import is_dataframe_like, is_series_like
-from distributed import Client, Future
+from distributed import Future
 
 from dropmargin.data import Rows
 
-# A task that reads rows may fail for a moment's reason.
-_READING_RETRIES = 2
 
+class Blocks(NamedTuple):
+    """The blocks of rows of a collection: delayed values or futures, and their numbers of rows if these are known."""
 
-@dataclass(frozen=True)
-class Blocks:
-    """A collection as a list of its blocks.
-
-    Parameters
-    ----------
-    name : str
-        What the caller calls it.
-    parts : list of Delayed or Future
-    sizes : tuple of float, or None
-        The number of rows of each; NaN or ``None`` if it is not known.
-    feature_names : tuple of str, or None
-    """
-
-    name: str
     parts: list[Any]
     sizes: tuple[float, ...] | None = None
-    feature_names: tuple[str, ...] | None = None
-
-    def check_alignment(self, other: Blocks) -> None:
-        """Refuse blocks that cannot be of the same rows as these; what is not known is found out in the first pass."""
-        if len(self.parts) != len(other.parts):
-            raise ValueError(
-                f"{self.name} has {len(self.parts)} blocks of rows, but {other.name} has {len(other.parts)}: "
-                f"they must be cut alike, as by {other.name}.rechunk({self.name}.chunks[0])."
-            )
-        for i, (own, others) in enumerate(zip(self.sizes or (), other.sizes or (), strict=False)):
-            if own != others and not np.isnan(own) and not np.isnan(others):
-                raise ValueError(
-                    f"Block {i} of {self.name} has {own} rows, but that of {other.name} has {others}: "
-                    f"they must be cut alike, as by {other.name}.rechunk({self.name}.chunks[0])."
-                )
 
 
-def is_distributed(X: Any) -> bool:
-    """Return whether ``X`` is on a cluster, or to be made there."""
-    return is_dask_collection(X) or (
-        isinstance(X, list | tuple) and bool(X) and all(isinstance(part, Delayed | Future) for part in X)
-    )
+def is_frame(value: Any) -> bool:
+    """Return whether a value is a dask data frame or series."""
+    return is_dask_collection(value) and (is_dataframe_like(value) or is_series_like(value))
 
 
 def blocks_of(name: str, value: Any) -> Blocks:
-    """Return the blocks of rows of a collection."""
+    """Return the blocks of a collection; ``name`` is that of the parameter."""
     if isinstance(value, da.Array):
         if value.ndim not in (1, 2) or (name == "X" and value.ndim != 2):
-            raise ValueError(f"{name} must have {'two dimensions' if name == 'X' else 'one dimension'}, "
-                             f"got the shape {value.shape}.")  # fmt: skip
+            n_dimensions = "two dimensions" if name == "X" else "one dimension"
+            raise ValueError(f"{name} must have {n_dimensions}, got the shape {value.shape}.")
         if value.ndim == 2 and value.numblocks[1] != 1:
             raise ValueError(
-                f"{name} is cut along its columns, into {value.numblocks[1]} blocks, and must be cut along its rows "
-                f"only: {name}.rechunk({{1: -1}})."
+                f"{name} has {value.numblocks[1]} blocks along its columns, and must have one: "
+                f"{name}.rechunk({{1: -1}})."
             )
-        return Blocks(name, list(value.to_delayed().ravel()), value.chunks[0])
-    if is_dask_collection(value) and (is_dataframe_like(value) or is_series_like(value)):
-        names = tuple(value.columns) if is_dataframe_like(value) else ()
-        is_named = bool(names) and all(isinstance(column, str) for column in names)
-        return Blocks(name, list(value.to_delayed()), None, names if is_named else None)
-    if is_distributed(value) and isinstance(value, list | tuple):
-        return Blocks(name, list(value))
+        return Blocks(list(value.to_delayed().ravel()), value.chunks[0])
+    if is_frame(value):
+        # Not optimised: Dask may merge the partitions of a file if few of its columns are used, and not merge those of
+        # other columns of the same file. Columns of one data frame are read once, because their tasks are the same.
+        return Blocks(list(value.to_delayed(optimize_graph=False)))
+    if _is_delayed_list(value):
+        return Blocks(list(value))
     raise TypeError(
         f"{name} must be a dask array, a dask data frame or series, or a list of delayed partitions, got "
-        f"{type(value).__name__}. For data in memory use the same class of dropmargin itself, or "
+        f"{type(value).__name__}. For data in memory use the method fit of the estimator, or "
         f"dask.array.from_array({name}, chunks=...)."
     )
 
 
-@dataclass(frozen=True)
-class Partitioned:
-    """Training data as futures of `Rows`, not started yet."""
-
-    rows: list[Delayed]
-    feature_names: tuple[str, ...] | None
-
-    def start(self, client: Client) -> list[Future]:
-        """Have the cluster make them; the futures know how they are made, so that it can be done again."""
-        return client.compute(self.rows, sync=False, retries=_READING_RETRIES, optimize_graph=True)
+def _is_delayed_list(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(part, Delayed | Future) for part in value)
 
 
-def partition(X: Any, y: Any, sample_weight: Any = None) -> Partitioned:
-    """Return the partitions of training data, after all checks that need no work on the cluster.
+def feature_names_of(X: Any) -> tuple[str, ...] | None:
+    """Return the column names of a data frame, if all are strings."""
+    names = tuple(X.columns) if is_frame(X) and is_dataframe_like(X) else ()
+    return names if names and all(isinstance(name, str) for name in names) else None
 
-    Parameters
-    ----------
-    X : dask array or data frame, list of delayed partitions, or list of pairs (or triples) if ``y`` is None
-    y, sample_weight : dask array or series, or list of delayed parts; or None
-    """
+
+def partition_rows(X: Any, y: Any, sample_weight: Any) -> list[Delayed]:
+    """Return the training data as delayed `Rows`, after all checks that need no work on the cluster."""
     if y is None:
         if sample_weight is not None:
-            raise ValueError("sample_weight needs y; or make X a list of triples (rows, labels, weights).")
-        return _partition_pairs(X)
-    blocks = [blocks_of("X", X), blocks_of("y", y)]
-    if sample_weight is not None:
-        blocks.append(blocks_of("sample_weight", sample_weight))
-    for other in blocks[1:]:
-        blocks[0].check_alignment(other)
-    make = dask.delayed(Rows, pure=False, traverse=False)
-    rows = [make(*parts) for parts in zip(*(own.parts for own in blocks), strict=True)]
-    return Partitioned(rows, blocks[0].feature_names)
+            raise ValueError("sample_weight needs y; or pass X as a list of delayed triples (rows, labels, weights).")
+        if not _is_delayed_list(X):
+            raise ValueError("y is missing. It may be None only if X is a list of delayed pairs (rows, labels).")
+        return [_delay(_rows_of_tuple)(part) for part in X]
+    given = {"X": X, "y": y, "sample_weight": sample_weight}
+    collections = {name: value for name, value in given.items() if value is not None}
+    blocks = {name: blocks_of(name, value) for name, value in collections.items()}
+    for name, other in blocks.items():
+        _check_alignment(blocks["X"], name, other)
+    return [_delay(Rows)(*parts) for parts in zip(*(own.parts for own in blocks.values()), strict=True)]
 
 
-def _partition_pairs(pairs: Any) -> Partitioned:
-    if not isinstance(pairs, list | tuple) or not pairs:
-        raise ValueError("y is needed, unless X is a list of pairs (rows, labels).")
-    if is_distributed(pairs):
-        make = dask.delayed(_rows_of, pure=False, traverse=False)
-        return Partitioned([make(pair) for pair in pairs], None)
-    for i, pair in enumerate(pairs):
-        if not isinstance(pair, Sequence) or len(pair) not in (2, 3) or not is_distributed(list(pair)):
-            raise TypeError(
-                "X without y must be a list of delayed pairs (rows, labels) or triples (rows, labels, weights); "
-                f"item {i} is {pair!r:.80}."
-            )
-    make = dask.delayed(Rows, pure=False, traverse=False)
-    return Partitioned([make(*pair) for pair in pairs], None)
+def _delay(function: Any) -> Any:
+    return dask.delayed(function, pure=False, traverse=False)
 
 
-def _rows_of(pair: Sequence[Any]) -> Rows:
-    if not isinstance(pair, list | tuple) or len(pair) not in (2, 3):
+def _check_alignment(X: Blocks, name: str, other: Blocks) -> None:
+    """Refuse blocks that cannot be of the same rows as those of X; unknown sizes are compared in the first pass."""
+    remedy = f"they must have the same blocks, as by {name}.rechunk((X.chunks[0],))"
+    if X.sizes is None or other.sizes is None:
+        remedy = "pass columns of one data frame, and do not convert some of them to arrays"
+    if len(X.parts) != len(other.parts):
+        raise ValueError(f"X has {len(X.parts)} blocks of rows, but {name} has {len(other.parts)}: {remedy}.")
+    for i, (rows, others) in enumerate(zip(X.sizes or (), other.sizes or (), strict=False)):
+        if rows != others and not np.isnan(rows) and not np.isnan(others):
+            raise ValueError(f"Block {i} of X has {rows} rows, but that of {name} has {others}: {remedy}.")
+
+
+def _rows_of_tuple(values: Sequence[Any]) -> Rows:
+    if not isinstance(values, list | tuple) or len(values) not in (2, 3):
         raise TypeError(
-            f"A partition must be a pair (rows, labels) or a triple with weights, got {type(pair).__name__}."
+            f"A partition must be a pair (rows, labels) or a triple with weights, got {type(values).__name__}."
         )
-    return Rows(*pair)
+    return Rows(*values)

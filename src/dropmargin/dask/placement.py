@@ -13,7 +13,7 @@ from distributed import Client, Future
 _UPDATE_SECONDS = 2.0
 
 
-class Group(NamedTuple):
+class Share(NamedTuple):
     """The indices of some partitions, their worker, and the number of its threads to use."""
 
     indices: list[int]
@@ -22,13 +22,7 @@ class Group(NamedTuple):
 
 
 class Placement:
-    """The preferred worker of each partition. Dask may run the tasks on other workers.
-
-    Parameters
-    ----------
-    client : Client
-    n_partitions : int
-    """
+    """The preferred worker of each partition. Dask may run the tasks on other workers."""
 
     def __init__(self, client: Client, n_partitions: int) -> None:
         self._client = client
@@ -45,15 +39,15 @@ class Placement:
             self._updated = time.monotonic()
         return self._workers
 
-    def groups(self, parts: Sequence[Future]) -> list[Group]:
-        """Return a group of partitions for each worker that has any; a partition without worker is a group alone."""
+    def shares(self, parts: Sequence[Future]) -> list[Share]:
+        """Return the partitions of each worker that has any; a partition without worker is a share alone."""
         workers = self.workers(parts)
-        groups = [Group([i], None, 1) for i, worker in enumerate(workers) if worker is None]
+        shares = [Share([i], None, 1) for i, worker in enumerate(workers) if worker is None]
         for worker in {worker for worker in workers if worker is not None}:
             own = [i for i, other in enumerate(workers) if other == worker]
-            groups.append(Group(own, worker, min(len(own), max(1, self._threads.get(worker, 1)))))
+            shares.append(Share(own, worker, min(len(own), max(1, self._threads.get(worker, 1)))))
         # sorted by the first partition, so that sums of neighbours are added early
-        return sorted(groups, key=lambda group: group.indices)
+        return sorted(shares, key=lambda share: share.indices)
 
 
 def assign_workers(held: Sequence[Sequence[str]], threads: Mapping[str, int]) -> list[str | None]:
@@ -67,19 +61,21 @@ def assign_workers(held: Sequence[Sequence[str]], threads: Mapping[str, int]) ->
         The workers and their numbers of threads.
     """
     n_partitions, n_threads = len(held), max(1, sum(threads.values()))
-    shares = {worker: -(-n_partitions * n // n_threads) for worker, n in threads.items()}
+    most = {worker: -(-n_partitions * n // n_threads) for worker, n in threads.items()}
     loads = dict.fromkeys(threads, 0)
     workers: list[str | None] = [None] * n_partitions
+    # 1. Partitions stay where they are, up to the share of each worker.
     surplus = []
     for i, holders in enumerate(held):
         present = [worker for worker in sorted(holders) if worker in loads]
-        free = [worker for worker in present if loads[worker] < shares[worker]]
+        free = [worker for worker in present if loads[worker] < most[worker]]
         if free:
-            workers[i] = min(free, key=lambda worker: loads[worker] / threads[worker])
-            loads[workers[i]] += 1  # type: ignore[index]
+            workers[i] = worker = min(free, key=lambda worker: loads[worker] / threads[worker])
+            loads[worker] += 1
         elif present:
             surplus.append(i)
+    # 2. The others go to the workers with the fewest partitions per thread.
     for i in surplus:
-        workers[i] = min(sorted(threads), key=lambda worker: (loads[worker] + 1) / threads[worker])
-        loads[workers[i]] += 1  # type: ignore[index]
+        workers[i] = worker = min(sorted(threads), key=lambda worker: (loads[worker] + 1) / threads[worker])
+        loads[worker] += 1
     return workers

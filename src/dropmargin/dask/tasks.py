@@ -18,123 +18,87 @@ import numpy as np
 from dask.sizeof import sizeof
 from distributed.protocol import pickle
 
-from dropmargin.dask.allocator import kept_memory
 from dropmargin.data import Block, Rows
 from dropmargin.data.partitions import Totals, add_pair
 from dropmargin.threads import in_threads, one_blas_thread
 from dropmargin.typing import Array
 
-#: A node of the tree of sums: level and position, see `join_nodes`.
-Node = tuple[int, int]
-#: Sums over partitions, by their nodes in the tree.
-Nodes = dict[Node, Totals]
+#: Sums over partitions, by their nodes in the tree: level and position, see `join_nodes`.
+Nodes = dict[tuple[int, int], Totals]
 
 
-class Opaque:
-    """An object that Dask does not traverse, neither in search of tasks and keys nor to compute a token."""
+class _Untokenized:
+    """An object for which Dask computes no hash of its content."""
 
     def __dask_tokenize__(self) -> str:
         return uuid.uuid4().hex
 
 
-class Payload(Opaque):
-    """A value that is pickled once, for any number of tasks.
+class Request(NamedTuple):
+    """A function, its arguments (those at ``slots`` differ between partitions), and NumPy's error state."""
 
-    Parameters
-    ----------
-    value : object
-    """
+    function: Callable[..., Any]
+    args: list[Any]
+    slots: list[int]
+    error_state: dict[str, Any]
 
-    def __init__(self, value: Any) -> None:
+
+class Payload(_Untokenized):
+    """A request that is pickled once, for any number of tasks."""
+
+    def __init__(self, request: Request) -> None:
         # Dask sends an array without a copy, but copies bytes.
-        self.content: Array = np.frombuffer(pickle.dumps(value), dtype=np.uint8)
+        self.content: Array = np.frombuffer(pickle.dumps(request), dtype=np.uint8)
 
     @property
     def nbytes(self) -> int:
         return self.content.nbytes
 
-    def unpack(self) -> Any:
-        """Return a new copy of the value."""
+    def unpack(self) -> Request:
+        """Return a new copy of the request."""
         return pickle.loads(self.content.data)
 
 
-@dataclass(frozen=True)
-class ArgSlot:
-    """Placeholder of an argument that differs between partitions; ``number`` is its index among these."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class CachedRef:
-    """Placeholder of an argument of a partition: the result of the call of this name, in the cache of the worker."""
+class CachedRef(NamedTuple):
+    """Placeholder of an argument: the result of the call of this name, in the cache of the worker."""
 
     name: str
 
 
-class PendingCall(NamedTuple):
-    """The name of a call whose results are cached, and the arguments of each partition of a group."""
-
-    name: str
-    partition_args: list[list[Any]]
-
-
-class Plan(Opaque):
-    """The arguments that differ between the partitions of a group.
+@dataclass
+class Group(_Untokenized):
+    """The partitions of one task, and the arguments that differ between them.
 
     Parameters
     ----------
-    indices : sequence of int
+    indices : list of int
         The partitions.
-    partition_args : sequence of sequences
-        The arguments of each partition: values or `CachedRef`.
-    recipes : sequence of PendingCall
-        Calls whose results are needed and may not be in the cache.
+    n_partitions : int
+        The number of all partitions.
+    n_threads : int
+        The number of partitions that are processed in parallel.
+    names : list of str
+        The calls of the task: first those whose results are needed and may not be in the cache, last the call itself.
+    args : list of lists of lists
+        The arguments at the slots of each call, for each partition: values or `CachedRef`.
     live : frozenset of str
         Names of the calls whose results are still referenced.
-    n_threads : int, default=1
-        The number of partitions that are processed in parallel.
     """
 
-    def __init__(
-        self,
-        indices: Sequence[int],
-        partition_args: list[list[Any]],
-        recipes: Sequence[PendingCall] = (),
-        live: frozenset[str] = frozenset(),
-        n_threads: int = 1,
-    ) -> None:
-        self.indices = indices
-        self.partition_args = partition_args
-        self.recipes = recipes
-        self.live = live
-        self.n_threads = n_threads
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the arrays among the arguments."""
-        lists = [self.partition_args, *(recipe.partition_args for recipe in self.recipes)]
-        return sum(arg.nbytes for every in lists for args in every for arg in args if isinstance(arg, np.ndarray))
-
-
-class Request(NamedTuple):
-    """A function, its arguments (`ArgSlot` for those that differ between partitions), and NumPy's error state."""
-
-    function: Callable[..., Any]
-    args: list[Any]
-    error_state: dict[str, Any]
-
-
-def deliver(payload: Payload) -> Payload:
-    """Return the payload: the result of a task, which Dask can recompute if the worker that has it is lost.
-
-    (Dask cannot recompute the data of ``Client.scatter``.)
-    """
-    return payload
+    indices: list[int]
+    n_partitions: int
+    n_threads: int
+    names: list[str]
+    args: list[list[list[Any]]]
+    live: frozenset[str]
 
 
 class CacheMiss:
     """The result of a task if a cached value is missing and its call was not sent."""
+
+
+class _CacheMissError(Exception):
+    """A result is not in the cache of this worker."""
 
 
 # Results of calls, by partition and name. The cache only saves time: it is not pickled with a partition, and is deleted
@@ -142,63 +106,74 @@ class CacheMiss:
 _CACHE: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
 
-def map_group(payload: Payload, plan: Plan, parts: Sequence[Any], recipes: Sequence[Payload]) -> list[Any] | CacheMiss:
-    """Return ``function(part, *args)`` of each partition of a group, after computing the results that it needs."""
-    request: Request = payload.unpack()
-    before: list[Request] = [recipe.unpack() for recipe in recipes]
-    jobs = [partial(_map_one, part, k, request, plan, before) for k, part in enumerate(parts)]
+def map_group(group: Group, payloads: Sequence[Payload], parts: Sequence[Any]) -> list[Any] | CacheMiss:
+    """Return the results of the last call for each partition of a group, after those of the calls that it needs."""
+    requests = [payload.unpack() for payload in payloads]
+    jobs = [partial(_map_one, part, k, group, requests) for k, part in enumerate(parts)]
     try:
-        with one_blas_thread(), kept_memory:
-            return in_threads(jobs, plan.n_threads, threading.Event())
+        with one_blas_thread():
+            return in_threads(jobs, group.n_threads, threading.Event())
     except _CacheMissError:
         return CacheMiss()
 
 
-def _map_one(part: Any, k: int, request: Request, plan: Plan, before: Sequence[Request]) -> Any:
+def _map_one(part: Any, k: int, group: Group, requests: Sequence[Request]) -> Any:
     # Results that are no longer referenced are deleted first, to free memory.
     old = _CACHE.pop(part, {})
-    cache = {name: old[name] for name in plan.live if name in old}
+    cache = {name: old[name] for name in group.live if name in old}
     del old
-    if cache or plan.recipes:
+    if cache or len(requests) > 1:
         _CACHE[part] = cache
-    for other, recipe in zip(before, plan.recipes, strict=True):
-        if recipe.name not in cache:
-            cache[recipe.name] = _call(part, other, recipe.partition_args[k], cache)
-    return _call(part, request, plan.partition_args[k], cache)
+    for name, request, args in zip(group.names[:-1], requests[:-1], group.args[:-1], strict=True):
+        if name not in cache:
+            cache[name] = _call(part, request, args[k], cache)
+    return _call(part, requests[-1], group.args[-1][k], cache)
 
 
-class _CacheMissError(Exception):
-    """A result is not in the cache of this worker."""
-
-
-def _call(part: Any, request: Request, partition_args: Sequence[Any], cache: dict[str, Any]) -> Any:
-    if any(isinstance(arg, CachedRef) and arg.name not in cache for arg in partition_args):
-        raise _CacheMissError
-    own = [cache[arg.name] if isinstance(arg, CachedRef) else arg for arg in partition_args]
-    args = [own[arg.number] if isinstance(arg, ArgSlot) else arg for arg in request.args]
+def _call(part: Any, request: Request, own_args: Sequence[Any], cache: dict[str, Any]) -> Any:
+    args = list(request.args)
+    for slot, arg in zip(request.slots, own_args, strict=True):
+        if isinstance(arg, CachedRef):
+            if arg.name not in cache:
+                raise _CacheMissError
+            arg = cache[arg.name]
+        args[slot] = arg
     with np.errstate(**request.error_state):
         return request.function(part, *args)
 
 
-def make_part(part: Any, payloads: Sequence[Payload], plans: Sequence[Plan]) -> Any:
+class OwnArgs(_Untokenized):
+    """The arguments of one partition, for each of several functions."""
+
+    def __init__(self, value: list[list[Any]]) -> None:
+        self.value = value
+
+
+def transform(part: Any, payloads: Sequence[Payload], own_args: OwnArgs) -> Any:
     """Return the result of applying several functions to a partition, one after the other."""
-    with one_blas_thread(), kept_memory:
-        for payload, plan in zip(payloads, plans, strict=True):
-            part = _call(part, payload.unpack(), plan.partition_args[0], {})
+    with one_blas_thread():
+        for payload, args in zip(payloads, own_args.value, strict=True):
+            part = _call(part, payload.unpack(), args, {})
     return part
+
+
+def identity(payload: Payload) -> Payload:
+    """Return the payload: the result of a task, which Dask can recompute if the worker that has it is lost.
+
+    (Dask cannot recompute the data of ``Client.scatter``.)
+    """
+    return payload
 
 
 # Sums ---------------------------------------------------------------------------------------------------------------
 
 
-def sum_group(
-    payload: Payload, plan: Plan, parts: Sequence[Any], recipes: Sequence[Payload], n_partitions: int
-) -> Nodes | CacheMiss:
+def sum_group(group: Group, payloads: Sequence[Payload], parts: Sequence[Any]) -> Nodes | CacheMiss:
     """Return the results of a group of partitions, with those of neighbours added."""
-    results = map_group(payload, plan, parts, recipes)
+    results = map_group(group, payloads, parts)
     if isinstance(results, CacheMiss):
         return results
-    return join_nodes({(0, index): own for index, own in zip(plan.indices, results, strict=True)}, n_partitions)
+    return join_nodes({(0, i): own for i, own in zip(group.indices, results, strict=True)}, group.n_partitions)
 
 
 def add_nodes(first: Nodes | CacheMiss, second: Nodes | CacheMiss, n_partitions: int) -> Nodes | CacheMiss:
@@ -236,13 +211,10 @@ def size_of_nodes(nodes: Nodes) -> int:
     return sum(value.nbytes for totals in nodes.values() for value in totals if isinstance(value, np.ndarray))
 
 
-# Sizes --------------------------------------------------------------------------------------------------------------
-
-
-def _size_of_parts(holder: Any) -> int:
-    return sum(sizeof(value) for value in vars(holder).values())
+def _size_of_attributes(value: Any) -> int:
+    return sum(sizeof(own) for own in vars(value).values())
 
 
 # Dask schedules tasks and spills data by size; for classes that it does not know, it counts the object alone.
 for _kind in (Rows, Block, Payload):
-    sizeof.register(_kind, _size_of_parts)
+    sizeof.register(_kind, _size_of_attributes)

@@ -29,7 +29,7 @@ _LARGE_CONSTANT = 1e3
 # with a smaller share of stored entries need not be centred.
 _FULL = 0.8
 # Features whose variance is below this share of their mean square are constant up to rounding errors.
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 # Entries that are copied are processed in chunks of about this many.
 _CHUNK_ENTRIES = 2**20
 
@@ -211,7 +211,7 @@ def mean_square(X: Any, weights: Array) -> float:
     square = sum(
         share[rows] @ np.square(X[rows] - mean).sum(axis=1) for rows in chunks(X.shape[0], X.shape[1], _CHUNK_ENTRIES)
     )
-    return float(square) if square > _ROUNDING * (mean @ mean) else 0.0
+    return float(square) if square > ROUNDING * (mean @ mean) else 0.0
 
 
 def feature_means_far_from_zero(X: Any, weights: Array, ratio: float) -> Array | None:

@@ -12,6 +12,7 @@ import numpy as np
 from dropmargin.data import missing_values
 from dropmargin.data.blocks import Block, EntryFunction
 from dropmargin.data.matrix import (
+    ROUNDING,
     column_counts,
     column_means,
     column_variances,
@@ -88,6 +89,16 @@ def feature_statistics(data: Partitions[Rows], has_missing: bool) -> missing_val
     return missing_values.statistics_by_sums(
         partial(data.map_sum, _feature_sums, has_missing), partial(data.map_sum, _feature_squares, has_missing)
     )
+
+
+def mean_square(data: Partitions[Rows], is_dense: bool) -> float:
+    """Return the weighted mean of the squared norm of a row, as `matrix.mean_square`: dense rows are centred."""
+    mean, deviation = feature_statistics(data, False)
+    assert deviation is not None
+    square, centre = float(deviation @ deviation), float(mean @ mean)
+    if not is_dense:
+        return square + centre
+    return square if square > ROUNDING * centre else 0.0
 
 
 class ClassPartitions(ClassRows):

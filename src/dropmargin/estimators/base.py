@@ -119,13 +119,11 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         )
         return classes, ClassArray(rows.X, index, weights, len(classes), rows.has_missing)
 
-    def _statistics(self, encoded: ClassArray, with_means: bool = False) -> FeatureStatistics | None:
-        """Return means and, for ``missing="rescale"``, deviations of the features, if prediction needs them."""
+    def _statistics(self, encoded: ClassArray) -> FeatureStatistics:
+        """Return the means of the features and, for ``missing="rescale"``, their deviations."""
         if self.missing == "rescale":
             return feature_statistics(encoded.X, encoded.sample_weight, encoded.has_missing)
-        noise = as_noise(self.noise)
-        needs_means = with_means or (noise is not None and noise.needs_means)
-        return FeatureStatistics(encoded.feature_means, None) if needs_means else None
+        return FeatureStatistics(encoded.feature_means, None)
 
     def _set_feature_names(self, n_features: int, names: Sequence[str] | None) -> None:
         self.n_features_in_ = n_features
@@ -405,14 +403,7 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
 
     def _at_training_means(self, noise: Noise) -> Noise:
         """Return the noise for the feature means of the training data."""
-        if not noise.needs_means:
-            return noise
-        if not hasattr(self, "feature_means_"):
-            raise ValueError(
-                f"{noise!r} has the reference 'mean', and the model was fitted without feature means. Fit it with "
-                "missing='rescale' or with this noise, or choose reference='zero'."
-            )
-        return noise.with_means(self.feature_means_)
+        return noise.with_means(self.feature_means_) if noise.needs_means else noise
 
     def _winners_of(self, scores: Array) -> Array:
         """Return the index of the predicted class from the scores of all columns."""

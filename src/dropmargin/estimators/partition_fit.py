@@ -1,11 +1,18 @@
-"""Fit an estimator to rows in partitions, in files or on a cluster."""
+"""Fit an estimator to rows in partitions, in files or on a cluster.
+
+`fit_partitions` is the fit of a plain classifier. `PartitionRows` and `Fit` are its parts: the rows after all checks,
+and what the estimator contributes. The search over noise and ``C`` (`model_selection.partitions`) uses them, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from dropmargin.data import Partitions, Rows
 from dropmargin.data.missing_values import FeatureStatistics
@@ -15,13 +22,144 @@ from dropmargin.data.partitioned import (
     encode_rows,
     feature_statistics,
     find_used_features,
+    mean_square,
 )
 from dropmargin.estimators import missing, validation
 from dropmargin.estimators.base import MarginalisedClassifier
 from dropmargin.estimators.inspection import DataSummary, check_rows, inspect
-from dropmargin.solvers import Iteration, Monitor, Problem, solve
+from dropmargin.solvers import Iteration, Monitor, Problem, Result, solve
+from dropmargin.typing import Array
 
 E = TypeVar("E", bound=MarginalisedClassifier)
+
+
+class Fit:
+    """What an estimator contributes to a fit, wherever the rows are: the problem, the start and the fitted attributes.
+
+    Parameters
+    ----------
+    estimator : MarginalisedClassifier
+        Its parameters are checked.
+    """
+
+    def __init__(self, estimator: MarginalisedClassifier) -> None:
+        self.estimator = estimator
+        self.problem: Problem = estimator._problem()
+        self.uses_statistics: bool = estimator.missing == "rescale"
+
+    def set_features(self, n_features: int, names: Sequence[str] | None) -> None:
+        """Set number and names of the features."""
+        self.estimator._set_feature_names(n_features, names)
+
+    def encode_classes(self, classes: Array, totals: Array) -> tuple[Array, Array, Array]:
+        """Return which classes take part, the index of each, and its weight factor; ``totals`` are their weights."""
+        own = self.estimator
+        return validation.encode_classes(classes, totals, own.class_weight, type(own).__name__)
+
+    def start(self, classes: Array, n_features: int) -> Array | None:
+        """Return the coefficients of an earlier fit to start from, if there are any (``warm_start``)."""
+        return self.estimator._warm_coefficients(classes, n_features)
+
+    def set_classes(self, encoded: EncodedRows) -> None:
+        """Set the classes and what prediction needs to know of the features."""
+        self.estimator.classes_ = encoded.classes
+        self.estimator._set_statistics(encoded.statistics)
+
+    def store(self, result: Result, encoded: EncodedRows, dtype: Any) -> None:
+        """Set the fitted attributes; warn if the solver has not converged."""
+        self.estimator._store(result, encoded.classes, dtype, encoded.statistics)
+
+
+class WeightedRows(NamedTuple):
+    """Checked rows with other sample weights, and the sum of these for each class."""
+
+    rows: Partitions[Rows]
+    totals: Array
+
+
+class EncodedRows(NamedTuple):
+    """The classes, the rows with the index of their class, and the statistics of the features, if they are needed."""
+
+    classes: Array
+    rows: ClassPartitions
+    statistics: FeatureStatistics | None
+
+
+@dataclass(frozen=True)
+class PartitionRows:
+    """Training rows in partitions, after all checks.
+
+    Parameters
+    ----------
+    rows : Partitions of Rows
+    summary : DataSummary
+    feature_names : sequence of str or None
+    """
+
+    rows: Partitions[Rows]
+    summary: DataSummary
+    feature_names: Sequence[str] | None
+
+    @property
+    def classes(self) -> Array:
+        """All labels, sorted."""
+        assert self.summary.whole.classes is not None
+        return self.summary.whole.classes
+
+    def problem(self, problem: Problem) -> Problem:
+        """Return the problem with a noise that does not corrupt missing entries; an error if it cannot be used."""
+        noise = problem.noise
+        if noise is not None:
+            noise = noise.resolve(self.summary.whole.n_features, self.feature_names)
+        self.summary.check_range(noise, self.feature_names)
+        if self.summary.whole.has_missing:
+            noise = missing.exclude_entries_from_noise(self.summary.has_implicit, noise)
+        return replace(problem, noise=noise)
+
+    @contextmanager
+    def encoded(self, fit: Fit, weighted: WeightedRows | None = None) -> Iterator[EncodedRows]:
+        """Yield the rows as a solver needs them, or ``weighted``: the same rows with other sample weights."""
+        whole, classes = self.summary.whole, self.classes
+        rows, totals = (self.rows, whole.totals) if weighted is None else weighted
+        assert totals is not None
+        present, index, factors = fit.encode_classes(classes, totals)
+        encoding = self._encoding(index, factors)
+        with rows.map_partitions(encode_rows, encoding) as encoded:
+            used = find_used_features(encoded, whole.n_stored, whole.n_features, whole.is_dense)
+            statistics = feature_statistics(encoded, whole.has_missing) if fit.uses_statistics else None
+        with rows.map_partitions(encode_rows, replace(encoding, used=used)) as encoded:
+            used_features = None if used is None else (used, whole.n_features)
+            shape = whole.n_rows, whole.n_features if used is None else len(used)
+            weights = (totals * factors)[present]
+            outputs = ClassPartitions(encoded, shape, weights, whole.is_dense, used_features, whole.has_missing)
+            if statistics is None:
+                statistics = FeatureStatistics(outputs.feature_means, None)
+            yield EncodedRows(classes[present], outputs, statistics)
+
+    def mean_square(self) -> float:
+        """Return the weighted mean of the squared norm of a row; dense rows are centred."""
+        n_classes = len(self.classes)
+        with self.rows.map_partitions(encode_rows, self._encoding(np.arange(n_classes), np.ones(n_classes))) as rows:
+            return mean_square(rows, self.summary.whole.is_dense)
+
+    def _encoding(self, index: Array, factors: Array) -> LabelEncoding:
+        whole = self.summary.whole
+        return LabelEncoding(
+            self.classes, index, factors, whole.n_features, whole.is_dense, self.summary.dtype, whole.has_missing
+        )
+
+
+@contextmanager
+def checked_rows(
+    fit: Fit, data: Partitions[Rows], names: Sequence[str] | None, feature_names: Sequence[str] | None
+) -> Iterator[PartitionRows]:
+    """Yield the rows after the first pass, which checks all partitions; ``names`` are those of errors."""
+    if names is None:
+        names = [f"partition {i}" for i in range(data.n_partitions)]
+    summary = inspect(data, names, fit.uses_statistics)
+    fit.set_features(summary.whole.n_features, feature_names)
+    with data.map_partitions(check_rows) as checked:
+        yield PartitionRows(checked, summary, feature_names)
 
 
 def fit_partitions(
@@ -52,52 +190,19 @@ def fit_partitions(
         The fitted estimator. If the fit fails or is interrupted, its attributes are those before the call.
     """
     with validation.unchanged_on_failure(estimator):
-        problem = estimator._problem()
+        fit = Fit(estimator)
+        problem = fit.problem
         if monitor is not None:
             problem = replace(problem, monitor=partial(_both, problem.monitor, monitor))
-        if names is None:
-            names = [f"partition {i}" for i in range(data.n_partitions)]
-        # 1. Check all partitions; errors about the data are raised here.
-        summary = inspect(data, names, estimator.missing == "rescale")
-        estimator._set_feature_names(summary.whole.n_features, feature_names)
-        if problem.noise is not None:
-            problem = replace(problem, noise=problem.noise.resolve(summary.whole.n_features, feature_names))
-        summary.check_range(problem.noise, feature_names)
-        if summary.whole.has_missing:
-            problem = replace(problem, noise=missing.exclude_entries_from_noise(summary.has_implicit, problem.noise))
-        # 2. Encode the labels and solve.
-        with data.map_partitions(check_rows) as checked:
-            _fit_checked(estimator, problem, summary, checked)
+        with checked_rows(fit, data, names, feature_names) as rows:
+            problem = rows.problem(problem)
+            with rows.encoded(fit) as encoded:
+                start = fit.start(encoded.classes, rows.summary.whole.n_features)
+                result = solve(problem, encoded.rows, start)
+        fit.store(result, encoded, rows.summary.dtype)
     return estimator
 
 
 def _both(first: Monitor, second: Monitor, entry: Iteration) -> None:
     first(entry)
     second(entry)
-
-
-def _fit_checked(
-    estimator: MarginalisedClassifier, problem: Problem, summary: DataSummary, checked: Partitions[Rows]
-) -> None:
-    whole = summary.whole
-    assert whole.classes is not None
-    assert whole.totals is not None
-    present, index, factors = validation.encode_classes(
-        whole.classes, whole.totals, estimator.class_weight, type(estimator).__name__
-    )
-    classes, weights = whole.classes[present], (whole.totals * factors)[present]
-    encoding = LabelEncoding(
-        whole.classes, index, factors, whole.n_features, whole.is_dense, summary.dtype, whole.has_missing
-    )
-    with checked.map_partitions(encode_rows, encoding) as rows:
-        used = find_used_features(rows, whole.n_stored, whole.n_features, whole.is_dense)
-        statistics = feature_statistics(rows, whole.has_missing) if estimator.missing == "rescale" else None
-    with checked.map_partitions(encode_rows, replace(encoding, used=used)) as rows:
-        used_features = None if used is None else (used, whole.n_features)
-        shape = whole.n_rows, whole.n_features if used is None else len(used)
-        start = estimator._warm_coefficients(classes, whole.n_features)
-        encoded = ClassPartitions(rows, shape, weights, whole.is_dense, used_features, whole.has_missing)
-        result = solve(problem, encoded, start)
-        if statistics is None and problem.noise is not None and problem.noise.needs_means:
-            statistics = FeatureStatistics(encoded.feature_means, None)
-    estimator._store(result, classes, summary.dtype, statistics)

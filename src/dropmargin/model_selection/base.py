@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -35,15 +34,16 @@ from dropmargin.model_selection.search import (
     FINAL_SHARE,
     ROUGH_TOL,
     RULES,
-    Fold,
+    ArrayFold,
     Outcome,
     Search,
+    SearchData,
     accuracy,
     target_scorer,
     try_scorer,
     warn_unconverged,
 )
-from dropmargin.solvers import solve
+from dropmargin.solvers import Problem, solve
 from dropmargin.typing import Array
 
 # Coefficients of all points are kept up to this many bytes, if nobody says otherwise.
@@ -120,8 +120,8 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
             return self._fit(X, y, sample_weight, groups)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> MarginalisedClassifierCV:
-        # 1. All checks come before the search.
-        rule = check_parameters(self)["rule"]
+        # All checks come before the search.
+        check_parameters(self)
         template = self._plain()
         X, y = indexable(X, y)
         rows = template._check_data(template._problem(), X, y, sample_weight)
@@ -129,27 +129,42 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         grid = check_grid(self.noises, self.Cs, rows)
         problem = check_noisy_problems(template, rows, grid)
         split_params, score_params = self._route(sample_weight, groups)
-        folds = self._folds(X, y, rows, classes, split_params, score_params)
+        splits = self._splits(X, y, rows, classes, split_params)
+        folds = [partial(_load_fold, X, y, rows, train, test, score_params) for train, test in splits]
+        n_threads = effective_n_jobs(self.n_jobs)
+        refit = partial(_refit, rows, classes, encoded, n_threads)
+        data = SearchData(len(rows.y), rows.X.shape[1], classes, rows.has_missing, folds, refit)
+        return self._search(data, template, problem, grid, n_threads, self.verbose)
+
+    def _search(
+        self,
+        data: SearchData,
+        template: MarginalisedClassifier,
+        problem: Problem,
+        grid: Grid,
+        n_threads: int,
+        verbose: int,
+    ) -> MarginalisedClassifierCV:
+        """Run the search over rows in memory or elsewhere, and set the fitted attributes."""
         tol = FINAL_SHARE * problem.tol
         rough_tol = max(problem.tol, ROUGH_TOL) if self.prune else tol
-        n_threads = effective_n_jobs(self.n_jobs)
-        plain = (self.scoring is None or self.scoring == "accuracy") and not rows.has_missing
+        plain = (self.scoring is None or self.scoring == "accuracy") and not data.has_missing
         scorer: Any = target_scorer(self.target_noise, self.scoring, self.multi_class)
         if scorer is not None:
-            scorer.noise.resolve(rows.X.shape[1], rows.feature_names)
+            scorer.noise.resolve(data.n_features, getattr(template, "feature_names_in_", None))
         else:
             scorer = accuracy if plain else self._scorer()
-        store = self._stores(len(folds), grid, len(classes), rows.X.shape[1])
-        search = Search(template, problem, grid, scorer, tol, rough_tol, rule, store, n_threads, len(rows.y))
-        try_scorer(search, folds[0]())
-        # 2. The search, and the final fit to all rows.
-        outcome = search.run(folds, self.verbose)
+        store = self._stores(len(data.folds), grid, len(data.classes), data.n_features)
+        search = Search(template, problem, grid, scorer, tol, rough_tol, self.rule, store, n_threads, data.n_rows)
+        with data.folds[0]() as fold:
+            try_scorer(search, fold)
+        outcome = search.run(data.folds, verbose)
         if not np.isfinite(outcome.mean).any():
             raise ValueError("scoring gave NaN at every point of the grid: there is nothing to choose by.")
-        self._store(grid, outcome, outcome.chosen(rule))
-        self._refit(template, rows, (classes, encoded), outcome)
-        warn_unconverged(np.append(outcome.converged, self.best_estimator_.converged_), stacklevel=4)
-        warn_at_ends(grid, outcome.mean, self.best_index_, stacklevel=3)
+        self._store(grid, outcome, outcome.chosen(self.rule))
+        self._refit(template, data, outcome)
+        warn_unconverged(np.append(outcome.converged, self.best_estimator_.converged_), stacklevel=5)
+        warn_at_ends(grid, outcome.mean, self.best_index_, stacklevel=4)
         return self
 
     def _stores(self, n_folds: int, grid: Grid, n_classes: int, n_features: int) -> bool:
@@ -161,20 +176,17 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         n_outputs = len(binary_outputs(n_classes, self.multi_class))
         return 8 * n_folds * grid.shape[0] * grid.shape[1] * n_outputs * (n_features + 1) <= _MOST_STORED
 
-    def _folds(
-        self,
-        X: Any,
-        y: Any,
-        rows: CheckedRows,
-        classes: Array,
-        split_params: dict[str, Any],
-        score_params: dict[str, Any],
-    ) -> list[Callable[[], Fold]]:
-        """Return how to load each fold, after checking that it can be learnt from and scored."""
+    def _splits(
+        self, X: Any, y: Any, rows: Any, classes: Array, split_params: dict[str, Any]
+    ) -> list[tuple[Array, Array]]:
+        """Return training and test rows of each fold, after checking that it can be learnt from and scored.
+
+        ``rows`` has the labels and the sample weights after all checks, `Rows` without need of ``X``.
+        """
         splits = list(check_cv(self.cv, rows.y, classifier=True).split(X, y, **split_params))
         if not splits:
             raise ValueError(f"cv={self.cv!r} gives no folds.")
-        folds: list[Callable[[], Fold]] = []
+        checked = []
         for index, (train, test) in enumerate(splits):
             train, test = (
                 np.flatnonzero(part) if part.dtype == bool else part for part in map(np.asarray, (train, test))
@@ -188,8 +200,8 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
                     f"Fold {index} of cv has no training row of class {absent[0]!r}. Use fewer folds, stratified ones "
                     "(sklearn.model_selection.StratifiedKFold), or leave out classes with hardly any rows."
                 )
-            folds.append(partial(_load_fold, X, y, rows, train, test, score_params))
-        return folds
+            checked.append((train, test))
+        return checked
 
     def _route(self, sample_weight: Any, groups: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what the splitter and what the scorer are to be given."""
@@ -221,23 +233,14 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         self.best_score_ = float(outcome.mean[chosen])
         self.noise_, self.C_ = grid.noises[chosen[0]], float(grid.Cs[chosen[1]])
 
-    def _refit(
-        self,
-        template: MarginalisedClassifier,
-        rows: CheckedRows,
-        encoded: tuple[Array, ClassArray],
-        outcome: Outcome,
-    ) -> None:
+    def _refit(self, template: MarginalisedClassifier, data: SearchData, outcome: Outcome) -> None:
         """Fit the chosen model to all rows, from the mean of its folds."""
         best = template.set_params(noise=self.noise_, C=self.C_)
         where = (slice(None), *self.best_index_)
         start = None if outcome.coefs is None else outcome.coefs[where].mean(axis=0).T
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # one warning counts all fits
-            classes, data = encoded
-            result = solve(rows.problem(best._problem()), data, start, effective_n_jobs(self.n_jobs))
-            statistics = best._statistics(data)
-            self.best_estimator_ = best._store(result, classes, rows.X.dtype, statistics)
+            self.best_estimator_ = data.refit(best, start)
         self.coef_, self.intercept_, self.classes_ = best.coef_, best.intercept_, best.classes_
         self.n_features_in_ = best.n_features_in_
         if hasattr(best, "feature_names_in_"):
@@ -406,12 +409,25 @@ def _mapping(callee: str) -> MethodMapping:
     return MethodMapping().add(caller="fit", callee=callee)
 
 
-def _load_fold(X: Any, y: Any, rows: CheckedRows, train: Array, test: Array, score_params: dict[str, Any]) -> Fold:
+def _refit(
+    rows: CheckedRows,
+    classes: Array,
+    encoded: ClassArray,
+    n_threads: int,
+    best: MarginalisedClassifier,
+    start: Array | None,
+) -> MarginalisedClassifier:
+    """Fit a classifier to rows in memory, and return it."""
+    result = solve(rows.problem(best._problem()), encoded, start, n_threads)
+    return best._store(result, classes, rows.X.dtype, best._statistics(encoded))
+
+
+def _load_fold(X: Any, y: Any, rows: CheckedRows, train: Array, test: Array, score_params: dict[str, Any]) -> ArrayFold:
     params = {
         name: _safe_indexing(value, test) if _is_per_row(value, len(rows.y)) else value
         for name, value in score_params.items()
     }
-    return Fold(rows.take(train), _safe_indexing(X, test), _safe_indexing(y, test), params, rows.take(test))
+    return ArrayFold(rows.take(train), _safe_indexing(X, test), _safe_indexing(y, test), params, rows.take(test))
 
 
 def _is_per_row(value: Any, n_rows: int) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Integral
 from typing import Any
 
@@ -114,7 +114,15 @@ def check_grid(noises: Any, Cs: Any, rows: CheckedRows) -> Grid:
     rows : CheckedRows
         The training data.
     """
-    return Grid(_check_noises(noises, rows), _check_cs(Cs, rows.X, rows.sample_weight))
+    scale = partial(mean_square, rows.X, rows.sample_weight)
+    return check_grid_of_scale(noises, Cs, rows.X.shape[1], rows.feature_names, scale)
+
+
+def check_grid_of_scale(
+    noises: Any, Cs: Any, n_features: int, feature_names: Sequence[str] | None, scale: Callable[[], float]
+) -> Grid:
+    """Return the grid for rows anywhere; ``scale`` returns their mean squared norm, see `data.mean_square`."""
+    return Grid(_check_noises(noises, n_features, feature_names), _check_cs(Cs, scale))
 
 
 def check_noisy_problems(template: MarginalisedClassifier, rows: CheckedRows, grid: Grid) -> Problem:
@@ -125,7 +133,7 @@ def check_noisy_problems(template: MarginalisedClassifier, rows: CheckedRows, gr
     return template.set_params(noise=None)._problem()
 
 
-def _check_noises(noises: Any, rows: CheckedRows) -> tuple[Noise | None, ...]:
+def _check_noises(noises: Any, n_features: int, feature_names: Sequence[str] | None) -> tuple[Noise | None, ...]:
     if _is_count(noises):
         count = _check_count("noises", noises)
         return tuple(as_noise(float(rate)) for rate in np.round(np.linspace(0.0, HIGHEST_RATE, count), 6))
@@ -134,7 +142,7 @@ def _check_noises(noises: Any, rows: CheckedRows) -> tuple[Noise | None, ...]:
         try:
             noise = as_noise(given)
             if noise is not None:
-                noise.resolve(rows.X.shape[1], rows.feature_names)
+                noise.resolve(n_features, feature_names)
         except ValueError as error:
             raise ValueError(f"noises[{index}]: {error}") from error
         checked.append(noise)
@@ -142,9 +150,10 @@ def _check_noises(noises: Any, rows: CheckedRows) -> tuple[Noise | None, ...]:
     return tuple(checked)
 
 
-def _check_cs(Cs: Any, X: Any, weights: Array) -> Array:
+def _check_cs(Cs: Any, scale: Callable[[], float]) -> Array:
     if _is_count(Cs):
-        return default_cs(X, weights, _check_count("Cs", Cs))
+        count = _check_count("Cs", Cs)
+        return _cs_of_scale(scale(), count)
     values = [
         check_number(f"Cs[{i}]", C, 0.0, low_open=True) for i, C in enumerate(_as_list("Cs", Cs, "[0.01, 0.1, 1]"))
     ]
@@ -158,7 +167,10 @@ def default_cs(X: Any, weights: Array, count: int) -> Array:
     If ``C`` times the mean squared norm of a row (centred, if ``X`` is dense) is far below 1, the coefficients are
     nearly zero. Noise is a penalty in addition to ``R(w)``, so the best ``C`` with noise is higher than without.
     """
-    scale = mean_square(X, weights)
+    return _cs_of_scale(mean_square(X, weights), count)
+
+
+def _cs_of_scale(scale: float, count: int) -> Array:
     middle = 1.0 / scale if scale > 0.0 else 1.0
     exponents = np.linspace(np.log10(_FIRST_FACTOR * middle), np.log10(_LAST_FACTOR * middle), count)
     rounded = np.round(2.0 * exponents) / 2.0

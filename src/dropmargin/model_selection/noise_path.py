@@ -14,7 +14,7 @@ from dropmargin.estimators.base import MarginalisedClassifier
 from dropmargin.model_selection.grid import Point, check_grid, check_noisy_problems
 from dropmargin.model_selection.path_solver import Solution
 from dropmargin.model_selection.search import (
-    Fold,
+    ArrayFold,
     Search,
     score_fold,
     set_solution,
@@ -151,7 +151,7 @@ def noise_path(
     scorer: Any = target_scorer(target_noise, scoring, template.multi_class)
     if scorer is None:
         scorer = check_scoring(template, scoring="accuracy" if scoring is None else scoring)
-    fold = Fold(rows, X if X_test is None else X_test, y if y_test is None else y_test, {})
+    fold = ArrayFold(rows, X if X_test is None else X_test, y if y_test is None else y_test, {})
     n_threads = effective_n_jobs(template.n_jobs)
     search = Search(template, problem, grid, scorer, problem.tol, problem.tol, "best", True, n_threads, len(rows.y))
     try_scorer(search, fold)
@@ -160,16 +160,16 @@ def noise_path(
     return path
 
 
-def _solve_path(search: Search, fold: Fold, verbose: int) -> NoisePath:
+def _solve_path(search: Search, fold: ArrayFold, verbose: int) -> NoisePath:
     """Return the solutions and scores of all points."""
     grid = search.grid
-    solver, classifier = search.prepare(fold, search.n_threads)
+    solver, classifier = fold.prepare(search, search.n_threads)
     solutions: dict[Point, Solution] = {}
     scores = np.empty(grid.shape)
     with Progress(scores.size, f"{type(search.template).__name__} path", verbose=verbose) as progress:
 
         def score_point(point: Point, solution: Solution) -> float:
-            set_solution(classifier, grid, point, solution, fold.rows.X.dtype)
+            set_solution(classifier, grid, point, solution, fold.dtype)
             solutions[point], scores[point] = solution, score_fold(search.scorer, classifier, fold)
             progress.advance()
             return scores[point]

@@ -21,6 +21,7 @@ import numpy as np
 
 from dropmargin.data import BinaryRows, ClassRows
 from dropmargin.estimators.base import CheckedRows
+from dropmargin.estimators.partition_fit import PartitionRows
 from dropmargin.model_selection.grid import Grid, Point
 from dropmargin.solvers import Dual, Problem, Result, combine, open_outputs, solve_outputs, with_means
 from dropmargin.threads import one_blas_thread
@@ -53,13 +54,20 @@ class PathSolver:
     grid : Grid
     problem : Problem
         The problem; its noise, ``C`` and tolerance are replaced.
-    rows : CheckedRows
+    rows : CheckedRows or PartitionRows
     encoded : ClassRows
         The same rows, with the index of their class.
     n_threads : int
     """
 
-    def __init__(self, grid: Grid, problem: Problem, rows: CheckedRows, encoded: ClassRows, n_threads: int) -> None:
+    def __init__(
+        self,
+        grid: Grid,
+        problem: Problem,
+        rows: CheckedRows | PartitionRows,
+        encoded: ClassRows,
+        n_threads: int,
+    ) -> None:
         self.grid = grid
         self.problem = problem
         self.rows = rows
@@ -138,6 +146,12 @@ class PathSolver:
             result.n_iter,
             result.converged and bool(np.isfinite(result.coef).all()),
         )
+
+    def close(self) -> None:
+        """Close the rows of the outputs."""
+        for outputs in self._opened.values():
+            for _, rows in outputs:
+                rows.close()
 
     def _open(self, encoded: ClassRows) -> list[tuple[slice, BinaryRows]]:
         """Return the outputs and their rows, opened once with missing entries and once with their means instead."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -46,9 +47,30 @@ _EQUAL = 1e-12
 RULES = ("best", "one-se")
 
 
+class Fold(ABC):
+    """Training rows and test rows of a search, as a context. They are in memory (`ArrayFold`) or in partitions."""
+
+    #: The type of the rows.
+    dtype: Any
+
+    @abstractmethod
+    def prepare(self, search: Search, n_threads: int) -> tuple[PathSolver, MarginalisedClassifier]:
+        """Return the solver of the training rows, and a classifier for `set_solution`."""
+
+    @abstractmethod
+    def score(self, scorer: Callable[..., Any], classifier: MarginalisedClassifier) -> Any:
+        """Return the score of a fitted classifier on the test rows; the scorer is as in `Search`."""
+
+    def __enter__(self) -> Fold:
+        return self
+
+    def __exit__(self, *_: object) -> None:  # noqa: B027 (rows in memory need no release)
+        """Release what the fold alone uses."""
+
+
 @dataclass(frozen=True)
-class Fold:
-    """Training rows, test rows as the caller passed them, and further arguments of the scorer.
+class ArrayFold(Fold):
+    """Rows in memory: training rows, test rows as the caller passed them, and further arguments of the scorer.
 
     ``test`` are the test rows after all checks, ``None`` if they have not been checked.
     """
@@ -58,6 +80,49 @@ class Fold:
     test_labels: Any
     score_params: dict[str, Any]
     test: CheckedRows | None = None
+
+    @property
+    def dtype(self) -> Any:
+        return self.rows.X.dtype
+
+    def prepare(self, search: Search, n_threads: int) -> tuple[PathSolver, MarginalisedClassifier]:
+        template, rows = search.template, self.rows
+        classes, encoded = template._encode(rows)
+        classifier = copy(template)
+        classifier.classes_ = classes
+        classifier._set_statistics(template._statistics(encoded))
+        return PathSolver(search.grid, search.problem, rows, encoded, n_threads), classifier
+
+    def score(self, scorer: Callable[..., Any], classifier: MarginalisedClassifier) -> Any:
+        if scorer is accuracy:
+            return accuracy(classifier, self)
+        if isinstance(scorer, ExpectedAccuracy) and self.test is not None and not self.test.has_missing:
+            return scorer.of_checked_rows(classifier, self)
+        return scorer(classifier, self.test_rows, self.test_labels, **self.score_params)
+
+
+@dataclass(frozen=True)
+class SearchData:
+    """The rows of a search after all checks, in memory or elsewhere.
+
+    Parameters
+    ----------
+    n_rows, n_features : int
+    classes : ndarray
+    has_missing : bool
+        Whether any entry is missing.
+    folds : sequence of callables
+        Each loads a fold.
+    refit : callable
+        ``refit(classifier, start)`` fits a classifier to all rows, from coefficients or ``None``, and returns it.
+    """
+
+    n_rows: int
+    n_features: int
+    classes: Array
+    has_missing: bool
+    folds: Sequence[Callable[[], Fold]]
+    refit: Callable[[MarginalisedClassifier, Array | None], MarginalisedClassifier]
 
 
 @dataclass(frozen=True)
@@ -96,7 +161,7 @@ class Search:
     n_threads: int
     n_rows: int
 
-    def run(self, folds: list[Callable[[], Fold]], verbose: int) -> Outcome:
+    def run(self, folds: Sequence[Callable[[], Fold]], verbose: int) -> Outcome:
         """Return the scores of all points on all folds; ``folds`` are functions that load a fold."""
         outcome = Outcome.empty(self.grid, len(folds), self.rough_tol <= self.tol)
         if self.scorer is accuracy:
@@ -121,10 +186,10 @@ class Search:
     def _solve_fold(
         self, load: Callable[[], Fold], index: int, outcome: Outcome, progress: Progress, stop: threading.Event
     ) -> None:
-        fold = load()
-        solver, classifier = self.prepare(fold)
-        score_point = partial(self._score_point, classifier, fold, index, outcome, progress, stop)
-        solver.solve_all(self.rough_tol, score_point, approximate=self.rough_tol > self.tol)
+        with load() as fold:
+            solver, classifier = fold.prepare(self, 1)
+            score_point = partial(self._score_point, classifier, fold, index, outcome, progress, stop)
+            solver.solve_all(self.rough_tol, score_point, approximate=self.rough_tol > self.tol)
 
     def _refine_fold(
         self,
@@ -135,20 +200,10 @@ class Search:
         progress: Progress,
         stop: threading.Event,
     ) -> None:
-        fold = load()
-        solver, classifier = self.prepare(fold)
-        score_point = partial(self._score_point, classifier, fold, index, outcome, progress, stop)
-        solver.refine(points, self.tol, partial(outcome.start, index), score_point)
-
-    def prepare(self, fold: Fold, n_threads: int = 1) -> tuple[PathSolver, MarginalisedClassifier]:
-        """Return the solver of a fold, and a classifier for `set_solution`."""
-        template, rows = self.template, fold.rows
-        classes, encoded = template._encode(rows)
-        classifier = copy(template)
-        classifier.classes_ = classes
-        needs_means = isinstance(self.scorer, ExpectedAccuracy) and self.scorer.noise.needs_means
-        classifier._set_statistics(template._statistics(encoded, needs_means))
-        return PathSolver(self.grid, self.problem, rows, encoded, n_threads), classifier
+        with load() as fold:
+            solver, classifier = fold.prepare(self, 1)
+            score_point = partial(self._score_point, classifier, fold, index, outcome, progress, stop)
+            solver.refine(points, self.tol, partial(outcome.start, index), score_point)
 
     def _score_point(
         self,
@@ -163,7 +218,7 @@ class Search:
     ) -> float:
         if stop.is_set():
             raise KeyboardInterrupt
-        set_solution(classifier, self.grid, point, solution, fold.rows.X.dtype)
+        set_solution(classifier, self.grid, point, solution, fold.dtype)
         score = score_fold(self.scorer, classifier, fold)
         outcome.store(index, point, solution, score, self.store_coefs)
         progress.advance()
@@ -190,18 +245,14 @@ def set_solution(classifier: MarginalisedClassifier, grid: Grid, point: Point, s
 
 def score_fold(scorer: Callable[..., Any], estimator: Any, fold: Fold) -> float:
     """Return the score of a fitted classifier on the test rows of a fold."""
-    if scorer is accuracy:
-        return accuracy(estimator, fold)
-    if isinstance(scorer, ExpectedAccuracy) and fold.test is not None and not fold.test.has_missing:
-        return scorer.of_checked_rows(estimator, fold)
-    score = scorer(estimator, fold.test_rows, fold.test_labels, **fold.score_params)
+    score = fold.score(scorer, estimator)
     score = score.item() if np.ndim(score) == 0 and hasattr(score, "item") else score  # arrays of no dimension
     if not isinstance(score, Real):
         raise ValueError(f"scoring must return one number, got {score!r}. Choose a single metric.")
     return float(score)
 
 
-def accuracy(estimator: MarginalisedClassifier, fold: Fold) -> float:
+def accuracy(estimator: MarginalisedClassifier, fold: ArrayFold) -> float:
     """Return the weighted share of correct labels.
 
     It equals the accuracy of scikit-learn, for rows that have been checked: to check them at every point takes longer
@@ -222,7 +273,7 @@ class ExpectedAccuracy:
     def __call__(self, estimator: MarginalisedClassifier, X: Any, y: Any, sample_weight: Any = None) -> float:
         return estimator.expected_accuracy(X, y, self.noise, sample_weight)
 
-    def of_checked_rows(self, estimator: MarginalisedClassifier, fold: Fold) -> float:
+    def of_checked_rows(self, estimator: MarginalisedClassifier, fold: ArrayFold) -> float:
         """Return the score of a fold without checking its rows again."""
         assert fold.test is not None
         noise = self.noise.resolve(fold.test.X.shape[1], fold.test.feature_names)
@@ -249,12 +300,12 @@ def target_scorer(target_noise: Any, scoring: Any, multi_class: str) -> Expected
 
 def try_scorer(search: Search, fold: Fold) -> None:
     """Score a model with arbitrary coefficients, so that errors of the scorer are raised before the search."""
-    _, classifier = search.prepare(fold)
-    n_features, n_classes = fold.rows.X.shape[1], len(classifier.classes_)
+    _, classifier = fold.prepare(search, 1)
+    n_features, n_classes = classifier.n_features_in_, len(classifier.classes_)
     n_pairs = n_classes * (n_classes - 1) // 2
     n_outputs = 1 if n_classes == 2 else n_pairs if classifier.multi_class == "ovo" else n_classes
     coef = 1e-3 * np.cos(np.arange((n_features + 1) * n_outputs)).reshape(n_features + 1, n_outputs)
-    set_solution(classifier, search.grid, (0, 0), Solution(coef, [], 0.0, 0, True), fold.rows.X.dtype)
+    set_solution(classifier, search.grid, (0, 0), Solution(coef, [], 0.0, 0, True), fold.dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the model may not predict some class
         try:

@@ -159,7 +159,8 @@ class Noise(BaseEstimator):
         """Return the noise with its rate or scale, and with other parameters that differ from their default."""
         parameters = list(signature(type(self)).parameters.values())
         # The first parameter is a rate or scale; others are shown if they differ from their default.
-        shown = [own.name for own in parameters if own is parameters[0] or getattr(self, own.name) is not own.default]
+        hidden = [own.name for own in parameters[1:] if _same(getattr(self, own.name), own.default)]
+        shown = [own.name for own in parameters if own.name not in hidden]
         given = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
         return f"{type(self).__name__}({given})"
 
@@ -222,10 +223,14 @@ class Noise(BaseEstimator):
         """
 
     @property
+    def level_name(self) -> str | None:
+        """The name of the rate or scale, the first parameter of the constructor; ``None`` if it has none."""
+        return next(iter(signature(type(self)).parameters), None)
+
+    @property
     def level(self) -> Any:
-        """The rate or scale, the first parameter of the constructor; 1 if it has none."""
-        names = list(signature(type(self)).parameters)
-        return getattr(self, names[0]) if names else 1.0
+        """The rate or scale; 1 if the noise has no parameter."""
+        return 1.0 if self.level_name is None else getattr(self, self.level_name)
 
     @property
     def needs_means(self) -> bool:
@@ -389,6 +394,10 @@ class Noise(BaseEstimator):
             got = float(value if value.ndim == 0 else value[np.argmax(wrong)])
             raise ValueError(f"{label} must be in {range_}, got {got!r}{where}.")
         return value
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (isinstance(value, str) and value == default)
 
 
 def as_noise(noise: Any, reference: str = "mean") -> Noise | None:

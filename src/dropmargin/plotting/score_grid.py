@@ -120,11 +120,11 @@ class ScoreGrid:
     def _kind(self, noise: type[Noise], indices: list[int], free: list[int]) -> NoiseKind:
         name = noise.__name__.removesuffix("Noise")
         name = "dropout" if name == "Dropout" else name
-        parameters = [self.noises[index].get_params(deep=False) for index in indices]  # type: ignore[union-attr]
-        if not parameters[0]:
+        members = [own for own in (self.noises[index] for index in indices) if own is not None]
+        parameter = members[0].level_name
+        if parameter is None:
             return NoiseKind(name, None, np.array(indices), np.full(len(indices), np.nan))
-        parameter = next(iter(parameters[0]))
-        per_feature = any(np.ndim(own[parameter]) for own in parameters)
+        per_feature = any(np.ndim(own.level) for own in members)
         label = f"{'mean ' if per_feature else ''}{name} {parameter}"
         indices = free + indices
         levels = np.array([0.0 if index in free else noise_level(self.noises[index]) for index in indices])

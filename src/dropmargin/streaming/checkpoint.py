@@ -22,18 +22,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
-from dropmargin.data import Partitions, PerPartition
+import dropmargin
+from dropmargin.data import Partitions, PerPartition, as_dense
 from dropmargin.data.partitions import Totals
 from dropmargin.streaming.codec import CodecError, decode, encode
-from dropmargin.streaming.memory import show_size
 
 try:
     import fcntl
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-_MAGIC = b"dropmargin checkpoint 1\n"
+_MAGIC = b"dropmargin checkpoint 2\n"
 _RECORD = struct.Struct("<QII")  # length, checksum of the content, checksum of the request
 _HASH_BYTES = 32
 # The file is synchronised with the disk at least every so many seconds, in case of a power failure.
@@ -65,8 +66,8 @@ class Log:
             self._file.close()
             raise
         self._synced = time.monotonic()
-        self._records: Iterator[tuple[int, bytes]] | None = self._read_records()
-        self._next = self._advance()
+        self._records = self._read_records()
+        self._next = next(self._records, None)
 
     @property
     def is_replaying(self) -> bool:
@@ -82,7 +83,7 @@ class Log:
                 f"checkpoint={str(self._path)!r} cannot be resumed: the fit differs from the one that wrote it, for "
                 "example because of another version of NumPy or another type of machine. Delete it to start again."
             )
-        self._next = self._advance()
+        self._next = next(self._records, None)
         try:
             return decode(content) if content else RECOMPUTE
         except CodecError as error:
@@ -153,13 +154,6 @@ class Log:
             self._file.seek(begin)
             self._file.truncate()
             return
-
-    def _advance(self) -> tuple[int, bytes] | None:
-        assert self._records is not None
-        return next(self._records, None)
-
-    def __repr__(self) -> str:
-        return f"Log({str(self._path)!r}, {show_size(os.fstat(self._file.fileno()).st_size)})"
 
 
 class _Deferred(PerPartition):
@@ -274,3 +268,23 @@ def hash_of(*parts: Any) -> bytes:
         data = np.ascontiguousarray(part).tobytes() if isinstance(part, np.ndarray) else repr(part).encode()
         total.update(struct.pack("<Q", len(data)) + data)
     return total.digest()
+
+
+def parameter_hash(estimator: Any) -> bytes:
+    """Return a hash of everything besides the data that the result of a fit depends on."""
+    is_warm = getattr(estimator, "warm_start", False) and hasattr(estimator, "coef_")
+    start = [as_dense(estimator.coef_), estimator.intercept_] if is_warm else []
+    return hash_of(dropmargin.__version__, np.__version__, _described(estimator), *start)
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, BaseEstimator):
+        params = value.get_params(deep=False).items()
+        # The number of threads and the output do not change the result.
+        own = [(name, _described(item)) for name, item in sorted(params) if name not in ("n_jobs", "verbose")]
+        return type(value).__name__, own
+    if isinstance(value, list | tuple):
+        return [_described(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return "array", value.tolist()
+    return sorted(value.items(), key=repr) if isinstance(value, dict) else repr(value)

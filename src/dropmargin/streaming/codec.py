@@ -1,86 +1,80 @@
-"""Results of the seam as bytes: arrays, numbers, blocks of rows, and tuples and lists of them. Nothing is unpickled."""
+"""Results of requests to the data as bytes: arrays, numbers, blocks of rows, and tuples and lists of them.
+
+The arrays are in the safetensors format, which contains no code. The structure is JSON, as one more array of bytes.
+"""
 
 from __future__ import annotations
 
 import json
-import math
-import struct
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from dropmargin.data import Block, from_arrays, row_block, to_arrays
 from dropmargin.data.structure import structure_fault
 from dropmargin.typing import Array
 
-_KINDS = "fiub"
+_STRUCTURE = "structure"
 
 
 class CodecError(Exception):
-    """This cannot be turned into bytes, or these bytes into anything."""
+    """A value cannot be encoded, or bytes cannot be decoded."""
 
 
 def encode(value: Any) -> bytes:
-    """Return a value as bytes; a `CodecError` if it is of another kind."""
-    arrays: list[Array] = []
-    spec = json.dumps(_describe(value, arrays)).encode()
-    return b"".join([struct.pack("<Q", len(spec)), spec, *(array.tobytes() for array in arrays)])
+    """Return a value as bytes; raise a `CodecError` if it is of another type."""
+    arrays: dict[str, Array] = {}
+    structure = json.dumps(_describe(value, arrays)).encode()
+    return save(arrays | {_STRUCTURE: np.frombuffer(structure, dtype=np.uint8)})
 
 
 def decode(data: bytes) -> Any:
-    """Return the value of what `encode` has returned; a `CodecError` if it is something else."""
+    """Return the value of the bytes that `encode` has returned; raise a `CodecError` for others."""
     try:
-        (length,) = struct.unpack_from("<Q", data)
-        value, end = _restore(json.loads(data[8 : 8 + length]), data, 8 + length)
-    except (ValueError, TypeError, KeyError, IndexError, struct.error) as error:
+        arrays = load(data)
+        structure = json.loads(arrays.pop(_STRUCTURE).tobytes())
+        value = _restore(structure, arrays)
+    except (SafetensorError, ValueError, TypeError, KeyError, IndexError) as error:
         raise CodecError(str(error)) from error
-    if end != len(data):
-        raise CodecError("there is more than was said")
+    if arrays:
+        raise CodecError(f"the array {next(iter(arrays))!r} is not part of the structure")
     return value
 
 
-def _describe(value: Any, arrays: list[Array]) -> Any:
-    """Return what the value is, as JSON, and append its arrays."""
+def _describe(value: Any, arrays: dict[str, Array]) -> Any:
+    """Return the structure of a value as JSON, and add its arrays."""
     if value is None or isinstance(value, bool | int | str) or type(value) is float:
         return {"value": value}
     if isinstance(value, np.ndarray | np.generic):
-        array = np.asarray(value)
-        if array.dtype.kind not in _KINDS:
-            raise CodecError(f"an array of type {array.dtype}")
-        arrays.append(np.ascontiguousarray(array))
-        kind = "array" if isinstance(value, np.ndarray) else "scalar"
-        return {kind: [array.dtype.newbyteorder("<").str, list(array.shape)]}
+        array = np.ascontiguousarray(value).reshape(np.shape(value))
+        if array.dtype.kind not in "fiub":
+            raise CodecError(f"cannot encode an array of type {array.dtype}")
+        name = str(len(arrays))
+        arrays[name] = array
+        return {"array" if isinstance(value, np.ndarray) else "scalar": name}
     if isinstance(value, Block):
-        return {"block": list(value.rows.shape), "items": [_describe(item, arrays) for item in to_arrays(value.rows)]}
+        return {"block": [_describe(item, arrays) for item in to_arrays(value.rows)], "shape": value.rows.shape}
     if isinstance(value, tuple | list):
-        return {"items": [_describe(item, arrays) for item in value], "tuple": isinstance(value, tuple)}
-    raise CodecError(f"a {type(value).__name__}")
+        return {type(value).__name__: [_describe(item, arrays) for item in value]}
+    raise CodecError(f"cannot encode a {type(value).__name__}")
 
 
-def _restore(spec: Any, data: bytes, begin: int) -> tuple[Any, int]:
-    """Return the value that a description and the bytes from ``begin`` make, and where they end."""
-    if "value" in spec:
-        return spec["value"], begin
-    if "items" in spec:
-        items = []
-        for item in spec["items"]:
-            value, begin = _restore(item, data, begin)
-            items.append(value)
-        if "block" in spec:
-            n_rows, n_features = spec["block"]
-            rows = from_arrays(items, (int(n_rows), int(n_features)))
-            fault = structure_fault(rows, exact=True)
-            if fault is not None:
-                raise CodecError(fault)
-            return row_block(rows), begin
-        return tuple(items) if spec["tuple"] else items, begin
-    kind = "array" if "array" in spec else "scalar"
-    name, shape = spec[kind]
-    dtype = np.dtype(name)
-    if dtype.kind not in _KINDS:
-        raise CodecError(f"an array of type {dtype}")
-    end = begin + dtype.itemsize * math.prod(shape)
-    if end > len(data):
-        raise CodecError("it ends too early")
-    array = np.frombuffer(data, dtype=dtype, count=math.prod(shape), offset=begin).reshape(shape).copy()
-    return (array if kind == "array" else array[()]), end
+def _restore(structure: Any, arrays: dict[str, Array]) -> Any:
+    """Return the value of a structure, and remove its arrays."""
+    kind, content = next(iter(structure.items()))
+    if kind == "value":
+        return content
+    if kind in ("array", "scalar"):
+        array = arrays.pop(content).copy()  # the loaded array is read-only
+        return array if kind == "array" else array[()]
+    items = [_restore(item, arrays) for item in content]
+    if kind == "block":
+        n_rows, n_features = structure["shape"]
+        rows = from_arrays(items, (int(n_rows), int(n_features)))
+        fault = structure_fault(rows, exact=True)
+        if fault is not None:
+            raise CodecError(fault)
+        return row_block(rows)
+    return {"tuple": tuple, "list": list}[kind](items)

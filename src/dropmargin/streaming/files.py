@@ -1,4 +1,4 @@
-"""Data files of one format, in parts: found, checked against each other, and read in blocks of rows."""
+"""Several data files of one format: the list of files, checks over all of them, and reading in blocks of rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dropmargin.data import canonical, to_arrays
-from dropmargin.io.data import DataFormatError, Dataset, Frame, ReadOptions, find_format, read_chunks
+from dropmargin.io.data import DataFormatError, Dataset, ReadOptions, find_format, read_chunks
 from dropmargin.io.data.dataset import concatenate
 from dropmargin.io.data.sources import Source, line_blocks
 from dropmargin.io.data.svmlight_blocks import BlockParser
@@ -20,14 +18,14 @@ from dropmargin.progress import Progress
 
 _FORMATS = ("svmlight", "parquet", "arrow", "npz")
 _CHUNK_BYTES = 2**22
-_STEP = 2**20  # progress is counted in these
+_STEP = 2**20  # the unit of progress
 
 PathLike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
 class DataFiles:
-    """Files that are parts of one data set, in order, and how to read them: with a bar, if ``progress``."""
+    """The files of one data set, in order, the options of their reader, and whether to show progress."""
 
     paths: tuple[Path, ...]
     format: str
@@ -36,15 +34,15 @@ class DataFiles:
 
     @property
     def fingerprint(self) -> list[list[Any]]:
-        """Names, sizes and times of change: other ones, and what was made of the files is stale."""
+        """Names, sizes and modification times, to tell whether a cache of the files is stale."""
         found = [(path, path.stat()) for path in self.paths]
         return [[str(path.resolve()), stat.st_size, stat.st_mtime_ns] for path, stat in found]
 
 
 def find_files(paths: PathLike | Iterable[PathLike], options: ReadOptions | None, progress: bool) -> DataFiles:
-    """Return the files of a folder (but for those whose names begin with a dot or ``_``), by name, or of a list.
+    """Return the files of a folder, sorted by name and without those that begin with a dot or ``_``, or of a list.
 
-    A folder of several formats is an error, and so is one that cannot be read in parts.
+    Files of several formats are an error, and so is a format that cannot be read in chunks.
     """
     options = ReadOptions() if options is None else options
     if isinstance(paths, str | os.PathLike):
@@ -62,20 +60,20 @@ def find_files(paths: PathLike | Iterable[PathLike], options: ReadOptions | None
         raise ValueError("paths must name at least one file or folder, got none.")
     for path in found:
         if not path.is_file():
-            raise FileNotFoundError(f"{str(path)!r} is not there, or is not a file.")
+            raise FileNotFoundError(f"{str(path)!r} does not exist, or is not a file.")
     formats = {path: find_format(path, options.format) for path in found}
     first = found[0]
     for path, form in formats.items():
         if form != formats[first]:
             raise ValueError(
                 f"The files are of several formats: {first.name} is {formats[first]}, {path.name} is {form}. "
-                "Name files of one format alone."
+                "Pass files of one format only."
             )
     form = formats[first]
     if form not in _FORMATS:
         raise ValueError(
-            f"{first.name} is {form}, which is not read in parts for a fit: use one of {list(_FORMATS)}. "
-            "Tables with names or text need an encoder first; save what it returns."
+            f"{first.name} is {form}, which cannot be read in chunks for a fit: use one of {list(_FORMATS)}. "
+            "Encode tables with categories or text first, and save the result as npz."
         )
     if form in ("parquet", "arrow") and options.target is None:
         raise ValueError(f"options.target must name the column of the labels of {form} files, got None.")
@@ -83,16 +81,16 @@ def find_files(paths: PathLike | Iterable[PathLike], options: ReadOptions | None
 
 
 def check_files(files: DataFiles) -> DataFiles:
-    """Return the files after a look at all of them, with whatever is to be decided over all: see `ReadOptions`."""
+    """Return the files with all options that depend on all files, after checking that the files agree."""
     if files.format == "svmlight":
-        return _settle_svmlight(files)
+        return _scan_svmlight(files)
     if files.format != "npz":
         _check_tables(files)
     return files
 
 
-def _settle_svmlight(files: DataFiles) -> DataFiles:
-    """Return the files with base and number of features known, decided once for all parts: never for one alone."""
+def _scan_svmlight(files: DataFiles) -> DataFiles:
+    """Return the files with known ``zero_based`` and ``n_features``, determined over all files together."""
     options = files.options
     if options.zero_based is not None and options.n_features is not None:
         return files
@@ -119,7 +117,7 @@ def _settle_svmlight(files: DataFiles) -> DataFiles:
 
 
 def _check_tables(files: DataFiles) -> None:
-    """Compare the columns of tables before the first is read to its end."""
+    """Compare the columns of all tables, by their first rows."""
     names = None
     for path in files.paths:
         part = next(iter(read_chunks(path, files.options, chunk_bytes=2**16)), None)
@@ -135,7 +133,7 @@ def _check_tables(files: DataFiles) -> None:
 
 
 def read_blocks(files: DataFiles, block_bytes: int) -> Iterator[tuple[int, Dataset]]:
-    """Yield the number of a file, and rows of it that take about so many bytes; no block is of two files."""
+    """Yield blocks of about ``block_bytes`` bytes, each with the number of its file; no block has rows of two files."""
     width = None
     with _bar(files, "converting files") as progress:
         for number, path in enumerate(files.paths):
@@ -160,21 +158,19 @@ def read_blocks(files: DataFiles, block_bytes: int) -> Iterator[tuple[int, Datas
 
 
 def _chunks(files: DataFiles, path: Path, block_bytes: int) -> Iterator[Dataset]:
-    # A cell of a table takes eight bytes, which the reader takes for sixteen; text takes about twice its numbers.
+    # The reader estimates 16 bytes for a value of a table, which takes 8; text is about twice as long as its numbers.
     return read_chunks(path, files.options, chunk_bytes=max(1, min(_CHUNK_BYTES, block_bytes)))
 
 
 def matrix_of(part: Dataset, path: Path) -> Any:
     """Return the rows as a matrix; columns of names are an error."""
-    if not isinstance(part.X, Frame):
+    if not part.is_table:
         return part.X
-    for name, column in zip(part.X.names, part.X.columns, strict=True):
-        if column.dtype.kind != "f":
+    for name, dtype in part.X.dtypes.items():
+        if dtype.kind != "f":
             what = f"column {name!r} holds names, not numbers (encode it first, or name it in options.ignore)"
             raise DataFormatError(what, str(path))
-    if not part.X.columns:
-        raise DataFormatError("there are no columns besides the labels", str(path))
-    return np.column_stack(part.X.columns)
+    return part.X.to_numpy()
 
 
 def _bar(files: DataFiles, label: str) -> Progress:

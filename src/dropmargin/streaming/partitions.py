@@ -18,48 +18,41 @@ import numpy as np
 
 from dropmargin.data import Partitions, PerPartition, Rows
 from dropmargin.data.partitions import Summation, Totals, identity, select_args
-from dropmargin.streaming.reader import BlockReader
-from dropmargin.streaming.store import BlockWriter, StoredBlocks
+from dropmargin.streaming.store import BlockWriter, MappedBlocks, open_blocks
 from dropmargin.threads import Job, Threads
 
 
 class FilePartitions(Partitions[Any]):
-    """Partitions that share a reader; partition ``i`` is block ``i`` of the reader.
+    """Partitions whose rows are blocks in files; partition ``i`` has the rows of block ``i``.
 
     Parameters
     ----------
     parts : sequence
-        `Rows` that are fetched by ``reader``, or results of `map_partitions`.
-    reader : BlockReader
+        `Rows` that are fetched from ``blocks``, or results of `map_partitions`.
+    blocks : MappedBlocks
     n_threads : int
         The number of blocks that are processed in parallel. It does not change a result.
     scratch : Path
         A folder for the rows of `map_partitions` with ``stored=True``.
     room : int
         The memory in bytes that these rows may use.
-    is_owned : bool
-        Whether `close` also closes the reader.
     """
 
     def __init__(
         self,
         parts: Sequence[Any],
-        reader: BlockReader,
+        blocks: MappedBlocks,
         *,
         n_threads: int,
         scratch: Path,
         room: int,
         shared_cache: dict[Any, Any] | None = None,
-        is_owned: bool = False,
     ) -> None:
         super().__init__(len(parts), shared_cache)
         self._parts = list(parts)
-        self._reader = reader
-        self._n_threads = n_threads
-        self._scratch, self._room = scratch, room
-        self._is_owned = is_owned
-        n_threads = min(n_threads, len(parts))
-        self._threads = Threads(n_threads) if n_threads > 1 else None
+        self._blocks = blocks
+        self._n_threads, self._scratch, self._room = n_threads, scratch, room
+        self._threads = Threads(min(n_threads, len(parts))) if min(n_threads, len(parts)) > 1 else None
 
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
         self.count(function)
@@ -78,38 +71,31 @@ class FilePartitions(Partitions[Any]):
     def map_partitions(
         self, function: Callable[..., Any], *args: Any, shared_cache: dict[Any, Any] | None = None, stored: bool = False
     ) -> FilePartitions:
-        if not stored:
-            return self._like(list(self._results(function, args)), self._reader, shared_cache)
-        self._scratch.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix="sample-", dir=self._scratch))
-        try:
-            writer = BlockWriter(folder / "rows.bin")
-            labelled = [(part.y, part.sample_weight) for part in self._results(_written, (writer, function, *args))]
-            writer.close(sync=False)  # the file is not used after this process ends
-            source = StoredBlocks(writer.path, writer.blocks)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)  # an open file exists until it is closed
-        reader = BlockReader(source, self.n_partitions, self._n_threads, self._room)
-        return self._like(fetched_rows(reader, labelled), reader, shared_cache, is_owned=True)
-
-    def close(self) -> None:
-        if self._threads is not None:
-            self._threads.close()
-        if self._is_owned:
-            self._reader.close()
-
-    def _like(
-        self, parts: Sequence[Any], reader: BlockReader, shared_cache: dict[Any, Any] | None, is_owned: bool = False
-    ) -> FilePartitions:
+        parts, blocks = list(self._results(function, args)) if not stored else [], self._blocks
+        if stored:
+            self._scratch.mkdir(parents=True, exist_ok=True)
+            folder = Path(tempfile.mkdtemp(prefix="sample-", dir=self._scratch))
+            try:
+                writer = BlockWriter(folder)
+                written = list(self._results(_written, (writer, function, *args)))
+                writer.close(sync=False)  # the files are not used after this process ends
+                blocks = open_blocks(folder, writer.blocks, written[0].X)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)  # mapped files exist until they are closed
+            blocks.keep(self._room)
+            parts = fetched_rows(blocks, [(part.y, part.sample_weight) for part in written])
         return FilePartitions(
             parts,
-            reader,
+            blocks,
             n_threads=self._n_threads,
             scratch=self._scratch,
             room=self._room,
             shared_cache=shared_cache,
-            is_owned=is_owned,
         )
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.close()
 
     def _results(self, function: Callable[..., Any], args: Sequence[Any]) -> Iterator[Any]:
         """Yield the results in the order of the partitions; a few are computed ahead."""
@@ -134,7 +120,7 @@ class FilePartitions(Partitions[Any]):
         try:
             return function(part, *_evaluated(part, args))
         finally:
-            self._reader.release(index)
+            self._blocks.release(index)
 
 
 class _Lazy:
@@ -158,13 +144,13 @@ def _evaluated(part: Any, args: Sequence[Any]) -> list[Any]:
     return [arg.value(part) if isinstance(arg, _Lazy) else arg for arg in args]
 
 
-def fetched_rows(reader: BlockReader, labelled: Sequence[tuple[Any, Any]]) -> list[Rows]:
-    """Return the rows of the blocks of a reader, with their labels and sample weights."""
-    return [Rows(partial(reader.fetch, i), y, weights) for i, (y, weights) in enumerate(labelled)]
+def fetched_rows(blocks: MappedBlocks, targets: Sequence[tuple[Any, Any]]) -> list[Rows]:
+    """Return the rows of blocks, with their labels and sample weights."""
+    return [Rows(partial(blocks.fetch, i), y, weights) for i, (y, weights) in enumerate(targets)]
 
 
 def _written(part: Any, writer: BlockWriter, function: Callable[..., Rows], *args: Any) -> Rows:
-    """Write the rows of ``function(part, *args)``, and return their labels and sample weights without the rows."""
+    """Write the rows of ``function(part, *args)``, and return the number of features in place of the rows."""
     rows = function(part, *args)
     writer.add(rows.X)
-    return Rows(None, rows.y, rows.sample_weight)
+    return Rows(rows.X.shape[1], rows.y, rows.sample_weight)

@@ -1,167 +1,224 @@
-"""Blocks of rows as raw arrays in one file, one after the other, and what is known of them."""
+"""Blocks of rows in memory-mapped arrays: the three arrays of one large CSR matrix, or one dense array.
+
+Mapped pages count as memory of the process, so those of a block are released after its use, except of blocks for which
+there is room. The operating system prefetches the next block. (Without ``madvise``, as on Windows, it also decides
+which pages stay in memory.)
+"""
 
 from __future__ import annotations
 
+import mmap
 import os
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dropmargin.data import from_arrays, to_arrays
+from dropmargin.data import from_arrays, is_dense_matrix, to_arrays
 from dropmargin.data.structure import structure_fault
 from dropmargin.io.data import DataFormatError
 from dropmargin.typing import Array
 
-_ALIGNMENT = 64
-_VALUES, _INDICES = ("<f4", "<f8"), ("<i4", "<i8")
+_DENSE, _SPARSE = ("rows",), ("data", "indices", "indptr")
+_KINDS = {"rows": "f", "data": "f", "indices": "i", "indptr": "i"}
 
 
 class DamagedStoreError(Exception):
-    """A block is not what was written."""
+    """A block differs from what was written."""
 
 
 @dataclass(frozen=True)
 class BlockInfo:
-    """Where a block is, and of what it is made.
+    """The number of rows of a block, of its stored entries (of dense rows, 0), and a checksum of its bytes, if any."""
 
-    Parameters
-    ----------
-    shape : tuple of int
-    arrays : tuple of (str, int)
-        Type and length of each array of `data.to_arrays`.
-    offset, n_bytes : int
-        Arrays begin at multiples of 64 bytes from ``offset``.
-    checksum : int
-    """
-
-    shape: tuple[int, int]
-    arrays: tuple[tuple[str, int], ...]
-    offset: int
-    n_bytes: int
-    checksum: int
-
-    @classmethod
-    def from_json(cls, spec: Any) -> BlockInfo:
-        """Return the block of a manifest; a `ValueError`, `TypeError` or `KeyError` if it makes no sense."""
-        arrays = tuple((str(dtype), int(length)) for dtype, length in spec["arrays"])
-        info = cls(
-            (int(spec["shape"][0]), int(spec["shape"][1])),
-            arrays,
-            *(int(spec[name]) for name in ("offset", "n_bytes", "checksum")),
-        )
-        info._check()
-        return info
-
-    def _check(self) -> None:
-        """Raise a `ValueError` if types and lengths are not those of a dense or a CSR matrix of the shape."""
-        dtypes, lengths = zip(*self.arrays, strict=True)
-        n_rows, n_features = self.shape
-        is_dense = len(dtypes) == 1
-        expected = (n_rows * n_features,) if is_dense else (lengths[0], lengths[0], n_rows + 1)
-        fits = (
-            min(*self.shape, self.offset, *lengths) >= 0
-            and dtypes[0] in _VALUES
-            and all(dtype in _INDICES for dtype in dtypes[1:])
-            and lengths == expected
-            and self.n_bytes == sum(_padded(np.dtype(dtype).itemsize * n) for dtype, n in self.arrays)
-        )
-        if not fits:
-            raise ValueError("the sizes do not fit")
-
-    def view(self, buffer: Array) -> Any:
-        """Return the matrix in a buffer of its bytes."""
-        views, begin = [], 0
-        for dtype, length in self.arrays:
-            n_bytes = np.dtype(dtype).itemsize * length
-            views.append(buffer[begin : begin + n_bytes].view(dtype))
-            begin += _padded(n_bytes)
-        return from_arrays(views, self.shape)
-
-
-def _padded(n_bytes: int) -> int:
-    return -(-n_bytes // _ALIGNMENT) * _ALIGNMENT
+    n_rows: int
+    n_stored: int = 0
+    checksum: int | None = None
 
 
 class BlockWriter:
-    """Writes blocks to a new file."""
+    """Writes blocks of rows to ``.npy`` files in a folder; they are all dense or all sparse, and of one type."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.blocks: list[BlockInfo] = []
-        self._file = path.open("xb")
-        self._offset = 0
+        self._files: list[_NpyWriter] = []
+        self._n_stored = 0
 
-    def add(self, X: Any) -> BlockInfo:
+    def add(self, X: Any) -> None:
         """Append a matrix in canonical form."""
-        arrays = [
-            np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False) for array in to_arrays(X)
-        ]
-        checksum, n_bytes = 0, 0
-        for array in arrays:
-            padding = bytes(_padded(array.nbytes) - array.nbytes)
-            for chunk in (array.reshape(-1).view(np.uint8).data, padding):
-                self._file.write(chunk)
-                checksum = zlib.crc32(chunk, checksum)
-            n_bytes += _padded(array.nbytes)
-        spec = tuple((array.dtype.str, int(array.size)) for array in arrays)
-        info = BlockInfo((int(X.shape[0]), int(X.shape[1])), spec, self._offset, n_bytes, checksum)
-        self._offset += n_bytes
-        self.blocks.append(info)
-        return info
+        arrays, n_stored = to_arrays(X), 0
+        if not is_dense_matrix(X):
+            n_stored = len(X.data)
+            indices = X.indices.astype(np.int32 if X.shape[1] < 2**31 else np.int64, copy=False)
+            # Row pointers are those of the whole matrix; the first block has the leading zero.
+            arrays = [X.data, indices, X.indptr.astype(np.int64)[bool(self.blocks) :] + self._n_stored]
+        if not self.blocks:
+            names = _DENSE if len(arrays) == 1 else _SPARSE
+            paths = (self.folder / f"{name}.npy" for name in names)
+            self._files = [_NpyWriter(path, own) for path, own in zip(paths, arrays, strict=True)]
+        if len(arrays) != len(self._files):
+            raise ValueError("some rows are dense and some sparse: make all of them the same")
+        checksum = 0
+        for file, array in zip(self._files, arrays, strict=True):
+            checksum = file.append(array, checksum)
+        self._n_stored += n_stored
+        self.blocks.append(BlockInfo(X.shape[0], n_stored, checksum))
 
     def close(self, sync: bool = True) -> None:
-        """Close the file; by default, have all on the disk."""
+        """Complete the files; by default, also synchronise them with the disk."""
+        for file in self._files:
+            file.close(sync)
+
+
+class _NpyWriter:
+    """An ``.npy`` file that grows along its first axis."""
+
+    def __init__(self, path: Path, first: Array) -> None:
+        self._file = path.open("xb")
+        self._dtype, self._row_shape, self._length = first.dtype.newbyteorder("<"), first.shape[1:], 0
+        self._write_header()
+
+    def append(self, array: Array, checksum: int) -> int:
+        """Write an array, and return the checksum continued by its bytes."""
+        if array.dtype != self._dtype:
+            raise ValueError(f"rows are {array.dtype}, but those before are {self._dtype}: make all of one type")
+        content = np.ascontiguousarray(array, dtype=self._dtype).reshape(-1).view(np.uint8).data
+        self._file.write(content)
+        self._length += len(array)
+        return zlib.crc32(content, checksum)
+
+    def close(self, sync: bool) -> None:
+        self._file.seek(0)
+        self._write_header()  # as long as before: NumPy leaves space for a longer first axis
         self._file.flush()
         if sync:
             os.fsync(self._file.fileno())
         self._file.close()
 
+    def _write_header(self) -> None:
+        shape = (self._length, *self._row_shape)
+        header = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._file, header)
 
-class StoredBlocks:
-    """Reads blocks of a file, any number of times, one at a time.
 
-    The first time, a block is compared with its checksum, and the indices of a sparse one with its shape: a checksum
+class MappedBlocks:
+    """Blocks of rows of a dense array or of the three arrays of a CSR matrix, memory-mapped or not.
+
+    At its first use a block is compared with its checksum, and the indices of a sparse one with its shape: a checksum
     can be computed for any content, and an index outside of the shape would crash the process.
+
+    Parameters
+    ----------
+    arrays : sequence of ndarray
+        As of `data.to_arrays`.
+    n_features : int
+    blocks : sequence of BlockInfo
+    folder : Path, default=None
+        The folder of the files, for errors.
     """
 
-    def __init__(self, path: Path, blocks: list[BlockInfo]) -> None:
+    def __init__(
+        self, arrays: Sequence[Array], n_features: int, blocks: Sequence[BlockInfo], folder: Path | None = None
+    ) -> None:
         self.blocks = blocks
-        self._path = path
-        self._file = path.open("rb", buffering=0)
-        self._trusted = [False] * len(blocks)
+        self._arrays, self._n_features, self._folder = arrays, n_features, folder
+        n_rows, n_stored = (
+            np.cumsum([0, *sizes]).tolist()
+            for sizes in ([block.n_rows for block in blocks], [block.n_stored for block in blocks])
+        )
+        edges = [n_rows] if len(arrays) == 1 else [n_stored, n_stored, n_rows]
+        # Of each block, the slice of each array; row pointers of neighbours overlap by one.
+        self._slices = [
+            [slice(own[i], own[i + 1] + (k == 2)) for k, own in enumerate(edges)] for i in range(len(blocks))
+        ]
+        self._dtype = np.float32 if arrays[0].dtype == np.float32 else np.float64
+        self._unchecked = {i for i, block in enumerate(blocks) if block.checksum is not None}
+        self._n_cached = 0
+        self._prefetched = -1
 
-    def n_bytes(self, index: int) -> int:
-        """Return the size of a block in memory."""
-        return self.blocks[index].n_bytes
+    @property
+    def sizes(self) -> list[int]:
+        """The size of each block in memory."""
+        item_bytes = [np.dtype(self._dtype).itemsize, *(array.itemsize for array in self._arrays[1:])]
+        if len(self._arrays) == 1:
+            item_bytes[0] *= self._n_features
+        return [
+            sum((own.stop - own.start) * size for own, size in zip(slices, item_bytes, strict=True))
+            for slices in self._slices
+        ]
 
-    def load(self, index: int, buffer: Array) -> Any:
-        """Return a block, as a view of ``buffer``, of which it fills the beginning."""
-        info = self.blocks[index]
-        view = buffer.data[: info.n_bytes]
-        self._file.seek(info.offset)
-        done = 0
-        while done < info.n_bytes:
-            n_read = self._file.readinto(view[done:])
-            if not n_read:
-                raise DamagedStoreError(f"{self._path} ends in block {index}")
-            done += n_read
-        if not self._trusted[index]:
-            if zlib.crc32(view) != info.checksum:
-                raise DamagedStoreError(f"block {index} of {self._path} is not what was written")
-            fault = structure_fault(info.view(buffer), exact=True)
-            if fault is not None:
-                raise DataFormatError(
-                    f"block {index} was not written by dropmargin, though its checksum is right: {fault}. Delete the "
-                    f"folder {str(self._path.parent)!r}, which is only a cache, and run again: the data files are "
-                    "converted anew",
-                    str(self._path),
-                )
-            self._trusted[index] = True
-        return info.view(buffer)
+    def keep(self, room: int) -> None:
+        """Keep the first blocks in memory, as many as fit into ``room`` bytes."""
+        self._n_cached = int(np.searchsorted(np.cumsum(self.sizes), room, side="right"))
 
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+    def fetch(self, index: int) -> Any:
+        """Return the rows of a block; the next block is prefetched."""
+        parts = [array[own] for array, own in zip(self._arrays, self._slices[index], strict=True)]
+        following = (index + 1) % len(self.blocks)
+        if following != self._prefetched:
+            self._prefetched = following
+            self._advise(following, "MADV_WILLNEED")
+        if index in self._unchecked:
+            self._check_bytes(index, parts)
+        parts[0] = np.ascontiguousarray(parts[0], dtype=self._dtype)
+        if len(parts) == 3:
+            parts[2] = (parts[2] - parts[2][0]).astype(parts[1].dtype)
+        X = from_arrays([part.view(np.ndarray) for part in parts], (self.blocks[index].n_rows, self._n_features))
+        if index in self._unchecked:
+            self._check_structure(index, X)
+            self._unchecked.discard(index)
+        return X
+
+    def release(self, index: int) -> None:
+        """Release the memory of a block, unless it is to be kept."""
+        if index >= self._n_cached:
+            self._advise(index, "MADV_DONTNEED")
+
+    def _advise(self, index: int, advice: str) -> None:
+        for array, own in zip(self._arrays, self._slices[index], strict=True):
+            mapped = getattr(array, "_mmap", None)
+            # Changes of a private mapping exist in memory only.
+            if mapped is None or not hasattr(mmap, advice) or getattr(array, "mode", None) == "c":
+                continue
+            begin, end = 0, len(mapped)
+            if array.flags.c_contiguous:
+                first = end - array.nbytes
+                begin, end = (first + array.strides[0] * place for place in (own.start, own.stop))
+                begin -= begin % mmap.PAGESIZE
+            mapped.madvise(getattr(mmap, advice), begin, max(0, end - begin))
+
+    def _check_bytes(self, index: int, parts: list[Array]) -> None:
+        checksum = 0
+        for k, part in enumerate(parts):
+            # The first row pointer was written with the block before.
+            checksum = zlib.crc32(part[int(k == 2 and index > 0) :].reshape(-1).view(np.uint8).data, checksum)
+        if checksum != self.blocks[index].checksum:
+            raise DamagedStoreError(f"block {index} of {self._folder} is not what was written")
+
+    def _check_structure(self, index: int, X: Any) -> None:
+        fault = structure_fault(X, exact=True)
+        if fault is not None:
+            raise DataFormatError(
+                f"block {index} was not written by dropmargin, though its checksum is right: {fault}. Delete the "
+                "folder, which is only a cache, and run again: the data files are converted again",
+                str(self._folder),
+            )
+
+
+def open_blocks(folder: Path, blocks: Sequence[BlockInfo], n_features: int) -> MappedBlocks:
+    """Return the blocks of a folder; raise a `ValueError` or `OSError` if its files do not have the sizes of them."""
+    n_rows, n_stored = sum(block.n_rows for block in blocks), sum(block.n_stored for block in blocks)
+    shapes: dict[str, tuple[int, ...]] = {"data": (n_stored,), "indices": (n_stored,), "indptr": (n_rows + 1,)}
+    if (folder / "rows.npy").exists():
+        shapes = {"rows": (n_rows, n_features)}
+    arrays = []
+    for name, shape in shapes.items():
+        array = np.lib.format.open_memmap(folder / f"{name}.npy", mode="r")  # refuses Python objects
+        if array.shape != shape or array.dtype.kind != _KINDS[name] or not array.flags.c_contiguous:
+            raise ValueError(f"{name} has the shape {array.shape} and type {array.dtype}, expected {shape}")
+        arrays.append(array)
+    return MappedBlocks(arrays, n_features, blocks, folder)

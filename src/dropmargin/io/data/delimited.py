@@ -1,130 +1,152 @@
-"""Tables of comma- or tab-separated text (csv, tsv), with a header line.
+"""Blocks of rows of a CSV or TSV file.
 
-A whole file is read twice: first to see what its columns hold, then to read them as that. So no part of a file can be
-taken for something else than the rest, and parts that are told what the columns hold are read as the whole is.
+The ``csv`` module of Python, in strict mode, defines the format and reads blocks that contain quotes. Arrow reads the
+others several times faster; a block that it refuses is read again by the ``csv`` module, which finds the line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import IO, NoReturn
+import csv
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
 
-from dropmargin.io.data.cells import Complain, Tally, column_from_cells, labels_from_cells
-from dropmargin.io.data.dataset import ColumnKind, Dataset, Frame, ReadOptions, concatenate
-from dropmargin.io.data.errors import DataFormatError, quoted
-from dropmargin.io.data.records import Records, record_blocks
-from dropmargin.io.data.schema import Selection, select_columns
-from dropmargin.io.data.sources import Source
+import pyarrow as pa
+import pyarrow.csv
 
-SEPARATORS = {"csv": ",", "tsv": "\t"}
-_BLOCK_BYTES = 2**20
-# Each column of a block has a fixed cost, which at least so many rows share.
-_BLOCK_LINES = 16
+from dropmargin.io.data.dataset import ReadOptions
+from dropmargin.io.data.errors import DataFormatError, one_line
+from dropmargin.io.data.selection import Rows, select_columns
+from dropmargin.io.data.sources import Source, decode_lines, text_blocks
 
-
-def read_delimited(source: Source, options: ReadOptions) -> Dataset:
-    """Return a whole file."""
-    table = _Table(source.name, options)
-    opener = source.opener()
-    with opener() as stream:
-        options = _infer(table, stream)
-    with opener() as stream:
-        parts = list(_Table(source.name, options).chunks(stream, _BLOCK_BYTES, _BLOCK_LINES))
-    return concatenate(parts)
+# Each column of a block has a fixed cost, so the blocks of a wide file have at least so many lines.
+_MIN_LINES = 16
+_MAX_ARROW_BYTES = 2**30
+# Arrow is slower than the csv module on blocks of few lines and many columns.
+_MIN_BYTES_PER_COLUMN = 256
+_MAX_FIELD = 2**31 - 1
 
 
-def chunk_delimited(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
-    """Yield the rows of about ``chunk_bytes`` bytes at a time; what is not told stays a string."""
+def delimited_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bool) -> Iterator[Rows]:
+    """Yield the rows of about ``n_bytes`` bytes at a time; each column is text."""
+    separator = options.separator or ("\t" if options.format == "tsv" else ",")
     with source.open() as stream:
-        yield from _Table(source.name, options).chunks(stream, chunk_bytes)
+        blocks = text_blocks(stream, source.name, n_bytes, _MIN_LINES if whole else 1)
+        reader = _Reader(source.name, separator, blocks)
+        names = reader.read_header()
+        yield from reader.blocks(names, select_columns(names, options, source.name, reader.line))
 
 
-class _Table:
-    """One file: its header, then its records."""
+class _Reader:
+    """Reads records: blocks by Arrow, or lines by the ``csv`` module.
 
-    def __init__(self, name: str, options: ReadOptions) -> None:
-        separator = options.separator or SEPARATORS[options.format or "csv"]
-        if len(separator) != 1 or separator in '"\r\n':
-            raise ValueError(f"separator must be one character, not a quote or a line's end, got {separator!r}.")
-        self.name, self.options, self.separator = name, options, separator
-        self.missing = frozenset(options.missing_values)
-        self.categorical = frozenset(options.categorical)
+    Parameters
+    ----------
+    name : str
+        The file.
+    separator : str
+    blocks : iterator of (int, bytes)
+        First line and content of each block of lines.
+    """
 
-    def blocks(self, stream: IO[bytes], n_bytes: int, min_lines: int = 1) -> Iterator[tuple[Selection, Records]]:
-        """Yield the columns to read and records, as many cells in each as the header has."""
-        selection = None
-        for records in record_blocks(stream, self.name, self.separator, n_bytes, min_lines):
-            rest = records
-            if selection is None and records.widths:
-                names = [cell.strip() for cell in records.cells[: records.widths[0]]]
-                selection = select_columns(names, self.options, self.name, records.lines[0])
-                rest = records.without_first()
-            if selection is None or not rest.widths:
-                continue
-            width = len(selection.names)
-            if set(rest.widths) != {width}:
-                line, found = next(pair for pair in zip(rest.lines, rest.widths, strict=True) if pair[1] != width)
-                raise DataFormatError(f"{found} cells, but the header has {width} columns", self.name, line)
-            yield selection, rest
-        if selection is None:
-            raise DataFormatError("the file is empty: a header line with the names of the columns is needed", self.name)
+    def __init__(self, name: str, separator: str, blocks: Iterator[tuple[int, bytes]]) -> None:
+        self._name, self._separator, self._blocks = name, separator, blocks
+        self._pending: deque[str] = deque()  # decoded lines of the current block
+        self._n_decoded = 0
+        self._is_end = False
+        self.line = 0  # the last one that was read
+        # The default limit is 131072 characters. It is global, so it is never lowered again.
+        csv.field_size_limit(max(_MAX_FIELD, csv.field_size_limit()))
+        self._records = csv.reader(self._lines(), delimiter=separator, strict=True)
 
-    def chunks(self, stream: IO[bytes], n_bytes: int, min_lines: int = 1) -> Iterator[Dataset]:
-        """Yield the rows of about ``n_bytes`` bytes at a time, and of at least ``min_lines`` lines."""
-        kinds: Mapping[str, ColumnKind] = self.options.columns or {}
-        for selection, records in self.blocks(stream, n_bytes, min_lines):
-            complain = self._complain_at(records.lines)
-            y = None
-            if selection.target is not None:
-                y = labels_from_cells(records.column(selection.target), self.options.label_kind, self.missing, complain)
-            if selection.text is not None:
-                yield Dataset(records.column(selection.text), y)
-                continue
-            names = selection.feature_names
-            converted = [
-                column_from_cells(records.column(i), kinds.get(name), self.missing, name, complain)
-                for i, name in zip(selection.features, names, strict=True)
-            ]
-            yield Dataset(Frame(names, tuple(converted)), y, feature_names=names)
+    def read_header(self) -> list[str]:
+        """Return the fields of the first record; `line` is its last line."""
+        while record := self._next_record():
+            if record[1]:
+                return [field.strip() for field in record[1]]
+        raise DataFormatError("the file is empty: the first line must be a header with the column names", self._name)
 
-    def _complain_at(self, lines: Sequence[int]) -> Complain:
-        def complain(position: int, what: str) -> NoReturn:
-            raise DataFormatError(what, self.name, lines[position])
+    def blocks(self, names: list[str], wanted: list[str]) -> Iterator[Rows]:
+        """Yield the ``wanted`` columns of the records, block by block."""
+        first_line, block = self.line + 1, "\n".join(self._pending).encode()
+        self._pending.clear()
+        while True:
+            rows = self._read_by_arrow(first_line, block, names, wanted)
+            if rows is not None:
+                yield rows
+            else:
+                self._decode(first_line, block)
+                while self._pending:
+                    yield self._read_records(names, wanted)
+            if (following := next(self._blocks, None)) is None:
+                return
+            first_line, block = following
 
-        return complain
+    def _read_by_arrow(self, first_line: int, block: bytes, names: list[str], wanted: list[str]) -> Rows | None:
+        """Return the records of a block, or None if the ``csv`` module has to read it."""
+        has_return = block.count(b"\r") != block.count(b"\r\n")
+        if b'"' in block or b"\0" in block or has_return or not self._separator.isascii():
+            return None
+        if not _MIN_BYTES_PER_COLUMN * len(names) <= len(block) <= _MAX_ARROW_BYTES:
+            return None
+        try:
+            table = pyarrow.csv.read_csv(
+                pa.BufferReader(block),
+                pyarrow.csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
+                pyarrow.csv.ParseOptions(delimiter=self._separator, quote_char=False),
+                pyarrow.csv.ConvertOptions(
+                    column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted, strings_can_be_null=False
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        lines: Any = range(first_line, first_line + table.num_rows)
+        if table.num_rows < block.count(b"\n") + (not block.endswith(b"\n")):
+            lines = [i for i, line in enumerate(block.split(b"\n"), first_line) if line.removesuffix(b"\r")]
+        return Rows(table, lines)
 
+    def _read_records(self, names: list[str], wanted: list[str]) -> Rows:
+        """Return the records that begin in the current block."""
+        lines: list[int] = []
+        records: list[list[str]] = []
+        n_decoded = self._n_decoded
+        while self._pending and self._n_decoded == n_decoded and (found := self._next_record()):
+            line, record = found
+            if record and len(record) != len(names):
+                what = f"{len(record)} fields, but the header has {len(names)} columns"
+                raise DataFormatError(what, self._name, line)
+            if record:
+                lines.append(line)
+                records.append(record)
+        positions = {name: i for i, name in enumerate(names)}
+        cells = ([record[positions[name]] for record in records] for name in wanted)
+        return Rows(pa.table([pa.array(column, pa.string()) for column in cells], wanted), lines)
 
-def _infer(table: _Table, stream: IO[bytes]) -> ReadOptions:
-    """Return the options with what the whole file says of its columns and labels."""
-    options, selection = table.options, None
-    tallies: dict[int, Tally] = {}
-    for selection, records in table.blocks(stream, _BLOCK_BYTES, _BLOCK_LINES):
-        wanted = selection.features if options.columns is None else ()
-        for i in (*wanted, *(() if selection.target is None else (selection.target,))):
-            tallies.setdefault(i, Tally()).add(records.column(i), records.lines, table.missing)
-    if selection is None:
-        raise DataFormatError("there are no rows below the header", table.name)
-    kinds = options.columns
-    if kinds is None:
-        kinds = {selection.names[i]: _kind(selection.names[i], tallies[i], table) for i in selection.features}
-    label_kind = options.label_kind
-    if selection.target is not None and label_kind is None:
-        label_kind = tallies[selection.target].label_kind
-    return replace(options, columns=kinds, label_kind=label_kind)
+    def _next_record(self) -> tuple[int, list[str]] | None:
+        """Return the first line and the fields of a record, no fields if the line is empty, or None at the end."""
+        first_line = self.line + 1
+        try:
+            return first_line, next(self._records)
+        except StopIteration:
+            return None
+        except csv.Error as error:
+            what = f"the quotes or line ends are malformed: {one_line(error)}"
+            if self._is_end:
+                what = "a quoted field begins in this record and does not end"
+            raise DataFormatError(what, self._name, first_line if self._is_end else self.line) from None
 
+    def _lines(self) -> Iterator[str]:
+        """Yield lines for the ``csv`` module, from the next block if a quoted field goes on in it."""
+        while True:
+            while self._pending:
+                self.line += 1
+                yield self._pending.popleft() + "\n"
+            if (block := next(self._blocks, None)) is None:
+                self._is_end = True
+                return
+            self._decode(*block)
 
-def _kind(name: str, tally: Tally, table: _Table) -> ColumnKind:
-    """Return what a column holds: names if it is said so, or if not even half of its cells are numbers."""
-    if name in table.categorical:
-        return "category"
-    if tally.first_other is None:
-        return "number"
-    if tally.n_numbers <= tally.n_others:
-        return "category"
-    line, cell = tally.first_other
-    what = (
-        f"{quoted(cell)} in column {quoted(name)} is not a finite number, but {tally.n_numbers} of its "
-        f"{tally.n_numbers + tally.n_others} cells are (correct it, or use --categorical {name})"
-    )
-    raise DataFormatError(what, table.name, line)
+    def _decode(self, first_line: int, block: bytes) -> None:
+        self._pending = deque(decode_lines(block, self._name, first_line))
+        self._n_decoded += 1
+        self.line = first_line - 1

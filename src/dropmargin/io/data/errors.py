@@ -1,20 +1,22 @@
-"""The one error of the readers."""
+"""The error of the data file readers."""
 
 from __future__ import annotations
 
-_LONGEST_QUOTE = 40
+_MAX_QUOTED = 40
+_MAX_MESSAGE = 200
 
 
 class DataFormatError(ValueError):
-    """A data file is not what it should be; the message is one line, ``file:line:column: what (what to do)``.
+    """A data file is malformed. The message is one line, ``file:line:column: what is wrong (what to do)``.
 
     Parameters
     ----------
     what : str
+        What is wrong, and what to do.
     name : str
         The file.
     line, column : int, optional
-        Where, both from 1; the column counts bytes.
+        The position, counted from 1; columns are counted in bytes.
     """
 
     def __init__(self, what: str, name: str, line: int | None = None, column: int | None = None) -> None:
@@ -27,15 +29,15 @@ class DataFormatError(ValueError):
 
 
 def quoted(token: bytes | str) -> str:
-    """Return a token of a file for a message: in quotes, on one line, not longer than a glance."""
-    longest = _LONGEST_QUOTE
-    shown = token[:longest]
+    """Return a part of a file in quotes for a message: printable, on one line, at most 40 characters."""
+    shown = token[:_MAX_QUOTED]
     text = shown.decode("utf-8", "backslashreplace") if isinstance(shown, bytes) else shown
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-    return f"'{text}...'" if len(token) > longest else f"'{text}'"
+    return f"'{text}...'" if len(token) > _MAX_QUOTED else f"'{text}'"
 
 
 def one_line(error: BaseException) -> str:
-    """Return another library's message, on one line and of bounded length."""
+    """Return the message of another library's error on one line, at most 200 characters."""
     text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 200 else text[:200] + "..."
+    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return text if len(text) <= _MAX_MESSAGE else text[:_MAX_MESSAGE] + "..."

@@ -1,39 +1,32 @@
 """NumPy archives (``.npz``): a matrix of `scipy.sparse.save_npz`, or arrays ``X`` and ``y`` of `numpy.savez`.
 
-Nothing is unpickled and nothing evaluated: headers are matched, sizes are compared with the archive's before memory is
-used, and what unpacks to far more than the file's size is refused.
+`numpy.load` reads the arrays; pickled objects are refused. The size in the header of an array is compared with the
+archive before memory is allocated, and the indices of a sparse matrix are compared with its shape.
 """
 
 from __future__ import annotations
 
 import math
-import re
-import struct
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from dropmargin.data.structure import structure_fault
 from dropmargin.io.data.dataset import Dataset, ReadOptions
 from dropmargin.io.data.errors import DataFormatError, one_line, quoted
 from dropmargin.io.data.sources import Source
 from dropmargin.typing import Array
 
-_MAGIC = b"\x93NUMPY"
-_HEADER = re.compile(
-    rb"\{'descr': '([<>|=][a-zA-Z][0-9]{1,9})', 'fortran_order': (True|False), 'shape': \(([0-9, ]{0,200})\), \}\s*"
-)
 _KINDS = {"numbers": "fiub", "whole numbers": "iu", "text": "US", "labels": "fiubU"}
-_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, struct.error)
-_BROKEN_TOO = (ValueError, KeyError, OverflowError, UnicodeError, MemoryError)
-_PARTS = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}
+_INDEX_ARRAYS = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_INT32_MAX = 2**31 - 1
 
 
-def read_npz(source: Source, options: ReadOptions) -> Dataset:
-    """Return a whole archive."""
+def read(source: Source, options: ReadOptions) -> Dataset:
+    """Return all rows."""
     with source.open_seekable() as stream:
         archive = _Archive(source, stream)
         X = _read_matrix(archive, options)
@@ -46,9 +39,9 @@ def read_npz(source: Source, options: ReadOptions) -> Dataset:
     return Dataset(X, y, qid, names)
 
 
-def chunk_npz(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
-    """Yield rows of a whole archive that take about ``chunk_bytes`` bytes."""
-    whole = read_npz(source, options)
+def chunks(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
+    """Yield rows of about ``chunk_bytes`` bytes, after the archive has been read as a whole."""
+    whole = read(source, options)
     n_rows = whole.n_samples
     n_bytes = 16 * whole.X.size + 16 * n_rows
     step = max(1, n_rows * chunk_bytes // max(n_bytes, 1))
@@ -59,23 +52,25 @@ def chunk_npz(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterato
 
 
 def read_arrays(source: Source, wanted: Mapping[str, tuple[str, tuple[int | None, ...]]]) -> dict[str, Array]:
-    """Return the arrays of these names, each of its kind (a key of `_KINDS`) and shape; None: any length."""
+    """Return the arrays of these names, each of its kind (a key of `_KINDS`) and shape; None is any length."""
     with source.open_seekable() as stream:
         archive = _Archive(source, stream)
         return {name: archive.read(name, kind, shape) for name, (kind, shape) in wanted.items()}
 
 
 class _Archive:
-    """The arrays of a file, read one by one."""
+    """Arrays of a file."""
 
     def __init__(self, source: Source, stream: Any) -> None:
         self._source = source
         self._n_bytes = 0
         try:
-            self._zip = zipfile.ZipFile(stream)
             self._size = stream.seek(0, 2)
+            stream.seek(0)
+            self._arrays: Any = np.load(stream, allow_pickle=False)
+            self._zip = self._arrays.zip
             self.names = [name.removesuffix(".npy") for name in self._zip.namelist()]
-        except (*_BROKEN, *_BROKEN_TOO) as error:
+        except Exception as error:  # NumPy and zipfile raise many types for broken files
             raise self.error(f"this is not an .npz archive: {one_line(error)}") from error
 
     def error(self, what: str) -> DataFormatError:
@@ -87,53 +82,47 @@ class _Archive:
         return name in self.names
 
     def check_rows(self, n_rows: int) -> None:
-        """Refuse a matrix of so many rows that an array of its rows would not be in proportion to the file."""
+        """Raise an error if an array with an entry per row is too large for a file of this size."""
         self._source.check_size(8 * n_rows, self._size)
 
     def read(self, name: str, kind: str, shape: tuple[int | None, ...]) -> Array:
-        """Return an array of this kind (a key of `_KINDS`) and shape; None: any length."""
+        """Return an array of this kind (a key of `_KINDS`) and shape; None is any length."""
         if not self.has(name):
             raise self.error(f"the array {name!r} is missing (there are {', '.join(map(quoted, self.names[:20]))})")
         try:
-            with self._zip.open(f"{name}.npy") as member:
-                return self._read(member, name, kind, shape)
+            self._check_header(name, kind, shape)
+            array = self._arrays[f"{name}.npy"]
+            if array.dtype.kind == "U" and not _is_text(array):
+                raise ValueError("it has characters that do not exist")
         except DataFormatError:
             raise
-        except (*_BROKEN, *_BROKEN_TOO) as error:
+        except Exception as error:
             raise self.error(f"the array {name!r} cannot be read: {one_line(error)}") from error
+        return np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
 
-    def _read(self, member: Any, name: str, kind: str, wanted: tuple[int | None, ...]) -> Array:
-        start = member.read(8)
-        if start[:6] != _MAGIC or start[6:7] not in (b"\x01", b"\x02", b"\x03"):
-            raise self.error(f"{name!r} is not a NumPy array")
-        (length,) = struct.unpack("<H", member.read(2)) if start[6] == 1 else struct.unpack("<I", member.read(4))
-        header = _HEADER.fullmatch(member.read(min(length, 10_000)))
-        if header is None:
-            raise self.error(f"the array {name!r} has a header that is not understood, or holds Python objects")
-        descr, is_fortran, written = (group.decode() for group in header.groups())
-        dtype = np.dtype(descr)
+    def _check_header(self, name: str, kind: str, wanted: tuple[int | None, ...]) -> None:
+        """Raise an error if an array is not of this kind and shape, or not of the size that its header has."""
+        with self._zip.open(f"{name}.npy") as member:
+            version = np.lib.format.read_magic(member)
+            if version not in _HEADERS:
+                raise self.error(f"the array {name!r} has version {version} of the format, which is not supported")
+            shape, _, dtype = _HEADERS[version](member)
+            n_header = member.tell()
         if dtype.kind not in _KINDS[kind] or dtype.itemsize == 0 or dtype.hasobject:
             raise self.error(f"the array {name!r} should hold {kind}, but its type is {dtype}")
-        shape = tuple(int(n) for n in written.replace(" ", "").split(",") if n)
-        matches = len(shape) == len(wanted) and all(w in (None, n) for w, n in zip(wanted, shape, strict=True))
-        if not matches:
+        if len(shape) != len(wanted) or any(w not in (None, n) for w, n in zip(wanted, shape, strict=True)):
             expected = ", ".join("any" if w is None else str(w) for w in wanted)
             raise self.error(f"the array {name!r} has the shape {shape}, it should be ({expected})")
         n_bytes = math.prod(shape) * dtype.itemsize
         self._n_bytes += n_bytes
         self._source.check_size(self._n_bytes, self._size)
-        data = member.read(n_bytes) if n_bytes else b""
-        if len(data) != n_bytes or member.read(1):
-            raise self.error(f"the array {name!r} is not of the size that its header says")
-        if dtype.kind == "U":
-            _check_characters(np.frombuffer(data, dtype=dtype.str[0] + "u4"))
-        array = np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if is_fortran == "True" else "C")
-        return array.astype(dtype.newbyteorder("="), order="C", copy=False)
+        if self._zip.getinfo(f"{name}.npy").file_size != n_header + n_bytes:
+            raise self.error(f"the array {name!r} does not have the size of its header")
 
 
-def _check_characters(codes: Array) -> None:
-    if ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any():
-        raise ValueError("it holds what is no text")
+def _is_text(array: Array) -> bool:
+    codes = np.ascontiguousarray(array).reshape(-1).view(array.dtype.str[0] + "u4")
+    return not ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any()
 
 
 def _read_matrix(archive: _Archive, options: ReadOptions) -> Any:
@@ -148,58 +137,38 @@ def _read_matrix(archive: _Archive, options: ReadOptions) -> Any:
     layout = "csr"
     if archive.has("format"):
         layout = bytes(archive.read("format", "text", ()).astype("S")).decode("ascii", "replace").rstrip("\0")
-    if layout not in _PARTS:
-        raise archive.error(f"the sparse format {quoted(layout)} is not known (save the matrix as CSR: X.tocsr())")
-    first, second = (archive.read(f"{prefix}{part}", "whole numbers", (None,)) for part in _PARTS[layout])
+    if layout not in _INDEX_ARRAYS:
+        raise archive.error(f"the sparse format {quoted(layout)} is not supported (save the matrix as CSR: X.tocsr())")
+    first, second = (archive.read(f"{prefix}{part}", "whole numbers", (None,)) for part in _INDEX_ARRAYS[layout])
     values = _as_float(archive.read(f"{prefix}data", "numbers", (None,)))
-    n_rows, n_features = (int(n) for n in archive.read(f"{prefix}shape", "whole numbers", (2,)))
-    _check_width(archive, n_features, options)
-    if n_rows < 0 or n_features < 0:
-        raise archive.error(f"the matrix has the shape ({n_rows}, {n_features})")
-    archive.check_rows(n_rows)
-    return _assemble(archive, layout, values, first, second, (n_rows, n_features))
-
-
-def _assemble(
-    archive: _Archive, layout: str, values: Array, first: Array, second: Array, shape: tuple[int, int]
-) -> sparse.csr_array:
-    """Return the matrix after checking that every index lies inside; see `_PARTS` for the arrays."""
-    X: Any
-    if layout == "coo":
-        inside = _inside(first, shape[0]) and _inside(second, shape[1]) and len(first) == len(second) == len(values)
-        if not inside:
-            raise archive.error("the sparse matrix is broken: rows or columns outside of its shape, or too few of them")
-        X = sparse.coo_array((values, (first.astype(np.int64), second.astype(np.int64))), shape=shape)
-    else:
-        length, width = shape if layout == "csr" else shape[::-1]
-        pointers = second.astype(np.int64)
-        sound = len(pointers) == length + 1 and pointers[0] == 0 and pointers[-1] == len(values) == len(first)
-        if not sound or (np.diff(pointers) < 0).any() or not _inside(first, width):
-            raise archive.error("the sparse matrix is broken: indices outside of its shape, or indptr does not fit")
-        make = sparse.csr_array if layout == "csr" else sparse.csc_array
-        X = make((values, first.astype(np.int64), pointers), shape=shape)
+    shape = tuple(int(n) for n in archive.read(f"{prefix}shape", "whole numbers", (2,)))
+    _check_width(archive, shape[1], options)
+    archive.check_rows(shape[0])
+    parts = (values, (first, second)) if layout == "coo" else (values, first, second)
+    try:
+        X = getattr(sparse, f"{layout}_array")(parts, shape=shape)
+        fault = structure_fault(X, exact=True)
+    except ValueError as error:
+        fault = one_line(error)
+    if fault is not None:
+        raise archive.error(f"the sparse matrix is malformed: {fault}")
     X = sparse.csr_array(X)
-    if not X.has_canonical_format:
-        X.data = np.array(X.data)  # what was read is read-only
-        X.sum_duplicates()  # sorts, too
-    largest = max(X.shape[1], len(X.data))
-    if largest < 2**31:
-        X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    X.sum_duplicates()  # also sorts
+    if max(*X.shape, X.nnz) <= _INT32_MAX:
+        X.indices, X.indptr = X.indices.astype(np.int32, copy=False), X.indptr.astype(np.int32, copy=False)
     return X
-
-
-def _inside(indices: Array, n: int) -> bool:
-    return not len(indices) or (int(indices.min()) >= 0 and int(indices.max()) < n)
 
 
 def _check_width(archive: _Archive, n_features: int, options: ReadOptions) -> None:
     if n_features > options.max_features:
-        what = f"{n_features} features, but at most {options.max_features} are allowed (raise --max-features if meant)"
-        raise archive.error(what)
+        raise archive.error(
+            f"{n_features} features, but at most {options.max_features} are allowed "
+            "(raise --max-features if that is intended)"
+        )
 
 
 def _as_float(X: Array) -> Array:
-    """Return numbers in double precision, or in single if they came so."""
+    """Return float32 numbers as float32, and all others as float64."""
     return np.ascontiguousarray(X, dtype=np.float32 if X.dtype == np.float32 else np.float64)
 
 
@@ -211,11 +180,10 @@ def _read_labels(archive: _Archive, options: ReadOptions, n_samples: int) -> Arr
     if y.dtype.kind == "f":
         if not np.isfinite(y).all():
             raise archive.error(f"the array {name!r} has labels that are not finite")
-        if (np.abs(y) <= 2.0**53).all() and (np.floor(y) == y).all():
-            return y.astype(np.int64)
-        return y.astype(np.float64)
+        are_integers = (np.abs(y) <= 2.0**53).all() and (np.floor(y) == y).all()
+        return y.astype(np.int64 if are_integers else np.float64)
     if y.dtype.kind in "iu":
         if y.dtype == np.uint64 and (y >= 2**63).any():
             raise archive.error(f"the array {name!r} has labels of 2^63 or more")
         return y.astype(np.int64)
-    return y.copy()
+    return y

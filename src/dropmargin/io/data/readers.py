@@ -1,89 +1,113 @@
-"""The formats, by name and by the end of a file's name, and the two ways to read them: whole, or in parts."""
+"""The data file formats, and the two functions that read them: whole, or in chunks."""
 
 from __future__ import annotations
 
+import importlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePath
+from typing import Any
 
-from dropmargin.io.data.columnar import chunk_columnar, read_columnar
 from dropmargin.io.data.dataset import Dataset, ReadOptions
-from dropmargin.io.data.delimited import chunk_delimited, read_delimited
-from dropmargin.io.data.npz import chunk_npz, read_npz
+from dropmargin.io.data.errors import one_line
 from dropmargin.io.data.sources import STDIN, Source
-from dropmargin.io.data.svmlight import chunk_svmlight, read_svmlight
-from dropmargin.io.data.text import chunk_text, read_text
 
 CHUNK_BYTES = 2**22
-_TABLE_OPTIONS = frozenset({"target", "text", "columns", "categorical", "ignore"})
-_TEXT_TABLE_OPTIONS = _TABLE_OPTIONS | {"separator", "label_kind"}
-#: Options that are an error for a format that does not know them.
-_SELECTIVE = _TEXT_TABLE_OPTIONS | {"zero_based", "n_features", "ignore_extra"}
+_TYPED_OPTIONS = frozenset({"target", "text", "columns", "categorical", "ignore", "label_kind"})
+_TEXT_OPTIONS = _TYPED_OPTIONS | {"separator"}
+_SVMLIGHT_OPTIONS = frozenset({"zero_based", "n_features", "ignore_extra"})
 
 
 @dataclass(frozen=True)
 class Format:
-    """How to read one format, and which of the options that not all formats know are meant for it."""
+    """A data file format.
+
+    Parameters
+    ----------
+    extensions : tuple of str
+        Ends of file names.
+    module : str
+        The module of this package with the functions ``read`` and ``chunks``, imported when it is used.
+    options : frozenset of str
+        The options of `ReadOptions` that only some formats have, and this one does.
+    """
 
     extensions: tuple[str, ...]
-    read: Callable[[Source, ReadOptions], Dataset]
-    chunks: Callable[[Source, ReadOptions, int], Iterator[Dataset]]
+    module: str
     options: frozenset[str]
 
 
 #: Every format by its name.
 FORMATS = {
-    "svmlight": Format(
-        (".svm", ".svmlight", ".libsvm"),
-        read_svmlight,
-        chunk_svmlight,
-        frozenset({"zero_based", "n_features", "ignore_extra"}),
-    ),
-    "csv": Format((".csv",), read_delimited, chunk_delimited, _TEXT_TABLE_OPTIONS),
-    "tsv": Format((".tsv", ".tab"), read_delimited, chunk_delimited, _TEXT_TABLE_OPTIONS),
-    "parquet": Format((".parquet", ".pq"), read_columnar, chunk_columnar, _TABLE_OPTIONS | {"label_kind"}),
-    "arrow": Format((".arrow", ".feather"), read_columnar, chunk_columnar, _TABLE_OPTIONS | {"label_kind"}),
-    "npz": Format((".npz",), read_npz, chunk_npz, frozenset({"target"})),
-    "text": Format((".txt",), read_text, chunk_text, frozenset({"target", "label_kind"})),
+    "svmlight": Format((".svm", ".svmlight", ".libsvm"), "svmlight", _SVMLIGHT_OPTIONS),
+    "csv": Format((".csv",), "tables", _TEXT_OPTIONS),
+    "tsv": Format((".tsv", ".tab"), "tables", _TEXT_OPTIONS),
+    "jsonl": Format((".jsonl", ".ndjson"), "tables", _TYPED_OPTIONS),
+    "parquet": Format((".parquet", ".pq"), "tables", _TYPED_OPTIONS),
+    "arrow": Format((".arrow", ".feather"), "tables", _TYPED_OPTIONS),
+    "npz": Format((".npz",), "npz", frozenset({"target"})),
+    "text": Format((".txt",), "tables", frozenset({"target", "label_kind"})),
 }
+#: The formats that are read as data frames.
+TABLES = ("csv", "tsv", "jsonl", "parquet", "arrow")
 
 
-def read_data(path: str | os.PathLike[str], options: ReadOptions | None = None) -> Dataset:
-    """Return all rows of a data file.
+def read_data(path: str | os.PathLike[str], options: ReadOptions | None = None, *, sha256: bool = False) -> Dataset:
+    """Read all rows of a data file. The file is read once.
 
     Parameters
     ----------
     path : str or path-like
-        ``-`` is standard input. Gzipped files are unpacked, whatever they are called.
+        ``-`` is standard input. Gzip data are decompressed, whatever the file name.
     options : ReadOptions, optional
+    sha256 : bool, default=False
+        Whether to compute the hash of the file.
+
+    Returns
+    -------
+    Dataset
 
     Raises
     ------
     DataFormatError
-        If the file is not what it should be.
+        If the file is malformed.
     ValueError
-        If an option is.
+        If an option is wrong.
     """
-    source, options, form = _prepare(path, options)
-    return form.read(source, options)
+    module, options = _prepare(path, options)
+    source = Source(path, options.max_ratio, sha256)
+    data: Dataset = module.read(source, options)
+    return replace(data, sha256=source.sha256)
 
 
 def read_chunks(
     path: str | os.PathLike[str], options: ReadOptions | None = None, *, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[Dataset]:
-    """Yield the rows of a data file in parts of about ``chunk_bytes`` bytes, for files larger than memory.
+    """Return an iterator over the rows of a data file in chunks of about ``chunk_bytes`` bytes of the file.
 
-    Nothing is guessed from a part: see ``zero_based``, ``n_features``, ``columns`` and ``label_kind`` of `ReadOptions`.
+    A chunk does not determine the type of its values: see ``zero_based``, ``n_features``, ``columns`` and
+    ``label_kind`` of `ReadOptions`.
+
+    Parameters
+    ----------
+    path : str or path-like
+    options : ReadOptions, optional
+    chunk_bytes : int
+
+    Returns
+    -------
+    iterator of Dataset
     """
-    source, options, form = _prepare(path, options)
+    module, options = _prepare(path, options)
     if not isinstance(chunk_bytes, int) or chunk_bytes < 1:
         raise ValueError(f"chunk_bytes must be an integer of at least 1, got {chunk_bytes!r}.")
-    return form.chunks(source, options, chunk_bytes)
+    chunks: Iterator[Dataset] = module.chunks(Source(path, options.max_ratio), options, chunk_bytes)
+    return chunks
 
 
 def find_format(path: str | os.PathLike[str], given: str | None = None) -> str:
-    """Return the name of a file's format: the one that is given, or that of its name's end, before any ``.gz``."""
+    """Return the name of the format of a file: ``given``, or determined by the end of its name, before any ``.gz``."""
     if given is not None:
         if given not in FORMATS:
             raise ValueError(f"format must be one of {list(FORMATS)}, got {given!r}.")
@@ -97,27 +121,38 @@ def find_format(path: str | os.PathLike[str], given: str | None = None) -> str:
             return found
     known = ", ".join(end for form in FORMATS.values() for end in form.extensions)
     raise ValueError(
-        f"The format of {name!r} is not known: its name should end in one of {known} (or with .gz behind it), "
+        f"The format of {name!r} is not known: its name should end in one of {known} (or with .gz after it), "
         f"or format (--format) should be one of {list(FORMATS)}."
     )
 
 
-def _prepare(path: str | os.PathLike[str], options: ReadOptions | None) -> tuple[Source, ReadOptions, Format]:
+def _prepare(path: str | os.PathLike[str], options: ReadOptions | None) -> tuple[Any, ReadOptions]:
+    """Return the module of a reader, and the options with the format of the file."""
     options = ReadOptions() if options is None else options
     name = find_format(path, options.format)
     _check_options(options, name)
-    # A text file keeps to be told from one that only its name calls so.
+    module = FORMATS[name].module
+    if module == "tables":
+        try:
+            import pandas  # noqa: F401
+            import pyarrow  # noqa: F401
+        except ImportError as error:
+            raise ImportError(
+                f"{name} files need pandas and pyarrow ({one_line(error)}). "
+                "Install them with: pip install 'dropmargin[cli]'"
+            ) from error
+    # The reader of text files distinguishes a format that is given from one that the file name has.
     known = options if name == "text" else replace(options, format=name)
-    return Source(path, options.max_ratio), known, FORMATS[name]
+    return importlib.import_module(f"dropmargin.io.data.{module}"), known
 
 
 def _check_options(options: ReadOptions, name: str) -> None:
-    plain = ReadOptions()
-    for option in sorted(_SELECTIVE - FORMATS[name].options):
-        if getattr(options, option) != getattr(plain, option):
+    default = ReadOptions()
+    for option in sorted((_TEXT_OPTIONS | _SVMLIGHT_OPTIONS) - FORMATS[name].options):
+        if getattr(options, option) != getattr(default, option):
             known = [other for other, form in FORMATS.items() if option in form.options]
             got = f"{option}={getattr(options, option)!r}"
-            raise ValueError(f"{option} is not for {name} files, but for {', '.join(known)}; got {got}.")
+            raise ValueError(f"{option} is an option of {', '.join(known)} files, not of {name} files; got {got}.")
     for option, low in (("max_features", 1), ("max_ratio", 1), ("n_features", 0)):
         value = getattr(options, option)
         if not (isinstance(value, int) and not isinstance(value, bool) and value >= low) and value is not None:
@@ -128,6 +163,10 @@ def _check_options(options: ReadOptions, name: str) -> None:
         raise ValueError(f"zero_based must be True, False or None, got {options.zero_based!r}.")
     if options.label_kind not in (None, "integer", "string"):
         raise ValueError(f"label_kind must be 'integer', 'string' or None, got {options.label_kind!r}.")
-    for name, kind in (options.columns or {}).items():
+    if options.separator is not None and (len(options.separator) != 1 or options.separator in '"\r\n'):
+        raise ValueError(f"separator must be one character, not a quote or a line end, got {options.separator!r}.")
+    if options.target is not None and options.target == options.text:
+        raise ValueError(f"target and text are the same column, {options.target!r}.")
+    for column, kind in (options.columns or {}).items():
         if kind not in ("number", "category"):
-            raise ValueError(f"columns must map names to 'number' or 'category', got {kind!r} for {name!r}.")
+            raise ValueError(f"columns must map names to 'number' or 'category', got {kind!r} for {column!r}.")

@@ -1,105 +1,95 @@
-"""Bytes of a file or of standard input, gzipped or not, and blocks of whole lines of them."""
+"""Bytes of a file or of standard input, decompressed if they are gzip data, and blocks of whole lines of them."""
 
 from __future__ import annotations
 
 import errno
 import gzip
+import hashlib
 import io
 import os
 import shutil
 import sys
 import tempfile
-import weakref
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from dropmargin.io.data.errors import DataFormatError, one_line
 
 STDIN = "-"
-#: Compressed data may always grow to this size.
+#: Decompressed data of at most this size are always allowed.
 ALWAYS_ALLOWED = 2**26
 _GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-_COPY_BYTES = 2**20
+_BUFFER_BYTES = 2**20
 
 
 class Source:
-    """A file to read, once or several times.
+    """A file to be read once.
 
     Parameters
     ----------
     path : str or path-like
-        ``-`` is standard input, which is copied to a temporary file if it is to be read several times.
+        ``-`` is standard input.
     max_ratio : int
-        The most that gzipped data may grow.
+        Largest allowed ratio of the sizes of decompressed and compressed data.
+    hashed : bool
+        Whether to compute `sha256` while the file is read.
     """
 
-    def __init__(self, path: str | os.PathLike[str], max_ratio: int) -> None:
+    def __init__(self, path: str | os.PathLike[str], max_ratio: int, hashed: bool = False) -> None:
         self.is_stdin = os.fspath(path) == STDIN
         self.name = "stdin" if self.is_stdin else os.fspath(path)
         self.max_ratio = max_ratio
+        self._digest = hashlib.sha256() if hashed else None
+
+    @property
+    def sha256(self) -> str | None:
+        """Hash of the bytes of the file, after it has been read to its end."""
+        return None if self._digest is None else self._digest.hexdigest()
 
     def open(self) -> IO[bytes]:
-        """Return a stream of the file's bytes, unpacked."""
+        """Return a stream of the decompressed bytes."""
         if self.is_stdin and sys.stdin is None:
             raise OSError(errno.EBADF, "it is closed", "standard input")
-        raw: Any = sys.stdin.buffer if self.is_stdin else Path(self.name).open("rb", 0)  # noqa: SIM115
-        counted = _Counted(raw, is_ours=not self.is_stdin)
-        stream = io.BufferedReader(counted, _COPY_BYTES)
+        file: Any = sys.stdin.buffer if self.is_stdin else Path(self.name).open("rb", 0)  # noqa: SIM115
+        raw = _RawStream(file, self._digest, closes=not self.is_stdin)
+        stream = io.BufferedReader(raw, _BUFFER_BYTES)
         if not stream.peek(2).startswith(_GZIP_MAGIC):
             return stream
-        return io.BufferedReader(_Unpacked(stream, counted, self), _COPY_BYTES)
+        return io.BufferedReader(_Decompressed(stream, raw, self), _BUFFER_BYTES)
 
     def open_seekable(self) -> IO[bytes]:
-        """Return the same as a stream that can be gone back in: the file itself, or a temporary copy."""
+        """Return the same as a seekable stream: the file itself, or a copy in memory or in a temporary file."""
         stream = self.open()
-        if stream.seekable() and self._is_file():
+        is_file = not self.is_stdin and Path(self.name).is_file() and stream.seekable()
+        if is_file and self._digest is None:
             return stream
-        copy = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
         with stream:
-            shutil.copyfileobj(stream, copy, _COPY_BYTES)
+            if is_file:
+                return io.BytesIO(stream.read())
+            copy = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
+            shutil.copyfileobj(stream, copy, _BUFFER_BYTES)
         copy.seek(0)
         return copy
 
-    def opener(self) -> Callable[[], IO[bytes]]:
-        """Return a function that opens the file from its beginning, as often as it is called."""
-        if self._is_file():
-            return self.open
-        copy = self.open_seekable()
-
-        def open_copy() -> IO[bytes]:
-            copy.seek(0)
-            return os.fdopen(os.dup(copy.fileno()), "rb")
-
-        weakref.finalize(open_copy, copy.close)
-        return open_copy
-
-    def _is_file(self) -> bool:
-        """Return whether this is an ordinary file, which can be read again; a device or a pipe has to be copied."""
-        return not self.is_stdin and Path(self.name).is_file()
-
-    def allowed_size(self, size: int) -> int:
-        """Return how many bytes a compressed file of this size may hold."""
-        return max(ALWAYS_ALLOWED, self.max_ratio * size)
-
-    def check_size(self, unpacked: int, size: int) -> None:
-        """Refuse data that unpack to more than is allowed for a file of ``size`` bytes."""
-        if unpacked > self.allowed_size(size):
+    def check_size(self, decompressed: int, size: int) -> None:
+        """Raise an error if ``size`` bytes decompress to more bytes than are allowed."""
+        if decompressed > max(ALWAYS_ALLOWED, self.max_ratio * size):
             raise DataFormatError(
-                f"{size} bytes unpack to {unpacked} or more, over {self.max_ratio} times as many "
-                "(if that is meant, raise --max-ratio)",
+                f"{size} bytes unpack to {decompressed} or more, over {self.max_ratio} times as many "
+                "(raise --max-ratio if that is intended)",
                 self.name,
             )
 
 
-class _Counted(io.RawIOBase):
-    """A raw stream that knows how many bytes were read of it."""
+class _RawStream(io.RawIOBase):
+    """A raw stream that counts and hashes the bytes that are read; closing it leaves standard input open."""
 
-    def __init__(self, stream: Any, is_ours: bool) -> None:
-        self._stream, self._is_ours = stream, is_ours
+    def __init__(self, stream: Any, digest: Any, closes: bool) -> None:
+        self._stream, self._digest, self._closes = stream, digest, closes
         self.n_bytes = 0
 
     def readable(self) -> bool:
@@ -115,21 +105,23 @@ class _Counted(io.RawIOBase):
         return int(self._stream.tell())
 
     def readinto(self, buffer: Any) -> int:
-        n = self._stream.readinto(buffer)
+        n = int(self._stream.readinto(buffer))
         self.n_bytes += n
-        return int(n)
+        if self._digest is not None:
+            self._digest.update(memoryview(buffer)[:n])
+        return n
 
     def close(self) -> None:
-        if self._is_ours:
+        if self._closes:
             self._stream.close()
         super().close()
 
 
-class _Unpacked(io.RawIOBase):
-    """What a gzipped stream holds; broken data and bombs are a `DataFormatError`."""
+class _Decompressed(io.RawIOBase):
+    """The content of a gzip stream; broken data and data that are too large raise a `DataFormatError`."""
 
-    def __init__(self, stream: Any, counted: _Counted, source: Source) -> None:
-        self._stream, self._counted, self._source = stream, counted, source
+    def __init__(self, stream: Any, raw: _RawStream, source: Source) -> None:
+        self._stream, self._raw, self._source = stream, raw, source
         self._gzip = gzip.GzipFile(fileobj=stream, mode="rb")
         self._n_bytes = 0
 
@@ -142,7 +134,7 @@ class _Unpacked(io.RawIOBase):
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise DataFormatError(f"broken gzip data: {one_line(error)}", self._source.name) from error
         self._n_bytes += n
-        self._source.check_size(self._n_bytes, self._counted.n_bytes)
+        self._source.check_size(self._n_bytes, self._raw.n_bytes)
         return n
 
     def close(self) -> None:
@@ -151,11 +143,11 @@ class _Unpacked(io.RawIOBase):
 
 
 def line_blocks(stream: IO[bytes], name: str, n_bytes: int, min_lines: int = 1) -> Iterator[tuple[bytearray, int]]:
-    """Yield a buffer and how many bytes at its beginning are whole lines, about ``n_bytes`` at a time.
+    """Yield a buffer and the number of bytes at its beginning that are whole lines, about ``n_bytes`` at a time.
 
-    Where lines are long, it is more bytes: every block but the last has at least ``min_lines`` lines. The bytes end in
-    a newline, or are the last of the file and have a newline behind them. The buffer is used again. A byte order mark
-    is left out.
+    Each block but the last has at least ``min_lines`` lines, and more than ``n_bytes`` bytes if the lines are long.
+    The bytes end with a newline, or are the last of the file and a newline follows them in the buffer. The buffer is
+    reused for the next block. A byte order mark is left out.
     """
     start = stream.read(len(_BOM))
     if start.startswith(_UTF_16):
@@ -165,7 +157,7 @@ def line_blocks(stream: IO[bytes], name: str, n_bytes: int, min_lines: int = 1) 
     buffer[: len(start)] = start
     filled = len(start)
     while True:
-        if filled >= len(buffer) - 1:  # too few lines; the caller may still use the old buffer
+        if filled >= len(buffer) - 1:  # a new buffer, because the caller may still use the old one
             buffer = buffer + bytearray(len(buffer))
         with memoryview(buffer) as view:
             n_read = stream.readinto(view[filled:-1])  # type: ignore[attr-defined]
@@ -185,18 +177,25 @@ def line_blocks(stream: IO[bytes], name: str, n_bytes: int, min_lines: int = 1) 
             return
 
 
-def decoded_blocks(stream: IO[bytes], name: str, n_bytes: int, min_lines: int = 1) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of a line and, from it on, lines of UTF-8 text, without their newlines."""
-    n_lines = 0
+def text_blocks(stream: IO[bytes], name: str, n_bytes: int, min_lines: int = 1) -> Iterator[tuple[int, bytes]]:
+    """Yield the number of the first line of each block of `line_blocks`, and its bytes."""
+    first_line = 1
     for buffer, length in line_blocks(stream, name, n_bytes, min_lines):
-        try:
-            lines = buffer[:length].decode("utf-8").split("\n")
-        except UnicodeDecodeError as error:
-            line = n_lines + buffer.count(b"\n", 0, error.start) + 1
-            column = error.start - buffer.rfind(b"\n", 0, error.start)
-            what = f"the byte 0x{buffer[error.start]:02x} is not UTF-8 (save the file as UTF-8)"
-            raise DataFormatError(what, name, line, column) from None
-        if not lines[-1]:  # behind the last newline
-            lines.pop()
-        yield n_lines + 1, lines
-        n_lines += len(lines)
+        block = bytes(memoryview(buffer)[:length])
+        yield first_line, block
+        first_line += block.count(b"\n")
+
+
+def decode_lines(block: bytes, name: str, first_line: int) -> list[str]:
+    """Return the lines of a block of UTF-8 text without their newlines."""
+    try:
+        text = block.decode("utf-8")
+        position = block.find(b"\0")
+        what = "there is a NUL byte: this is not a text file, or not UTF-8"
+    except UnicodeDecodeError as error:
+        position, what = error.start, f"the byte 0x{block[error.start]:02x} is not UTF-8 (save the file as UTF-8)"
+    if position >= 0:
+        line = first_line + block.count(b"\n", 0, position)
+        raise DataFormatError(what, name, line, position - block.rfind(b"\n", 0, position))
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]

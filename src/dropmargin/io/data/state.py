@@ -1,4 +1,4 @@
-"""Checks of an encoder's state that comes from a file: each thing is of its type, or an error says what is not."""
+"""Type checks of the fitted state of an encoder that comes from a file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_strings(what: str, value: Any) -> list[str]:
 
 
 def check_flag(what: str, value: Any) -> bool:
-    """Return a truth value; 0 and 1 are none."""
+    """Return a bool; 0 and 1 are errors."""
     if not isinstance(value, bool):
         raise ValueError(f"{what} must be true or false, got {value!r:.40}.")
     return value

@@ -1,4 +1,4 @@
-"""svmlight (LIBSVM, LIBLINEAR) files; what a line may be is said in `svmlight_lines`."""
+"""svmlight (LIBSVM, LIBLINEAR) files; `svmlight_lines` defines the format."""
 
 from __future__ import annotations
 
@@ -19,48 +19,50 @@ _BLOCK_BYTES = 2**22
 _INT32_MAX = 2**31 - 1
 
 
-def read_svmlight(source: Source, options: ReadOptions) -> Dataset:
-    """Return a whole file; if not told, an index 0 anywhere says that indices begin at 0."""
+def read(source: Source, options: ReadOptions) -> Dataset:
+    """Return all rows; indices start at 0 if ``zero_based`` is not given and index 0 occurs."""
     parser = BlockParser(source.name, IndexRange.from_options(options))
     with source.open() as stream:
         pieces = _Pieces(parser, stream, source.name)
     zero_based = parser.smallest == 0 if options.zero_based is None else options.zero_based
-    offset = 0 if zero_based else 1
-    n_seen = 0 if parser.largest is None else parser.largest + 1 - offset
+    first = 0 if zero_based else 1
+    n_seen = 0 if parser.largest is None else parser.largest + 1 - first
     n_features = options.n_features
     if n_features is None:
         n_features = n_seen
-    elif n_seen > n_features and not options.ignore_extra:  # indices that begin at 0, which only now is known
-        what = f"feature index {parser.largest}, but there are {n_features} features, the first of index 0"
+    elif n_seen > n_features and not options.ignore_extra:  # known only after index 0 has occurred
+        what = f"feature index {parser.largest}, but there are {n_features} features, counted from 0"
         raise DataFormatError(what, source.name)
     if n_features > options.max_features:
-        what = f"{n_features} features, but at most {options.max_features} are allowed (raise --max-features if meant)"
-        raise DataFormatError(what, source.name)
+        what = f"{n_features} features, but at most {options.max_features} are allowed"
+        raise DataFormatError(f"{what} (raise --max-features if that is intended)", source.name)
     if not pieces.n_rows:
         raise DataFormatError("there are no rows", source.name)
-    X = _as_csr(pieces.take("indices"), pieces.take("values"), pieces.take("row_ends"), offset, n_features)
+    X = _as_csr(pieces.take("indices"), pieces.take("values"), pieces.take("row_ends"), first, n_features)
     qid = pieces.take("qids") if pieces.has_qids else None
-    return Dataset(X, whole_if_whole(pieces.take("labels")), qid, zero_based=zero_based)
+    return Dataset(X, integers_if_possible(pieces.take("labels")), qid, zero_based=zero_based)
 
 
-def chunk_svmlight(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
-    """Yield the rows of about ``chunk_bytes`` bytes at a time; base and width must be given."""
+def chunks(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
+    """Yield the rows of about ``chunk_bytes`` bytes at a time; ``zero_based`` and ``n_features`` must be given."""
     if options.zero_based is None or options.n_features is None:
         missing = "zero_based" if options.zero_based is None else "n_features"
-        raise ValueError(f"{missing} must be given for an svmlight file that is read in parts: a part cannot tell it.")
+        raise ValueError(
+            f"{missing} must be given for reading svmlight files in chunks: a chunk does not determine it."
+        )
     parser = BlockParser(source.name, IndexRange.from_options(options))
-    offset = 0 if options.zero_based else 1
+    first = 0 if options.zero_based else 1
     with source.open() as stream:
         for buffer, length in line_blocks(stream, source.name, chunk_bytes):
             rows = parser.parse(buffer, length)
             if len(rows.labels):
-                X = _as_csr(rows.indices, rows.values.copy(), rows.row_ends, offset, options.n_features)
+                X = _as_csr(rows.indices, rows.values.copy(), rows.row_ends, first, options.n_features)
                 qid = None if rows.qids is None else rows.qids.copy()
-                yield Dataset(X, whole_if_whole(rows.labels.copy()), qid, zero_based=options.zero_based)
+                yield Dataset(X, integers_if_possible(rows.labels.copy()), qid, zero_based=options.zero_based)
 
 
 class _Pieces:
-    """The rows of a file in pieces, which are given up one array after the other as they are put together."""
+    """The arrays of all blocks of a file; the blocks of an array are freed when they are concatenated."""
 
     def __init__(self, parser: BlockParser, stream: IO[bytes], name: str) -> None:
         self._pieces: dict[str, list[Array]] = {}
@@ -91,25 +93,25 @@ class _Pieces:
         return "qids" in self._pieces
 
     def take(self, name: str) -> Array:
-        """Return one array of all rows, and forget its pieces."""
+        """Return one array of all rows, and free its blocks."""
         return np.concatenate(self._pieces.pop(name))
 
 
-def _as_csr(indices: Array, values: Array, row_ends: Array, offset: int, n_features: int) -> sparse.csr_array:
-    """Return a matrix of indices that begin at ``offset``; those beyond ``n_features`` are left out."""
-    if len(indices) and int(indices.max()) - offset >= n_features:
-        inside = indices < n_features + offset
+def _as_csr(indices: Array, values: Array, row_ends: Array, first: int, n_features: int) -> sparse.csr_array:
+    """Return a matrix from indices that start at ``first``; those beyond ``n_features`` are left out."""
+    if len(indices) and int(indices.max()) - first >= n_features:
+        inside = indices < n_features + first
         row_ends = np.concatenate(([0], np.cumsum(inside)))[row_ends]
         indices, values = indices[inside], values[inside]
     small = n_features <= _INT32_MAX and len(values) <= _INT32_MAX
     dtype = np.int32 if small else np.int64
-    columns = np.subtract(indices, offset, dtype=dtype, casting="unsafe")
+    columns = np.subtract(indices, first, dtype=dtype, casting="unsafe")
     row_pointers = np.zeros(len(row_ends) + 1, dtype=dtype)
     row_pointers[1:] = row_ends
     return sparse.csr_array((values, columns, row_pointers), shape=(len(row_ends), n_features))
 
 
-def whole_if_whole(labels: Array) -> Array:
-    """Return labels as integers if all of them are; all are at most 2^53 in size."""
-    whole = labels.astype(np.int64)
-    return whole if np.array_equal(whole, labels) else labels
+def integers_if_possible(labels: Array) -> Array:
+    """Return labels as int64 if all of them are integers; all are at most 2^53."""
+    integers = labels.astype(np.int64)
+    return integers if np.array_equal(integers, labels) else labels

@@ -1,6 +1,6 @@
-"""Many lines of an svmlight file at a time: by compiled code (`_svmlight.c`) if it was built, else line by line.
+"""Blocks of lines of an svmlight file, parsed by compiled code (`_svmlight.c`) if it was built, else by Python.
 
-Set the environment variable ``DROPMARGIN_KERNELS=0`` to do without compiled code.
+The environment variable ``DROPMARGIN_KERNELS=0`` turns compiled code off.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _QID_UNKNOWN, _QID_ABSENT, _QID_PRESENT = -1, 0, 1
 
 @dataclass(frozen=True)
 class RawRows:
-    """Rows as written: ``row_ends[i]`` is how many entries there are up to row ``i``, indices are not shifted.
+    """Rows with the indices of the file; ``row_ends[i]`` is the number of entries up to the end of row ``i``.
 
-    The arrays may be views of buffers that are used again for the next rows.
+    The arrays may be views of buffers that are reused for the next rows.
     """
 
     labels: Array
@@ -66,20 +66,20 @@ _LIBRARY = _load()
 
 
 def available() -> bool:
-    """Return whether compiled code reads svmlight files."""
+    """Return whether svmlight files are parsed by compiled code."""
     return _LIBRARY is not None
 
 
 class BlockParser:
-    """Reads one file, block after block, and remembers what is to be known of it as a whole.
+    """Parses a file block by block, and records the smallest and largest index of the file.
 
     Parameters
     ----------
     name : str
-        The file, for errors.
+        The file, for error messages.
     indices : IndexRange
     compiled : bool, optional
-        By default, whether there is compiled code.
+        Whether to use compiled code; by default if it was built.
     """
 
     def __init__(self, name: str, indices: IndexRange, compiled: bool | None = None) -> None:
@@ -96,16 +96,16 @@ class BlockParser:
 
     @property
     def smallest(self) -> int | None:
-        """The smallest index so far."""
+        """Smallest index so far."""
         return None if self._state.largest < 0 else int(self._state.smallest)
 
     @property
     def largest(self) -> int | None:
-        """The largest index so far."""
+        """Largest index so far."""
         return None if self._state.largest < 0 else int(self._state.largest)
 
     def parse(self, buffer: bytearray, length: int) -> RawRows:
-        """Return the rows of the next lines, as `line_blocks` gives them."""
+        """Return the rows of the next block of `line_blocks`."""
         if self._library is None:
             return self._parse_lines(buffer, length)
         state = self._state
@@ -117,7 +117,7 @@ class BlockParser:
         if status == _REJECTED:
             end = buffer.find(b"\n", state.begin)
             line = bytes(buffer[state.begin : end])
-            self._complain(line, state.n_lines + 1)
+            self._raise_error(line, state.n_lines + 1)
         if status != _DONE:
             raise RuntimeError(f"The compiled reader of svmlight files ended with status {status}.")
         n, m = state.n_rows, state.n_entries
@@ -125,21 +125,25 @@ class BlockParser:
         return RawRows(labels[:n], qid, row_ends[:n], indices[:m], values[:m])
 
     def _sized_buffers(self, length: int) -> list[Array]:
-        """Return arrays for all that so many bytes can hold: a row takes two bytes, an entry four, with its blank."""
+        """Return arrays for all rows and entries in so many bytes: a row has two bytes at least, an entry four."""
         n_rows, n_entries = length // 2 + 1, length // 4 + 1
         if not self._buffers or len(self._buffers[0]) < n_rows:
             sizes = ((n_rows, np.float64), (n_rows, np.int64), (n_rows, np.int64), (n_entries, np.int64))
             self._buffers = [np.empty(n, dtype=dtype) for n, dtype in (*sizes, (n_entries, np.float64))]
         return self._buffers
 
-    def _complain(self, line: bytes, number: int) -> None:
-        """Raise the error of a line that was rejected."""
+    def _raise_error(self, line: bytes, number: int) -> None:
+        """Raise the error of a malformed line."""
         try:
             row = parse_line(line, self._range)
         except LineError as error:
             raise DataFormatError(error.what, self._name, number, error.column) from None
         has_qid = row is not None and row.qid is not None
-        what = "this line has a qid, but those before have none" if has_qid else "qid is missing: lines before have one"
+        what = (
+            "this line has a qid, but the lines before have none"
+            if has_qid
+            else "qid is missing, but the lines before have one"
+        )
         raise DataFormatError(what, self._name, number)
 
     def _parse_lines(self, buffer: bytearray, length: int) -> RawRows:
@@ -150,7 +154,7 @@ class BlockParser:
         indices: list[int] = []
         values: list[float] = []
         lines = bytes(buffer[:length]).split(b"\n")
-        if not lines[-1]:  # behind the last newline
+        if not lines[-1]:  # after the last newline
             lines.pop()
         for line in lines:
             state.n_lines += 1
@@ -162,7 +166,7 @@ class BlockParser:
                 continue
             has_qid = _QID_ABSENT if row.qid is None else _QID_PRESENT
             if state.has_qid not in (_QID_UNKNOWN, has_qid):
-                self._complain(line, state.n_lines)
+                self._raise_error(line, state.n_lines)
             state.has_qid = has_qid
             labels.append(row.label)
             qids.append(row.qid)

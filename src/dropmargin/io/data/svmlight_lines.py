@@ -1,4 +1,4 @@
-"""One line of an svmlight file: what is allowed in it, and what to say if it is something else.
+"""One line of an svmlight file, and the errors of malformed lines.
 
 ::
 
@@ -6,8 +6,8 @@
     label = number, up to 2^53 in size                qid = "qid:" digits
     index = digits                                    value = number or "nan", which stands for a missing value
 
-Numbers are decimal, as in ``-1.5e3``; between them are spaces or tabs. Indices may come in any order, but none twice.
-The compiled parser accepts exactly the same lines.
+Numbers are decimal, such as ``-1.5e3``, and separated by spaces or tabs. Indices may have any order, but must not
+occur twice. The compiled parser accepts exactly the same lines.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LARGEST_INTEGER = 2**63 - 1
 
 
 class LineError(Exception):
-    """What is wrong with a line, and the column if it is not the line as a whole."""
+    """A malformed line: what is wrong, and the column if it is not the whole line."""
 
     def __init__(self, what: str, column: int | None = None) -> None:
         super().__init__(what)
@@ -36,7 +36,7 @@ class LineError(Exception):
 
 @dataclass(frozen=True)
 class IndexRange:
-    """The feature indices that may be written in a file."""
+    """The feature indices that a file may have."""
 
     lowest: int
     highest: int
@@ -44,19 +44,19 @@ class IndexRange:
 
     @classmethod
     def from_options(cls, options: ReadOptions) -> IndexRange:
-        """Return the range; if it is not known whether indices begin at 0, a wide one."""
-        offset = 0 if options.zero_based else 1
+        """Return the range; it includes 0 if ``zero_based`` is not given."""
+        first = 0 if options.zero_based else 1
         lowest = 1 if options.zero_based is False else 0
         if options.n_features is not None and not options.ignore_extra:
-            beyond = f"but there are {options.n_features} features (--ignore-extra leaves others out)"
-            return cls(lowest, options.n_features - 1 + offset, beyond)
+            beyond = f"but there are {options.n_features} features (--ignore-extra leaves the others out)"
+            return cls(lowest, options.n_features - 1 + first, beyond)
         if options.ignore_extra:
-            return cls(lowest, LARGEST_INTEGER, "which is beyond 2^63")
-        beyond = f"but at most {options.max_features} features are allowed (raise --max-features if it is meant)"
-        return cls(lowest, options.max_features - 1 + offset, beyond)
+            return cls(lowest, LARGEST_INTEGER, "which is 2^63 or more")
+        beyond = f"but at most {options.max_features} features are allowed (raise --max-features if that is intended)"
+        return cls(lowest, options.max_features - 1 + first, beyond)
 
-    def complaint(self, index: int) -> str:
-        """Return what is wrong with an index outside of the range."""
+    def error(self, index: int) -> str:
+        """Return the message for an index outside of the range."""
         if index < self.lowest:
             return f"feature index {index}, but indices start at {self.lowest} (use --zero-based)"
         return f"feature index {index if index < 2**64 else 'of more than 64 bits'}, {self.beyond}"
@@ -64,7 +64,7 @@ class IndexRange:
 
 @dataclass(frozen=True)
 class Row:
-    """One row as written, indices in order."""
+    """One row; the indices are those of the file, sorted."""
 
     label: float
     qid: int | None
@@ -73,7 +73,7 @@ class Row:
 
 
 def parse_line(line: bytes, indices: IndexRange) -> Row | None:
-    """Return the row of a line without its newline, or None if it is empty; raise `LineError` if it is neither."""
+    """Return the row of a line without its newline, or None if the line is empty."""
     body = line.rstrip(b"\r").split(b"#", 1)[0]
     tokens = [(match.group(), match.start() + 1) for match in _TOKEN.finditer(body)]
     if not tokens:
@@ -87,7 +87,7 @@ def parse_line(line: bytes, indices: IndexRange) -> Row | None:
     entries.sort(key=lambda entry: entry[0])
     for (index, _), (following, _) in itertools.pairwise(entries):
         if index == following:
-            raise LineError(f"feature index {index} is there twice")
+            raise LineError(f"feature index {index} occurs twice")
     return Row(label, qid, [index for index, _ in entries], [value for _, value in entries])
 
 
@@ -110,7 +110,7 @@ def _parse_qid(token: bytes, column: int) -> int:
         raise LineError(f"{quoted(token)} should be qid: and digits, or index:value", column)
     number = _integer(qid)
     if number > LARGEST_INTEGER:
-        raise LineError(f"{quoted(token)} is beyond 2^63", column)
+        raise LineError(f"{quoted(token)} is 2^63 or more", column)
     return number
 
 
@@ -127,10 +127,10 @@ def _parse_entry(token: bytes, column: int, indices: IndexRange) -> tuple[int, f
     if not _DIGITS.fullmatch(index):
         if index == b"qid":
             raise LineError("qid must follow the label", column)
-        raise LineError(f"the feature index {quoted(index)} is not a whole number of 0 or more", column)
+        raise LineError(f"the feature index {quoted(index)} is not an integer of at least 0", column)
     number = _integer(index)
     if not indices.lowest <= number <= indices.highest:
-        raise LineError(indices.complaint(number))
+        raise LineError(indices.error(number))
     return number, _parse_value(value, index, column)
 
 

@@ -1,81 +1,37 @@
-"""Raw text: a document a line, or, if labels are asked for, a label, a tab and a document."""
+"""Blocks of documents of a text file: one per line, after a label and a tab if labels are read."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NoReturn
 
-from dropmargin.io.data.cells import Tally, labels_from_cells
-from dropmargin.io.data.dataset import Dataset, ReadOptions
+import pyarrow as pa
+
+from dropmargin.io.data.dataset import ReadOptions
 from dropmargin.io.data.errors import DataFormatError, quoted
-from dropmargin.io.data.sources import Source, decoded_blocks
+from dropmargin.io.data.selection import Rows
+from dropmargin.io.data.sources import Source, decode_lines, text_blocks
 
-_BLOCK_BYTES = 2**20
 _SVMLIGHT_LINE = re.compile(r"\s*[+-]?[0-9.]+(\s+[0-9]+:[-+0-9.eE]+)+\s*(#.*)?")
-# Not for a label: it may well be "NA" or "null".
-_NO_LABEL = ("",)
 
 
-def read_text(source: Source, options: ReadOptions) -> Dataset:
-    """Return a whole file."""
-    documents: list[str] = []
-    labels: list[str] = []
-    numbers: list[int] = []
-    for part_numbers, part_labels, part_documents in _parts(source, options, _BLOCK_BYTES):
-        numbers += part_numbers
-        labels += part_labels
-        documents += part_documents
-    if not documents:
-        raise DataFormatError("there are no documents", source.name)
-    kind = options.label_kind
-    if options.target is not None and kind is None:
-        tally = Tally()
-        tally.add(labels, numbers, _NO_LABEL)
-        kind = tally.label_kind
-    return _dataset(source, options, kind, numbers, labels, documents)
-
-
-def chunk_text(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
-    """Yield the documents of about ``chunk_bytes`` bytes at a time; labels stay strings if not told what they are."""
-    for part in _parts(source, options, chunk_bytes):
-        if part[2]:
-            yield _dataset(source, options, options.label_kind, *part)
-
-
-def _dataset(
-    source: Source, options: ReadOptions, kind: str | None, numbers: list[int], labels: list[str], documents: list[str]
-) -> Dataset:
-    def complain(position: int, what: str) -> NoReturn:
-        raise DataFormatError(what, source.name, numbers[position])
-
-    if options.target is None:
-        return Dataset(documents)
-    return Dataset(documents, labels_from_cells(labels, kind, _NO_LABEL, complain))  # type: ignore[arg-type]
-
-
-def _parts(source: Source, options: ReadOptions, n_bytes: int) -> Iterator[tuple[list[int], list[str], list[str]]]:
-    """Yield numbers of lines, labels (none if they are not asked for) and documents."""
+def document_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bool) -> Iterator[Rows]:
+    """Yield the documents of about ``n_bytes`` bytes at a time, and their labels in a column named as the target."""
+    name = f"document of {options.target}"  # any name but that of the target
     with source.open() as stream:
-        for first, raw in decoded_blocks(stream, source.name, n_bytes):
-            lines = [line.removesuffix("\r") for line in raw]
-            if first == 1 and options.format is None and _SVMLIGHT_LINE.fullmatch(lines[0][:1000]):
-                what = "this looks like svmlight, not like a document (say --format svmlight or --format text)"
+        for first_line, block in text_blocks(stream, source.name, n_bytes):
+            lines = [line.removesuffix("\r") for line in decode_lines(block, source.name, first_line)]
+            if first_line == 1 and options.format is None and _SVMLIGHT_LINE.fullmatch(lines[0][:1000]):
+                what = "this looks like svmlight, not like a document (use --format svmlight or --format text)"
                 raise DataFormatError(what, source.name, 1)
-            if options.target is None:  # an empty line is an empty document: its prediction is on the same line
-                yield list(range(first, first + len(lines))), [], lines
+            if options.target is None:  # an empty line is an empty document: its prediction has the same line
+                yield Rows(pa.table({name: pa.array(lines, pa.string())}), range(first_line, first_line + len(lines)))
                 continue
-            numbers, labels, documents = [], [], []
-            for number, line in enumerate(lines, first):
-                if not line:
-                    continue
-                label, tab, document = line.partition("\t")
+            numbers = [number for number, line in enumerate(lines, first_line) if line]
+            pairs = [line.partition("\t") for line in lines if line]
+            for number, (label, tab, _) in zip(numbers, pairs, strict=True):
                 if not tab:
-                    what = (
-                        f"expected a label, a tab and a document, got {quoted(line)} (labels were asked for: --target)"
-                    )
-                    raise DataFormatError(what, source.name, number)
-                numbers.append(number)
-                labels.append(label)
-                documents.append(document)
-            yield numbers, labels, documents
+                    what = f"expected a label, a tab and a document, got {quoted(label)}"
+                    raise DataFormatError(f"{what} (labels are read because of --target)", source.name, number)
+            columns = [pa.array([pair[i] for pair in pairs], pa.string()) for i in (0, 2)]
+            yield Rows(pa.table(columns, [options.target, name]), numbers)

@@ -1,4 +1,4 @@
-"""Documents as counts of words or tf-idf, by scikit-learn's vectorisers, in a form that can be stored as plain data."""
+"""`TextEncoder`: documents as counts of words or tf-idf, by the vectorizers of scikit-learn."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.io.data.dataset import Frame
-from dropmargin.io.data.frames import as_frame
+from dropmargin.io.data.frames import is_missing, table_names
 from dropmargin.io.data.state import check_flag, check_keys, check_string, check_strings, check_vector, check_whole
 from dropmargin.typing import Array
 
-# scikit-learn's own: words of two letters or more. Part of the code and of no file: an expression can be made to hang.
+# The default of scikit-learn, words of two letters or more. It is not a parameter, because a model file must not bring
+# a regular expression: one can be made to run forever.
 _WORD = r"(?u)\b\w\w+\b"
 _WEIGHTINGS = ("tfidf", "counts")
 _MAX_NGRAM = 20
 
 
 class TextEncoder(TransformerMixin, BaseEstimator):
-    """Turn documents into a sparse matrix with a column per word, or per sequence of words.
+    """Encode documents as a sparse matrix with a column per word, or per sequence of words.
 
     Parameters
     ----------
     weighting : {"tfidf", "counts"}
         `sklearn.feature_extraction.text.TfidfVectorizer` or `CountVectorizer`.
     column : str, optional
-        The column of the documents, if they come in a table. Without it, the input is a sequence of strings.
+        Column of the documents in a table. Without it the input is a sequence of strings.
     lowercase, ngram_range, min_df, max_features, binary
         As in scikit-learn.
 
@@ -39,6 +39,19 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         The word or words of each column.
     idf_ : ndarray of shape (n_terms,), or None
         Inverse document frequencies, for tf-idf.
+
+    See Also
+    --------
+    TableEncoder : Encodes tables of numbers and categories.
+
+    Examples
+    --------
+    >>> from dropmargin.io.data import TextEncoder
+    >>> encoder = TextEncoder("counts").fit(["good film", "bad film"])
+    >>> encoder.terms_
+    ['bad', 'film', 'good']
+    >>> encoder.transform(["good, good"]).toarray()
+    array([[0., 0., 2.]])
     """
 
     def __init__(
@@ -60,16 +73,35 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         self.binary = binary
 
     def fit(self, X: Any, y: Any = None) -> TextEncoder:
-        """Learn the words of documents: a sequence of strings, or a table that has them in ``column``."""
+        """Learn the words of documents.
+
+        Parameters
+        ----------
+        X : sequence of str, or table with the column ``column``
+        y : ignored
+
+        Returns
+        -------
+        TextEncoder
+        """
         self._check_parameters()
         vectorizer = self._vectorizer(min_df=self.min_df, max_features=self.max_features)
         vectorizer.fit(self._documents(X))
         terms = sorted(vectorizer.vocabulary_, key=vectorizer.vocabulary_.__getitem__)
-        self._remember(terms, vectorizer.idf_ if self.weighting == "tfidf" else None)
+        self._set_terms(terms, vectorizer.idf_ if self.weighting == "tfidf" else None)
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return a float64 CSR matrix; words that `fit` has not seen are left out."""
+        """Encode documents; words that `fit` has not seen are left out.
+
+        Parameters
+        ----------
+        X : sequence of str, or table with the column ``column``
+
+        Returns
+        -------
+        csr_matrix of float64
+        """
         check_is_fitted(self, "terms_")
         vectorizer = self._vectorizer(vocabulary=self._vocabulary)
         if self.idf_ is not None:
@@ -82,14 +114,14 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         return np.array(self.terms_, dtype=object)
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return all that `from_state` needs: facts for JSON, and arrays."""
+        """Return the fitted state for `from_state`: values for JSON, and arrays."""
         check_is_fitted(self, "terms_")
         facts = dict(self.get_params(deep=False), ngram_range=list(self.ngram_range), terms=list(self.terms_))
         return facts, {} if self.idf_ is None else {"idf": np.array(self.idf_)}
 
     @classmethod
     def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> TextEncoder:
-        """Return the fitted encoder of a state; a state that is not right in all its parts is a ValueError."""
+        """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError."""
         names = {"weighting", "column", "lowercase", "ngram_range", "min_df", "max_features", "binary"}
         check_keys("The state of a TextEncoder", facts, names | {"terms"})
         parameters = {name: facts[name] for name in names}
@@ -103,7 +135,7 @@ class TextEncoder(TransformerMixin, BaseEstimator):
             raise ValueError("terms must not be empty.")
         is_tfidf = encoder.weighting == "tfidf"
         check_keys("The arrays of a TextEncoder", arrays, {"idf"} if is_tfidf else set())
-        encoder._remember(terms, check_vector("idf", arrays["idf"], len(terms)) if is_tfidf else None)
+        encoder._set_terms(terms, check_vector("idf", arrays["idf"], len(terms)) if is_tfidf else None)
         return encoder
 
     def _check_parameters(self) -> None:
@@ -126,7 +158,7 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         if self.max_features is not None:
             check_whole("max_features", self.max_features, 1)
 
-    def _remember(self, terms: list[str], idf: Array | None) -> None:
+    def _set_terms(self, terms: list[str], idf: Array | None) -> None:
         self.terms_, self.idf_ = terms, idf
         self._vocabulary = {term: j for j, term in enumerate(terms)}
 
@@ -142,22 +174,23 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         )
 
     def _documents(self, X: Any) -> list[str]:
-        if self.column is not None and not _is_sequence(X):
-            documents = as_frame(X, (self.column,))[self.column]
-        elif isinstance(X, str | Frame) or not _is_sequence(X):
-            raise ValueError(
-                f"Documents must be a sequence of strings, got {type(X).__name__}; name the column if it is a table."
-            )
-        else:
-            documents = X
-        out = []
-        for i, document in enumerate(documents):
-            if document is None or document != document:  # missing: nothing is said
+        names = None if _is_sequence(X) else table_names(X)
+        if names is not None:
+            if self.column is None:
+                raise ValueError(f"X is a table ({type(X).__name__}): set column to the name of the documents' column.")
+            if self.column not in names:
+                raise ValueError(f"X has no column {self.column!r}, but {names[:20]}.")
+            X = X[self.column]
+        elif isinstance(X, str) or not _is_sequence(X):
+            raise ValueError(f"Documents must be a sequence of strings, got {type(X).__name__}.")
+        documents = []
+        for i, document in enumerate(X.to_pylist() if hasattr(X, "to_pylist") else X):
+            if is_missing(document):
                 document = ""
             if not isinstance(document, str):
                 raise ValueError(f"Document {i} must be a string, got {type(document).__name__}.")
-            out.append(document)
-        return out
+            documents.append(document)
+        return documents
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -168,7 +201,7 @@ class TextEncoder(TransformerMixin, BaseEstimator):
 
 
 def _is_sequence(X: Any) -> bool:
-    """Return whether something is documents one after the other, and not a table of them."""
+    """Return whether ``X`` is a sequence of documents, not a table."""
     return (
         isinstance(X, list | tuple) or getattr(X, "ndim", None) == 1 or type(X).__name__ in ("Series", "ChunkedArray")
     )

@@ -7,6 +7,7 @@ here. A file can name only the classes, noises and losses listed here.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from copy import copy
 from inspect import signature
 from itertools import pairwise
@@ -122,12 +123,28 @@ def _encode_parameter(name: str, value: Any, arrays: dict[str, Array]) -> Any:
     given: dict[str, Any] = {}
     for key in signature(cls).parameters:
         part = getattr(value, key)
-        if np.ndim(part) == 0:
+        if isinstance(part, Mapping):
+            given[key] = {"mapping": [[to_plain(own, key), _encode_members(part[own], key)] for own in part]}
+        elif np.ndim(part) == 0:
             given[key] = to_plain(np.asarray(part)[()] if isinstance(part, np.ndarray) else part, f"{name}.{key}")
         else:
             arrays[f"{name}.{key}"] = np.asarray(part)
             given[key] = {"array": "list" if type(part) is list else "tuple" if type(part) is tuple else "ndarray"}
     return {"class": cls.__name__, "parameters": given}
+
+
+def _encode_members(value: Any, name: str) -> Any:
+    """Return a value of a mapping: the features of a group, or its rate."""
+    return to_plain(value, name) if np.ndim(value) == 0 else [to_plain(member, name) for member in value]
+
+
+def _decode_members(value: Any, name: str) -> Any:
+    plain = (str, int, float)
+    return (
+        [check_type(member, name, *plain) for member in value]
+        if type(value) is list
+        else check_type(value, name, *plain)
+    )
 
 
 def _decode_parameters(entries: Any, cls: type, arrays: dict[str, Array]) -> dict[str, Any]:
@@ -177,6 +194,11 @@ def _decode_part(name: str, value: Any, arrays: dict[str, Array]) -> Any:
     """Return a parameter of a noise or a loss: a plain value, or an array of the file."""
     if type(value) is not dict:
         return check_type(value, name, int, float, bool, str, type(None))
+    if "mapping" in value:
+        pairs = check_type(check_fields(value, name, ("mapping",))["mapping"], name, list)
+        if any(type(pair) is not list or len(pair) != 2 or type(pair[0]) not in (str, int) for pair in pairs):
+            raise ModelFormatError(f"{name} must hold pairs of a group and its features or its rate")
+        return {key: _decode_members(members, name) for key, members in pairs}
     kind = check_choice(check_fields(value, name, ("array",))["array"], name, ("list", "tuple", "ndarray"))
     if name not in arrays:
         raise ModelFormatError(f"it lacks the array {name!r}")
@@ -206,12 +228,13 @@ def _check_parameters(model: Any, arrays: dict[str, Array]) -> None:
     for name, declared in specification(type(model)).items():
         if declared.choices is not None:
             check_choice(getattr(model, name), name, declared.choices)
-    if getattr(model, "missing", "error") == "rescale" and "feature_means_" not in arrays:
-        raise ModelFormatError("missing='rescale' needs the array 'feature_means_'")
+    if getattr(model, "missing", "error") == "rescale" and "feature_deviations_" not in arrays:
+        raise ModelFormatError("missing='rescale' needs the arrays 'feature_means_' and 'feature_deviations_'")
     try:
         noise = as_noise(getattr(model, "noise", None))
         if noise is not None:
-            noise.check(arrays["coef_"].shape[1])
+            names = arrays.get("feature_names_in_")
+            noise.resolve(arrays["coef_"].shape[1], None if names is None else names.tolist())
         if hasattr(model, "approximation"):
             as_loss(getattr(model, "loss", "hinge"), model.approximation)
     except ValueError as error:
@@ -234,9 +257,9 @@ def _check_arrays(arrays: dict[str, Array], multi_class: str) -> None:
     statistics = [name for name in ("feature_means_", "feature_deviations_") if name in arrays]
     for name in statistics:
         _check_vector(arrays[name], name, n_features, "float64")
-    if len(statistics) == 1:
-        raise ModelFormatError("feature_means_ and feature_deviations_ must be present together")
-    if statistics and arrays["feature_deviations_"].min() < 0.0:
+    if statistics == ["feature_deviations_"]:
+        raise ModelFormatError("feature_deviations_ needs the array 'feature_means_'")
+    if "feature_deviations_" in arrays and arrays["feature_deviations_"].min() < 0.0:
         raise ModelFormatError("feature_deviations_ has a negative number")
     names = arrays.get("feature_names_in_")
     if names is not None and (names.dtype != object or names.shape != (n_features,)):

@@ -1,0 +1,192 @@
+"""`fit` and `predict` for data on a Dask cluster."""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+
+import dask
+import dask.array as da
+import numpy as np
+from dask.utils import is_dataframe_like
+from distributed import Client
+from sklearn.utils.validation import check_is_fitted
+
+from dropmargin.dask.cluster import find_client
+from dropmargin.dask.inputs import blocks_of, feature_names_of, is_frame, partition_rows
+from dropmargin.dask.partitions import DaskPartitions
+from dropmargin.data import Partitions, Rows, to_arrays
+from dropmargin.estimators.inspection import check_rows
+from dropmargin.estimators.validation import check_number
+from dropmargin.model_selection.partitions import check_estimator, fit_estimator
+from dropmargin.streaming.checkpoint import Log, LoggedPartitions, hash_of, parameter_hash
+from dropmargin.streaming.files import PathLike
+from dropmargin.typing import Array
+
+E = TypeVar("E")
+
+# A task that reads rows is repeated this many times, because it may fail for a temporary reason.
+_READING_RETRIES = 2
+
+
+def fit(
+    estimator: E,
+    X: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    client: Client | None = None,
+    *,
+    timeout: float | None = 600.0,
+    checkpoint: PathLike | None = None,
+    progress: bool = True,
+) -> E:
+    """Fit an estimator to data on a Dask cluster.
+
+    The workers compute sums over their rows, and the client has the state of the solver. The result is the same to the
+    last bit for any number of workers and threads, also after the loss of workers; it depends on the partitions of the
+    rows in the last digits. Classes are solved together, ``n_jobs`` has no effect. An estimator that chooses noise and
+    ``C`` by cross-validation has the folds of its own ``fit``, and makes the same choice.
+
+    Parameters
+    ----------
+    estimator : DropoutSVC, DropoutLogisticRegression, MCFClassifier, NoisyLinearClassifier or their CV variants
+        The estimator to fit. It is fitted in place; if the fit fails or is interrupted, it is unchanged.
+    X : dask array or data frame of shape (n_samples, n_features), or list of delayed partitions
+        Training data. Blocks are dense, CSR or data frames, whatever the meta of the collection is, and have all
+        columns. If ``y`` is ``None``, each item of the list is a pair of rows and labels, or a triple with weights.
+    y : dask array or series, or list of delayed partitions, default=None
+        Labels, with the same blocks as ``X``. Unknown sizes of blocks are compared in the first pass.
+    sample_weight : dask array or series, or list of delayed partitions, default=None
+        Weights of the rows, with the same blocks as ``X``.
+    client : dask.distributed.Client, default=None
+        The client of the cluster; ``None`` means the current one.
+    timeout : float or None, default=600
+        The longest time in seconds in which the cluster may finish no task; after that a `ClusterError` is raised.
+        ``None`` means no limit.
+    checkpoint : path-like, default=None
+        A file on the client. If it exists, a fit that was killed is resumed from it, on any cluster; it is written
+        otherwise. It takes one more pass, to identify the data.
+    progress : bool, default=True
+        Whether to show a bar with the remaining time, on a terminal or in a notebook.
+
+    Returns
+    -------
+    estimator : object
+        The same estimator, fitted. It predicts, is pickled and saved like any other.
+
+    See Also
+    --------
+    predict : Lazy predictions of data on a cluster.
+    dropmargin.streaming.fit : Fit to files that are larger than memory.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from dask.distributed import Client
+    >>> import dropmargin
+    >>> client = Client("scheduler:8786")  # doctest: +SKIP
+    >>> X = da.random.normal(size=(1000, 5), chunks=(250, 5))
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> model = dropmargin.dask.fit(dropmargin.DropoutSVC(noise=0.5), X, y)  # doctest: +SKIP
+    >>> dropmargin.dask.predict(model, X)  # a dask array, not computed yet  # doctest: +SKIP
+    """
+    check_estimator(estimator)
+    if timeout is not None:
+        timeout = check_number("timeout", timeout, 0.0, low_open=True)
+    delayed = partition_rows(X, y, sample_weight)
+    client = find_client(client)
+    futures = client.compute(delayed, sync=False, retries=_READING_RETRIES, optimize_graph=True)
+    with ExitStack() as stack:
+        data: DaskPartitions[Rows] = DaskPartitions(client, futures, timeout)
+        stack.callback(data.close)
+        del futures
+        rows: Partitions[Rows] = data
+        if checkpoint is not None:
+            data_hash = hash_of(*data.gather(data.map(_hash_rows)))
+            log = Log(Path(checkpoint), data_hash, parameter_hash(estimator))
+            stack.callback(log.close)
+            rows = LoggedPartitions(lambda: data, data.n_partitions, log, is_owned=False)
+        return fit_estimator(estimator, rows, None, feature_names_of(X), progress)  # type: ignore[type-var]
+
+
+def _hash_rows(rows: Rows) -> bytes:
+    """Return a hash of a partition's rows, labels and weights."""
+    checked = check_rows(rows)
+    return hash_of(checked.X.shape, *to_arrays(checked.X), dask.base.tokenize(checked.y), checked.sample_weight)
+
+
+def predict(estimator: Any, X: Any, method: str = "predict") -> Any:
+    """Return lazy predictions of data on a cluster.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted estimator.
+    X : dask array or data frame of shape (n_samples, n_features), or list of delayed partitions
+        Data, as in `fit`.
+    method : {"predict", "decision_function", "predict_proba", "predict_log_proba"}, default="predict"
+        The method of the estimator to call for each block.
+
+    Returns
+    -------
+    predictions : dask array, series or data frame, or list of delayed arrays
+        For a dask array, an array with the same blocks of rows. For a data frame, a series with the same index, or a
+        data frame with one column per class. For a list of delayed partitions, a list.
+
+    See Also
+    --------
+    fit : Fit an estimator to data on a cluster.
+    """
+    check_is_fitted(estimator)
+    # Of a search, the fitted classifier is enough for the workers.
+    model = getattr(estimator, "best_estimator_", estimator)
+    n_features = model.n_features_in_
+    if not callable(getattr(model, method, None)):
+        raise ValueError(f"method must be the name of a method of {type(model).__name__}, got {method!r}.")
+    is_fixed = getattr(model, "missing", "error") == "error"
+    if isinstance(X, da.Array) and X.ndim == 2 and X.shape[1] != n_features and not np.isnan(X.shape[1]) and is_fixed:
+        raise ValueError(f"X has {X.shape[1]} features, but {type(model).__name__} is expecting {n_features} features.")
+    example = _example(model, method)
+    sent = dask.delayed(model, name=f"dropmargin-model-{uuid.uuid4().hex}", traverse=False)
+    if is_frame(X) and is_dataframe_like(X):
+        meta = _like_frame(example, X._meta, model)
+        return X.map_partitions(_predict_frame, sent, method, meta, meta=meta)
+    blocks = blocks_of("X", X)
+    call = dask.delayed(_predict_block, pure=False, traverse=False)
+    parts = [call(sent, method, part, example) for part in blocks.parts]
+    if blocks.sizes is None:
+        return parts
+    arrays = [
+        da.from_delayed(part, (size, *example.shape[1:]), meta=example)
+        for part, size in zip(parts, blocks.sizes, strict=True)
+    ]
+    return da.concatenate(arrays, allow_unknown_chunksizes=True)
+
+
+def _example(model: Any, method: str) -> Array:
+    """Return the predictions of no rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of feature names that an array lacks
+        return getattr(model, method)(np.zeros((1, model.n_features_in_), dtype=model.coef_.dtype))[:0]
+
+
+def _predict_block(model: Any, method: str, block: Any, example: Array) -> Array:
+    """Return the predictions of a block, which may be empty."""
+    return getattr(model, method)(block) if block.shape[0] else example
+
+
+def _predict_frame(frame: Any, model: Any, method: str, meta: Any) -> Any:
+    if not len(frame):
+        return meta
+    return _like_frame(getattr(model, method)(frame), frame, model)
+
+
+def _like_frame(values: Array, frame: Any, model: Any) -> Any:
+    """Return predictions as a series or data frame with the index of a data frame."""
+    import pandas as pd
+
+    index = frame.index[: len(values)]
+    return pd.Series(values, index=index) if values.ndim == 1 else pd.DataFrame(values, index, list(model.classes_))

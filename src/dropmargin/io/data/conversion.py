@@ -1,0 +1,193 @@
+"""Arrow columns as features (a pandas data frame), documents and labels."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dropmargin.io.data.cells import NUMBER
+from dropmargin.io.data.dataset import Dataset, ReadOptions
+from dropmargin.io.data.errors import DataFormatError, one_line, quoted
+from dropmargin.io.data.frames import as_categories
+from dropmargin.typing import Array
+
+_MAX_LABEL = 2.0**53
+# Limits of what is converted at a time; an Arrow array of text has less than 2^31 bytes.
+_MAX_VALUES, _MAX_BYTES = 2**20, 2**30
+#: Formats whose values are all text: a value is a number if it looks like one.
+_UNTYPED = ("csv", "tsv", "text")
+
+
+class Converter:
+    """Converts the columns of some rows.
+
+    Parameters
+    ----------
+    name : str
+        The file.
+    options : ReadOptions
+    lines : list of sequences of int
+        Line of each row, block by block; the number of each row if the format has no lines.
+    whole : bool
+        Whether these are all rows of the file, which then determine the kinds of columns and labels.
+    """
+
+    def __init__(self, name: str, options: ReadOptions, lines: list[Sequence[int]], *, whole: bool) -> None:
+        self._name, self._options, self._lines = name, options, lines
+        self._format = options.format or "text"
+        self._is_typed = self._format not in _UNTYPED
+        self._infers = whole and not self._is_typed
+        self._kinds = dict.fromkeys(options.categorical, "category") | dict(options.columns or {})
+        # An empty label of a text file is missing, but "NA" is a label.
+        self._missing = pa.array([""] if self._format == "text" else options.missing_values, pa.string())
+
+    def convert(self, table: Any) -> Dataset:
+        """Return features or documents, and labels if they are read."""
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        del table  # so that the memory of a column is freed after its conversion
+        target = self._options.target
+        try:
+            y = None if target is None else self._labels(target, columns.pop(target))
+            if self._format == "text" or self._options.text is not None:
+                return Dataset(self._documents(*columns.popitem()), y)
+            names = tuple(columns)
+            X = pd.DataFrame(dict(self._typed_features(columns) if self._is_typed else self._text_features(columns)))
+        except (pa.ArrowException, UnicodeError) as error:
+            raise DataFormatError(f"this file cannot be read: {one_line(error)}", self._name) from error
+        return Dataset(X, y, feature_names=names)
+
+    def _documents(self, name: str, cells: Any) -> list[str]:
+        if not _is_text(cells) and cells.null_count < len(cells):
+            what = f"column {quoted(name)} should hold text, but its type is {cells.type}"
+            raise DataFormatError(what, self._name)
+        return [document or "" for document in cells.to_pylist()]
+
+    def _labels(self, name: str, cells: Any) -> Array:
+        """Return labels as int64, bool or strings."""
+        is_text, kind = _is_text(cells), self._options.label_kind
+        cells = self._text(cells) if is_text else cells
+        if cells.null_count:
+            self._fail(cells.is_null().to_numpy(), "the label is missing")
+        if pa.types.is_boolean(cells.type):
+            return np.array(cells.to_numpy(), dtype=bool)
+        if pa.types.is_integer(cells.type):
+            return np.array(cells.cast(pa.int64()).to_numpy())
+        if not is_text or kind == "integer" or (kind is None and self._infers):
+            numbers = _parse_numbers(cells)[0] if is_text else self._numbers(name, cells)
+            is_integer = (np.abs(numbers) <= _MAX_LABEL) & (np.floor(numbers) == numbers)
+            if is_integer.all():
+                return numbers.astype(np.int64)
+            if not is_text or kind == "integer":
+                label = str(cells[int(is_integer.argmin())].as_py())
+                self._fail(~is_integer, f"the label {quoted(label)} is not an integer")
+        encoded = _categorical(cells).cat
+        return np.array(encoded.categories, dtype=object)[encoded.codes.to_numpy()]
+
+    def _typed_features(self, columns: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Yield names and columns: an array of numbers, or a series or categorical of categories."""
+        for name in list(columns):
+            cells, kind = columns.pop(name), self._kinds.get(name)
+            if _is_text(cells):
+                cells = self._text(cells)
+                is_number = kind == "number"
+                yield name, self._infer(name, cells, *_parse_numbers(cells)) if is_number else _categorical(cells)
+                continue
+            numbers = self._numbers(name, cells)
+            if np.isinf(numbers).any():
+                self._fail(np.isinf(numbers), f"the value of column {quoted(name)} is infinite")
+            yield name, as_categories(numbers).to_pandas() if kind == "category" else numbers
+
+    def _text_features(self, columns: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Yield the same for columns of text; several at a time if they are short, because of fixed costs."""
+        names, n_rows = list(columns), sum(map(len, self._lines))
+        n_bytes = sum(cells.nbytes for cells in columns.values())
+        step = max(1, _MAX_VALUES // n_rows) if n_bytes < _MAX_BYTES else 1
+        for start in range(0, len(names), step):
+            group = names[start : start + step]
+            chunks = [chunk for name in group for chunk in columns.pop(name).chunks]
+            chunks = chunks if len(group) == 1 else [pa.concat_arrays(chunks)]
+            cells = self._text(pa.chunked_array(chunks, pa.string()))
+            kinds = [self._kinds.get(name, None if self._infers else "category") for name in group]
+            parsed = None if set(kinds) == {"category"} else _parse_numbers(cells)
+            for i, (name, kind) in enumerate(zip(group, kinds, strict=True)):
+                own, part = cells.slice(i * n_rows, n_rows), slice(i * n_rows, (i + 1) * n_rows)
+                if parsed is None or kind == "category":
+                    yield name, _categorical(own)
+                else:
+                    yield name, self._infer(name, own, parsed[0][part], parsed[1][part])
+
+    def _infer(self, name: str, cells: Any, numbers: Array, is_other: Array) -> Any:
+        """Return numbers, or categories if the kind is not given and at most half of the values are numbers."""
+        n_others = int(np.count_nonzero(is_other))
+        if not n_others:
+            return numbers
+        kind, n_numbers = self._kinds.get(name), int(np.isfinite(numbers).sum())
+        if kind is None and n_numbers <= n_others:
+            return _categorical(cells)
+        value = cells[int(is_other.argmax())].as_py()
+        what = f"{quoted(value)} in column {quoted(name)} is not a finite number"
+        if kind is None:
+            remedy = f"(correct it, or use --categorical {name})"
+            what += f", but {n_numbers} of {n_numbers + n_others} values are {remedy}"
+        self._fail(is_other, what)
+
+    def _text(self, cells: Any) -> Any:
+        """Return text; that of an untyped format without spaces around it, and null if it is a missing value."""
+        if pa.types.is_dictionary(cells.type):
+            cells = cells.cast(cells.type.value_type)
+        if self._is_typed:
+            return cells.cast(pa.large_string())
+        cells = pc.utf8_trim_whitespace(cells)
+        return pc.if_else(pc.is_in(cells, value_set=self._missing), pa.scalar(None, pa.string()), cells)
+
+    def _numbers(self, name: str, cells: Any) -> Array:
+        """Return the values of a column that is not text as float64, missing ones as NaN."""
+        if pa.types.is_dictionary(cells.type):
+            cells = cells.cast(cells.type.value_type)
+        types, kind = pa.types, cells.type
+        if types.is_decimal(kind):
+            cells = cells.cast(pa.string())  # rounded to the nearest double, as text is
+        elif types.is_boolean(kind):
+            cells = cells.cast(pa.int8())
+        elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind)):
+            what = f"column {quoted(name)} is of type {kind}; it should hold numbers or text (or use --ignore {name})"
+            raise DataFormatError(what, self._name)
+        return _to_numpy(cells.cast(pa.float64(), safe=False))
+
+    def _fail(self, is_bad: Array, what: str) -> NoReturn:
+        """Raise an error at the first of the bad rows."""
+        line = next(itertools.islice(itertools.chain.from_iterable(self._lines), int(is_bad.argmax()), None))
+        if self._format in ("parquet", "arrow"):
+            raise DataFormatError(f"row {line}: {what}", self._name)
+        raise DataFormatError(what, self._name, line)
+
+
+def _parse_numbers(cells: Any) -> tuple[Array, Array]:
+    """Return the numbers in text, NaN where there is none, and which values are neither numbers nor missing."""
+    try:
+        numbers = _to_numpy(cells.cast(pa.float64()))  # accepts inf and nan
+    except pa.ArrowInvalid:
+        is_number = pc.match_substring_regex(cells, f"^(?:{NUMBER})$")
+        numbers = _to_numpy(pc.if_else(is_number, cells, pa.scalar(None, cells.type)).cast(pa.float64()))
+    is_number = np.isfinite(numbers)
+    numbers[~is_number] = np.nan
+    return numbers, ~is_number & cells.is_valid().to_numpy()
+
+
+def _categorical(cells: Any) -> Any:
+    return cells.dictionary_encode().to_pandas()
+
+
+def _to_numpy(cells: Any) -> Array:
+    return np.array(cells.to_numpy(), dtype=np.float64)
+
+
+def _is_text(cells: Any) -> bool:
+    kind = cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
