@@ -80,21 +80,20 @@ def row_blocks(X: Any, entry: EntryFunction | None = None) -> list[Block]:
     return [DenseBlock(X[begin:end], entry) for begin, end in pairwise(edges)]
 
 
-def drop_empty_columns(X: Any, most_entries: int = _ENTRIES_PER_FEATURE) -> tuple[Any, Array | None]:
+def drop_empty_columns(X: Any) -> tuple[Any, Array | None]:
     """Return ``X`` without its empty features, and the indices of the others; ``X`` and ``None`` if few are empty.
 
-    With few rows and many (or hashed) features, most time is spent on vectors with one entry per feature. Features are
-    not counted if there are more than ``most_entries`` stored entries per feature.
+    With few rows and many (or hashed) features, most time is spent on vectors with one entry per feature.
     """
-    if is_dense_matrix(X) or has_full_columns(X.nnz, X.shape[1], most_entries):
+    if is_dense_matrix(X) or has_full_columns(X.nnz, X.shape[1]):
         return X, None
     used = nonempty_features(column_counts(X) > 0)
     return (X, None) if used is None else (keep_columns(X, used), used)
 
 
-def has_full_columns(n_stored: int, n_features: int, most_entries: int = _ENTRIES_PER_FEATURE) -> bool:
+def has_full_columns(n_stored: int, n_features: int) -> bool:
     """Return whether the number of stored entries per feature is so large that few features can be empty."""
-    return n_stored > most_entries * n_features
+    return n_stored > _ENTRIES_PER_FEATURE * n_features
 
 
 def nonempty_features(is_used: Array) -> Array | None:

@@ -156,8 +156,7 @@ class OnlineMixin(MarginalisedClassifier):
         self.n_iter_ = self.n_iter_ + 1 if hasattr(self, "_stream") else 1
         self.n_passes_ = stream.n_passes
         self.objective_ = float(stream.objective.sum())
-        means = stream.feature_means
-        self._set_statistics(None if means is None else FeatureStatistics(means, None))
+        self._set_statistics(FeatureStatistics(stream.feature_means, None))
         self.converged_ = False
         self.history_ = []
         self._stream = stream

@@ -1,7 +1,8 @@
 """The objective of a block of rows with a `Summary` of the earlier rows as its penalty.
 
-It is a `MomentObjective` for few steps on rows that are in memory: everything that a step needs comes from one
-transposed product, and the preconditioner is the diagonal, which the next summary needs as well.
+It is a `MomentObjective` for few steps on rows in memory: all that a step needs comes from one transposed product, and
+the preconditioner is the diagonal, which the next summary needs as well. A kink is smoothed by noise on the scores, of
+the standard deviation ``smoothing``: it moves the minimum less than the barrier of `MomentLoss.smoothed`.
 """
 
 from __future__ import annotations
@@ -12,15 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.data import Rows, SquaredDeviation, products
-from dropmargin.losses import MomentLoss
+from dropmargin.data import Rows, SquaredDeviation, products, target_summary
 from dropmargin.losses.base import Expanded
 from dropmargin.objective import MomentObjective
 from dropmargin.objective.curvature import CurvatureWeights, MomentCurvature
 from dropmargin.objective.moment import MomentPoint
 from dropmargin.objective.plane import MomentPlane
 from dropmargin.objective.preconditioner import Diagonal
-from dropmargin.objective.row_functions import RowLoss, Scores
+from dropmargin.objective.row_functions import RowLoss, Scores, take_scores
 from dropmargin.online.summary import Summary
 from dropmargin.typing import Array
 
@@ -84,7 +84,7 @@ class BlockPoint(MomentPoint):
         gradient[:-1] += noise * coef[:-1]
         gradient[-1] = gradient[-1] + sums[:n] if objective.fit_intercept else 0.0
         self.gradient = gradient
-        own = objective.penalty.diagonal + noise
+        own = objective.penalty.curvature(coef) + noise
         unknown = Diagonal(np.ones((1, 1)))  # until the product with the intercept is known
         curvature = MomentCurvature(objective, coef, own, weights, is_coupled, unknown)
         curvature = curvature.with_deflation(back[:, known], sums[known])
@@ -96,39 +96,25 @@ class BlockPoint(MomentPoint):
         return replace(curvature, preconditioner=Diagonal(diagonal))
 
     def select(self, outputs: Any) -> BlockPoint:
-        return self.objective.select(outputs).at(np.ascontiguousarray(self.coef[:, outputs]))
+        scores = self.objective.data.map(take_scores, self.scores, outputs)
+        return BlockPoint(self.objective.select(outputs), np.ascontiguousarray(self.coef[:, outputs]), scores)
 
-
-class NoisyScore(MomentLoss):
-    """A loss of scores with additional noise, which smooths its kink.
-
-    It moves the minimum less than the barrier of `MomentLoss.smoothed`, which is felt far from the kink.
-    """
-
-    def __init__(self, loss: MomentLoss, deviation: float) -> None:
-        self.loss, self.variance = loss, deviation**2
-
-    def value(self, y: Array, m: Array, v: Array) -> Array:
-        return self.loss.value(y, m, v + self.variance)
-
-    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
-        return self.loss.gradient(y, m, v + self.variance)
-
-    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
-        return self.loss.curvature(y, m, v + self.variance)
-
-    def majoriser(self, y: Array, m: Array, v: Array) -> Array:
-        return self.loss.majoriser(y, m, v + self.variance)
-
-    def expand(self, y: Array, m: Array, v: Array) -> Expanded:
-        return self.loss.expand(y, m, v + self.variance)
+    @property
+    def n_products(self) -> int:
+        """The number of products with the rows so far, times the number of rows."""
+        data = self.objective.data
+        return data.n_products * target_summary(data).n_rows
 
 
 def _expand(part: Rows, loss: RowLoss, scores: Scores) -> Expanded:
     """Return the weighted loss of each row and its derivatives."""
     with np.errstate(over="ignore", invalid="ignore"):  # after a step too far, whose value is checked
-        found = loss.loss.expand(part.y[:, loss.outputs], scores.mean, scores.variance)
+        found = loss.loss.expand(part.y[:, loss.outputs], scores.mean, _smoothed(loss, scores))
     return Expanded(*(part.sample_weight[:, None] * values for values in found))
+
+
+def _smoothed(loss: RowLoss, scores: Scores) -> Array:
+    return scores.variance + np.square(loss.smoothing)
 
 
 def _loss(part: Rows, derivatives: Expanded) -> tuple[Array]:
@@ -143,7 +129,7 @@ def _hessian_weights(part: Rows, derivatives: Expanded, is_coupled: bool) -> Cur
 
 
 def _majoriser_weights(part: Rows, loss: RowLoss, scores: Scores) -> CurvatureWeights:
-    weights = loss.loss.majoriser(part.y[:, loss.outputs], scores.mean, scores.variance)
+    weights = loss.loss.majoriser(part.y[:, loss.outputs], scores.mean, _smoothed(loss, scores))
     return CurvatureWeights(part.sample_weight[:, None] * weights, weights.shape[1])
 
 

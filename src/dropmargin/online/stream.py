@@ -15,7 +15,7 @@ import numpy as np
 
 from dropmargin.data import Output, is_dense_matrix, row_block, row_slice, stack_rows
 from dropmargin.data.training import BinaryArray
-from dropmargin.online.steps import Part, Step, add_at_zero, minimise
+from dropmargin.online.steps import add_at_zero, minimise
 from dropmargin.online.summary import Summary
 from dropmargin.solvers import Problem, solve_outputs
 from dropmargin.typing import Array
@@ -96,10 +96,10 @@ class Stream:
         The coefficients after all rows, those of the buffer included; the last entry is the intercept.
     objective : ndarray of shape (n_outputs,)
         An estimate of the objective of all rows at these coefficients.
-    means : FeatureMeans or None, default=None
-        Of the rows of all blocks, if the noise depends on them.
-    feature_means : ndarray of shape (n_features,) or None, default=None
-        The means of all rows, those of the buffer included.
+    means : FeatureMeans
+        Of the rows of all blocks.
+    feature_means : ndarray of shape (n_features,)
+        Of all rows, those of the buffer included.
     n_passes : float, default=0.0
         Passes over the rows of the last call.
     """
@@ -110,16 +110,17 @@ class Stream:
     buffer: Batch | None
     coef: Array
     objective: Array
-    means: FeatureMeans | None = None
-    feature_means: Array | None = None
+    means: FeatureMeans
+    feature_means: Array
     n_passes: float = 0.0
 
     @classmethod
     def start(cls, n_features: int, n_outputs: int, l2: float) -> Stream:
         """Return the state before the first row."""
         summaries = tuple(Summary.start(n_features, l2) for _ in range(n_outputs))
-        coef = np.zeros((n_outputs, n_features + 1))
-        return cls(summaries, np.zeros((n_outputs, 2)), 0, None, coef, np.zeros(n_outputs))
+        coef, means = np.zeros((n_outputs, n_features + 1)), np.zeros(n_features)
+        target_weights, objective = np.zeros((n_outputs, 2)), np.zeros(n_outputs)
+        return cls(summaries, target_weights, 0, None, coef, objective, FeatureMeans(means, 0.0), means)
 
     def after(self, batch: Batch, problem: Problem, outputs: list[Output]) -> Stream:
         """Return the state after the rows of a batch."""
@@ -140,15 +141,13 @@ class Stream:
 
     def _after_rows(self, batch: Batch, problem: Problem, outputs: list[Output], is_block: bool) -> Stream:
         """Return the state after a block, or with other rows in the buffer; passes are multiplied by the rows."""
-        means = None
-        if problem.noise is not None and problem.noise.needs_means:
-            means = (self.means or FeatureMeans(np.zeros(batch.X.shape[1]), 0.0)).after(batch)
+        means = self.means.after(batch)
+        if problem.noise is not None:
             problem = replace(problem, noise=problem.noise.with_means(means.means))
-        feature_means = None if means is None else means.means
         target_weights = self.target_weights + batch.target_weights(outputs)
         has_both = np.all(target_weights > 0.0, axis=1)
         sizes = _sizes(self.n_rows, len(batch)) if is_block else [len(batch)]
-        parts = [Part.of(batch.rows(0, size), problem, len(outputs)) for size in sizes]
+        parts = [batch.rows(0, size) for size in sizes]
         summaries, coef, objective = list(self.summaries), self.coef.copy(), self.objective.copy()
         n_passes = self.n_passes
         for group in _groups(batch, outputs, has_both):
@@ -162,29 +161,22 @@ class Stream:
                 n_passes += result.n_passes * len(batch)
                 continue
             if has_both[group[0]]:
-                step = minimise(parts, own, summary.moved(start) if self.n_rows else summary)
+                step = minimise(parts, problem, own, summary.moved(start) if self.n_rows else summary)
             else:
-                step = add_at_zero(parts[-1], own, summary)
+                step = add_at_zero(batch, problem, own, summary)
                 if problem.fit_intercept:  # the only target so far is predicted
                     step.coef[-1] = (target_weights[group] > 0.0) @ [-1.0, 1.0]
             coef[group], objective[group] = step.coef.T, step.point.value
             if is_block:
-                summaries = _replaced(summaries, group, step)
+                added = step.summary_after()
+                for i, k in enumerate(group):
+                    summaries[k] = added if len(group) == 1 else added.select([i])
             n_passes += step.n_products / 2
-        state = replace(self, coef=coef, objective=objective, feature_means=feature_means, n_passes=n_passes)
+        state = replace(self, coef=coef, objective=objective, feature_means=means.means, n_passes=n_passes)
         if not is_block:
             return replace(state, buffer=batch)
-        n_rows = self.n_rows + len(batch)
-        added = replace(state, summaries=tuple(summaries), target_weights=target_weights)
-        return replace(added, n_rows=n_rows, buffer=None, means=means)
-
-
-def _replaced(summaries: list[Summary], group: list[int], step: Step) -> list[Summary]:
-    """Return the summaries with the rows of a step added to those of its outputs."""
-    out, joined = summaries.copy(), step.summary_after()
-    for i, k in enumerate(group):
-        out[k] = joined if len(group) == 1 else joined.select([i])
-    return out
+        state = replace(state, summaries=tuple(summaries), target_weights=target_weights, means=means)
+        return replace(state, n_rows=self.n_rows + len(batch), buffer=None)
 
 
 def _sizes(n_before: int, n_rows: int) -> list[int]:

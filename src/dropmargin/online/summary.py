@@ -1,16 +1,16 @@
-r"""The quadratic summary of the rows that are gone: a penalty in the objective of the rows at hand.
+r"""The quadratic summary of earlier rows: a penalty in the objective of the rows at hand.
 
-At the coefficients ``z`` (intercept last) where it was made, the objective of the rows that are gone is taken to be::
+At the coefficients ``z`` (intercept last) where it was made, the objective of the earlier rows is approximated by::
 
     P(z + x) = P(z) + g'x + x'Hx / 2          H = D - D z (z'Dz)^-1 z'D + K Z (Z'K Z)^-1 Z'K
 
-``g`` is its gradient, ``D`` the diagonal of its Hessian ``K``, without an entry for the intercept, and ``Z`` are the
-coefficients ``z`` and the intercept alone. ``H`` is the update of ``D`` by the formula of Broyden, Fletcher, Goldfarb
-and Shanno: positive, and ``H Z = K Z``. Coefficients that grow with the stream move mostly along ``Z``, and the
-products ``K Z`` follow from the scores (`MomentCurvature.with_deflation`).
+``g`` is its gradient and ``K`` its Hessian, ``Z`` are the coefficients ``z`` and the intercept ``e`` alone, and ``D``
+is the diagonal of ``K - K e (e'K e)^-1 e'K``, that of centred features. ``H`` is the BFGS update of ``D``: it is
+positive, and ``H Z = K Z``. Coefficients that grow with the number of rows move mostly along ``Z``, and the products
+``K Z`` follow from the scores (`MomentCurvature.with_deflation`).
 
-A block of rows joins the summary by the expansion of its objective, whose penalty is the summary before it. The first
-summary is the l2 penalty.
+A block of rows is added by the expansion of its objective, whose penalty is the summary before it. The first summary is
+the l2 penalty.
 """
 
 from __future__ import annotations
@@ -102,17 +102,10 @@ class Summary(Penalty):
         constant = self.constant + column_dots(self.slope + 0.5 * image, step)
         return replace(self, coef=coef, constant=constant, slope=self.slope + image)
 
-    def restricted(self, index: Array | None) -> Summary:
-        """Return the summary as a function of some coefficients, the intercept last; ``None`` are all."""
-        if index is None:
-            return self
-        coef, slope, factors = self.coef[index], self.slope[index], self.factors[:, :, index]
-        return replace(self, coef=coef, slope=slope, diagonal=self.diagonal[index[:-1]], factors=factors)
-
-    def after(self, point: MomentPoint, curvature: MomentCurvature, index: Array | None) -> Summary:
+    def after(self, point: MomentPoint, curvature: MomentCurvature) -> Summary:
         """Return the summary after the rows of an objective, expanded at a point of it with a curvature there.
 
-        The objective has this summary, restricted to the coefficients ``index``, as its penalty.
+        The objective has this summary as its penalty.
         """
         assert curvature.deflation is not None
         assert isinstance(curvature.preconditioner, Diagonal)
@@ -120,22 +113,13 @@ class Summary(Penalty):
         slope, diagonal = point.gradient, 1.0 / curvature.preconditioner.inverse[:-1]
         if not point.objective.fit_intercept:
             intercept_image = np.zeros_like(coef)
-        if index is not None:
-            # The other coefficients have not moved; they take part in the products by the low-rank part.
-            coef_image = coef_image + self.low_rank_product(with_rows(self.coef, index, 0.0))[index]
-            coef = with_rows(self.coef, index, coef)
-            slope = with_rows(self.derivative(coef), index, slope)
-            coef_image = with_rows(self._product(coef), index, coef_image)
-            intercept = with_rows(np.zeros_like(coef), [-1], 1.0)
-            intercept_image = with_rows(self._product(intercept), index, intercept_image)
-            diagonal = with_rows(self.centred(self.diagonal, intercept_image, self.diagonal), index[:-1], diagonal)
         factors = np.empty((coef.shape[1], 3, len(coef)))
         for k in range(coef.shape[1]):
             factors[k] = _factors(coef[:, k], diagonal[:, k], coef_image[:, k], intercept_image[:, k])
         return replace(self, coef=coef, constant=point.value, slope=slope, diagonal=diagonal, factors=factors)
 
     def centred(self, diagonal: Array, intercept_image: Array, least: Array) -> Array:
-        """Return the diagonal without what the term of the intercept has of it, and at least ``least``."""
+        """Return the diagonal ``D`` plus that of new rows, centred anew; rounding does not take it below ``least``."""
         out = diagonal + np.square(self.factors[:, 1, :-1].T)
         out -= np.square(_intercept_factor(intercept_image)[:-1])
         return np.maximum(out, least, out=out)
@@ -170,13 +154,6 @@ class Summary(Penalty):
         out = self.low_rank_product(direction)
         out[:-1] += self.diagonal * direction[:-1]
         return out
-
-
-def with_rows(array: Array, index: Any, values: Any) -> Array:
-    """Return a copy of an array with other values in some rows."""
-    out = array.copy()
-    out[index] = values
-    return out
 
 
 def _intercept_factor(image: Array) -> Array:
