@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import runpy
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +23,13 @@ from dropmargin import (
     MCFClassifier,
     NoisyLinearClassifier,
 )
-from dropmargin.data import canonical, row_block
-from dropmargin.losses import GaussianLogistic, Hinge, Logistic, MomentLoss, Quadratic
-from dropmargin.noise import DropoutNoise, Variance
-from dropmargin.online.descent import _Space, descend, follow
-from dropmargin.online.past import Column
-from dropmargin.online.rows import Setting, StreamRows
+from dropmargin.losses import GaussianLogistic, Hinge, Logistic, Quadratic
+from dropmargin.noise import DropoutNoise
+from dropmargin.online.block import BlockObjective
+from dropmargin.online.summary import Summary
 from helpers import make_objective
 
+_NOISES = [name for name in noises() if name != "dropout-in-groups"]
 _SMOOTH = {
     "logistic": DropoutLogisticRegression,
     "quadratic": MCFClassifier,
@@ -51,7 +51,8 @@ def objective_of(model, X, y):
     classes = model.classes_
     labels = np.where(np.asarray(y)[:, None] == (classes if len(classes) > 2 else classes[1:]), 1.0, -1.0)
     problem = model._problem()
-    objective = make_objective(X, labels, np.ones(len(labels)), problem.loss, problem.noise, C=model.C)
+    noise = problem.noise and problem.noise.with_means(np.asarray(X.mean(axis=0)).ravel())
+    objective = make_objective(X, labels, np.ones(len(labels)), problem.loss, noise, C=model.C)
     return float(objective.at(np.vstack([model.coef_.T, model.intercept_])).value.sum())
 
 
@@ -68,7 +69,7 @@ def feed(model, X, y, size, classes=None, weights=None):
 
 
 @pytest.mark.parametrize(
-    ("name", "noise"), deal(["svc", "svc-gaussian", "logistic", "logistic-gaussian", "quadratic"], noises(), n=14)
+    ("name", "noise"), deal(["svc", "svc-gaussian", "logistic", "logistic-gaussian", "quadratic"], _NOISES, n=14)
 )
 def test_few_rows_are_solved_like_a_batch(name, noise):
     X, y = make_binary()
@@ -113,7 +114,7 @@ def test_one_pass_comes_near_the_optimum(name, size):
     whole = clone(model).fit(X, y)
     online = feed(clone(model), X, y, size)
     assert objective_of(online, X, y) < 1.01 * whole.objective_
-    assert online._stream.waiting is None or len(online._stream.waiting) < 512
+    assert online._stream.buffer is None or len(online._stream.buffer) < 512
 
 
 @pytest.mark.parametrize(
@@ -142,21 +143,20 @@ def test_the_order_of_rows_changes_little():
 
 @pytest.mark.parametrize("order", ["shuffled", "sorted"])
 @pytest.mark.parametrize("name", _SMOOTH)
-def test_large_batches_join_at_once_only_if_they_are_like_those_before(name, order, monkeypatch):
+def test_blocks_like_those_before_take_two_products_others_more(name, order):
     X, y = make_stream(14_700)
     if order == "sorted":
         rows = np.argsort(y, kind="stable")
         X, y = X[rows], y[rows]
-    joined = []
-
-    def count(column, rows, setting):
-        joined.append(len(rows.labels))
-        return follow(column, rows, setting)
-
-    monkeypatch.setattr("dropmargin.online.stream.follow", count)
-    model = _SMOOTH[name](noise=0.3, C=0.01)
-    online = feed(clone(model), X, y, 2100)
-    assert joined == ([2100, 2100, 2100] if order == "shuffled" else [])
+    model, passes = _SMOOTH[name](noise=0.3, C=0.01), []
+    online = clone(model)
+    for begin in range(0, 14_700, 2100):
+        passes.append(online.partial_fit(X[begin : begin + 2100], y[begin : begin + 2100], classes=[0, 1]).n_passes_)
+    if order == "shuffled":
+        assert max(passes[3:]) <= 1.5
+        assert passes[-1] == 1.0
+    else:
+        assert max(passes[3:]) >= 2.0  # where the second class begins
     bound = 1.01 if order == "shuffled" else 1.02
     assert objective_of(online, X, y) < bound * clone(model).fit(X, y).objective_
 
@@ -178,23 +178,14 @@ def test_dense_and_sparse_rows_agree():
     assert relative_difference(mixed, clone(model).partial_fit(X, y, classes=[0, 1])) < 1e-6
 
 
-@pytest.mark.parametrize(
-    ("noise", "rel"),
-    # A step on all features moves those that the block lacks, too; and noise with a floor strikes them.
-    [(DropoutNoise(np.linspace(0.1, 0.6, 400)), 1e-2), (GaussianNoise(0.05), 1e-12)],
-    ids=["dropout", "gaussian"],
-)
-def test_features_that_a_block_lacks_change_little(noise, rel):
-    """A block leaves out the features that it lacks if there are several outputs, and not if there is one."""
+def test_several_outputs_are_as_good_as_each_alone():
     X, _ = make_stream(1500)
-    shift = 90 * (np.repeat(np.arange(1500), np.diff(X.indptr)) // 400)  # blocks differ in their features
-    wide = sparse.csr_array((X.data, X.indices + shift, X.indptr), shape=(1500, 400))
     y = np.arange(1500) % 5
-    model = DropoutLogisticRegression(noise=noise, C=0.01)
-    together = clone(model).partial_fit(wide, y, classes=range(5))
-    alone = [clone(model).partial_fit(wide, y == k, classes=[False, True]) for k in range(5)]
-    expected = sum(objective_of(one, wide, y == k) for k, one in enumerate(alone))
-    assert objective_of(together, wide, y) == pytest.approx(expected, rel=rel)
+    model = DropoutLogisticRegression(noise=DropoutNoise(np.linspace(0.1, 0.6, 60)), C=0.01)
+    together = clone(model).partial_fit(X, y, classes=range(5))
+    alone = [clone(model).partial_fit(X, y == k, classes=[False, True]) for k in range(5)]
+    expected = sum(objective_of(one, X, y == k) for k, one in enumerate(alone))
+    assert objective_of(together, X, y) == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_weight_of_two_is_twice_the_c_and_the_row_twice():
@@ -218,58 +209,55 @@ def test_rows_of_no_weight_take_part_in_nothing():
     assert_bitwise_equal(weighted, clone(model).partial_fit(X[kept], y[kept], classes=[0, 1]))
 
 
-# The parabola --------------------------------------------------------------------------------------------------------
+# The summary ---------------------------------------------------------------------------------------------------------
 
 
-class _Noisier(MomentLoss):
-    """A loss whose scores have additional variance."""
-
-    def __init__(self, loss, variance):
-        self.loss, self.variance = loss, variance
-
-    def value(self, y, m, v):
-        return self.loss.value(y, m, v + self.variance)
-
-    def gradient(self, y, m, v):
-        return self.loss.gradient(y, m, v + self.variance)
-
-    def curvature(self, y, m, v):
-        return self.loss.curvature(y, m, v + self.variance)
-
-    def majoriser(self, y, m, v):
-        return self.loss.majoriser(y, m, v + self.variance)
+def block_objective(objective, summary):
+    """Return the objective with a summary as its penalty."""
+    given = {field.name: getattr(objective, field.name) for field in fields(objective)}
+    return BlockObjective(**given | {"penalty": summary})
 
 
-@pytest.mark.parametrize("noise", [None, DropoutNoise(0.4), GaussianNoise(0.3)], ids=str)
-@pytest.mark.parametrize("loss", [Logistic(), Quadratic(), Hinge()], ids=lambda x: type(x).__name__)
-def test_the_parabola_is_right_in_value_slope_and_the_two_directions(loss, noise, monkeypatch):
-    monkeypatch.setattr("dropmargin.online.descent._WORTH_A_ROUND", 0.0)  # to the end, where curvatures no longer move
+@pytest.mark.parametrize(
+    ("loss", "noise", "fit_intercept"),
+    deal(
+        [Logistic(), Quadratic(), Hinge()],
+        [
+            DropoutNoise(0.4, reference="zero"),
+            DropoutNoise(0.3, reference=np.linspace(0.0, 1.0, 20)),
+            GaussianNoise(0.3),
+        ],
+        [True, False],
+        n=9,
+    ),
+    ids=lambda given: str(given) if isinstance(given, bool) else type(given).__name__,
+)
+def test_the_summary_is_exact_in_value_gradient_and_the_two_directions(loss, noise, fit_intercept):
     X, y = make_stream(900, 20)
-    y = 2.0 * y - 1.0
-    variance = Variance() if noise is None else noise.variance()
-    entry = variance.entry if variance.moves_entries else None
-    smoothing = 0.3 if loss.kink else 0.0
-    setting = Setting(loss, variance, 1.0, True, smoothing)
-    column = Column.start(20)
-    rows = StreamRows(row_block(canonical(X), entry), y, np.full(len(y), 0.01), slice(None))
-    value = descend(column, rows, setting, 200, keep=False)
-    # additional noise on every score, by a loss that adds it
-    noisier = _Noisier(loss, smoothing**2)
-    objective = make_objective(X, y[:, None], np.ones(len(y)), noisier, noise, C=0.01)
-    point = objective.at(column.coef[:, None])
-    assert point.value[0] == pytest.approx(value, rel=1e-9)
-    penalty = np.append(column.coef[:-1], 0.0)
-    np.testing.assert_allclose(column.gradient, point.gradient[:, 0] - penalty, atol=1e-9)
-    hessian = point.hessian()
-    weights_alone, intercept_alone = np.append(column.coef[:-1], 0.0), np.eye(21)[20]
-    for step, direction in (([0.0, 1.0, 0.0], weights_alone), ([0.0, 0.0, 1.0], intercept_alone)):
-        wanted = hessian.product(direction[:, None])[:, 0] - np.append(direction[:-1], 0.0)
-        moved = column.copy()
-        _Space(moved, slice(None), setting, np.zeros(21)).move(np.array(step))
-        np.testing.assert_allclose(moved.coef, column.coef + direction)
-        got = moved.gradient - column.gradient
-        np.testing.assert_allclose(got, wanted, atol=1e-4 * np.abs(wanted).max())
-        np.testing.assert_allclose(moved.coef_image - column.coef_image, got)
+    objective = make_objective(
+        X, 2.0 * y[:, None] - 1.0, np.ones(900), loss, noise, fit_intercept=fit_intercept, C=0.01
+    )
+    start = Summary.start(20, 1.0)
+    coef = np.random.default_rng(0).normal(scale=0.3, size=(21, 1))
+    coef[-1] *= fit_intercept
+    point = block_objective(objective, start).at(coef)
+    whole = objective.at(coef)
+    np.testing.assert_allclose(point.value, whole.value)
+    np.testing.assert_allclose(point.gradient, whole.gradient)
+    summary = start.after(point, point.hessian())
+    np.testing.assert_allclose(summary.value(coef), whole.value)
+    np.testing.assert_allclose(summary.derivative(coef), whole.gradient)
+    intercept = np.eye(21)[:, [20]]
+    for direction in [coef, intercept] if fit_intercept else [coef]:
+        wanted = whole.hessian().product(direction)
+        step = 0.1 * direction
+        np.testing.assert_allclose(summary.derivative(coef + step) - summary.derivative(coef), 0.1 * wanted, atol=1e-9)
+        rise = summary.value(coef + step) - summary.value(coef)
+        expected = 0.1 * whole.gradient.T @ direction + 0.005 * direction.T @ wanted
+        np.testing.assert_allclose(rise, expected[0])
+        moved = summary.moved(coef + step)
+        np.testing.assert_allclose(moved.value(coef - step), summary.value(coef - step))
+        np.testing.assert_allclose(moved.derivative(coef - step), summary.derivative(coef - step), atol=1e-9)
 
 
 # A stream's life -----------------------------------------------------------------------------------------------------
@@ -307,10 +295,10 @@ def test_the_state_does_not_grow_and_waiting_rows_count():
     before = model.coef_.copy()
     size = len(pickle.dumps(model._stream))
     model.partial_fit(X[2000:2010], y[2000:2010])
-    assert len(model._stream.waiting) == 10
+    assert len(model._stream.buffer) == 10
     assert not np.array_equal(before, model.coef_)
     model.partial_fit(X[2010:], y[2010:])
-    assert model._stream.waiting is None
+    assert model._stream.buffer is None
     assert abs(len(pickle.dumps(model._stream)) - size) < 200
 
 

@@ -8,7 +8,14 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 from datasets import assert_bitwise_equal, assert_same_state, fitted_state, make_binary
-from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier, PoissonNoise
+from dropmargin import (
+    DropoutLogisticRegression,
+    DropoutNoise,
+    DropoutSVC,
+    MCFClassifier,
+    NoisyLinearClassifier,
+    PoissonNoise,
+)
 from dropmargin.io.model import load, save
 
 X, Y = make_binary(n_samples=700)
@@ -93,7 +100,7 @@ def test_an_interrupt_leaves_the_stream_as_it_was(model, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("dropmargin.online.past.Column.add", interrupt)
+        patch.setattr("dropmargin.online.summary.Summary.after", interrupt)
         with pytest.raises(KeyboardInterrupt):
             model.partial_fit(X, Y)
     assert_bitwise_equal(model.partial_fit(X, Y), other.partial_fit(X, Y))
@@ -113,6 +120,7 @@ def test_class_weights_in_a_dict_are_sample_weights():
 @pytest.mark.parametrize(
     ("estimator", "match"),
     [
+        (DropoutSVC(noise=DropoutNoise(0.2, groups=[0] * 10)), "DropoutSVC has no partial_fit for a noise with groups"),
         (MCFClassifier("exponential"), "MCFClassifier has no partial_fit for Exponential"),
         (NoisyLinearClassifier("mcf-logistic"), "NoisyLinearClassifier has no partial_fit for MCFLogistic"),
         (DropoutSVC(l1_ratio=1.0), "partial_fit with l1_ratio=0 only, got 1.0"),

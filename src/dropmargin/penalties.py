@@ -77,6 +77,10 @@ class Penalty:
         """Return the curvature of the quadratic function that lies above ``R`` and touches it at ``coef``."""
         return self.l2 + self.l1 / self._bounds(coef[:-1])[0] if self.barrier else self.l2
 
+    def low_rank_product(self, direction: Array) -> Array | None:
+        """Return the part of the second derivative that is not diagonal, if there is one, times a direction."""
+        return None
+
     def least_subgradient(self, coef: Array, gradient: Array) -> Array:
         """Return the smallest subgradient of the objective, given the gradient that takes zero for that of ``l1 |0|``.
 

@@ -36,21 +36,30 @@ INLINE double NAMED(entry)(const NAMED(row) *row, INDEX e, const int mode)
            : 0.0;
 }
 
-/* out += row times one column of `right` for X and one for f(X). The two products are one vector operation, and four
- * independent sums hide the latency of the additions. */
-INLINE void NAMED(product_pair)(const NAMED(row) *row, const int mode, const double *right, double *out)
+/* s and, for two columns of f(X), t += entry e times the row of `right` for its feature. */
+INLINE void NAMED(add_pair)(const NAMED(row) *row, INDEX e, const int mode, const int n_f, const double *right,
+                            pair *s, double *t)
 {
-    const pair *z = (const pair *)right;
+    const double *z = right + (size_t)(1 + n_f) * (UINDEX)row->features[e];
+    const double f = NAMED(entry)(row, e, mode);
+    *s += (pair){row->x[e], f} * *(const pair *)z;
+    if (n_f == 2) *t += f * z[2];
+}
+
+/* out += row times one column of `right` for X and n_f, one or two, for f(X). The first two products are one vector
+ * operation, and four independent sums hide the latency of the additions. */
+INLINE void NAMED(product_pair)(const NAMED(row) *row, const int mode, const int n_f, const double *right, double *out)
+{
     pair s[4] = {{out[0], out[1]}, {0.0, 0.0}, {0.0, 0.0}, {0.0, 0.0}};
+    double t[4] = {n_f == 2 ? out[2] : 0.0, 0.0, 0.0, 0.0};
     INDEX e = 0;
     for (; e + 3 < row->size; e += 4)
-        for (int c = 0; c < 4; c++)
-            s[c] += (pair){row->x[e + c], NAMED(entry)(row, e + c, mode)} * z[(UINDEX)row->features[e + c]];
-    for (; e < row->size; e++)
-        s[0] += (pair){row->x[e], NAMED(entry)(row, e, mode)} * z[(UINDEX)row->features[e]];
+        for (int c = 0; c < 4; c++) NAMED(add_pair)(row, e + c, mode, n_f, right, s + c, t + c);
+    for (; e < row->size; e++) NAMED(add_pair)(row, e, mode, n_f, right, s, t);
     const pair sum = (s[0] + s[1]) + (s[2] + s[3]);
     out[0] = sum[0];
     out[1] = sum[1];
+    if (n_f == 2) out[2] = (t[0] + t[1]) + (t[2] + t[3]);
 }
 
 /* out += row times n_x columns of `right` for X and n_f for f(X), at most four in all. The widths are constants, and
@@ -91,9 +100,9 @@ INLINE void NAMED(product_many)(const NAMED(row) *row, const int mode, int n_x, 
 INLINE void NAMED(product_mode)(const NAMED(row) *row, const int mode, int n_x, int n_f, const double *right,
                                 double *out)
 {
-    if (n_x == 1 && n_f == 1) NAMED(product_pair)(row, mode, right, out);
+    if (n_x == 1 && n_f == 1) NAMED(product_pair)(row, mode, 1, right, out);
     else if (n_x == 1 && n_f == 0) NAMED(product_few)(row, mode, 1, 0, right, out);
-    else if (n_x == 1 && n_f == 2) NAMED(product_few)(row, mode, 1, 2, right, out);
+    else if (n_x == 1 && n_f == 2) NAMED(product_pair)(row, mode, 2, right, out);
     else NAMED(product_many)(row, mode, n_x, n_f, right, out);
 }
 

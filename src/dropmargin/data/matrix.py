@@ -34,14 +34,15 @@ ROUNDING = 1e-12
 _CHUNK_ENTRIES = 2**20
 
 
-def canonical(X: Any) -> Any:
+def canonical(X: Any, *, is_sound: bool = False) -> Any:
     """Return ``X`` as a dense array or as CSR without duplicate entries; the arrays of ``X`` are not changed.
 
-    Duplicate entries must be summed before they are squared. Indices out of range raise an error.
+    Duplicate entries must be summed before they are squared. Indices out of range raise an error, unless ``is_sound``
+    says that they have been checked.
     """
     if not sparse.issparse(X):
         return X
-    rows = sparse.csr_array(sound_csr(X))  # shares the arrays if X is CSR
+    rows = sparse.csr_array(X if is_sound else sound_csr(X))  # shares the arrays if X is CSR
     # The flags of X may be wrong; a new array computes them from the indices.
     rows = sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape, copy=False)
     if not rows.has_canonical_format:

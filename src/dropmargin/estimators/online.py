@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from dropmargin.data import binary_outputs, canonical
 from dropmargin.data.inputs import validate_rows
+from dropmargin.data.missing_values import FeatureStatistics
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedClassifier
 from dropmargin.losses import MomentLoss
@@ -34,6 +35,8 @@ def _can_stream(estimator: OnlineMixin) -> bool:
         )
     if estimator.l1_ratio != 0.0:
         raise AttributeError(f"{name} has partial_fit with l1_ratio=0 only, got {estimator.l1_ratio!r}; use fit.")
+    if getattr(estimator.noise, "groups", None) is not None:
+        raise AttributeError(f"{name} has no partial_fit for a noise with groups of features; use fit.")
     if estimator.missing != "error":
         raise AttributeError(f"{name} has partial_fit with missing='error' only, got {estimator.missing!r}; use fit.")
     return True
@@ -92,9 +95,10 @@ class OnlineMixin(MarginalisedClassifier):
         stream: Stream | None = getattr(self, "_stream", None)
         known = self._check_classes(classes, stream is None)
         X, y = validate_rows(self, X, y, reset=stream is None)
+        names = getattr(self, "feature_names_in_", None)
         if problem.noise is not None:
-            problem.noise.check(X.shape[1])
-        X = validation.check_entries(canonical(X), problem.noise, getattr(self, "feature_names_in_", None))
+            problem = replace(problem, noise=problem.noise.resolve(X.shape[1], names))
+        X = validation.check_entries(canonical(X, is_sound=True), problem.noise, names)
         weights = validation.check_weights(sample_weight, X.shape[0])
         codes = _encode(y, known)
         weights = weights * _class_factors(self.class_weight, known)[codes]
@@ -102,8 +106,8 @@ class OnlineMixin(MarginalisedClassifier):
         batch = Batch(X, codes, weights) if counted.all() else Batch(X[counted], codes[counted], weights[counted])
         problems = binary_outputs(len(known), self.multi_class)
         if stream is None:
-            stream = Stream.start(X.shape[1], len(problems))
-        elif len(stream.columns) != len(problems):
+            stream = Stream.start(X.shape[1], len(problems), problem.penalty.l2)
+        elif len(stream.summaries) != len(problems):
             raise ValueError(f"multi_class must stay the same in mid stream, got {self.multi_class!r}: call fit anew.")
         with one_blas_thread():
             stream = stream.after(batch, replace(problem, monitor=no_monitor), problems)
@@ -126,7 +130,8 @@ class OnlineMixin(MarginalisedClassifier):
                     stacklevel=5,
                 )
             return known
-        check_classification_targets(classes)
+        if is_new:
+            check_classification_targets(classes)
         given = np.unique(np.asarray(classes))
         if not is_new and not np.array_equal(given, self.classes_):
             raise ValueError(
@@ -149,8 +154,9 @@ class OnlineMixin(MarginalisedClassifier):
         self.coef_ = stream.coef[:, :-1].astype(dtype)
         self.intercept_ = stream.coef[:, -1].astype(dtype)
         self.n_iter_ = self.n_iter_ + 1 if hasattr(self, "_stream") else 1
-        self.n_passes_ = 1.0
+        self.n_passes_ = stream.n_passes
         self.objective_ = float(stream.objective.sum())
+        self._set_statistics(FeatureStatistics(stream.feature_means, None))
         self.converged_ = False
         self.history_ = []
         self._stream = stream

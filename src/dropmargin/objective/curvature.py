@@ -63,6 +63,9 @@ class MomentCurvature(Curvature):
         if len(sums) > n and objective.variance.has_floor:
             out[:-1] += as_column(objective.variance.floor) * sums[n:] * self.coef[:-1]
         out[-1] = sums[:n] if objective.fit_intercept else direction[-1]
+        of_penalty = objective.penalty.low_rank_product(direction)
+        if of_penalty is not None:
+            out += of_penalty
         return out
 
     def with_deflation(self, back: Array, sums: Array) -> MomentCurvature:

@@ -1,6 +1,7 @@
-"""Online learning: each row is seen once, and what is kept of rows that are gone does not grow with their number.
+"""Online learning: each row is read once, and the size of the state does not depend on the number of rows.
 
-``past`` is what is kept, ``rows`` the derivatives of the rows at hand, ``descent`` the steps, ``stream`` the blocks.
+``summary`` is the quadratic summary of earlier rows, ``block`` the objective of a block of rows with the summary as its
+penalty, ``steps`` the steps on a block, ``stream`` the state and the blocks.
 """
 
 from dropmargin.online.stream import Batch, Stream

@@ -1,231 +1,195 @@
-"""A stream of labelled rows: the columns' coefficients after all of them, each row seen once.
+"""The state of a stream of labelled rows, each read once: coefficients, and a summary of all earlier rows.
 
-Rows come in blocks. A block takes part exactly, beside the parabola of all earlier rows (`past`), in a few steps
-(`descent`), and then joins the parabola: the state does not grow with the stream. If a block is large next to what came
-before, the steps begin with its first rows alone, and then take more and more of it; if it is small, it joins the
-parabola at once. Rows too few for a block wait, and take part exactly as long as they do; as long as nothing but these
-has been seen, their problem is solved to the end by the solvers of a batch.
+The rows of a call are cut into blocks. Newton's method minimises the loss of a block plus the summary of the earlier
+rows (`summary`), then the block is added to the summary. Rows too few for a block are buffered, and their loss is exact
+as long as they are. If all rows so far are in the buffer, the problem is solved as by `fit`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from dropmargin.data import Block, Output, drop_empty_columns, row_block, row_slice, stack_rows
+from dropmargin.data import Output, is_dense_matrix, row_block, row_slice, stack_rows
 from dropmargin.data.training import BinaryArray
-from dropmargin.losses import MomentLoss
-from dropmargin.noise import Variance
-from dropmargin.online.descent import descend, follow, take_in
-from dropmargin.online.past import Column
-from dropmargin.online.rows import Setting, StreamRows
+from dropmargin.online.steps import add_at_zero, minimise
+from dropmargin.online.summary import Summary
 from dropmargin.solvers import Problem, solve_outputs
 from dropmargin.typing import Array
 
-# A block has at least so many rows, the first one more, and at most so many: the vectors of a block's rows should stay
-# in the processor's cache.
-_LEAST_ROWS = 256
-_FIRST_ROWS = 512
-_MOST_ROWS = 16384
-# The steps begin with some of a block's rows if there are more than so many times the rows before, or the first ones.
-_GROWTH = 2.5
-# A block with so many times as many rows before it is small.
-_MANY_BEFORE = 4
-# The most rounds on few rows, or if their labels are mixed otherwise than before; on more rows, for a smooth loss; for
-# one with a kink, on a part of a block and on all of it.
-_FEW_ROWS = 2048
-_FEW_ROUNDS, _ROUNDS = 4, 1
-_KINK_PART_ROUNDS, _KINK_ROUNDS = 2, 6
-# A share of a label that is so many times that of before, or less by as much, is another mixture.
-_ANOTHER_MIXTURE = 2.0
-# The standard deviation of noise on the scores that rounds off a kink, next to its size.
-_SMOOTHING = 0.05
-# With so many columns to serve, a block without its empty features is worth a copy.
-_COLUMNS_WORTH_COPY = 4
-
-
-def _setting(problem: Problem, features: Array | None) -> Setting:
-    """Return the setting of a descent on some of the features, or on all."""
-    noise = problem.noise if features is None or problem.noise is None else problem.noise.take(features)
-    variance = Variance() if noise is None else noise.variance()
-    assert isinstance(problem.loss, MomentLoss)
-    smoothing = _SMOOTHING * problem.loss.kink
-    return Setting(problem.loss, variance, problem.penalty.l2, problem.fit_intercept, smoothing)
+# A block has at least this many rows, the first block more, and at most this many: arrays with an entry per row should
+# stay in the processor's cache.
+_LEAST_ROWS, _FIRST_ROWS, _MOST_ROWS = 256, 512, 16384
+# The steps begin with a fraction of a block's rows if it has more than this many times the rows before it.
+_GROWTH = 8
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows, the index of each row's class, and sample weights above zero."""
+    """Rows, the index of each row's class, and positive sample weights."""
 
     X: Any
     codes: Array
-    weights: Array
+    sample_weight: Array
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def rows(self, begin: int, end: int) -> Batch:
-        """Return some of the rows; nothing is copied."""
-        return Batch(row_slice(self.X, begin, end), self.codes[begin:end], self.weights[begin:end])
+        """Return some of the rows, as views."""
+        return Batch(row_slice(self.X, begin, end), self.codes[begin:end], self.sample_weight[begin:end])
+
+    def followed_by(self, other: Batch) -> Batch:
+        """Return a copy of these rows and others."""
+        weights = np.concatenate([self.sample_weight, other.sample_weight])
+        return Batch(stack_rows([self.X, other.X]), np.concatenate([self.codes, other.codes]), weights)
+
+    def of_outputs(self, outputs: Sequence[Output]) -> tuple[Any, Array, Array]:
+        """Return the rows that take part in some outputs, their targets and their weights."""
+        taken = outputs[0].takes_part(self.codes)
+        own = self if taken.all() else Batch(self.X[taken], self.codes[taken], self.sample_weight[taken])
+        return own.X, np.stack([output.targets(own.codes) for output in outputs], axis=1), own.sample_weight
+
+    def target_weights(self, outputs: Sequence[Output]) -> Array:
+        """Return the weight of each output's rows with target -1, and of those with target +1."""
+        weights = np.bincount(self.codes, self.sample_weight)
+        classes, out = np.arange(len(weights)), []
+        for output in outputs:
+            taken, positive = output.takes_part(classes), output.targets(classes) > 0.0
+            out.append([weights[taken & ~positive].sum(), weights[taken & positive].sum()])
+        return np.array(out)
+
+
+@dataclass(frozen=True)
+class FeatureMeans:
+    """Weighted means of the features, and the sum of the weights."""
+
+    means: Array
+    weight: float
+
+    def after(self, batch: Batch) -> FeatureMeans:
+        """Return the means with the rows of a batch."""
+        own = batch.sample_weight.sum()
+        share = batch.sample_weight / (self.weight + own)
+        means = self.means * (self.weight / (self.weight + own))
+        return FeatureMeans(means + row_block(batch.X).transposed_times(share), self.weight + own)
 
 
 @dataclass(frozen=True)
 class Stream:
-    """The state of a stream; `after` returns the next one and leaves this one as it is.
+    """The state of a stream; `after` returns the next state and does not change this one.
 
     Parameters
     ----------
-    columns : tuple of Column
-        Coefficients, and what is kept of the rows that are gone.
-    waiting : Batch or None
-        Rows that are too few for a block.
+    summaries : tuple of Summary
+        Of the rows of all blocks, one per output.
+    target_weights : ndarray of shape (n_outputs, 2)
+        The weight of the rows of all blocks with target -1, and with target +1.
     n_rows : int
-        How many rows have gone into the columns.
-    coef : ndarray of shape (n_columns, n_features + 1)
-        The coefficients after all rows, those that wait as well; the last entry is the intercept.
-    objective : ndarray of shape (n_columns,)
+        The number of rows of all blocks.
+    buffer : Batch or None
+        Rows that are too few for a block.
+    coef : ndarray of shape (n_outputs, n_features + 1)
+        The coefficients after all rows, those of the buffer included; the last entry is the intercept.
+    objective : ndarray of shape (n_outputs,)
         An estimate of the objective of all rows at these coefficients.
+    means : FeatureMeans
+        Of the rows of all blocks.
+    feature_means : ndarray of shape (n_features,)
+        Of all rows, those of the buffer included.
+    n_passes : float, default=0.0
+        Passes over the rows of the last call.
     """
 
-    columns: tuple[Column, ...]
-    waiting: Batch | None
+    summaries: tuple[Summary, ...]
+    target_weights: Array
     n_rows: int
+    buffer: Batch | None
     coef: Array
     objective: Array
+    means: FeatureMeans
+    feature_means: Array
+    n_passes: float = 0.0
 
     @classmethod
-    def start(cls, n_features: int, n_columns: int) -> Stream:
-        """Return a stream that has seen nothing."""
-        columns = tuple(Column.start(n_features) for _ in range(n_columns))
-        return cls(columns, None, 0, np.zeros((n_columns, n_features + 1)), np.zeros(n_columns))
+    def start(cls, n_features: int, n_outputs: int, l2: float) -> Stream:
+        """Return the state before the first row."""
+        summaries = tuple(Summary.start(n_features, l2) for _ in range(n_outputs))
+        coef, means = np.zeros((n_outputs, n_features + 1)), np.zeros(n_features)
+        target_weights, objective = np.zeros((n_outputs, 2)), np.zeros(n_outputs)
+        return cls(summaries, target_weights, 0, None, coef, objective, FeatureMeans(means, 0.0), means)
 
-    def after(self, batch: Batch, model: Problem, problems: list[Output]) -> Stream:
-        """Return the stream after some more rows; the same one after none."""
-        if not len(batch):
-            return self
-        if self.waiting is not None:
-            X = stack_rows([self.waiting.X, batch.X])
-            codes, weights = (
-                np.concatenate([getattr(self.waiting, name), getattr(batch, name)]) for name in ("codes", "weights")
-            )
-            batch = Batch(X, codes, weights)
-        n_seen, end, blocks = self.n_rows, 0, []
-        while len(batch) - end >= (_LEAST_ROWS if n_seen + end else _FIRST_ROWS):
-            own = batch.rows(end, min(len(batch), end + _MOST_ROWS))
-            sizes = _sizes(n_seen + end, len(own))
-            blocks.append([_Piece.of(own.rows(0, size), model, len(problems)) for size in sizes])
-            end += len(own)
-        waiting = batch.rows(end, len(batch)) if end < len(batch) else None
-        last = None if waiting is None else _Piece.of(waiting, model, len(problems))
-        results = [
-            _advance(column.copy(), n_seen, problem, blocks, last, model, self.coef[k])
-            for k, (column, problem) in enumerate(zip(self.columns, problems, strict=True))
-        ]
-        columns, coefs, values = zip(*results, strict=True)
-        kept = None if waiting is None else replace(waiting, X=stack_rows([waiting.X]))  # not a view of the caller's
-        return Stream(columns, kept, n_seen + end, np.stack(coefs), np.array(values))
+    def after(self, batch: Batch, problem: Problem, outputs: list[Output]) -> Stream:
+        """Return the state after the rows of a batch."""
+        state, begin, n_new = replace(self, n_passes=0.0), 0, len(batch)
+        if not n_new:
+            return state
+        if self.buffer is not None:
+            batch = self.buffer.followed_by(batch)
+        while len(batch) - begin >= (_LEAST_ROWS if state.n_rows else _FIRST_ROWS):
+            end = min(len(batch), begin + _MOST_ROWS)
+            state = state._after_rows(batch.rows(begin, end), problem, outputs, is_block=True)
+            begin = end
+        if begin < len(batch):
+            rest = batch.rows(begin, len(batch))
+            rest = replace(rest, X=stack_rows([rest.X]))  # not a view of the caller's array
+            state = state._after_rows(rest, problem, outputs, is_block=False)
+        return replace(state, n_passes=state.n_passes / n_new)
+
+    def _after_rows(self, batch: Batch, problem: Problem, outputs: list[Output], is_block: bool) -> Stream:
+        """Return the state after a block, or with other rows in the buffer; passes are multiplied by the rows."""
+        means = self.means.after(batch)
+        if problem.noise is not None:
+            problem = replace(problem, noise=problem.noise.with_means(means.means))
+        target_weights = self.target_weights + batch.target_weights(outputs)
+        has_both = np.all(target_weights > 0.0, axis=1)
+        sizes = _sizes(self.n_rows, len(batch)) if is_block else [len(batch)]
+        parts = [batch.rows(0, size) for size in sizes]
+        summaries, coef, objective = list(self.summaries), self.coef.copy(), self.objective.copy()
+        n_passes = self.n_passes
+        for group in _groups(batch, outputs, has_both):
+            own, earlier = [outputs[k] for k in group], [self.summaries[k] for k in group]
+            summary = earlier[0] if len(group) == 1 else Summary.join(earlier)
+            start = np.ascontiguousarray(self.coef[group].T)
+            if has_both[group[0]] and not (is_block or self.n_rows):
+                data = BinaryArray(*batch.of_outputs(own), n_threads=1)
+                result = solve_outputs(problem, data, start if start.any() else None)
+                coef[group], objective[group] = result.coef.T, result.objective
+                n_passes += result.n_passes * len(batch)
+                continue
+            if has_both[group[0]]:
+                step = minimise(parts, problem, own, summary.moved(start) if self.n_rows else summary)
+            else:
+                step = add_at_zero(batch, problem, own, summary)
+                if problem.fit_intercept:  # the only target so far is predicted
+                    step.coef[-1] = (target_weights[group] > 0.0) @ [-1.0, 1.0]
+            coef[group], objective[group] = step.coef.T, step.point.value
+            if is_block:
+                added = step.summary_after()
+                for i, k in enumerate(group):
+                    summaries[k] = added if len(group) == 1 else added.select([i])
+            n_passes += step.n_products / 2
+        state = replace(self, coef=coef, objective=objective, feature_means=means.means, n_passes=n_passes)
+        if not is_block:
+            return replace(state, buffer=batch)
+        state = replace(state, summaries=tuple(summaries), target_weights=target_weights, means=means)
+        return replace(state, n_rows=self.n_rows + len(batch), buffer=None)
 
 
-def _sizes(n_seen: int, n_rows: int) -> list[int]:
-    """Return how many of the rows of a block take part in the steps, one time after the other."""
+def _sizes(n_before: int, n_rows: int) -> list[int]:
+    """Return with how many rows of a block the steps are made, in turn: fractions of the block, then all of it."""
     sizes = [n_rows]
-    while sizes[0] > _GROWTH * max(n_seen, _FIRST_ROWS):
-        sizes.insert(0, int(sizes[0] / _GROWTH))
+    while sizes[0] > _GROWTH * max(n_before, _FIRST_ROWS):
+        sizes.insert(0, sizes[0] // _GROWTH)
     return sizes
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """A block of rows, or the first ones of it, ready for the descent of any column."""
-
-    batch: Batch
-    block: Block
-    setting: Setting
-    where: Any
-
-    @classmethod
-    def of(cls, batch: Batch, model: Problem, n_columns: int) -> _Piece:
-        X, used = batch.X, None
-        if n_columns >= _COLUMNS_WORTH_COPY and not _setting(model, None).variance.has_floor:
-            X, used = drop_empty_columns(X)  # noise with a floor strikes features that no row of the block has
-        setting = _setting(model, used)
-        entry = setting.variance.entry if setting.variance.moves_entries else None
-        where = slice(None) if used is None else np.append(used, batch.X.shape[1])
-        return cls(batch, row_block(X, entry), setting, where)
-
-    def rows(self, problem: Output, C: float) -> StreamRows:
-        return StreamRows(
-            self.block,
-            problem.targets(self.batch.codes),
-            C * self.batch.weights * problem.takes_part(self.batch.codes),
-            self.where,
-        )
-
-
-def _advance(
-    column: Column,
-    n_seen: int,
-    problem: Output,
-    blocks: list[list[_Piece]],
-    last: _Piece | None,
-    model: Problem,
-    coef: Array,
-) -> tuple[Column, Array, float]:
-    """Return a column after whole blocks, its coefficients after the rows that wait, and the objective there.
-
-    Each of the ``blocks`` is a list of its first rows, more of them, and at last all.
-    """
-    value = column.value + 0.5 * model.penalty.l2 * float(column.coef[:-1] @ column.coef[:-1])
-    for pieces in blocks:
-        before = column.labels
-        for piece in pieces:
-            rows, is_whole = piece.rows(problem, model.C), piece is pieces[-1]
-            own = rows.target_weights()
-            is_usual = len(piece.batch) > _FEW_ROWS and _are_alike(own, before)
-            if not np.all(column.labels + own > 0.0):
-                value = take_in(column, rows, piece.setting) if is_whole else value
-            elif is_usual and n_seen >= _MANY_BEFORE * len(piece.batch):
-                value = follow(column, rows, piece.setting)
-            else:
-                most_rounds = _most_rounds(model.loss, is_usual, is_whole)
-                value = descend(column, rows, piece.setting, most_rounds, keep=not is_whole)
-                before = own
-        column.labels = column.labels + own
-        n_seen += len(pieces[-1].batch)
-    labels = column.labels
-    if last is not None:
-        rows = last.rows(problem, model.C)
-        labels = labels + rows.target_weights()
-        if np.all(labels > 0.0) and not n_seen:
-            return column, *_solve(last.batch, rows, model, coef)
-        if np.all(labels > 0.0):
-            value = descend(column, rows, last.setting, _FEW_ROUNDS, keep=True)
-    out = column.coef.copy()
-    if not np.all(labels > 0.0) and model.fit_intercept:  # what has not come yet is not expected
-        out[-1] = float(labels[1] > 0.0) - float(labels[0] > 0.0)
-    return column, out, value
-
-
-def _are_alike(labels: Array, before: Array) -> bool:
-    """Return whether rows have their two labels in about the shares of those before; the weights of each are given."""
-    if not (labels.all() and before.all()):
-        return False
-    ratio = (labels / labels.sum()) / (before / before.sum())
-    return bool(np.all((ratio <= _ANOTHER_MIXTURE) & (ratio >= 1.0 / _ANOTHER_MIXTURE)))
-
-
-def _most_rounds(loss: Any, is_usual: bool, is_whole: bool) -> int:
-    if loss.kink:
-        return _KINK_ROUNDS if is_whole else _KINK_PART_ROUNDS
-    return _ROUNDS if is_usual else _FEW_ROUNDS
-
-
-def _solve(batch: Batch, rows: StreamRows, model: Problem, coef: Array) -> tuple[Array, float]:
-    """Return the optimum of few rows, as a batch fit finds it, and the objective there."""
-    counted = rows.weights > 0.0
-    X = batch.X if counted.all() else batch.X[counted]
-    data = BinaryArray(X, rows.labels[counted, None], rows.weights[counted] / model.C, 1)
-    result = solve_outputs(model, data, coef[:, None] if coef.any() else None)
-    return np.ascontiguousarray(result.coef[:, 0]), float(result.objective[0])
+def _groups(batch: Batch, outputs: list[Output], has_both: Array) -> list[list[int]]:
+    """Return the outputs that are minimised together: on dense rows, those that have all rows and both targets."""
+    if not is_dense_matrix(batch.X) or outputs[0].negative is not None:
+        return [[k] for k in range(len(outputs))]
+    together = np.flatnonzero(has_both).tolist()
+    return [[k] for k in np.flatnonzero(~has_both).tolist()] + ([together] if together else [])

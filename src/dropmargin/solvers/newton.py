@@ -12,6 +12,7 @@ decrease that the same curvature predicts for the new gradient. ``tol`` is relat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -65,7 +66,7 @@ def newton(objective: Objective, start: Point, options: Options, is_irls: bool =
         else:
             model, rtol = point.hessian(direct=objective.is_stiff), 0.2
         # 2. Direction: the approximate minimum of the model.
-        step = _Step.solve(model, point, rtol, state.atol())
+        step = _Step.solve(model, point, rtol, state.atol(), options.in_plane)
         # 3. Line search. Fall back to the majoriser if the predicted decrease exceeds the objective (no loss is
         # negative), or if no step length decreases the objective.
         step.replace_by_majoriser(objective, point, ~step.is_plausible(state.largest_decrease()), state.atol())
@@ -95,7 +96,11 @@ class _Step:
         The decrease that the model predicts.
     is_from_model : boolean ndarray of shape (n_outputs,)
         Where the direction is the model's, and not that of the majoriser in its place.
+    at : callable or None
+        Step lengths to the point there, if the step has been made in a plane.
     """
+
+    at: Callable[[Array], Point] | None = None
 
     def __init__(self, model: Curvature, direction: Array, remaining: Array, lowest: Array, predicted: Array) -> None:
         self.model = model
@@ -106,10 +111,17 @@ class _Step:
         self.is_from_model = np.ones(len(predicted), dtype=bool)
 
     @classmethod
-    def solve(cls, model: Curvature, point: Point, rtol: float, atol: Array) -> _Step:
-        direction, remaining, lowest = conjugate_gradient.solve(model, -point.gradient, rtol, _INNER_ITERATIONS, atol)
+    def solve(cls, model: Curvature, point: Point, rtol: float, atol: Array, in_plane: bool = False) -> _Step:
+        at = None
+        if in_plane:
+            (direction, remaining, lowest), at = conjugate_gradient.solve_in_plane(model, point)
+        else:
+            right = -point.gradient
+            direction, remaining, lowest = conjugate_gradient.solve(model, right, rtol, _INNER_ITERATIONS, atol)
         remaining = np.where(remaining >= 0.0, remaining, np.inf)
-        return cls(model, direction, remaining, lowest, _predicted_decrease(point, direction))
+        step = cls(model, direction, remaining, lowest, _predicted_decrease(point, direction))
+        step.at = at
+        return step
 
     @property
     def is_broken(self) -> Array:
@@ -126,7 +138,8 @@ class _Step:
         if not (objective.has_quadratic_bound and outputs.any()):
             return False
         part = point.select(outputs)
-        other = _Step.solve(part.majoriser(), part, 0.1, atol[outputs])
+        other = _Step.solve(part.majoriser(), part, 0.1, atol[outputs], self.at is not None)
+        self.at = other.at if outputs.all() else None
         self.direction[:, outputs] = other.direction
         self.remaining[outputs], self.predicted[outputs] = other.remaining, other.predicted
         return True
@@ -148,7 +161,7 @@ def search_line(point: Point, step: _Step, scale: Array, may_grow: bool) -> tupl
     upper = point.value + _ROUNDING * scale
 
     def at(length: Array) -> Point:
-        return point.objective.at(point.coef + length * step.direction)
+        return point.objective.at(point.coef + length * step.direction) if step.at is None else step.at(length)
 
     with np.errstate(invalid="ignore", over="ignore"):
         trial = at(length)

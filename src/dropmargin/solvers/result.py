@@ -43,6 +43,8 @@ class Options:
         Whether the start is near the solution.
     scale : ndarray of shape (n_outputs,), default=None
         What ``tol`` is relative to; by default the objective itself. It is given for the stages of a central path.
+    in_plane : bool, default=False
+        Whether a step is one iteration of conjugate gradients, in the plane of `Point.plane`: two products per step.
     """
 
     tol: float
@@ -50,6 +52,7 @@ class Options:
     monitor: Monitor = no_monitor
     warm: bool = False
     scale: Array | None = None
+    in_plane: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,108 @@
+"""Steps of Newton's method on a block of rows, and the point at which the block is added to the summary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dropmargin.data import LocalPartitions, Output, Rows, is_dense_matrix, row_block
+from dropmargin.losses import MomentLoss
+from dropmargin.objective.curvature import MomentCurvature
+from dropmargin.online.block import BlockObjective, BlockPoint
+from dropmargin.online.summary import Summary
+from dropmargin.solvers import Options, Problem, conjugate_gradient
+from dropmargin.solvers.newton import newton
+from dropmargin.typing import Array
+
+if TYPE_CHECKING:
+    from dropmargin.online.stream import Batch
+
+# The most steps on a block, and the relative gap at which they stop. What they leave stays in the gradient of the
+# summary, for the next block.
+_STEPS, _TOL = 6, 0.005
+# A block is added to the summary at the start, before the only step, if the predicted decrease is at most this share of
+# the objective. The step has the length of the last one if that share is at most so many times the last one.
+_SMALL_DECREASE, _UNLIKE = 0.01, 2.0
+# The standard deviation of the noise on the scores that smooths a kink, relative to the kink's scale.
+_SMOOTHING = 0.05
+
+
+class Step(NamedTuple):
+    """New coefficients, and the point and the curvature with which the rows of a block are added to a summary.
+
+    The curvature ``None`` is the Hessian. ``last_step`` is that of `Summary`. ``earlier_products`` are those with parts
+    of the block, each times its number of rows.
+    """
+
+    summary: Summary
+    point: BlockPoint
+    curvature: MomentCurvature | None
+    coef: Array
+    last_step: Array
+    earlier_products: int = 0
+
+    @property
+    def n_products(self) -> int:
+        """The number of products with the rows so far, each times its number of rows."""
+        return self.earlier_products + self.point.n_products
+
+    def summary_after(self) -> Summary:
+        """Return the summary with the rows of the block."""
+        curvature = self.point.hessian() if self.curvature is None else self.curvature
+        return replace(self.summary.after(self.point, curvature), last_step=self.last_step)
+
+
+def start(batch: Batch, problem: Problem, outputs: Sequence[Output], summary: Summary) -> BlockPoint:
+    """Return the objective of some rows, with a summary as its penalty, at the coefficients of the summary."""
+    loss, X = problem.loss, batch.X
+    assert isinstance(loss, MomentLoss)
+    variance = problem.variance if is_dense_matrix(X) else problem.variance.of_stored_entries()
+    if variance.is_zero and not loss.kink:
+        loss = loss.without_noise()
+    X, targets, weights = batch.of_outputs(outputs)
+    block = row_block(X, variance.entry if variance.moves_entries else None)
+    data = LocalPartitions([Rows(block, targets, problem.C * weights)])
+    common = summary, problem.fit_intercept, block.n_features, np.arange(len(outputs))
+    return BlockObjective(data, loss, variance, *common, smoothing=_SMOOTHING * loss.kink).at(summary.coef)
+
+
+def add_at_zero(batch: Batch, problem: Problem, outputs: Sequence[Output], summary: Summary) -> Step:
+    """Add rows of one target at the coefficients of the summary, zero, with the curvature of the majoriser.
+
+    Steps would move the intercept to where the loss of these rows is flat, and a flat summary has no weight later.
+    """
+    point = start(batch, problem, outputs, summary)
+    return Step(summary, point, point.majoriser(), summary.coef.copy(), summary.last_step)
+
+
+def minimise(parts: Sequence[Batch], problem: Problem, outputs: Sequence[Output], summary: Summary) -> Step:
+    """Minimise the loss of a block plus the summary, by steps on larger and larger parts of the block."""
+    n_products = 0
+    for part in parts:
+        # 1. The start: the coefficients of the summary, or the best intercept for the first rows of all.
+        point, is_cold = start(part, problem, outputs, summary), not summary.coef.any()
+        objective = point.objective
+        if is_cold:
+            point = objective.at(objective.starting_coef())
+        elif part is parts[-1]:
+            # 2. A small predicted decrease: one step, without a line search, after the rows are added. Its length is
+            # that of the last such step, unless the rows are unlike those before.
+            curvature = point.hessian()
+            first = conjugate_gradient.first_direction(curvature, point.gradient)
+            decrease = first.decrease / point.value
+            if np.all(decrease <= _SMALL_DECREASE):
+                length, last_decrease = summary.last_step.T
+                if np.any(decrease > _UNLIKE * last_decrease):
+                    length = 1.0 / conjugate_gradient.solve_in_plane(curvature, point)[0].lowest
+                coef = point.coef + (first.solution + length * first.direction)
+                last_step = np.stack([length, decrease], axis=1)
+                return Step(summary, point, curvature, coef, last_step, n_products)
+        # 3. Else steps of Newton's method, after which the rows are added.
+        result = newton(objective, point, Options(_TOL, _STEPS, warm=not is_cold, in_plane=True))
+        point = result.point if isinstance(result.point, BlockPoint) else objective.at(result.coef)
+        if part is not parts[-1]:
+            summary, n_products = summary.moved(point.coef), n_products + point.n_products
+    return Step(summary, point, None, point.coef, np.zeros_like(summary.last_step), n_products)

@@ -1,0 +1,174 @@
+r"""The quadratic summary of earlier rows: a penalty in the objective of the rows at hand.
+
+At the coefficients ``z`` (intercept last) where it was made, the objective of the earlier rows is approximated by::
+
+    P(z + x) = P(z) + g'x + x'Hx / 2          H = D - D z (z'Dz)^-1 z'D + K Z (Z'K Z)^-1 Z'K
+
+``g`` is its gradient and ``K`` its Hessian, ``Z`` are the coefficients ``z`` and the intercept ``e`` alone, and ``D``
+is the diagonal of ``K - K e (e'K e)^-1 e'K``, that of centred features. ``H`` is the BFGS update of ``D``: it is
+positive, and ``H Z = K Z``. Coefficients that grow with the number of rows move mostly along ``Z``, and the products
+``K Z`` follow from the scores (`MomentCurvature.with_deflation`).
+
+A block of rows is added by the expansion of its objective, whose penalty is the summary before it. The first summary is
+the l2 penalty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dropmargin.data import column_dots
+from dropmargin.objective.curvature import MomentCurvature
+from dropmargin.objective.preconditioner import Diagonal
+from dropmargin.penalties import Penalty
+from dropmargin.typing import Array
+
+if TYPE_CHECKING:
+    from dropmargin.objective.moment import MomentPoint
+
+# An eigenvalue of the scaled matrix Z'KZ below this is rounding.
+_SINGULAR = 1e-10
+# The signs of the three terms of rank one in H.
+_SIGNS = np.array([-1.0, 1.0, 1.0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary(Penalty):
+    """See the module's docstring.
+
+    Parameters
+    ----------
+    coef : ndarray of shape (n_features + 1, n_outputs)
+        ``z``, where the summary was made.
+    constant : ndarray of shape (n_outputs,)
+        ``P(z)``.
+    slope : ndarray of shape (n_features + 1, n_outputs)
+        ``g``.
+    diagonal : ndarray of shape (n_features, n_outputs)
+        ``D``.
+    factors : ndarray of shape (n_outputs, 3, n_features + 1)
+        Vectors ``f`` with ``H = D - f_0 f_0' + f_1 f_1' + f_2 f_2'``.
+    last_step : ndarray of shape (n_outputs, 2)
+        The length of the last step along the preconditioned gradient and its predicted decrease, as a share of the
+        objective; zeros if there was a line search.
+    """
+
+    coef: Array
+    constant: Array
+    slope: Array
+    diagonal: Array
+    factors: Array
+    last_step: Array
+
+    @classmethod
+    def start(cls, n_features: int, l2: float) -> Summary:
+        """Return the summary of no rows for one output: the penalty alone."""
+        return cls(
+            coef=np.zeros((n_features + 1, 1)),
+            constant=np.zeros(1),
+            slope=np.zeros((n_features + 1, 1)),
+            diagonal=np.full((n_features, 1), l2),
+            factors=np.zeros((1, 3, n_features + 1)),
+            last_step=np.zeros((1, 2)),
+        )
+
+    @classmethod
+    def join(cls, summaries: Sequence[Summary]) -> Summary:
+        """Return the summaries of several outputs as one."""
+        names = "coef", "slope", "diagonal", "constant", "factors", "last_step"
+        parts: dict[str, Any] = {name: [getattr(one, name) for one in summaries] for name in names}
+        for name, arrays in parts.items():
+            parts[name] = np.hstack(arrays) if name in names[:3] else np.concatenate(arrays)
+        return cls(**parts)
+
+    def select(self, outputs: Any) -> Summary:
+        """Return the summary of these outputs alone."""
+        coef, slope, diagonal = (
+            np.ascontiguousarray(array[:, outputs]) for array in (self.coef, self.slope, self.diagonal)
+        )
+        rest: dict[str, Any] = {name: getattr(self, name)[outputs] for name in ("constant", "factors", "last_step")}
+        return Summary(coef=coef, slope=slope, diagonal=diagonal, **rest)
+
+    def moved(self, coef: Array) -> Summary:
+        """Return the same function, written at other coefficients."""
+        if np.array_equal(coef, self.coef):
+            return self
+        step = coef - self.coef
+        image = self._product(step)
+        constant = self.constant + column_dots(self.slope + 0.5 * image, step)
+        return replace(self, coef=coef, constant=constant, slope=self.slope + image)
+
+    def after(self, point: MomentPoint, curvature: MomentCurvature) -> Summary:
+        """Return the summary after the rows of an objective, expanded at a point of it with a curvature there.
+
+        The objective has this summary as its penalty.
+        """
+        assert curvature.deflation is not None
+        assert isinstance(curvature.preconditioner, Diagonal)
+        coef, coef_image, intercept_image = curvature.deflation
+        slope, diagonal = point.gradient, 1.0 / curvature.preconditioner.inverse[:-1]
+        if not point.objective.fit_intercept:
+            intercept_image = np.zeros_like(coef)
+        factors = np.empty((coef.shape[1], 3, len(coef)))
+        for k in range(coef.shape[1]):
+            factors[k] = _factors(coef[:, k], diagonal[:, k], coef_image[:, k], intercept_image[:, k])
+        return replace(self, coef=coef, constant=point.value, slope=slope, diagonal=diagonal, factors=factors)
+
+    def centred(self, diagonal: Array, intercept_image: Array, least: Array) -> Array:
+        """Return the diagonal ``D`` plus that of new rows, centred anew; rounding does not take it below ``least``."""
+        out = diagonal + np.square(self.factors[:, 1, :-1].T)
+        out -= np.square(_intercept_factor(intercept_image)[:-1])
+        return np.maximum(out, least, out=out)
+
+    def value(self, coef: Array) -> Array:
+        if coef is self.coef:
+            return self.constant
+        step = coef - self.coef
+        return self.constant + column_dots(self.slope, step) + 0.5 * column_dots(self._product(step), step)
+
+    def gradient(self, coef: Array) -> Array:
+        return self.derivative(coef)[:-1]
+
+    def derivative(self, coef: Array) -> Array:
+        """Return the gradient by all coefficients, that of the intercept last."""
+        return self.slope.copy() if coef is self.coef else self.slope + self._product(coef - self.coef)
+
+    def curvature(self, coef: Array) -> Array:
+        return self.diagonal
+
+    def majoriser(self, coef: Array) -> Array:
+        return self.diagonal
+
+    def low_rank_product(self, direction: Array) -> Array:
+        out = np.empty_like(direction)
+        for k, factors in enumerate(self.factors):
+            out[:, k] = (_SIGNS * (factors @ direction[:, k])) @ factors
+        return out
+
+    def _product(self, direction: Array) -> Array:
+        """Return ``H`` times a direction."""
+        out = self.low_rank_product(direction)
+        out[:-1] += self.diagonal * direction[:-1]
+        return out
+
+
+def _intercept_factor(image: Array) -> Array:
+    """Return ``K e / sqrt(e'K e)`` for the intercept ``e``; zero if it has no curvature."""
+    return image / np.sqrt(np.where(image[-1] > 0.0, image[-1], np.inf))
+
+
+def _factors(coef: Array, diagonal: Array, coef_image: Array, intercept_image: Array) -> Array:
+    """Return the factors of one output."""
+    out = np.zeros((3, len(coef)))
+    out[1] = _intercept_factor(intercept_image)
+    along = out[1] @ coef
+    square, rest = coef @ coef_image, coef @ coef_image - along**2
+    if rest > _SINGULAR * square:
+        np.multiply(diagonal, coef[:-1], out=out[0, :-1])
+        out[0] /= np.sqrt(coef @ out[0])
+        out[2] = (coef_image - along * out[1]) / np.sqrt(rest)
+    return out
