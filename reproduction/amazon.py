@@ -50,7 +50,7 @@ _AIMS = {
 
 
 def forms_of(domain: str, config: RunConfig) -> tuple[str, ...]:
-    """Return the forms of the reviews in the data folder, those with the papers' documents first (default: official)."""
+    """Return the forms of the reviews in the data folder, those with the papers' documents first (or the official)."""
     return amazon_forms(domain, config.data_home) or ("processed_acl",)
 
 

@@ -361,8 +361,8 @@ def _verdict(errors: Errors, claims: Sequence[Claim], n_test: int) -> list[str]:
         f"{at('Dropout-Logistic', 'raw')}. The standard error of one of these is at most "
         f"{three_digits(standard_error(0.5, n_test))}. {sum(claim.holds for claim in claims)} of {len(claims)} "
         "statements hold.",
-        f"Anchored, {best} is the best of the other methods at 80 %, with {at(best, 'anchored')} at 50 and 80 %. How a "
-        f"row that lost pixels is scored, anchored or rescaled, {matter} which of these two methods learnt.",
+        f"With anchored scores, {best} is the best of the other methods at 80 %, with {at(best, 'anchored')} at 50 and "
+        f"80 %. The scoring, anchored or rescaled, {matter} the choice between these two methods.",
         "How the published curves scored rows that lost pixels is not said; MCF's code trains with biased noise, which "
         f"amounts to rescaling. With anchored scores {len(below)} of {len(all_methods())} methods are below all "
         f"published curves at every level from 50 % up{': ' if below else ''}{'; '.join(below)}.",

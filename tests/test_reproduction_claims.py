@@ -360,9 +360,8 @@ def test_nightmare_claims_fail_if_one_level_is_not_lower():
     assert the_claim(equal, "Dropout-SVM is below all other", "(anchored)").holds
     assert not the_claim(equal, "Dropout-SVM is below all other", "(rescaled)").holds
     assert not the_claim(equal, "Dropout-Logistic is below MCF-Logistic", "(anchored)").holds
-    assert "With anchored scores 0 of 8 methods are below all published curves at every level from 50 % up." in verdict_text(
-        equal
-    )
+    text = "With anchored scores 0 of 8 methods are below all published curves at every level from 50 % up."
+    assert text in verdict_text(equal)
     at_40 = np.where(np.isclose(_LEVELS, 0.4), best + 0.006, best - 0.001)
     summary = nightmare_summary({("Dropout-SVM", "anchored"): at_40})
     assert not the_claim(summary, "within .005").holds
