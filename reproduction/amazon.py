@@ -1,4 +1,4 @@
-"""Figure 2: the error on Amazon reviews by the rate of dropout, and under Poisson noise, ``C`` by cross-validation."""
+"""Figure 2: the error on Amazon reviews by dropout rate and under Poisson noise, with ``C`` from cross-validation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _QUICK_RATES = (0.0, 0.3, 0.5, 0.7, 0.9)
 _CS, _QUICK_CS = np.logspace(-5, 1, 13), np.logspace(-4, 0, 5)
 _N_FOLDS, _QUICK_N_FOLDS = 5, 3
 _POISSON = "Poisson"
-# Aims of full runs: the error at the best rate, and its distance below the error without noise.
+# Targets of full runs: the error at the best rate, and its difference to the error without noise.
 _AIMS = {
     ("Dropout-SVM", "books"): {"amazon5k": 0.158, "amazon20k": 0.152, "gain": 0.025},
     ("Dropout-SVM", "kitchen"): {"amazon5k": 0.110, "amazon20k": 0.112, "gain": 0.012},
@@ -50,7 +50,7 @@ _AIMS = {
 
 
 def forms_of(domain: str, config: RunConfig) -> tuple[str, ...]:
-    """Return the forms of the reviews to be read, those with the papers' documents first; the official one if none."""
+    """Return the forms of the reviews in the data folder, those with the papers' documents first (or the official)."""
     return amazon_forms(domain, config.data_home) or ("processed_acl",)
 
 
@@ -77,11 +77,11 @@ def tasks(config: RunConfig) -> list[Task]:
 def _measure(config: RunConfig, load: Callable[[], Split], model: str, noise: float | str) -> dict[str, Any]:
     """Return the test error of a model, with the ``C`` of the least cross-validated error."""
     data = load()
-    level: float | Noise = PoissonNoise() if isinstance(noise, str) else noise
+    noise_model: float | Noise = PoissonNoise() if isinstance(noise, str) else noise
     folds = StratifiedKFold(_QUICK_N_FOLDS if config.quick else _N_FOLDS, shuffle=True, random_state=config.seed)
     search = NoisyLinearClassifierCV(
         published.LOSSES[model],
-        noises=[level],
+        noises=[noise_model],
         Cs=_QUICK_CS if config.quick else _CS,
         cv=folds,
         prune=False,
@@ -127,7 +127,7 @@ class _Curves:
         return [self.error(model, rate) for rate in self.rates]
 
     def best(self, model: str) -> tuple[float, float]:
-        """Return the least test error over the rates and its rate. A user cannot choose this rate."""
+        """Return the least test error over the rates, and its rate, which is not known without the test data."""
         return min((self.error(model, rate), rate) for rate in self.rates)
 
     def by_cross_validation(self, model: str) -> tuple[float, float]:
@@ -164,8 +164,8 @@ def _settings(curves: Sequence[_Curves], quick: bool) -> dict[str, str]:
         ),
         "Choice of C": f"{n_folds}-fold cross-validation on the training documents, for each model and each noise, "
         f"among {len(Cs)} values from {Cs[0]:g} to {Cs[-1]:g}; {edges} of {len(chosen)} choices are the first or last",
-        "Best rate": "that of the least test error, the foot of the curve; a chosen or cross-validated rate is that of "
-        "the least cross-validated error",
+        "Best rate": "that of the least test error, the minimum of the curve; a cross-validated rate is that of the "
+        "least cross-validated error",
         "Unit of C": published.UNITS_OF_C,
     }
 
@@ -206,11 +206,11 @@ def _comparison(own: _Curves) -> Comparison:
 
 
 def _places(own: _Curves) -> list[int]:
-    """Return where the rates of the curves are among the published ones."""
+    """Return the indices of the rates in the published ones."""
     return [published.RATES.index(rate) for rate in own.rates]
 
 
-# What the paper says -------------------------------------------------------------------------------------------------
+# Claims of the paper -------------------------------------------------------------------------------------------------
 
 
 def _claims(own: _Curves) -> list[Claim]:
@@ -255,7 +255,7 @@ def _beats_logistic(own: _Curves, model: str) -> Claim:
 
 
 def _beats_no_noise(own: _Curves, model: str) -> Claim:
-    """Compare at the cross-validated rate: the least of ten test errors is biased downwards."""
+    """Compare at the cross-validated rate, because the least of ten test errors is biased downwards."""
     (error, rate), plain = own.by_cross_validation(model), own.error(model, 0.0)
     text = f"{model} at the cross-validated rate clearly beats q = 0, by two standard errors or more ({own.name})."
     evidence = (
@@ -266,7 +266,7 @@ def _beats_no_noise(own: _Curves, model: str) -> Claim:
 
 
 def _aims(own: _Curves, model: str) -> Iterator[Claim]:
-    """Yield whether a model reaches the aims of this project on a form of the data."""
+    """Yield whether a model reaches the targets of this project on a form of the data."""
     aim, (error, rate) = _AIMS[model, own.domain], own.best(model)
     chosen, chosen_rate = own.by_cross_validation(model)
     also = f"at the cross-validated q = {chosen_rate:g}"
@@ -285,12 +285,12 @@ def _aims(own: _Curves, model: str) -> Iterator[Claim]:
         )
 
 
-# In words ------------------------------------------------------------------------------------------------------------
+# Text ----------------------------------------------------------------------------------------------------------------
 
 
 def _verdict(curves: Sequence[_Curves], claims: Sequence[Claim]) -> list[str]:
     texts = [
-        f"{own.name.capitalize()}: {'; '.join(f'{model} has {_in_words(own, model)}' for model in _OURS)}."
+        f"{own.name.capitalize()}: {'; '.join(f'{model} has {_describe(own, model)}' for model in _OURS)}."
         for own in curves
     ]
     paper = [claim for claim in claims if not claim.text.startswith("Aim")]
@@ -301,11 +301,11 @@ def _verdict(curves: Sequence[_Curves], claims: Sequence[Claim]) -> list[str]:
     return texts + _features(curves)
 
 
-def _in_words(own: _Curves, model: str) -> str:
+def _describe(own: _Curves, model: str) -> str:
     (error, rate), (chosen, chosen_rate) = own.best(model), own.by_cross_validation(model)
-    foot = f"{three_digits(error)} at its best rate, q = {rate:g}" if rate > 0.0 else "no less at any rate"
+    at_best = f"{three_digits(error)} at its best rate, q = {rate:g}" if rate > 0.0 else "not less at any rate"
     return (
-        f"{three_digits(own.error(model, 0.0))} without noise, {foot}, and {three_digits(chosen)} at q = "
+        f"{three_digits(own.error(model, 0.0))} without noise, {at_best}, and {three_digits(chosen)} at q = "
         f"{chosen_rate:g}, the rate of cross-validation"
     )
 

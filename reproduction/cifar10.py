@@ -1,8 +1,8 @@
-"""Table 2: CIFAR-10 in counts of patches; five models without noise, under Poisson noise, and under dropout.
+"""Table 2: CIFAR-10 as counts of patches; five models without noise, with Poisson noise, and with dropout.
 
-The rate and ``C`` are found in two steps, both on training images alone: on a part of them, over the whole grid; then,
-for the two models of the paper, on most of them, at every rate up to the best one, with ``C`` a little lower and a
-little higher. The test error is that of a fit to all training images.
+The dropout rate and ``C`` are chosen in two stages, both on training images: on a subset, over the whole grid; then,
+for the two models of the paper, on most of the images, at all rates up to the best one, with ``C`` also divided and
+multiplied by ``sqrt(10)``. The test error is that of a fit to all training images.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from reproduction.summary import (
     three_digits,
 )
 
-#: The columns of the table: what is called how.
+#: The columns of the table, by the name of the noise.
 KINDS = {"none": "no noise", "Poisson": "Poisson noise", "dropout": "dropout"}
 _OURS = ("Dropout-SVM", "Dropout-Logistic")
 _RATES, _QUICK_RATES = (0.05, 0.1, 0.3, 0.5, 0.7), (0.1, 0.5)
 _CS, _QUICK_CS = (1e-4, 1e-3, 1e-2, 1e-1), (1e-3, 1e-2)
 _N_VALIDATION = 10_000
-# The losses through the MGF, which take minutes where the others take seconds, have fewer images.
+# Losses that need the MGF take minutes instead of seconds, so their search has fewer images.
 _N_SEARCH, _N_SLOW_SEARCH, _QUICK_N_SEARCH, _QUICK_N_IMAGES = 10_000, 4_000, 1_000, 4_000
 _STEP = np.sqrt(10.0)
 _TOL = 1e-3
@@ -48,7 +48,7 @@ _CLOSE = 0.005
 
 @dataclass(frozen=True)
 class Setting:
-    """The parameters to choose: the rate, if the noise is dropout, and ``C``."""
+    """The parameters of a fit: the kind of noise, the rate of dropout, and ``C``."""
 
     kind: str
     rate: float | None
@@ -56,13 +56,13 @@ class Setting:
 
     @property
     def noise(self) -> float | Noise | None:
-        """The noise as the estimators take it."""
+        """The parameter ``noise`` of the estimators."""
         return {"none": None, "Poisson": PoissonNoise(), "dropout": self.rate}[self.kind]
 
 
 @dataclass(frozen=True)
 class Images:
-    """Counts of patches and labels, and the order in which training images are taken."""
+    """Counts of patches, labels, and a random order of the training images."""
 
     X_train: Any
     y_train: Array
@@ -71,7 +71,7 @@ class Images:
     order: Array
 
     def part(self, n_train: int) -> tuple[tuple[Any, Array], tuple[Any, Array]]:
-        """Return ``n_train`` training images, or as many as there are, and other training images for validation."""
+        """Return at most ``n_train`` training images, and other training images for validation."""
         n_validation = min(_N_VALIDATION, len(self.y_train) // 5)
         chosen = self.order[: min(n_train, len(self.y_train) - n_validation)]
         held = self.order[-n_validation:]
@@ -79,7 +79,7 @@ class Images:
 
 
 def grid(kind: str, quick: bool) -> list[Setting]:
-    """Return the settings to choose from."""
+    """Return the parameter grid."""
     rates: Iterable[float | None] = [None]
     if kind == "dropout":
         rates = _QUICK_RATES if quick else _RATES
@@ -91,7 +91,7 @@ def grid(kind: str, quick: bool) -> list[Setting]:
 
 
 def tasks(config: RunConfig) -> list[Task]:
-    """Return the tasks of each step after those of the step before are done."""
+    """Return the tasks of each stage whose previous stages are done."""
     load = cache(partial(_load, config))
     pairs = [(model, kind) for model in published.LOSSES for kind in KINDS]
     found: list[Task] = []
@@ -111,7 +111,7 @@ def _key(stage: str, model: str, setting: Setting) -> dict[str, Any]:
 
 
 def _settings(config: RunConfig, stage: str, model: str, kind: str) -> list[Setting]:
-    """Return the settings to fit in a step; those of later steps depend on the log."""
+    """Return the settings to fit in a stage; those of later stages depend on the log."""
     if stage == "search":
         return grid(kind, config.quick)
     if stage == "final":
@@ -120,14 +120,14 @@ def _settings(config: RunConfig, stage: str, model: str, kind: str) -> list[Sett
         return []
     searched = config.log.select(stage="search", model=model, kind=kind)
     best = _least(searched)
-    # With more images the best rate is lower or the same, so all lower rates are tried again.
+    # With more images the best rate is the same or lower, so all lower rates are fitted again.
     rates = [None] if best.rate is None else [rate for rate in _RATES if rate <= best.rate]
     centres = [_least([m for m in searched if m.key["rate"] == rate]) for rate in rates]
     return [Setting(kind, own.rate, float(own.C * step)) for own in centres for step in (1.0 / _STEP, 1.0, _STEP)]
 
 
 def choose(log: ResultsLog, model: str, kind: str) -> Setting:
-    """Return the setting with the least error on the validation images, in the later of the two steps."""
+    """Return the setting with the least error on the validation images, in the later of the two stages."""
     refined = log.select(stage="refine", model=model, kind=kind)
     return _least(refined or log.select(stage="search", model=model, kind=kind))
 
@@ -138,7 +138,7 @@ def _least(measurements: Sequence[Measurement]) -> Setting:
 
 
 def _load(config: RunConfig) -> Images:
-    """Return the features of all images; the codebook is learnt from the training images."""
+    """Return the features of all images, with a codebook of the training images."""
     data = load_cifar10(data_home=config.data_home, download=config.download)
     n_train, n_test = (_QUICK_N_IMAGES, _QUICK_N_IMAGES // 2) if config.quick else (len(data.y_train), len(data.y_test))
     features = PatchFeatures(
@@ -159,7 +159,7 @@ def _load(config: RunConfig) -> Images:
 
 
 def _measure(config: RunConfig, load: Any, stage: str, model: str, setting: Setting) -> dict[str, Any]:
-    """Return the error of a fit, on validation images or, in the last step, on the test images."""
+    """Return the error of a fit, on validation images or, in the last stage, on test images."""
     images: Images = load()
     if stage == "final":
         (X, y), (X_test, y_test) = (images.X_train, images.y_train), (images.X_test, images.y_test)
@@ -179,11 +179,11 @@ def _measure(config: RunConfig, load: Any, stage: str, model: str, setting: Sett
     }
 
 
-# Summing up ----------------------------------------------------------------------------------------------------------
+# Summary -------------------------------------------------------------------------------------------------------------
 
 
 def summarise(log: ResultsLog) -> Summary:
-    """Return the table beside the published one, and what noise gains."""
+    """Return the table with the published one, and the gains of noise."""
     final = {(m.key["model"], m.key["kind"]): m for m in log.select(stage="final")}
     errors = {(model, kind): float(final[model, kind].result["error"]) for model in published.LOSSES for kind in KINDS}
     return Summary(
@@ -201,16 +201,16 @@ def summarise(log: ResultsLog) -> Summary:
             )
         ],
         claims=_claims(errors),
-        settings=_settings_in_words(log, list(final.values())),
+        settings=_settings_text(log, list(final.values())),
         seconds=log.seconds,
     )
 
 
-def _settings_in_words(log: ResultsLog, final: Sequence[Measurement]) -> dict[str, str]:
+def _settings_text(log: ResultsLog, final: Sequence[Measurement]) -> dict[str, str]:
     sizes = final[0].result
     searched = {m.key["model"]: m.result for m in log.select(stage="search")}
     refined = {m.key["model"]: m.result for m in log.select(stage="refine")}
-    unfinished = [_in_words(m) for m in final if not m.result["converged"]]
+    unfinished = [_setting_text(m) for m in final if not m.result["converged"]]
     return {
         "Data": f"{sizes['n_train']:,} training and {sizes['n_test']:,} test images; {sizes['n_features']:,} counts "
         "of patches (PatchFeatures: 7 x 7 patches, whitened, hard assignment at stride 1, four quadrants; the codebook "
@@ -224,20 +224,20 @@ def _settings_in_words(log: ResultsLog, final: Sequence[Measurement]) -> dict[st
             )
             for model, result in searched.items()
         ),
-        "Chosen": "; ".join(map(_in_words, final)),
+        "Chosen": "; ".join(map(_setting_text, final)),
         "Unit of C": published.UNITS_OF_C,
         f"Not converged to {_TOL:g}": "; ".join(unfinished) or "none of the fits to all training images",
     }
 
 
-def _in_words(measurement: Measurement) -> str:
+def _setting_text(measurement: Measurement) -> str:
     key = measurement.key
     rate = "" if key["rate"] is None else f" q = {key['rate']:g},"
     return f"{key['model']}, {KINDS[key['kind']]}:{rate} C = {key['C']:.2g}"
 
 
 def _papers_gain(model: str) -> float:
-    """Return what dropout gains over no noise in the published table."""
+    """Return the published difference of the errors without noise and with dropout."""
     none, _, dropout = published.CIFAR10[model]
     return round(none - dropout, 3)
 

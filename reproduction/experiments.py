@@ -5,5 +5,5 @@ from reproduction.cifar10 import CIFAR10
 from reproduction.explicit import EXPLICIT
 from reproduction.nightmare import NIGHTMARE
 
-#: By their names on the command line, in the order of the paper.
+#: Experiments by their names on the command line, in the order of the paper.
 EXPERIMENTS = {experiment.name: experiment for experiment in (AMAZON, EXPLICIT, CIFAR10, NIGHTMARE)}

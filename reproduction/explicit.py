@@ -36,11 +36,11 @@ from reproduction.summary import (
 _RATE = 0.7
 _CS = (0.003, 0.01, 0.03, 0.1)
 _N_FOLDS = 3
-# Draws of the copies: the error of a single copy depends on which one it is.
+# Number of repetitions with other random copies, because the error of few copies is random.
 _N_DRAWS = {1: 5, 2: 5, 4: 3, 8: 3}
 _QUICK_COPIES = (1, 4, 16)
 _INFINITY = "infinity"
-# The time is the least of this many fits, as other processes on the machine slow some of them down.
+# The reported time is the minimum over this many fits, because other processes on the machine slow some of them down.
 _N_TIMED = 5
 _CLOSE, _SHARE_OF_TIME = 0.004, 1.0 / 50.0
 
@@ -59,7 +59,7 @@ def tasks(config: RunConfig) -> list[Task]:
 
 
 def corrupted(X: sparse.csr_array, n_copies: int, rng: np.random.RandomState) -> sparse.csr_array:
-    """Return ``n_copies`` corrupted copies of the rows, one below the other; ``X`` itself for none."""
+    """Return ``n_copies`` corrupted copies of the rows, stacked; ``X`` itself for 0 copies."""
     if n_copies == 0:
         return X
     noise = DropoutNoise(rate=_RATE)
@@ -72,7 +72,7 @@ def corrupted(X: sparse.csr_array, n_copies: int, rng: np.random.RandomState) ->
 
 
 def fit_copies(C: float, X: sparse.csr_array, y: Array, n_copies: int, seed: int) -> tuple[LinearSVC, float]:
-    """Return the SVM of ``C`` times the mean loss over the copies, and the processor seconds of the fit."""
+    """Return the SVM that minimises ``C`` times the mean loss over the copies, and the CPU seconds of the fit."""
     rows, labels = corrupted(X, n_copies, np.random.RandomState(seed)), np.tile(y, max(1, n_copies))
     model = LinearSVC(loss="hinge", C=C / max(1, n_copies), max_iter=20_000, random_state=0)
     started = time.process_time()
@@ -82,14 +82,14 @@ def fit_copies(C: float, X: sparse.csr_array, y: Array, n_copies: int, seed: int
 
 
 def fit_dropout(C: float, X: sparse.csr_array, y: Array, seed: int) -> tuple[DropoutSVC, float]:
-    """Return Dropout-SVM, for which nothing is drawn, and the processor seconds of the fit."""
+    """Return Dropout-SVM, which needs no samples, and the CPU seconds of the fit."""
     started = time.process_time()
     model = DropoutSVC(noise=_RATE, C=C).fit(X, y)
     return model, time.process_time() - started
 
 
 def _measure(config: RunConfig, load: Callable[[], Split], n_copies: int | str) -> dict[str, Any]:
-    """Return the error of an SVM on copies; ``C`` by cross-validation, with copies of the other folds."""
+    """Return the error of an SVM on copies, with ``C`` from cross-validation on copies of the training folds."""
     fit: Callable[..., tuple[Any, float]]
     if isinstance(n_copies, str):
         fit, n_draws, n_fits = fit_dropout, 1, _N_TIMED
@@ -116,11 +116,11 @@ def _measure(config: RunConfig, load: Callable[[], Split], n_copies: int | str) 
     }
 
 
-# Summing up ----------------------------------------------------------------------------------------------------------
+# Summary -------------------------------------------------------------------------------------------------------------
 
 
 class _Results:
-    """The errors and seconds of one domain, by the number of copies, infinity last."""
+    """The errors and times of one domain by the number of copies."""
 
     def __init__(self, log: ResultsLog, domain: str) -> None:
         found = {m.key["copies"]: m.result for m in log.select(domain=domain)}
@@ -145,12 +145,12 @@ class _Results:
 
     @property
     def ratio(self) -> float:
-        """The seconds of Dropout-SVM as a share of those of the most copies."""
+        """The time of Dropout-SVM divided by that of the largest number of copies."""
         return float(self.infinity["fit_seconds"] / self.results[-1]["fit_seconds"])
 
     @property
-    def everything(self) -> dict[str, Mapping[str, Any]]:
-        """All results by the number of copies, as it is written."""
+    def by_name(self) -> dict[str, Mapping[str, Any]]:
+        """All results by the number of copies as text."""
         return {"none": self.plain, **dict(zip(map(str, self.copies), self.results, strict=True)), "∞": self.infinity}
 
 
@@ -171,7 +171,7 @@ def summarise(log: ResultsLog) -> Summary:
 
 
 def _settings(every: list[_Results]) -> dict[str, str]:
-    draws = {name: len(result["errors"]) for name, result in every[0].everything.items()}
+    draws = {name: len(result["errors"]) for name, result in every[0].by_name.items()}
     return {
         "Data": "; ".join(
             f"{own.domain}, {own.form}: {own.infinity['n_test']:,} test documents, "
@@ -184,7 +184,7 @@ def _settings(every: list[_Results]) -> dict[str, str]:
         + " copies, one draw of the others",
         "Choice of C": f"{_N_FOLDS}-fold cross-validation among {', '.join(f'{C:g}' for C in _CS)}. Chosen: "
         + "; ".join(
-            f"{own.domain} " + ", ".join(f"{result['C']:g} ({name})" for name, result in own.everything.items())
+            f"{own.domain} " + ", ".join(f"{result['C']:g} ({name})" for name, result in own.by_name.items())
             for own in every
         ),
         "Seconds": "of the processor, for the fit alone, each solver at its own default tolerance: the copies are "
@@ -289,7 +289,7 @@ def _claims(own: _Results) -> list[Claim]:
 
 
 def _share(ratio: float) -> str:
-    """Return a ratio of times in words: ``1/50``, rounded so as not to flatter, ``0.3`` or ``1.5 times``."""
+    """Return a ratio of times as text: ``1/50`` (rounded up), ``0.3`` or ``1.5 times``."""
     if ratio <= 0.1:
         return f"1/{math.floor(1.0 / ratio)}"
     return f"{ratio:.2g}" if ratio < 1.0 else f"{ratio:.2g} times"

@@ -17,11 +17,11 @@ class RunConfig:
     Parameters
     ----------
     log : ResultsLog
-        The measurements made so far. Later tasks may depend on them.
+        The measurements so far. Later tasks may depend on them.
     quick : bool, default=False
-        Whether to run the short form, with fewer settings or less data.
+        Whether to run the quick version, with fewer parameters or less data.
     seed : int, default=0
-        Seed of everything random.
+        Random seed.
     data_home : path-like, optional
         Folder of the data, as for `reproduction.datasets`.
     download : bool, default=True
@@ -54,8 +54,8 @@ class Experiment:
         Its name on the command line.
     title : str
     tasks : callable
-        Returns the tasks, in order, that follow from the measurements in the log. It is called again after these are
-        done, until no task is left. It reads no data; tasks do.
+        Returns the tasks, in order, that can be defined from the measurements in the log. It is called again after they
+        are done, until all tasks are done. It reads no data; the tasks do.
     summarise : callable
         Returns the `Summary` of a complete log.
     """
@@ -92,16 +92,16 @@ def run_experiment(
     fresh : bool, default=False
         Whether to delete earlier results first.
     notify : callable, optional
-        Called with a line of text before each list of tasks: how many are done, and how many are left.
+        Called with a line of text before each list of tasks: how many are done and how many remain.
     """
     header = make_header(experiment.name, quick=quick, seed=seed, threads=n_jobs or 1)
     log = open_log(folder, header, fresh)
     config = RunConfig(log, quick, seed, data_home, download, cache, n_jobs, verbose)
     while True:
         tasks = experiment.tasks(config)
-        to_go = sum(log.get(task.key) is None for task in tasks)
-        done = len(tasks) - to_go
-        notify(f"{experiment.title}: {done} of {len(tasks)} measurements are in {log.path}, {to_go} to go")
-        if not to_go:
+        n_remaining = sum(log.get(task.key) is None for task in tasks)
+        n_done = len(tasks) - n_remaining
+        notify(f"{experiment.title}: {n_done} of {len(tasks)} measurements are in {log.path}, {n_remaining} to go")
+        if not n_remaining:
             return log
         log.perform(tasks, experiment.name, verbose)

@@ -1,13 +1,13 @@
-"""Figure 4: MNIST with pixels deleted at test time; every method with the settings that suit the share of deletions.
+"""Figure 4: MNIST with pixels deleted at test time; the parameters of each method are chosen for each deletion level.
 
-Three ways to score a row that has lost pixels, each with settings of its own:
+Rows with deleted pixels are scored in three ways, and the parameters are chosen for each of them:
 
-- ``raw``: a deleted pixel is zero. Unbiased noise in training does not foresee that all scores shrink.
-- ``rescaled``: what is left is multiplied by ``1 / (1 - deletion)``, which makes up for it.
-- ``anchored``: only deviations from the training mean are scaled up, as by ``missing="rescale"``.
+- ``raw``: a deleted pixel is zero. All scores shrink, which unbiased noise in training does not model.
+- ``rescaled``: the other pixels are multiplied by ``1 / (1 - level)``, which corrects that.
+- ``anchored``: only deviations from the training mean are scaled, as with ``missing="rescale"``.
 
-Settings are chosen with fits to a part of the training images, on other training images; the choices, level by level,
-are then fitted to all of them.
+Parameters are chosen on validation images, with fits to a subset of the training images. The chosen ones are then
+fitted to all training images.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ from reproduction.summary import (
     three_digits,
 )
 
-#: What `deletion_curve` is told for each way to score.
+#: Parameters of `deletion_curve` for each way of scoring.
 SCORINGS: dict[str, dict[str, Any]] = {
     "raw": {"fill": 0.0},
     "rescaled": {"fill": 0.0, "rescale": True},
     "anchored": {"fill": np.nan},
 }
 _OURS = ("Dropout-SVM", "Dropout-Logistic")
-_FROM = 0.5  # where the paper sees its methods ahead
+_FROM = 0.5  # the paper claims lower errors from here
 _CLOSE = 0.005
 _N_VALIDATION = 10_000
 _N_SEARCH, _QUICK_N_SEARCH, _QUICK_N_TEST = 10_000, 1_000, 2_000
 _RATES, _QUICK_RATES = (0.01, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9), (0.1, 0.5, 0.9)
 _CS, _QUICK_CS = (0.001, 0.01, 0.1, 1.0), (0.01, 0.1)
-# The losses through the MGF: fewer settings.
+# Losses that need the MGF have a smaller grid.
 _FEW_RATES, _FEW_CS = (0.1, 0.3, 0.5, 0.7, 0.9), (0.01, 0.1, 1.0)
 _N_DELETED, _QUICK_N_DELETED = (1, 3, 6), (1, 3)
 _N_REPEATS = 3
@@ -67,12 +67,12 @@ Errors = Mapping[tuple[str, str], Sequence[float]]
 
 
 def grid(method: str, quick: bool) -> list[dict[str, float]]:
-    """Return the settings of a method to choose from."""
+    """Return the parameter grid of a method."""
     Cs = _QUICK_CS if quick else _CS
     if method.endswith("l2"):
         return [{"C": C} for C in Cs]
     if method == "hinge, FDROP":
-        # With more deletions all coefficients of one-vs-rest FDROP are zero; with a large C it takes very long.
+        # With more deletions all coefficients of one-vs-rest FDROP are zero; a large C takes very long.
         n_deleted = _QUICK_N_DELETED if quick else _N_DELETED
         return [{"n_deleted": k, "C": C} for k, C in itertools.product(n_deleted, _QUICK_CS if quick else _CS[:-1])]
     slow = method in published.THROUGH_MGF
@@ -81,7 +81,7 @@ def grid(method: str, quick: bool) -> list[dict[str, float]]:
 
 
 def make(method: str, setting: Setting, n_jobs: int | None) -> Any:
-    """Return the unfitted model of a method: one that predicts with NaN for a deleted pixel by the anchored rule."""
+    """Return the unfitted model of a method, which predicts with NaN for deleted pixels by anchored scores."""
     if method == "hinge, l2":
         return RescalingClassifier(LinearSVC(loss="hinge", C=setting["C"], max_iter=5000, random_state=0))
     if method == "hinge, FDROP":
@@ -98,7 +98,7 @@ def make(method: str, setting: Setting, n_jobs: int | None) -> Any:
 
 
 def tasks(config: RunConfig) -> list[Task]:
-    """Return the fits to a part of the images and, when they are done, the fits with the chosen settings."""
+    """Return the fits to a subset of the images and, after they are done, the fits with the chosen settings."""
     load = cache(partial(_load, config))
     search = [
         Task(_key("search", method, setting), partial(_measure, config, load, "search", method, setting))
@@ -115,7 +115,7 @@ def tasks(config: RunConfig) -> list[Task]:
 
 
 def all_methods() -> list[str]:
-    """Return the methods of the figure: the two of the paper first."""
+    """Return the methods of the figure, the two of the paper first."""
     return list(dict.fromkeys([*_OURS, *published.NIGHTMARE]))
 
 
@@ -124,7 +124,7 @@ def _key(stage: str, method: str, setting: Setting) -> dict[str, Any]:
 
 
 def _load(config: RunConfig) -> dict[str, tuple[tuple[Array, Array], tuple[Array, Array]]]:
-    """Return the images to learn from and to score, by stage."""
+    """Return the training and test images of each stage."""
     data = load_mnist(data_home=config.data_home, download=config.download)
     order = np.random.default_rng(config.seed).permutation(len(data.y_train))
     part, rest = order[: _QUICK_N_SEARCH if config.quick else _N_SEARCH], order[-_N_VALIDATION:]
@@ -141,7 +141,7 @@ def _measure(config: RunConfig, load: Any, stage: str, method: str, setting: Set
     """Return the errors of a fitted model at all levels, scored in the three ways."""
     (X, y), (X_test, y_test) = load()[stage]
     if method in published.THROUGH_MGF:
-        X = sparse.csr_array(X)  # four pixels in five are zero, and have no part in a moment generating function
+        X = sparse.csr_array(X)  # four pixels in five are zero and do not change a moment generating function
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # LIBLINEAR may stop at max_iter
         with one_blas_thread():
@@ -164,23 +164,23 @@ def _measure(config: RunConfig, load: Any, stage: str, method: str, setting: Set
 
 
 def choose(log: ResultsLog, method: str, scoring: str) -> list[dict[str, float]]:
-    """Return, level by level, the setting with the least error on the validation images."""
+    """Return the setting with the least error on the validation images, for each level."""
     found = log.select(stage="search", method=method)
     errors = np.array([measurement.result[scoring] for measurement in found])
     return [found[index].key["setting"] for index in errors.argmin(axis=0)]
 
 
 def chosen_settings(log: ResultsLog, method: str) -> list[dict[str, float]]:
-    """Return the settings that are the best for any level and scoring, each once."""
+    """Return the distinct settings that are the best for some level and scoring."""
     every = [setting for scoring in SCORINGS for setting in choose(log, method, scoring)]
     return [dict(setting) for setting in dict.fromkeys(tuple(sorted(setting.items())) for setting in every)]
 
 
-# Summing up ----------------------------------------------------------------------------------------------------------
+# Summary -------------------------------------------------------------------------------------------------------------
 
 
 def errors_of(log: ResultsLog, method: str, scoring: str) -> list[float]:
-    """Return the test errors, level by level, each with the setting that was chosen for it."""
+    """Return the test error of each level, with the setting chosen for it."""
     out = []
     for level, setting in enumerate(choose(log, method, scoring)):
         out.append(log[_key("final", method, setting)].result[scoring][level])
@@ -237,7 +237,7 @@ def _settings(log: ResultsLog) -> dict[str, str]:
         f"that lost pixels, of fits to {search['n_train']:,} other training images; the choices are then fitted to "
         f"{final['n_train']:,}",
         "Deletions": "one draw of them" if quick else f"the mean over {_N_REPEATS} draws of them in the test images",
-        "Settings to choose from": "; ".join(_grid_in_words(method, quick) for method in all_methods()),
+        "Settings to choose from": "; ".join(_grid_text(method, quick) for method in all_methods()),
         "Peers": "scikit-learn's LinearSVC for hinge, l2, of at most 5,000 rounds; FDROP one against the rest, with up "
         f"to {max(setting['n_deleted'] for setting in grid('hinge, FDROP', quick))} deletions",
     }
@@ -249,7 +249,7 @@ def _settings(log: ResultsLog) -> dict[str, str]:
     return found | {"Unit of C": published.UNITS_OF_C}
 
 
-def _grid_in_words(method: str, quick: bool) -> str:
+def _grid_text(method: str, quick: bool) -> str:
     Cs = [setting["C"] for setting in grid(method, quick)]
     return f"{method}: {len(Cs)}, C from {min(Cs):g} to {max(Cs):g}"
 
@@ -272,29 +272,29 @@ def _chart(errors: Errors, methods: Sequence[str], scoring: str) -> Chart:
     )
 
 
-def _others(errors: Errors, scoring: str) -> list[float]:
-    """Return, level by level, the least error of the methods that are not the paper's, scored in one way."""
-    return [min(levels) for levels in zip(*(errors[method, scoring] for method in _rivals()), strict=True)]
+def _best_of_others(errors: Errors, scoring: str) -> list[float]:
+    """Return the least error of the other methods for each level."""
+    return [min(levels) for levels in zip(*(errors[method, scoring] for method in _other_methods()), strict=True)]
 
 
-def _rivals() -> list[str]:
+def _other_methods() -> list[str]:
     return [method for method in all_methods() if method not in _OURS]
 
 
 def _published_best() -> list[float]:
-    """Return the least published error, level by level."""
-    return [min(_or_more(error) for error in levels) for levels in zip(*published.NIGHTMARE.values(), strict=True)]
+    """Return the least published error for each level."""
+    return [min(_error_or_one(error) for error in levels) for levels in zip(*published.NIGHTMARE.values(), strict=True)]
 
 
-def _or_more(error: float | None) -> float:
-    """Return a published error; 1 where the curve is outside of the published figure."""
+def _error_or_one(error: float | None) -> float:
+    """Return a published error, or 1 where the curve is outside of the figure."""
     return 1.0 if error is None else error
 
 
 def _claims(errors: Errors) -> list[Claim]:
     many = [i for i, level in enumerate(published.DELETED) if level >= _FROM]
     few = [i for i, level in enumerate(published.DELETED) if level < _FROM]
-    best, mcf = _published_best(), [_or_more(error) for error in published.NIGHTMARE["MCF-Logistic"]]
+    best, mcf = _published_best(), [_error_or_one(error) for error in published.NIGHTMARE["MCF-Logistic"]]
     claims = []
     for scoring in ("anchored", "rescaled"):
         svm, logistic = errors["Dropout-SVM", scoring], errors["Dropout-Logistic", scoring]
@@ -311,7 +311,7 @@ def _claims(errors: Errors) -> list[Claim]:
             _below(
                 f"Dropout-SVM is below all other methods of the figure, all scored alike ({scoring}), from 50 % up.",
                 errors["Dropout-SVM", scoring],
-                _others(errors, scoring),
+                _best_of_others(errors, scoring),
                 many,
             ),
             _below(
@@ -327,7 +327,7 @@ def _claims(errors: Errors) -> list[Claim]:
 def _below(
     text: str, ours: Sequence[float], theirs: Sequence[float], where: Sequence[int], margin: float | None = None
 ) -> Claim:
-    """Return the claim that one curve is below another at these levels; with a ``margin``, at most so much above."""
+    """Return the claim that one curve is below another at these levels, or with a ``margin`` at most so much above."""
     holds = [ours[i] < theirs[i] if margin is None else ours[i] <= theirs[i] + margin for i in where]
     return Claim(text, all(holds), _side_by_side(ours, theirs, where))
 
@@ -345,7 +345,7 @@ def _verdict(errors: Errors, claims: Sequence[Claim], n_test: int) -> list[str]:
         """Return the errors at 50 and 80 %."""
         return f"{three_digits(errors[method, scoring][half])} and {three_digits(errors[method, scoring][most])}"
 
-    best = min(_rivals(), key=lambda method: errors[method, "anchored"][most])
+    best = min(_other_methods(), key=lambda method: errors[method, "anchored"][most])
     of_scoring = errors["Dropout-SVM", "rescaled"][most] - errors["Dropout-SVM", "anchored"][most]
     of_method = errors[best, "anchored"][most] - errors["Dropout-SVM", "anchored"][most]
     if abs(of_scoring) == abs(of_method):
@@ -361,17 +361,17 @@ def _verdict(errors: Errors, claims: Sequence[Claim], n_test: int) -> list[str]:
         f"{at('Dropout-Logistic', 'raw')}. The standard error of one of these is at most "
         f"{three_digits(standard_error(0.5, n_test))}. {sum(claim.holds for claim in claims)} of {len(claims)} "
         "statements hold.",
-        f"Anchored, {best} is the best of the other methods at 80 %, with {at(best, 'anchored')} at 50 and 80 %. How a "
-        f"row that lost pixels is scored, anchored or rescaled, {matter} which of these two methods learnt.",
+        f"With anchored scores, {best} is the best of the other methods at 80 %, with {at(best, 'anchored')} at 50 and "
+        f"80 %. The scoring, anchored or rescaled, {matter} the choice between these two methods.",
         "How the published curves scored rows that lost pixels is not said; MCF's code trains with biased noise, which "
         f"amounts to rescaling. With anchored scores {len(below)} of {len(all_methods())} methods are below all "
         f"published curves at every level from 50 % up{': ' if below else ''}{'; '.join(below)}.",
-        *_where_few_are_deleted(errors, papers, half),
+        *_low_levels_text(errors, papers, half),
     ]
 
 
-def _where_few_are_deleted(errors: Errors, papers: Sequence[float], end: int) -> list[str]:
-    """Return a paragraph on levels below 50 % at which Dropout-SVM is clearly above the published curves, if any."""
+def _low_levels_text(errors: Errors, papers: Sequence[float], end: int) -> list[str]:
+    """Return a paragraph on the levels below 50 % where Dropout-SVM is clearly above the published curves, if any."""
     ours = errors["Dropout-SVM", "anchored"]
     above = [i for i in range(end) if ours[i] > papers[i] + _CLOSE]
     if not above:

@@ -1,12 +1,12 @@
-"""The published errors: *DSVM* = Chen et al. 2014, *MCF* = van der Maaten et al. 2013. Not ours; ours are measured.
+"""The published errors: *DSVM* is Chen et al. 2014, *MCF* is van der Maaten et al. 2013.
 
-MCF's figures were read off the vector graphics of its PDF. The Amazon values are whole multiples of one over the number
-of test documents, so they are exact. Of DSVM's own curves (Figures 2 to 4) no numbers were published.
+The numbers of MCF's figures are from the vector graphics of its PDF. The Amazon values are multiples of one over the
+number of test documents, so they are exact. The numbers of DSVM's own curves (Figures 2 to 4) were not published.
 """
 
 from __future__ import annotations
 
-#: The names of the paper's models: the loss of each, see `dropmargin.losses`.
+#: The loss of each model of the paper; see `dropmargin.losses`.
 LOSSES = {
     "Dropout-SVM": "hinge",
     "Dropout-Logistic": "logistic",
@@ -15,7 +15,7 @@ LOSSES = {
     "MCF-Exponential": "exponential",
 }
 
-#: The losses of these are computed through the moment generating function of the noise: minutes instead of seconds.
+#: Models whose loss needs the moment generating function of the noise: a fit takes minutes instead of seconds.
 THROUGH_MGF = ("MCF-Logistic", "MCF-Exponential")
 
 #: Dropout rates of DSVM Figure 2 and MCF Figure 1.
@@ -60,7 +60,7 @@ CIFAR10 = {
     "MCF-Exponential": (0.397, 0.395, 0.379),
 }
 
-#: DSVM Figure 4 and MCF Figure 4: MNIST by share of deleted pixels; ``None`` where the curve left the picture (> .5).
+#: DSVM Figure 4 and MCF Figure 4: MNIST by share of deleted pixels; ``None`` where the error exceeds the axis (.5).
 DELETED = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 NIGHTMARE = {
     "hinge, l2": (0.0772, 0.0904, 0.0995, 0.1217, 0.1388, 0.1660, 0.2116, 0.2740, 0.3707, None),
@@ -76,10 +76,10 @@ def papers_c(model: str, C: float) -> float:
     """Return the paper's ``c`` for our ``C``: the same for the hinge, twice as much for the logistic loss.
 
     The paper minimises ``|w|^2 + 2c * risk`` in its Eq. 1, but bounds ``|w|^2 + c * risk`` for the logistic loss. It
-    has no ``c`` of the MCF losses: they are counted as in its Eq. 1.
+    does not define ``c`` for the MCF losses; Eq. 1 is used for them.
     """
     return 2.0 * C if model == "Dropout-Logistic" else C
 
 
-#: For the settings of a report.
+#: Text for the settings in a report.
 UNITS_OF_C = "scikit-learn's: the paper's c is C for the hinge loss (Dropout-SVM) and 2 C for Dropout-Logistic"

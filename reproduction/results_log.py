@@ -1,9 +1,9 @@
-"""The results log of an experiment: each measurement is saved as soon as it is made, and none is made twice.
+"""The results log of an experiment: each measurement is saved at once, and is not repeated by a later run.
 
-A log is a text file with one JSON object per line. The first line is the header: the experiment, its form and seed, and
-the versions of the libraries. Each other line is a measurement: its ``key`` (what is measured) and its ``result``. An
-interruption loses the current measurement only. A line that it left incomplete at the end of the file is removed when
-the log is opened again.
+A log is a text file with one JSON object per line. The first line is the header: the experiment, whether it is the
+quick version, the seed, and the versions of the libraries. Each other line is a measurement: its ``key`` (data, model,
+parameters) and its ``result``. An interruption loses the current measurement only. If it leaves an incomplete line at
+the end of the file, the line is removed when the log is opened again.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _IDENTITY = ("format", "experiment", "quick", "seed")
 
 
 class ResultsLogError(ValueError):
-    """A results log cannot be read, is not complete, or is of another experiment, form or seed."""
+    """A results log cannot be read, is not complete, or belongs to another experiment or seed."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One line of a log: what was measured, the result, and how many seconds it took."""
+    """One line of a log: the key, the result, and the time in seconds."""
 
     key: Mapping[str, Any]
     result: Mapping[str, Any]
@@ -47,7 +47,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Task:
-    """A measurement to be made: its key, and the function that returns its result."""
+    """A measurement: its key, and the function that returns its result."""
 
     key: Mapping[str, Any]
     measure: Callable[[], Mapping[str, Any]]
@@ -90,7 +90,7 @@ class ResultsLog:
         return found
 
     def select(self, **wanted: Any) -> list[Measurement]:
-        """Return the measurements whose keys have these values, in the order in which they were made."""
+        """Return the measurements whose keys have these values, in the order of the file."""
         return [measurement for measurement in self if measurement.matches(wanted)]
 
     def add(self, measurement: Measurement) -> None:
@@ -108,9 +108,9 @@ class ResultsLog:
 
     def perform(self, tasks: Sequence[Task], label: str, verbose: int = 1) -> None:
         """Perform the tasks whose measurements are not in the log yet."""
-        waiting = [task for task in tasks if self.get(task.key) is None]
-        with Progress(len(waiting), label, verbose=verbose) as progress:
-            for task in waiting:
+        remaining = [task for task in tasks if self.get(task.key) is None]
+        with Progress(len(remaining), label, verbose=verbose) as progress:
+            for task in remaining:
                 started = time.perf_counter()
                 result = task.measure()
                 self.add(Measurement(task.key, result, round(time.perf_counter() - started, 3)))
@@ -118,12 +118,12 @@ class ResultsLog:
 
     @property
     def seconds(self) -> float:
-        """The time of all measurements together."""
+        """The total time of the measurements."""
         return sum(measurement.seconds for measurement in self)
 
 
 def command_of(experiment: str, quick: bool, seed: int) -> str:
-    """Return the command that makes these results: with all options that change them, and without folders."""
+    """Return the command that reproduces the results: with all options that change them, and without folders."""
     return f"python -m reproduction {experiment}" + " --quick" * quick + (f" --seed {seed}" if seed else "")
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 class Series:
     """A line of a chart: ours, drawn solid, or a published one, drawn dashed.
 
-    Series of the same ``method`` have the same colour. A ``None`` among the values is left out.
+    Series of the same ``method`` have the same colour. Values that are ``None`` are not drawn.
     """
 
     name: str
@@ -29,8 +29,8 @@ class Series:
 class Chart:
     """Lines over a common axis.
 
-    ``slug`` is its name as a file. If numbers on the axis would say less, ``x_names`` are written at its places 0, 1,
-    2, ..., which ``x`` is then among (1, 4, 16 copies, and infinity).
+    ``slug`` is its file name. With ``x_names``, the ticks of the axis are at 0, 1, 2, ... and have these labels (for
+    example 1, 4 and 16 copies, and infinity), and ``x`` has positions on this axis.
     """
 
     slug: str
@@ -44,15 +44,15 @@ class Chart:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table of errors: for each row what we measured, and what was published, where it was.
+    """A table of errors: our measurements and the published numbers of each row.
 
     Parameters
     ----------
     caption : str
     columns : sequence of str
-        The levels, or kinds of noise.
+        Levels or kinds of noise.
     rows : mapping of str to a pair of sequences
-        By the name of the method: our numbers, and the published ones; ``None`` where there is none.
+        Our numbers and the published ones by method; ``None`` if a number is missing.
     """
 
     caption: str
@@ -62,7 +62,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper, or an aim, whether it holds here, and the numbers."""
+    """A statement of the paper, or a target of this project: whether it holds here, and the numbers."""
 
     text: str
     holds: bool
@@ -71,18 +71,18 @@ class Claim:
 
 @dataclass(frozen=True)
 class Summary:
-    """An experiment's results.
+    """The results of an experiment.
 
     Parameters
     ----------
     title : str
     verdict : sequence of str
-        Paragraphs that say plainly what agrees, what does not, and why.
+        Paragraphs: what agrees with the paper, what does not, and why.
     charts : sequence of Chart
     comparisons : sequence of Comparison
     claims : sequence of Claim
     settings : mapping of str to str
-        What was run, in words.
+        Data, parameter grids and choices, as text.
     seconds : float
     """
 
@@ -101,9 +101,9 @@ def three_digits(error: float) -> str:
 
 
 def four_digits(error: float) -> str:
-    """Return an error rate with the digits that tell one wrong document of thousands: ``.1581``.
+    """Return an error rate with four digits, which show one wrong document of thousands: ``.1581``.
 
-    The evidence of a claim has them, so that what is written and whether the claim holds agree.
+    The evidence of a claim has four digits, so that the printed numbers agree with whether the claim holds.
     """
     return f"{error:.4f}".removeprefix("0")
 

@@ -1,4 +1,4 @@
-"""Small files in the formats of the published data sets, and a web server that hands them out, well or badly."""
+"""Small files in the formats of the published data sets, and a web server for them that can fail."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REVIEWS = {
 
 
 def md5(data: bytes) -> str:
-    """Return the checksum as it is published."""
+    """Return the md5 checksum as text."""
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
@@ -58,7 +58,7 @@ def binary_batch(pixels: np.ndarray, labels: np.ndarray) -> bytes:
 
 
 def python_batch(pixels: np.ndarray, labels: np.ndarray) -> bytes:
-    """Return a batch as Python 2 pickled it for the official archive, byte for byte of the same form."""
+    """Return a batch pickled as by Python 2 in the official archive, with the same opcodes."""
     return b"".join(
         [
             b"\x80\x02}q\x01(U\x0bbatch_labelq\x02U\x15training batch 1 of 5q\x03U\x06labelsq\x04]q\x05(",
@@ -84,14 +84,14 @@ def tar_gz(files: dict[str, bytes]) -> bytes:
 
 
 def write(path: Path, data: bytes | str) -> None:
-    """Write a file, gzipped if its name ends so, in a folder that may be new."""
+    """Write a file, gzipped if its name ends in .gz, and create its folder if needed."""
     data = data.encode() if isinstance(data, str) else data
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" and not path.name.endswith(".tar.gz") else data)
 
 
 class Server:
-    """What a page of the tests answers: ``files`` by path; ``short`` answers break off half-way."""
+    """A web server: ``files`` by path; responses to paths in ``short`` are cut off."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -100,7 +100,7 @@ class Server:
         self.address = ""
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
-        """Answer one request."""
+        """Handle a request."""
         self.n_requests += 1
         data = self.files.get(request.path)
         if data is None:
@@ -114,7 +114,7 @@ class Server:
 
 @contextlib.contextmanager
 def serving():
-    """Yield a `Server` that listens on this machine."""
+    """Yield a `Server` on this machine."""
     server = Server()
 
     class Handler(BaseHTTPRequestHandler):

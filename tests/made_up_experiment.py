@@ -56,7 +56,7 @@ def made_up_summary(**changed):
 
 
 def made_up_experiment(name="made-up", n_tasks=2, fails_at=None, error=None, measured=None):
-    """Return an experiment that notes what it measures; its task number ``fails_at``, if any, raises ``error``."""
+    """Return an experiment that records its measurements; task ``fails_at``, if given, raises ``error``."""
 
     def measure(i):
         if i == fails_at:
@@ -81,6 +81,6 @@ def made_up_experiment(name="made-up", n_tasks=2, fails_at=None, error=None, mea
 
 
 def made_up_log(measurements, *, quick=False):
-    """Return a results log, of no file, with these measurements: pairs of a key and a result."""
+    """Return a results log without a file, with these pairs of a key and a result."""
     lines = [Measurement(key, result, 1.0) for key, result in measurements]
     return ResultsLog(Path("made-up.jsonl"), HEADER | {"quick": quick}, lines)

@@ -1,4 +1,4 @@
-"""The paper's review data: known errors at the optimum, and the passes over the data that it takes to get there.
+"""The paper's review data: known errors at the optimum, and the number of passes over the data.
 
 The data may not be shipped. The tests look for it in the folder DROPMARGIN_DATA, or in shared/data beside the checkout.
 """
@@ -38,7 +38,7 @@ def reviews():
 
 
 @pytest.mark.parametrize(("domain", "estimator", "expected"), _KNOWN_ERRORS)
-def test_error_at_the_optimum_is_the_known_one(reviews, domain, estimator, expected):
+def test_error_at_the_optimum(reviews, domain, estimator, expected):
     X, y, X_test, y_test = reviews[domain]
     model = estimator(noise=0.5, C=0.1).fit(X, y)
     assert 1.0 - model.score(X_test, y_test) == pytest.approx(expected, abs=0.0015)
@@ -56,7 +56,7 @@ def test_auto_reaches_a_gap_of_1e_4_within_70_passes(reviews, domain, estimator)
 
 @pytest.mark.parametrize("noise", [0.1, 0.3, 0.7, 0.9])
 @pytest.mark.parametrize("C", [0.01, 1.0])
-def test_the_estimated_gap_does_not_flatter(reviews, noise, C):
+def test_estimated_gap_is_not_too_small(reviews, noise, C):
     X, y, *_ = reviews["kitchen"]
     for estimator in (DropoutSVC, DropoutLogisticRegression):
         model = estimator(noise=noise, C=C).fit(X, y)
@@ -64,7 +64,7 @@ def test_the_estimated_gap_does_not_flatter(reviews, noise, C):
         assert (model.objective_ - optimum) / optimum <= model.tol
 
 
-def test_noise_lowers_the_test_error_of_the_svm_by_a_tenth_or_more(reviews):
+def test_noise_reduces_the_test_error_of_the_svm_by_a_tenth(reviews):
     for domain in ("books", "kitchen"):
         X, y, X_test, y_test = reviews[domain]
         plain, noisy = (1.0 - DropoutSVC(noise=q, C=0.1).fit(X, y).score(X_test, y_test) for q in (None, 0.5))

@@ -1,4 +1,4 @@
-"""The loaders of the papers' data sets on small files of the same formats, and on the data sets where they are."""
+"""Loaders of the papers' data sets, on small files of the same formats, and on the data sets if available."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from reproduction.datasets.reviews import Reviews
 # The folder -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_folder_is_the_argument_then_the_variable_then_the_cache(monkeypatch, tmp_path):
+def test_data_folder_is_argument_or_environment_variable_or_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("DROPMARGIN_DATA", str(tmp_path / "variable"))
     assert data_folder(tmp_path / "argument") == tmp_path / "argument"
     assert data_folder() == tmp_path / "variable"
@@ -48,7 +48,7 @@ def test_the_folder_is_the_argument_then_the_variable_then_the_cache(monkeypatch
 
 
 @pytest.mark.parametrize("load", [load_mnist, load_cifar10, load_20newsgroups, lambda **kw: load_amazon("dvd", **kw)])
-def test_what_is_missing_and_may_not_be_fetched_is_one_sentence(load, tmp_path):
+def test_missing_file_without_download_is_an_error_of_one_sentence(load, tmp_path):
     with pytest.raises(DatasetError) as caught:
         load(data_home=tmp_path, download=False)
     message = str(caught.value)
@@ -81,7 +81,7 @@ def _write_official(folder, layout, reviews=REVIEWS):
 def test_official_reviews(layout, tmp_path, few_reviews):
     _write_official(tmp_path, layout)
     split = load_amazon("books", features=4, data_home=tmp_path, download=False)
-    # In 4, 3, 2, 2 reviews of both parts; of those in one review a:b, rare and the others are left out.
+    # These are in 4, 3, 2 and 2 reviews of both parts. Features of one review, such as a:b, are not selected.
     assert split.feature_names == ("the", "bad", "dull", "good")
     assert split.X_train.toarray().tolist() == [[0, 0, 0, 2], [4, 0, 0, 1], [1, 1, 0, 0], [0, 2, 1, 0]]
     assert split.X_test.toarray().tolist() == [[1, 1, 0, 0], [2, 0, 1, 0], [0, 0, 0, 0]]
@@ -93,13 +93,13 @@ def test_official_reviews(layout, tmp_path, few_reviews):
     assert str(tmp_path) in split.description
 
 
-def test_features_of_equal_frequency_go_by_name(tmp_path, few_reviews):
+def test_features_of_equal_frequency_are_ordered_by_name(tmp_path, few_reviews):
     _write_official(tmp_path, "plain")
     names = load_amazon("books", data_home=tmp_path, download=False).feature_names
     assert names == ("the", "bad", "dull", "good", "a:b", "good_book", "new", "rare")
 
 
-def test_a_feature_may_have_a_colon_and_bytes_of_any_kind():
+def test_features_may_contain_colons_and_any_bytes():
     reviews = Reviews()
     reviews.add(b"http://a:80:2 \xff:1 :::3 dup:1 dup:2 none:0 #label#:negative\r\n\n", "file")
     X, names = reviews.matrix(100)
@@ -119,7 +119,7 @@ def test_a_feature_may_have_a_colon_and_bytes_of_any_kind():
         (f"good:{10**9} #label#:positive", "is not feature:count"),
     ],
 )
-def test_a_bad_line_is_named(line, what, tmp_path, few_reviews):
+def test_error_names_the_invalid_line(line, what, tmp_path, few_reviews):
     _write_official(tmp_path, "plain", REVIEWS | {"negative": f"bad:1 #label#:negative\n{line}\n"})
     with pytest.raises(DataFormatError) as caught:
         load_amazon("books", data_home=tmp_path, download=False)
@@ -127,7 +127,7 @@ def test_a_bad_line_is_named(line, what, tmp_path, few_reviews):
     assert what in str(caught.value)
 
 
-def test_reviews_that_were_cut_off_are_noticed(tmp_path, few_reviews):
+def test_wrong_number_of_reviews_is_an_error(tmp_path, few_reviews):
     _write_official(tmp_path, "plain", REVIEWS | {"unlabeled": "a:1 #label#:positive\n"})
     with pytest.raises(DataFormatError, match=r"unlabeled\.review: 1 reviews, the official file has 3"):
         load_amazon("books", data_home=tmp_path, download=False)
@@ -147,7 +147,7 @@ def _write_amazon20k(folder, labels=(1, -1)):
         np.save(place / f"books_{part}_y.npy", np.array(labels, dtype=np.int8))
 
 
-def test_ready_forms(tmp_path):
+def test_other_forms(tmp_path):
     _write_amazon5k(tmp_path)
     _write_amazon20k(tmp_path)
     split = load_amazon("books", form="amazon5k", data_home=tmp_path)
@@ -162,7 +162,7 @@ def test_ready_forms(tmp_path):
     assert (split.X_test.dtype, split.y_test.dtype) == (np.float64, np.int64)
 
 
-def test_ready_forms_can_be_cut_further(tmp_path):
+def test_other_forms_with_fewer_features(tmp_path):
     _write_amazon5k(tmp_path)
     _write_amazon20k(tmp_path)
     split = load_amazon("books", features=2, form="amazon5k", data_home=tmp_path)
@@ -171,7 +171,7 @@ def test_ready_forms_can_be_cut_further(tmp_path):
     assert load_amazon("books", features=2, form="amazon20k", data_home=tmp_path).feature_names == ("was", "i")
 
 
-def test_auto_takes_the_first_form_that_is_complete(tmp_path, few_reviews):
+def test_auto_is_the_first_complete_form(tmp_path, few_reviews):
     _write_amazon20k(tmp_path)
     assert load_amazon("books", data_home=tmp_path).X_train.shape == (2, 3)
     (tmp_path / "amazon20k/vocab20000.txt").unlink()
@@ -191,7 +191,7 @@ def test_auto_takes_the_first_form_that_is_complete(tmp_path, few_reviews):
     assert load_amazon("books", data_home=tmp_path).X_train.shape == (4, 8)
 
 
-def test_broken_ready_forms(tmp_path):
+def test_invalid_files_of_other_forms(tmp_path):
     _write_amazon20k(tmp_path, labels=(0, 1))
     with pytest.raises(DataFormatError, match=r"books_train_y\.npy: there should be 2 labels, each -1 or 1"):
         load_amazon("books", data_home=tmp_path)
@@ -258,7 +258,7 @@ def test_mnist(ending, tmp_path, small_mnist):
         (bytes([0, 0, 8, 3]) + struct.pack(">3I", 2**31, 28, 28), "unpack to .* or more"),
     ],
 )
-def test_broken_mnist(data, what, tmp_path, small_mnist):
+def test_invalid_mnist_files(data, what, tmp_path, small_mnist):
     path = tmp_path / "mnist" / "train-images-idx3-ubyte.gz"
     write(path, data)
     with pytest.raises(DataFormatError, match=what) as caught:
@@ -266,7 +266,7 @@ def test_broken_mnist(data, what, tmp_path, small_mnist):
     assert str(caught.value).startswith(f"{path}: ")
 
 
-def test_another_mnist_is_refused(tmp_path, small_mnist):
+def test_mnist_files_with_other_checksums_are_refused(tmp_path, small_mnist):
     path = tmp_path / "mnist" / "train-images-idx3-ubyte.gz"
     write(path, idx(MNIST[path.name] ^ 1))
     with pytest.raises(DatasetError, match=r"train-images-idx3-ubyte\.gz is not the original .*replace it by .*http"):
@@ -287,7 +287,7 @@ def _news20():
     return arrays
 
 
-def test_ready_newsgroups(tmp_path):
+def test_newsgroups_of_arrays(tmp_path):
     np.savez_compressed(tmp_path / "news20.npz", **_news20())
     split = load_20newsgroups(data_home=tmp_path, download=False)
     assert split.X_train.toarray().tolist() == (2 * np.eye(3)).tolist()
@@ -299,15 +299,15 @@ def test_ready_newsgroups(tmp_path):
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"train_indices": np.array([0, 1, 3])}, "the train matrix is broken"),
-        ({"test_indptr": np.array([0, 2, 1])}, "the test matrix is broken"),
+        ({"train_indices": np.array([0, 1, 3])}, "the train matrix is invalid"),
+        ({"test_indptr": np.array([0, 2, 1])}, "the test matrix is invalid"),
         ({"train_y": np.array([0, 1, 20])}, "train_y does not fit"),
         ({"train_y": np.array([0, 1])}, "train_y does not fit"),
         ({"n_features": np.array(2**40)}, "n_features is 1099511627776"),
         ({"train_data": np.array([print] * 3, dtype=object)}, "'train_data'"),
     ],
 )
-def test_broken_newsgroups(change, what, tmp_path):
+def test_invalid_newsgroups(change, what, tmp_path):
     np.savez(tmp_path / "news20.npz", allow_pickle=True, **(_news20() | change))
     with pytest.raises(DataFormatError, match=what):
         load_20newsgroups(data_home=tmp_path, download=False)
@@ -330,7 +330,7 @@ def test_newsgroups_by_scikit_learn(monkeypatch, tmp_path):
     assert asked == [("train", tmp_path, False), ("test", tmp_path, False)]
 
 
-# The data sets themselves ---------------------------------------------------------------------------------------------
+# Original data sets --------------------------------------------------------------------------------------------------
 
 
 def _need(name):
@@ -356,7 +356,7 @@ def test_real_reviews(domain, form, n_test, n_features):
 
 
 @pytest.mark.parametrize("domain", ["books", "kitchen"])
-def test_official_lines_hold_what_the_ready_form_does(domain):
+def test_official_files_and_amazon20k_have_the_same_counts(domain):
     """Every count of the 20,000 features in the 2,000 training reviews, read in two formats."""
     _need(f"processed_acl/{domain}")
     _need("amazon20k")
@@ -395,11 +395,11 @@ def test_real_cifar10():
     split = load_cifar10(data_home=SHARED, download=False)
     assert (split.X_train.shape, split.X_test.shape) == ((50_000, 32, 32, 3), (10_000, 32, 32, 3))
     assert np.bincount(split.y_train).tolist() == [5000] * 10
-    # The published means of the red, green and blue of the training images.
+    # The published means of the three channels of the training images.
     np.testing.assert_allclose(split.X_train.mean(axis=(0, 1, 2)) / 255, [0.4914, 0.4822, 0.4465], atol=1e-4)
 
 
-def test_options_are_keywords():
+def test_options_are_keyword_only():
     for load in (load_amazon, load_mnist, load_cifar10, load_20newsgroups):
         kinds = {name: parameter.kind for name, parameter in inspect.signature(load).parameters.items()}
         kinds.pop("domain", None)

@@ -1,4 +1,4 @@
-"""CIFAR-10 in both layouts, unpacked and packed; and pickles that are up to no good."""
+"""The loader of CIFAR-10: both layouts, folders and archives, malicious pickles."""
 
 from __future__ import annotations
 
@@ -60,17 +60,19 @@ def test_cifar10(layout, packed, tmp_path, small_cifar10):
 
 
 @pytest.mark.parametrize("layout", _LAYOUTS)
-def test_another_cifar10_is_refused_before_it_is_parsed(layout, tmp_path, small_cifar10):
+def test_files_with_other_checksums_are_refused_before_parsing(layout, tmp_path, small_cifar10):
     for name, data in _cifar_files(layout).items():
         write(tmp_path / name, data + b"x")
-    with pytest.raises(DatasetError, match=r"data_batch_1(\.bin)? is not the original .*replace it by that of https"):
+    with pytest.raises(
+        DatasetError, match=r"data_batch_1(\.bin)? is not the original .*replace it by the one in https"
+    ):
         load_cifar10(data_home=tmp_path, download=False)
 
 
 def test_broken_cifar10(tmp_path, small_cifar10):
     archive = tar_gz(_cifar_files("bin"))
     write(tmp_path / "cifar-10-binary.tar.gz", archive[: len(archive) // 2])
-    with pytest.raises(DataFormatError, match=r"cifar-10-binary\.tar\.gz: broken archive: .*fetch it again"):
+    with pytest.raises(DataFormatError, match=r"cifar-10-binary\.tar\.gz: broken archive: .*download it again"):
         load_cifar10(data_home=tmp_path, download=False)
     files = _cifar_files("bin")
     del files["cifar-10-batches-bin/data_batch_3.bin"]
@@ -102,7 +104,7 @@ _ARRAY = b"cnumpy.core.multiarray\n_reconstruct\nq\x07cnumpy\nndarray\nq\x08K\x0
 
 
 class _Calls:
-    """Pickled as a call of a function."""
+    """An object that is pickled as a function call."""
 
     def __init__(self, function, *arguments):
         self._call = function, arguments
@@ -111,13 +113,13 @@ class _Calls:
         return self._call
 
 
-def test_batches_are_written_here_as_python_2_did():
+def test_batches_of_the_tests_are_like_those_of_python_2():
     batch = pickle.loads(python_batch(_PIXELS, _LABELS), encoding="bytes")
     np.testing.assert_array_equal(batch[b"data"], _PIXELS)
     assert batch[b"labels"] == _LABELS.tolist()
 
 
-def test_a_pickled_batch_is_read_without_numpy_seeing_it():
+def test_pickled_batch_is_read_without_numpy():
     pixels, labels = read_batch(python_batch(_PIXELS, _LABELS), "file", 3072)
     np.testing.assert_array_equal(pixels, _PIXELS)
     np.testing.assert_array_equal(labels, _LABELS)
@@ -125,12 +127,14 @@ def test_a_pickled_batch_is_read_without_numpy_seeing_it():
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 @pytest.mark.parametrize("place", ["whole", "value", "label"])
-def test_no_code_of_a_pickle_runs(protocol, place, tmp_path):
+def test_pickles_run_no_code(protocol, place, tmp_path):
     trace = tmp_path / "trace"
     evil = _Calls(os.mkdir, str(trace))
     content = {"whole": evil, "value": {"data": evil}, "label": {"labels": [evil]}}[place]
     data = pickle.dumps(content, protocol=protocol)
-    with pytest.raises(DataFormatError, match=r"^file: this is not a batch of CIFAR-10: it asks for (posix|nt)\.mkdir"):
+    with pytest.raises(
+        DataFormatError, match=r"^file: this is not a batch of CIFAR-10: it refers to (posix|nt)\.mkdir"
+    ):
         read_batch(data, "file", 3072)
     assert not trace.exists()
     pickle.loads(data)
@@ -149,8 +153,8 @@ def test_no_code_of_a_pickle_runs(protocol, place, tmp_path):
         b"reproduction.datasets.pickles\npickle.loads",
     ],
 )
-def test_no_other_name_is_looked_up(name):
-    with pytest.raises(DataFormatError, match=r"it asks for .*which no data need"):
+def test_pickles_cannot_import_other_names(name):
+    with pytest.raises(DataFormatError, match=r"it refers to .*which is not allowed"):
         read_batch(b"\x80\x02c" + name + b"\n.", "file", 3072)
 
 
@@ -160,11 +164,11 @@ def test_no_other_name_is_looked_up(name):
         b"",
         b"\x80\x02}.",
         b"\x80\x02N.",
-        b"\x80\x02}r\xff\xff\xff\x7f.",  # a place in the memory that takes 32 GB
+        b"\x80\x02}r\xff\xff\xff\x7f.",  # a memo index that allocates 32 GB
         b"p2147483647\n.",
-        b"\x80\x02P1\n.",  # persistent objects, and an extension's
+        b"\x80\x02P1\n.",  # persistent objects and extensions
         b"\x80\x02\x82\x01.",
-        b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f",  # more bytes than there are
+        b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f",  # more bytes than the file has
         b"\x80\x02" + _ARRAY + b"N}b.",
         pickle.dumps({b"data": [[0] * 3072], b"labels": [0]}, protocol=2),
         python_batch(_PIXELS, _LABELS[:-1]),
@@ -174,7 +178,7 @@ def test_no_other_name_is_looked_up(name):
         python_batch(_PIXELS, _LABELS).replace(b"J" + struct.pack("<i", 3), b"J" + struct.pack("<i", -3)),
     ],
 )
-def test_broken_pickles_are_errors_and_take_no_memory(data):
+def test_broken_pickles_are_errors_without_large_allocations(data):
     tracemalloc.start()
     try:
         with pytest.raises(DataFormatError, match=r"^file: this is not a batch of CIFAR-10: "):
@@ -184,7 +188,7 @@ def test_broken_pickles_are_errors_and_take_no_memory(data):
         tracemalloc.stop()
 
 
-def test_a_pickle_with_any_byte_changed_is_read_or_refused():
+def test_pickles_with_a_changed_byte_are_read_or_refused():
     whole = python_batch(_PIXELS, _LABELS)
     start, end = whole.index(_PIXELS.tobytes()), whole.index(_PIXELS.tobytes()) + _PIXELS.size
     rng = np.random.RandomState(3)

@@ -1,4 +1,4 @@
-"""Fetching: what comes is checked, shown and kept whole; what does not come is one sentence."""
+"""Downloads of data sets: checks, progress, complete files, error messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _files(path):
     return sorted(str(found.relative_to(path)) for found in path.rglob("*") if found.is_file())
 
 
-def test_what_is_missing_is_fetched_once(mnist_page, tmp_path, capsys):
+def test_missing_files_are_downloaded_once(mnist_page, tmp_path, capsys):
     split = load_mnist(data_home=tmp_path)
     np.testing.assert_array_equal(split.y_train, MNIST["train-labels-idx1-ubyte.gz"])
     assert _files(tmp_path) == sorted(f"mnist/{name}" for name in MNIST)
@@ -53,7 +53,7 @@ def test_what_is_missing_is_fetched_once(mnist_page, tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def _fails(load, folder, *words):
+def _check_failure(load, folder, *words):
     with pytest.raises(DatasetError) as caught:
         load(data_home=folder)
     message = str(caught.value)
@@ -65,22 +65,30 @@ def _fails(load, folder, *words):
     assert _files(folder) == [], "something half fetched was left"
 
 
-def test_a_wrong_checksum(mnist_page, tmp_path):
+def test_wrong_checksum(mnist_page, tmp_path):
     mnist_page.files["/train-images-idx3-ubyte.gz"] += b"x"
     path = tmp_path / "mnist" / "train-images-idx3-ubyte.gz"
     checksum = mnist._MD5["train-images-idx3-ubyte.gz"]
-    wanted = [f"{path} is missing", "another checksum", checksum, f"get it from {mnist_page.address}", "put it there"]
-    _fails(load_mnist, tmp_path, *wanted)
+    wanted = [
+        f"{path} is missing",
+        "does not have the checksum",
+        checksum,
+        f"get it from {mnist_page.address}",
+        "put it there",
+    ]
+    _check_failure(load_mnist, tmp_path, *wanted)
 
 
-def test_a_transfer_that_breaks_off(mnist_page, tmp_path):
+def test_lost_connection(mnist_page, tmp_path):
     mnist_page.short = True
-    _fails(load_mnist, tmp_path, "train-images-idx3-ubyte.gz is missing (the transfer broke off)", mnist_page.address)
+    _check_failure(
+        load_mnist, tmp_path, "train-images-idx3-ubyte.gz is missing (the connection was lost)", mnist_page.address
+    )
 
 
-def test_an_address_without_the_file(mnist_page, tmp_path):
+def test_file_not_found_on_server(mnist_page, tmp_path):
     mnist_page.files = {}
-    _fails(load_mnist, tmp_path, "404", mnist_page.address)
+    _check_failure(load_mnist, tmp_path, "404", mnist_page.address)
 
 
 def test_no_server(monkeypatch, tmp_path):
@@ -89,18 +97,18 @@ def test_no_server(monkeypatch, tmp_path):
         unused.bind(("127.0.0.1", 0))
         host = f"127.0.0.1:{unused.getsockname()[1]}"
         monkeypatch.setattr(mnist, "_MIRROR", f"http://{host}/")
-        _fails(load_mnist, tmp_path, f"(no connection to {host})", f"get it from http://{host}/train-images")
+        _check_failure(load_mnist, tmp_path, f"(no connection to {host})", f"get it from http://{host}/train-images")
 
 
 @pytest.mark.parametrize("package", ["pooch", "requests"])
 def test_without_pooch(package, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, package, None)
-    _fails(load_mnist, tmp_path, "pip install 'dropmargin[reproduction]'", "get it from https://")
+    _check_failure(load_mnist, tmp_path, "pip install 'dropmargin[reproduction]'", "get it from https://")
 
 
-def test_a_folder_that_cannot_be_made(mnist_page, tmp_path):
+def test_folder_that_cannot_be_created(mnist_page, tmp_path):
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(DatasetError, match=r"train-images-idx3-ubyte\.gz is missing \(fetching it failed: "):
+    with pytest.raises(DatasetError, match=r"train-images-idx3-ubyte\.gz is missing \(the download failed: "):
         load_mnist(data_home=tmp_path / "file")
 
 
@@ -118,20 +126,20 @@ def _books(**options):
     return load_amazon("books", **options)
 
 
-def test_an_archive_is_fetched_and_read_as_it_is(review_page, tmp_path):
+def test_archive_is_downloaded_and_read_without_unpacking(review_page, tmp_path):
     assert _books(data_home=tmp_path).X_train.shape == (4, 8)
     assert _files(tmp_path) == ["processed_acl.tar.gz"]
     assert _books(data_home=tmp_path, download=False).X_test.shape == (3, 8)
 
 
-def test_a_file_without_a_published_checksum_must_at_least_be_whole(review_page, tmp_path):
+def test_file_without_published_checksum_must_be_valid_gzip(review_page, tmp_path):
     whole = review_page.files["/reviews.tar.gz"]
     for damaged in (whole[:-9], whole[: len(whole) // 2], b"<html>Sorry</html>", whole[:60] + b"x" + whole[61:]):
         review_page.files["/reviews.tar.gz"] = damaged
-        _fails(_books, tmp_path, "not a whole gzip file", "unlabeled.review is missing", review_page.address)
+        _check_failure(_books, tmp_path, "not a complete gzip file", "unlabeled.review is missing", review_page.address)
 
 
-def test_the_bar_counts_to_the_end(monkeypatch, page, tmp_path):
+def test_progress_bar_counts_to_the_end(monkeypatch, page, tmp_path):
     bars = []
 
     class Bar:
@@ -149,10 +157,10 @@ def test_the_bar_counts_to_the_end(monkeypatch, page, tmp_path):
     page.files["/big"] = bytes(3_000_000)
     fetch(Remote("some/big", f"{page.address}big", f"md5:{md5(bytes(3_000_000))}"), tmp_path, download=True)
     (bar,) = bars
-    assert (bar.label, bar.total, bar.done, bar.is_open) == ("fetching big (MB)", 3, 3, False)
+    assert (bar.label, bar.total, bar.done, bar.is_open) == ("downloading big (MB)", 3, 3, False)
 
 
-def test_the_logger_of_pooch_is_as_it_was(mnist_page, tmp_path):
+def test_logger_of_pooch_is_restored(mnist_page, tmp_path):
     logger = pooch.get_logger()
     level = logger.level
     logger.setLevel(logging.DEBUG)
@@ -163,10 +171,10 @@ def test_the_logger_of_pooch_is_as_it_was(mnist_page, tmp_path):
         logger.setLevel(level)
 
 
-def test_newsgroups_that_cannot_be_fetched(monkeypatch, tmp_path):
+def test_failed_download_of_newsgroups(monkeypatch, tmp_path):
     def fail(**options):
         raise OSError("no\nnetwork")
 
     monkeypatch.setattr("sklearn.datasets.fetch_20newsgroups", fail)
     archive = str(tmp_path / "20news_home" / "20news-bydate.tar.gz")
-    _fails(load_20newsgroups, tmp_path, "fetching them failed: no network", archive, "news20.npz")
+    _check_failure(load_20newsgroups, tmp_path, "the download failed: no network", archive, "news20.npz")

@@ -1,4 +1,4 @@
-"""ExplicitCorruption: what many copies tend to, weights, blocks, delegation, bad input."""
+"""ExplicitCorruption: the limit of many copies, weights, blocks, delegation, bad input."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _expected_failures(estimator):
 
 
 @deal_checks(
-    [ExplicitCorruption(LogisticRegression(), noise=None)],  # the one that has no expected failure
+    [ExplicitCorruption(LogisticRegression(), noise=None)],  # without expected failures
     [
         ExplicitCorruption(LinearSVC()),
         ExplicitCorruption(LogisticRegression()),
@@ -46,7 +46,7 @@ def test_passes_the_checks_of_scikit_learn(estimator, check):
 
 
 def test_many_copies_tend_to_the_expected_loss():
-    """The quadratic loss, whose expectation is exact: the difference falls as one over the root of the copies."""
+    """For the quadratic loss, whose expectation is exact, the difference falls as ``1 / sqrt(n_copies)``."""
     X, y = make_binary()
     limit = MCFClassifier("quadratic", noise=blankout(0.3), C=0.5, tol=1e-12).fit(X, y)
     distances = []
@@ -57,7 +57,7 @@ def test_many_copies_tend_to_the_expected_loss():
     assert distances[1] < 0.3 * distances[0]
 
 
-def test_our_own_estimators_may_be_inside():
+def test_estimators_of_this_library():
     X, y = make_binary()
     noisy = ExplicitCorruption(MCFClassifier(noise=None, tol=1e-10), noise=0.3, n_copies=300, random_state=0).fit(X, y)
     limit = MCFClassifier(noise=blankout(0.3), tol=1e-10).fit(X, y)
@@ -71,17 +71,17 @@ def test_our_own_estimators_may_be_inside():
         [LogisticRegression(tol=1e-10, max_iter=1000), DropoutSVC(noise=0.2, tol=1e-10)],
     ),
 )
-def test_copies_without_noise_are_the_plain_fit(noise, inner):
+def test_copies_without_noise_equal_the_plain_fit(noise, inner):
     X, y = make_multiclass()
     model = ExplicitCorruption(inner, noise=noise, n_copies=3).fit(X, y)
     assert_allclose(model.decision_function(X), clone(inner).fit(X, y).decision_function(X), atol=1e-4)
 
 
-# What the classifier is given ----------------------------------------------------------------------------------------
+# Data of the classifier ----------------------------------------------------------------------------------------------
 
 
 class Recorder(ClassifierMixin, BaseEstimator):
-    """A classifier that keeps what it was fitted to."""
+    """A classifier that stores its training data."""
 
     def fit(self, X, y, sample_weight=None):
         self.X_, self.y_, self.weights_, self.classes_ = X, y, sample_weight, np.unique(y)
@@ -89,7 +89,7 @@ class Recorder(ClassifierMixin, BaseEstimator):
 
 
 class BlockRecorder(Recorder):
-    """One that takes blocks of rows, too."""
+    """A classifier that also stores the blocks of `partial_fit`."""
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         self.blocks_ = [*getattr(self, "blocks_", []), (X, y, sample_weight)]
@@ -100,13 +100,13 @@ class BlockRecorder(Recorder):
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, sparse.csr_matrix])
 def test_copies_are_stacked_and_share_the_weight(kind):
     X, y = make_binary()
-    weights = np.arange(len(y), dtype=float)  # the first row has none
+    weights = np.arange(len(y), dtype=float)  # the first row has weight 0
     given = ExplicitCorruption(Recorder(), noise=0.5, n_copies=4, random_state=0).fit(kind(X), y, weights).estimator_
     assert sparse.issparse(given.X_) == (kind is not np.asarray)
     copies = (given.X_.toarray() if sparse.issparse(given.X_) else given.X_).reshape(4, -1, X.shape[1])
     assert copies.shape == (4, len(y) - 1, X.shape[1])
     assert np.all((copies == 0.0) | np.isclose(copies, 2.0 * X[1:]))
-    assert np.ptp(copies, axis=0).max() > 0.0  # no copy is like the others
+    assert np.ptp(copies, axis=0).max() > 0.0  # copies differ
     assert_allclose(given.weights_.reshape(4, -1), np.tile(weights[1:] / 4.0, (4, 1)))
     assert_array_equal(given.y_, np.tile(y[1:], 4))
 
@@ -114,7 +114,7 @@ def test_copies_are_stacked_and_share_the_weight(kind):
 def test_blocks_are_bounded_and_cover_every_row_of_every_copy(monkeypatch):
     monkeypatch.setattr(explicit, "_BLOCK_ENTRIES", 100)
     X, y = make_binary()
-    X[:, 0] = 1.0 + np.arange(len(y))  # the row's number; never dropped
+    X[:, 0] = 1.0 + np.arange(len(y))  # the number of the row, which is never dropped
     noise = DropoutNoise(rate=[0.0] + [0.5] * 7)
     model = ExplicitCorruption(BlockRecorder(), noise=noise, n_copies=3, n_epochs=2, random_state=0)
     given = model.fit(X, y).estimator_
@@ -127,14 +127,14 @@ def test_blocks_are_bounded_and_cover_every_row_of_every_copy(monkeypatch):
         assert_allclose(weights, 1.0 / 3.0)
 
 
-def test_naive_bayes_in_blocks_is_naive_bayes_on_all_copies(monkeypatch):
+def test_naive_bayes_in_blocks_equals_naive_bayes_on_all_copies(monkeypatch):
     monkeypatch.setattr(explicit, "_BLOCK_ENTRIES", 100)
     X, y = make_sparse(80, 30, 0.2)
     blocks = ExplicitCorruption(MultinomialNB(), noise=None, n_copies=3).fit(X, y)
     assert_allclose(blocks.predict_proba(X), MultinomialNB().fit(X, y).predict_proba(X), atol=1e-10)
 
 
-def test_classifiers_without_weights_are_given_none():
+def test_classifiers_without_sample_weight_get_none():
     X, y = make_binary()
     model = ExplicitCorruption(KNeighborsClassifier(1), noise=None, n_copies=2).fit(X, y)
     assert model.score(X, y) == 1.0
@@ -142,7 +142,7 @@ def test_classifiers_without_weights_are_given_none():
         model.fit(X, y, np.ones(len(y)))
 
 
-def test_random_state_decides():
+def test_random_state():
     X, y = make_binary()
     model = ExplicitCorruption(LogisticRegression(), noise=0.5, n_copies=2)
     first, again, other = (clone(model).set_params(random_state=s).fit(X, y).decision_function(X) for s in (0, 0, 1))
@@ -150,7 +150,7 @@ def test_random_state_decides():
     assert np.abs(first - other).max() > 1e-3
 
 
-# scikit-learn's manners ----------------------------------------------------------------------------------------------
+# The scikit-learn API ------------------------------------------------------------------------------------------------
 
 
 def test_methods_are_those_of_the_classifier():
@@ -171,10 +171,10 @@ def test_nested_parameters_can_be_searched():
     grid = {"estimator__C": [0.1, 1.0], "noise__rate": [0.1, 0.5]}
     best = GridSearchCV(model, grid, cv=2).fit(X, y).best_estimator_
     assert best.estimator_.C == best.estimator.C
-    assert model.estimator.C == 1.0  # the search worked on clones
+    assert model.estimator.C == 1.0  # the search fits clones
 
 
-def test_column_names_are_kept():
+def test_feature_names_are_stored():
     pandas = pytest.importorskip("pandas")
     X, y = make_binary()
     frame = pandas.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
@@ -197,7 +197,7 @@ def test_column_names_are_kept():
         ({"noise": DropoutNoise(rate=[0.1, 0.2])}, r"rate .*\(2,\)"),
     ],
 )
-def test_bad_parameters_are_named(params, message):
+def test_errors_name_the_parameter(params, message):
     X, y = make_binary()
     model = ExplicitCorruption(LogisticRegression()).set_params(**params)
     with pytest.raises(ValueError, match=message):
@@ -205,7 +205,7 @@ def test_bad_parameters_are_named(params, message):
     assert not hasattr(model, "estimator_")
 
 
-def test_noise_that_does_not_suit_the_data_is_refused():
+def test_noise_that_does_not_fit_the_data_is_refused():
     X, y = make_binary()
     with pytest.raises(ValueError, match=r"Poisson.*X >= 0"):
         ExplicitCorruption(LogisticRegression(), noise=PoissonNoise()).fit(X - 1.0, y)

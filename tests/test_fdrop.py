@@ -16,7 +16,7 @@ from dropmargin import DropoutSVC, FDropSVC
 from dropmargin.baselines.worst_case import WorstCaseRisk, pad_rows
 
 
-# Some checks ask for max_iter=1 or for unscaled data, where a warning is the right answer.
+# Some checks have max_iter=1 or unscaled data, which give a warning.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @deal_checks([FDropSVC()], [FDropSVC(n_deleted=0, C=0.1), FDropSVC(fit_intercept=False)], stride=4)
 def test_passes_the_checks_of_scikit_learn(estimator, check):
@@ -27,7 +27,7 @@ def test_passes_the_checks_of_scikit_learn(estimator, check):
 
 
 def plain_objective(model, X, y, weights, *, n_deleted, C):
-    """Return the objective of a fitted binary model, by a sort of each row."""
+    """Return the objective of a fitted binary model, by sorting each row."""
     w, b, signs = model.coef_[0], model.intercept_[0], np.where(y == model.classes_[1], 1.0, -1.0)
     gains = signs[:, None] * X * w
     worst = np.sort(np.maximum(gains, 0.0), axis=1)[:, X.shape[1] - n_deleted :].sum(axis=1)
@@ -36,7 +36,7 @@ def plain_objective(model, X, y, weights, *, n_deleted, C):
 
 
 def exact_optimum(X, signs, weights, *, n_deleted, C, fit_intercept=True):
-    """Return the minimum, by a general solver on the paper's quadratic programme.
+    """Return the minimum, by a general solver of the paper's quadratic program.
 
     Variables (w, b, xi_i, t_i, z_id): the worst case is ``min K t + sum_d z_d`` with ``t + z_d >= y w_d x_d``.
     """
@@ -71,7 +71,7 @@ def exact_optimum(X, signs, weights, *, n_deleted, C, fit_intercept=True):
 
 @pytest.mark.parametrize("n_deleted", [0, 1, 2, 3])
 @pytest.mark.parametrize(("C", "fit_intercept"), [(0.3, True), (3.0, True), (1.0, False)])
-def test_objective_is_that_of_the_exact_quadratic_programme(n_deleted, C, fit_intercept):
+def test_objective_equals_that_of_the_exact_quadratic_program(n_deleted, C, fit_intercept):
     rng = np.random.default_rng(n_deleted)
     X = rng.normal(size=(14, 4)) * (rng.uniform(size=(14, 4)) < 0.8)
     signs = np.where(X @ [1.0, -1.0, 1.5, 0.5] + 0.5 * rng.normal(size=14) > 0.3, 1.0, -1.0)
@@ -84,7 +84,7 @@ def test_objective_is_that_of_the_exact_quadratic_programme(n_deleted, C, fit_in
 
 
 @pytest.mark.parametrize("n_deleted", [0, 1, 3])
-def test_default_tolerance_proves_a_gap_that_is_true(n_deleted):
+def test_proved_gap_is_not_too_small(n_deleted):
     X, y = make_binary(n_samples=200)
     X = X + y[:, None]
     best = FDropSVC(n_deleted, tol=1e-9).fit(X, y).objective_
@@ -95,7 +95,7 @@ def test_default_tolerance_proves_a_gap_that_is_true(n_deleted):
     assert -1e-8 <= true_gap <= model.gap_ + 1e-8
 
 
-def test_no_deletion_is_the_support_vector_machine():
+def test_zero_deletions_are_the_support_vector_machine():
     X, y = make_binary()
     ours = FDropSVC(0, C=0.7, tol=1e-9).fit(X, y)
     theirs = SVC(kernel="linear", C=0.7, tol=1e-8).fit(X, y)
@@ -104,7 +104,7 @@ def test_no_deletion_is_the_support_vector_machine():
     assert ours.objective_ == pytest.approx(sibling.objective_, rel=1e-8)
 
 
-def test_more_deletions_cost_more():
+def test_objective_grows_with_deletions():
     X, y = make_binary()
     X = X + y[:, None]
     objectives = [FDropSVC(K, tol=1e-7).fit(X, y).objective_ for K in range(X.shape[1] + 1)]
@@ -112,8 +112,8 @@ def test_more_deletions_cost_more():
     assert objectives[0] < 0.5 * objectives[-1]
 
 
-def test_spreads_the_weight_over_copies_of_a_feature_and_survives_their_deletion():
-    """One clear feature and four weaker ones: the SVM leans on the first, FDROP on all, as the paper has it."""
+def test_weight_is_spread_over_redundant_features():
+    """With one strong feature and four weaker ones, the SVM depends on the first, FDROP on all, as in the paper."""
     rng = np.random.default_rng(0)
     signs = np.where(rng.uniform(size=200) < 0.5, -1.0, 1.0)
     X = signs[:, None] * [3.0, 1.0, 1.0, 1.0, 1.0] + 0.3 * rng.normal(size=(200, 5))
@@ -130,7 +130,7 @@ def test_spreads_the_weight_over_copies_of_a_feature_and_survives_their_deletion
 # Limits of K ---------------------------------------------------------------------------------------------------------
 
 
-def test_deleting_everything_leaves_the_heaviest_class():
+def test_deleting_all_features_predicts_the_class_of_largest_weight():
     X, y = make_multiclass()
     weights = np.where(y == 2, 5.0, 1.0)
     model = FDropSVC(X.shape[1]).fit(X, y, weights)
@@ -139,7 +139,7 @@ def test_deleting_everything_leaves_the_heaviest_class():
     assert model.gap_ <= 1e-12
 
 
-def test_rows_that_may_lose_all_of_their_entries_teach_nothing():
+def test_coefficients_are_zero_if_rows_can_lose_all_entries():
     X, y = make_sparse(30, 50, 0.06)
     longest = int(np.diff(X.indptr).max())
     assert longest < 50
@@ -199,7 +199,7 @@ def test_dense_and_sparse_are_the_same():
         assert_bitwise_equal(FDropSVC(2).fit(kind(X), y), dense)
 
 
-def test_single_precision_is_kept_and_close():
+def test_single_precision():
     X, y = make_binary(n_samples=200)
     X = X + y[:, None]
     single = FDropSVC(2).fit(X.astype(np.float32), y)
@@ -207,7 +207,7 @@ def test_single_precision_is_kept_and_close():
     assert single.objective_ == pytest.approx(FDropSVC(2, tol=1e-7).fit(X, y).objective_, rel=1e-4)
 
 
-def test_weights_count_as_repetitions_and_zero_weights_not_at_all():
+def test_sample_weights_are_equivalent_to_repetitions():
     X, y = make_binary()
     X = X + y[:, None]
     counts = np.arange(len(y)) % 3
@@ -223,12 +223,12 @@ def test_class_weights_are_sample_weights():
     assert_bitwise_equal(by_class, FDropSVC(1).fit(X, y, np.where(y == 1, 3.0, 1.0)))
 
 
-def test_threads_never_change_the_result():
+def test_result_does_not_depend_on_threads():
     X, y = make_multiclass(n_classes=5)
     assert_bitwise_equal(FDropSVC(1, n_jobs=2).fit(X, y), FDropSVC(1).fit(X, y))
 
 
-def test_each_class_of_many_is_a_problem_of_its_own():
+def test_classes_are_one_vs_rest():
     X, y = make_multiclass()
     model = FDropSVC(1, tol=1e-6).fit(X, y)
     for k, label in enumerate(model.classes_):
@@ -248,7 +248,7 @@ def test_n_deleted_must_be_an_integer(n_deleted):
         FDropSVC(n_deleted).fit(X, y)
 
 
-def test_n_deleted_beyond_the_features_is_an_error_that_leaves_the_model_alone():
+def test_n_deleted_above_n_features_is_an_error_and_the_model_is_not_changed():
     X, y = make_binary()
     model = FDropSVC(1).fit(X, y)
     state = fitted_state(model.set_params(n_deleted=9))
@@ -267,13 +267,13 @@ def test_n_deleted_beyond_the_features_is_an_error_that_leaves_the_model_alone()
         ({"class_weight": "even"}, "class_weight .*'even'"),
     ],
 )
-def test_bad_parameters_are_named(params, message):
+def test_errors_name_the_parameter(params, message):
     X, y = make_binary()
     with pytest.raises(ValueError, match=message):
         FDropSVC(**params).fit(X, y)
 
 
-def test_too_few_iterations_warn_and_say_how_far_it_got():
+def test_max_iter_warns_with_the_gap():
     X, y = make_binary()
     with pytest.warns(ConvergenceWarning, match="2 iterations .*gap"):
         model = FDropSVC(1, max_iter=2).fit(X, y)
@@ -281,7 +281,7 @@ def test_too_few_iterations_warn_and_say_how_far_it_got():
     assert model.gap_ > 1e-4
 
 
-def test_verbose_reports_to_the_standard_error_stream(capsys):
+def test_verbose_prints_to_stderr(capsys):
     X, y = make_binary()
     FDropSVC(1, verbose=1).fit(X, y)
     out, err = capsys.readouterr()

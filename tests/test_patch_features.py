@@ -76,7 +76,7 @@ def plain_features(model: PatchFeatures, image: np.ndarray) -> np.ndarray:
         ((9, 14, 1), {"patch_size": 4, "pooling": 1, "contrast_epsilon": 200.0}),
     ],
 )
-def test_features_are_those_of_plain_loops(activation, shape, changes):
+def test_features_equal_those_of_plain_loops(activation, shape, changes):
     images = make_images(shape=shape)
     model = make_features(activation=activation, **changes).fit(images)
     features = model.transform(images)
@@ -105,20 +105,20 @@ def test_contrast_and_whitening():
     mean, whitening = learn_whitening(patches, 1e-9)
     np.testing.assert_allclose(whitening, whitening.T, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(np.cov((patches - mean) @ whitening, rowvar=False), np.eye(12), atol=0.01)
-    # Equal brightness takes one direction from the patches; all others are white, and it stays empty.
+    # Normalised patches have no variance in one direction, the mean; all others are whitened.
     mean, whitening = learn_whitening(normal, 1e-5)
     white = np.linalg.eigvalsh(np.cov((normal - mean) @ whitening, rowvar=False))
     np.testing.assert_allclose(white, [0.0] + [1.0] * 11, atol=0.01)
 
 
-def test_a_patch_without_contrast_is_no_trouble():
+def test_constant_patch_has_finite_features():
     images = make_images()
     images[0] = 200
     features = make_features(activation="triangle").fit_transform(images)
     assert np.isfinite(features).all()
 
 
-def test_a_centroid_is_the_mean_of_the_patches_nearest_to_it():
+def test_centroid_is_the_mean_of_its_nearest_patches():
     rng = np.random.default_rng(0)
     patches = rng.normal(128.0, 40.0, size=(300, 12)).astype(np.float32)
     first = rng.normal(size=(5, 12)).astype(np.float32)
@@ -133,7 +133,7 @@ def test_a_centroid_is_the_mean_of_the_patches_nearest_to_it():
 
 
 @pytest.mark.parametrize("activation", ["hard", "triangle"])
-def test_threads_and_chunks_change_no_bit(activation):
+def test_result_does_not_depend_on_threads_and_chunks(activation):
     images = make_images(23)
     one = make_features(activation=activation).fit(images)
     features = as_dense(one.transform(images))
@@ -143,14 +143,14 @@ def test_threads_and_chunks_change_no_bit(activation):
     assert np.array_equal(as_dense(one.transform(images[5:6])), features[5:6])
 
 
-def test_the_seed_decides():
+def test_random_state():
     images = make_images()
     first, again, other = (make_features(random_state=seed).fit(images).codebook_.centroids for seed in (3, 3, 4))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
 
-def test_every_form_of_images_is_the_same():
+def test_shapes_of_images_are_equivalent():
     images = make_images(shape=(11, 10, 3))
     expected = make_features().fit_transform(images).toarray()
     for same in (images.astype(np.float64), images.astype(np.int64), np.asfortranarray(images), images.tolist()):
@@ -164,7 +164,7 @@ def test_every_form_of_images_is_the_same():
     assert np.array_equal(rows.toarray(), expected)
 
 
-def test_it_is_a_transformer_of_scikit_learn():
+def test_scikit_learn_api():
     images = make_images()
     model = make_features(activation="triangle", cache=None).fit(images)
     features = model.transform(images)
@@ -178,7 +178,7 @@ def test_it_is_a_transformer_of_scikit_learn():
         make_features().transform(images)
 
 
-def test_a_pipeline_reads_digits():
+def test_pipeline_on_digits():
     X, y = load_digits(return_X_y=True)
     describe = make_features(n_centroids=40, n_patches=4000, image_shape=(8, 8), contrast_epsilon=0.1)
     model = make_pipeline(describe, DropoutLogisticRegression(noise=0.1, C=0.1)).fit(X[:600], y[:600])
@@ -190,7 +190,7 @@ def refuse(*args, **kwargs):
 
 
 @pytest.mark.parametrize("activation", ["hard", "triangle"])
-def test_a_second_call_only_reads(activation, tmp_path, monkeypatch):
+def test_second_call_reads_the_cache(activation, tmp_path, monkeypatch):
     images = make_images(10)
     expected = as_dense(make_features(activation=activation).fit_transform(images))
     cached = make_features(activation=activation, cache=tmp_path / "new" / "folder", chunk_size=4)
@@ -216,14 +216,14 @@ def test_a_second_call_only_reads(activation, tmp_path, monkeypatch):
     ],
     ids=str,
 )
-def test_another_parameter_is_another_entry(changes, tmp_path):
+def test_other_parameters_have_other_cache_entries(changes, tmp_path):
     images = make_images()
     make_features(cache=tmp_path).fit_transform(images)
     expected = as_dense(make_features(**changes).fit_transform(images))
     assert np.array_equal(as_dense(make_features(cache=tmp_path, **changes).fit_transform(images)), expected)
 
 
-def test_other_images_are_another_entry(tmp_path):
+def test_other_images_have_other_cache_entries(tmp_path):
     images = make_images()
     model = make_features(cache=tmp_path).fit(images)
     model.transform(images)
@@ -247,7 +247,7 @@ def damage(content: bytes, kind: str) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["empty", "cut", "longer", "one bit", "last bit", "checksum", "zeros", "swapped"])
-def test_a_damaged_file_is_made_again(kind, tmp_path):
+def test_damaged_cache_file_is_computed_again(kind, tmp_path):
     images = make_images(12)
     model = make_features(cache=tmp_path, chunk_size=4)
     expected = model.fit_transform(images).toarray()
@@ -260,7 +260,7 @@ def test_a_damaged_file_is_made_again(kind, tmp_path):
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == whole
 
 
-def test_a_failure_in_the_middle_keeps_what_was_done(tmp_path, monkeypatch):
+def test_cache_keeps_complete_chunks_after_an_interrupt(tmp_path, monkeypatch):
     images = make_images(20)
     model = make_features(cache=tmp_path, chunk_size=4).fit(images)
     expected = clone(model).set_params(cache=None).fit(images).transform(images).toarray()
@@ -279,11 +279,11 @@ def test_a_failure_in_the_middle_keeps_what_was_done(tmp_path, monkeypatch):
     del done[:]
     monkeypatch.setattr(patch_features, "nearest_centroids", lambda *args: done.append(1) or original(*args))
     assert np.array_equal(model.transform(images).toarray(), expected)
-    assert len(done) == 20 - 8  # two chunks of four were whole
+    assert len(done) == 20 - 8  # two chunks of four were complete
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills by SIGKILL")
-def test_a_killed_process_goes_on_where_it_was(tmp_path, monkeypatch):
+def test_killed_process_resumes(tmp_path, monkeypatch):
     killed = textwrap.dedent(
         """
         import os, signal, sys
@@ -306,7 +306,7 @@ def test_a_killed_process_goes_on_where_it_was(tmp_path, monkeypatch):
     command = [sys.executable, "-c", killed, str(tmp_path)]
     result = subprocess.run(command, env=os.environ | {"PYTHONPATH": paths}, check=False)
     assert result.returncode == -signal.SIGKILL
-    assert len(list(tmp_path.iterdir())) == 1 + 2  # the codebook and two chunks, and no scraps
+    assert len(list(tmp_path.iterdir())) == 1 + 2  # the codebook and two chunks, no temporary files
     images = make_images(20)
     expected = make_features().fit_transform(images).toarray()
     original, done = patch_features.nearest_centroids, []
@@ -348,7 +348,7 @@ def test_wrong_parameters(changes, message):
 @together(
     ("X", "message"),
     [
-        (np.zeros((4, 330)), r"X has rows of 330 pixels .* give image_shape=\(height, width, n_channels\)"),
+        (np.zeros((4, 330)), r"X has rows of 330 pixels .* pass image_shape=\(height, width, n_channels\)"),
         (np.zeros(8), r"X must have the axes .* got an array of shape \(8,\)"),
         (np.zeros((0, 11, 10, 3)), "X must hold at least one image"),
         (np.full((2, 11, 10, 3), np.nan), "NaN or infinite"),

@@ -1,4 +1,4 @@
-"""The paper's experiments from end to end, on a handful of rows: run, interrupted, resumed, and summed up."""
+"""The paper's experiments on a few rows: run, interrupted, resumed, and summarised."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def published_text():
 
 
 def rows_below(heading):
-    """Return the cells of all rows of the tables below a heading, without the lines of dashes."""
+    """Return the cells of all rows of the tables below a heading, without separator lines."""
     section = published_text().partition(f"\n## {heading}")[2].partition("\n## ")[0]
     assert section, heading
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
@@ -41,7 +41,7 @@ def rows_below(heading):
 
 
 def name_of(text):
-    """Return the name that the library has for a method of the tables."""
+    """Return our name of a method in the tables."""
     text = text.removesuffix(" (from MCF)")
     return f"MCF-{text.removeprefix('MCF ').capitalize()}" if text.startswith("MCF ") else text
 
@@ -50,31 +50,31 @@ def error_of(text):
     return None if text == "> .5" else float(text)
 
 
-def test_amazon_is_what_was_published():
+def test_published_errors_of_amazon():
     found = {}
     for domain, method, *errors in rows_below("Amazon reviews"):
         found.setdefault(domain, {})[name_of(method)] = tuple(map(error_of, errors))
     assert found == published.AMAZON
 
 
-def test_copies_are_what_was_published():
+def test_published_errors_of_copies():
     text = published_text().partition("## Explicit corruption")[2]
     copies, errors = re.search(r"M copies = ([\d, ]+), infinity: ([\d. ]+)\.\n", text).groups()
     numbers = [*map(int, copies.split(", ")), float("inf")]
     assert dict(zip(numbers, map(float, errors.split()), strict=True)) == published.EXPLICIT_MCF
 
 
-def test_cifar10_is_what_was_published():
+def test_published_errors_of_cifar10():
     found = {name_of(method): tuple(map(error_of, errors)) for method, *errors in rows_below("CIFAR-10")}
     assert found == published.CIFAR10
 
 
-def test_nightmare_is_what_was_published():
+def test_published_errors_of_nightmare():
     found = {name_of(method): tuple(map(error_of, errors)) for method, *errors in rows_below("Nightmare")}
     assert found == published.NIGHTMARE
 
 
-def test_published_numbers_go_with_their_levels():
+def test_number_of_published_errors():
     for curves in published.AMAZON.values():
         assert {len(curve) for curve in curves.values()} == {len(published.RATES) + 1}
         assert set(curves) <= set(published.LOSSES)
@@ -85,7 +85,7 @@ def test_published_numbers_go_with_their_levels():
     assert set(published.THROUGH_MGF) < set(published.LOSSES)
 
 
-def test_the_papers_c():
+def test_papers_c():
     assert published.papers_c("Dropout-SVM", 0.3) == 0.3
     assert published.papers_c("Dropout-Logistic", 0.3) == 0.6
 
@@ -94,7 +94,7 @@ def test_the_papers_c():
 
 
 class Watched:
-    """An experiment that notes which measurements it makes, and is interrupted at number ``stop``, if any."""
+    """An experiment that records its measurements and is interrupted at number ``stop``, if given."""
 
     def __init__(self, experiment, folder, stop=None):
         self.made = []
@@ -115,7 +115,7 @@ class Watched:
 
 
 def run_in_parts(experiment, folder, stop, data_home=None):
-    """Return the log of an experiment that was interrupted once; nothing in it was measured twice."""
+    """Run an experiment with one interrupt, check that nothing is measured twice, and return its log."""
     results = folder / "results"
     first, second, third = (Watched(experiment, results, stop=number) for number in (stop, None, None))
     with pytest.raises(KeyboardInterrupt):
@@ -148,7 +148,7 @@ def check_summary(experiment, log):
     for chart in summary.charts:
         for series in chart.series:
             assert len(series.x) == len(series.y)
-    # A log that lacks its last line has no summary with holes, but an error that says how to go on.
+    # A log without its last line is an error that says what to do, not an incomplete summary.
     short = ResultsLog(log.path, log.header, list(log)[:-1])
     with pytest.raises(ResultsLogError, match="no report can be made"):
         chapter_of(experiment, short)
@@ -156,7 +156,7 @@ def check_summary(experiment, log):
 
 
 def reviews(n_samples, seed):
-    """Return lines of made-up reviews as svmlight text: words 0 to 4 are kind, 5 to 9 are not, the others neither."""
+    """Return random reviews as svmlight text: words 0 to 4 are positive, 5 to 9 negative, the others neutral."""
     rng = np.random.default_rng(seed)
     lines = []
     for i in range(n_samples):
@@ -178,7 +178,7 @@ def shop(tmp_path):
     return tmp_path / "data"
 
 
-def test_amazon_from_end_to_end(shop, tmp_path, monkeypatch):
+def test_amazon_end_to_end(shop, tmp_path, monkeypatch):
     monkeypatch.setattr(amazon, "_QUICK_RATES", (0.0, 0.5))
     monkeypatch.setattr(amazon, "_QUICK_CS", (0.01, 0.1))
     log = run_in_parts(amazon.AMAZON, tmp_path, stop=7, data_home=shop)
@@ -202,7 +202,7 @@ def test_amazon_from_end_to_end(shop, tmp_path, monkeypatch):
     assert "60 training and 80 test documents, 5,000 features" in summary.settings["Data"]
 
 
-def test_explicit_from_end_to_end(shop, tmp_path, monkeypatch):
+def test_explicit_end_to_end(shop, tmp_path, monkeypatch):
     monkeypatch.setattr(explicit, "_QUICK_COPIES", (1, 2, 4))
     monkeypatch.setattr(explicit, "_CS", (0.01, 0.1))
     monkeypatch.setattr(explicit, "_N_DRAWS", {1: 3, 2: 2})
@@ -230,7 +230,7 @@ def test_explicit_from_end_to_end(shop, tmp_path, monkeypatch):
 
 
 def coloured_images(n_images, seed):
-    """Return noise in which the pixels of a class vary with one another in their own way, and the labels."""
+    """Return random images whose pixels have another covariance for each class, and the labels."""
     rng = np.random.default_rng(seed)
     y = np.arange(n_images) % 3
     X = rng.normal(128.0, 20.0, (n_images, 12, 12, 3))
@@ -243,7 +243,7 @@ def few_patches(**options):
     return PatchFeatures(**(options | {"n_centroids": 8, "n_patches": 600}))
 
 
-def test_cifar10_from_end_to_end(tmp_path, monkeypatch):
+def test_cifar10_end_to_end(tmp_path, monkeypatch):
     parts = [*coloured_images(100, 0), *coloured_images(60, 1)]
     loads = []
     monkeypatch.setattr(cifar10, "load_cifar10", lambda **options: loads.append(options) or Split(*parts, "made up"))
@@ -276,7 +276,7 @@ def digits():
     return Split(X_train, y_train, X_test, y_test, "digits")
 
 
-def test_nightmare_from_end_to_end(tmp_path, monkeypatch):
+def test_nightmare_end_to_end(tmp_path, monkeypatch):
     data = digits()
     monkeypatch.setattr(nightmare, "load_mnist", lambda **options: data)
     for name, value in {
@@ -292,7 +292,7 @@ def test_nightmare_from_end_to_end(tmp_path, monkeypatch):
     assert {(m.result["n_train"], m.result["n_test"]) for m in log.select(stage="search")} == {(150, 150)}
     assert {(m.result["n_train"], m.result["n_test"]) for m in log.select(stage="final")} == {(150, 200)}
     for m in log:
-        # Nothing is deleted at level 0: the three ways to score are one.
+        # Nothing is deleted at level 0: the three scorings are equal.
         assert len({m.result[scoring][0] for scoring in nightmare.SCORINGS}) == 1
     assert nightmare.errors_of(log, "Dropout-SVM", "anchored")[0] < 0.1
     summary = check_summary(nightmare.NIGHTMARE, log)
@@ -305,6 +305,6 @@ def test_nightmare_from_end_to_end(tmp_path, monkeypatch):
     assert f"{three_digits(anchored[5])} and {three_digits(anchored[8])}" in summary.verdict[0]
 
 
-def test_the_names_of_the_experiments():
+def test_names_of_the_experiments():
     assert list(EXPERIMENTS) == ["amazon", "explicit", "cifar10", "nightmare"]
     assert all(experiment.name == name for name, experiment in EXPERIMENTS.items())

@@ -1,4 +1,4 @@
-"""The logic of the experiments on made-up measurements: what is chosen, what holds, and what is said of it."""
+"""Choices, claims and texts of the experiments, on made-up measurements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reproduction.summary import four_digits, in_points, standard_error
 
 
 def claims_of(summary, *words):
-    """Return the claims whose texts have all these words."""
+    """Return the claims whose texts contain all these words."""
     found = [claim for claim in summary.claims if all(word in claim.text for word in words)]
     assert found, words
     return found
@@ -28,11 +28,11 @@ def the_claim(summary, *words):
     return found
 
 
-def said(summary):
+def verdict_text(summary):
     return " ".join(summary.verdict)
 
 
-def test_numbers_in_words():
+def test_formatting_of_numbers():
     assert four_digits(0.15812) == ".1581"
     assert in_points(0.02849) == "2.85 points"
     assert standard_error(0.1, 900) == pytest.approx(0.01)
@@ -45,7 +45,7 @@ _RATES = (0.0, 0.5, 0.9)
 
 
 def amazon_summary(curves=None, cv_errors=None, form="amazon5k", domain="books", n_test=4_000):
-    """Return the summary of curves by model; those not given fall from .18 to .15, MCF's are .01 above that."""
+    """Return the summary of curves by model; by default from .18 to .15, and .01 higher for MCF."""
     lines = []
     for model in published.LOSSES:
         above = 0.0 if model.startswith("Dropout") else 0.01
@@ -58,11 +58,11 @@ def amazon_summary(curves=None, cv_errors=None, form="amazon5k", domain="books",
     return amazon.summarise(made_up_log(lines))
 
 
-def test_amazon_claims_hold_where_the_curves_are_as_the_paper_says():
+def test_amazon_claims_hold_for_curves_like_the_papers():
     summary = amazon_summary()
     assert all(claim.holds for claim in summary.claims)
-    assert "Dropout-SVM has .180 without noise, .150 at its best rate, q = 0.5" in said(summary)
-    assert "at 2 of 2 points" in said(summary)
+    assert "Dropout-SVM has .180 without noise, .150 at its best rate, q = 0.5" in verdict_text(summary)
+    assert "at 2 of 2 points" in verdict_text(summary)
 
 
 def test_amazon_claims_fail_one_by_one():
@@ -80,17 +80,17 @@ def test_amazon_claims_fail_one_by_one():
     assert all(claim.holds for claim in claims_of(much_worse, "Dropout-Logistic"))
 
 
-def test_amazon_clearly_beats_no_noise_by_the_rate_that_cross_validation_chooses():
+def test_amazon_compares_noise_at_the_cross_validated_rate():
     misled = amazon_summary(cv_errors={"Dropout-SVM": {0.0: 0.1, 0.5: 0.3, 0.9: 0.3, "Poisson": 0.3}})
     claim = the_claim(misled, "Dropout-SVM", "clearly beats q = 0")
-    assert not claim.holds  # though .15 is on the curve
+    assert not claim.holds  # although the curve contains .15
     assert claim.evidence.startswith(".1800 at q = 0 against .1800")
     assert the_claim(misled, "Dropout-Logistic", "clearly beats q = 0").holds
-    # The same difference is not clear with a hundred documents.
+    # The same difference is not significant with a hundred documents.
     assert not the_claim(amazon_summary(n_test=100), "Dropout-Logistic", "clearly").holds
 
 
-def test_amazon_aims_are_those_of_the_form_and_the_paper_sees_more_on_kitchen():
+def test_amazon_targets_depend_on_the_form_and_kitchen_has_another_claim():
     assert not [claim for claim in amazon_summary(form="processed_acl").claims if "Aim" in claim.text]
     assert [claim.holds for claim in claims_of(amazon_summary(form="amazon20k"), "Aim")] == [True, True]
     assert "a bit better" not in " ".join(claim.text for claim in amazon_summary().claims)
@@ -98,16 +98,16 @@ def test_amazon_aims_are_those_of_the_form_and_the_paper_sees_more_on_kitchen():
     assert [claim.holds for claim in better] == [False, True]
 
 
-def test_amazon_says_what_was_measured_and_no_more():
+def test_amazon_text_follows_the_measurements():
     rising = {0.0: 0.1, 0.5: 0.11, 0.9: 0.12, "Poisson": 0.11}
     summary = amazon_summary(dict.fromkeys(published.LOSSES, rising))
-    assert "Dropout-SVM has .100 without noise, no less at any rate" in said(summary)
-    assert "at 0 of 2 points" in said(summary)
-    assert "All three lie higher" not in said(summary)
-    assert "All three lie higher" in said(amazon_summary())
-    assert "published curves (MCF's)" not in said(amazon_summary(form="processed_acl"))
-    assert "not in digits" in said(amazon_summary(form="amazon20k"))
-    # An error of nothing is an error like others.
+    assert "Dropout-SVM has .100 without noise, not less at any rate" in verdict_text(summary)
+    assert "at 0 of 2 points" in verdict_text(summary)
+    assert "All three lie higher" not in verdict_text(summary)
+    assert "All three lie higher" in verdict_text(amazon_summary())
+    assert "published curves (MCF's)" not in verdict_text(amazon_summary(form="processed_acl"))
+    assert "not in digits" in verdict_text(amazon_summary(form="amazon20k"))
+    # An error of zero is possible.
     perfect = amazon_summary({"Dropout-SVM": {0.5: 0.0, 0.9: 0.0}})
     assert the_claim(perfect, "Dropout-SVM has less error than MCF-Quad").holds
 
@@ -115,7 +115,7 @@ def test_amazon_says_what_was_measured_and_no_more():
 # Explicit corruption -------------------------------------------------------------------------------------------------
 
 
-def test_copies_are_unbiased_without_stored_zeros_and_leave_x_alone():
+def test_copies_are_unbiased_without_stored_zeros_and_x_is_not_changed():
     X, _ = make_sparse(8, 5, 0.6)
     before = X.copy()
     assert explicit.corrupted(X, 0, np.random.RandomState(0)) is X
@@ -145,7 +145,7 @@ def test_copies_share_c(monkeypatch):
 
 
 def explicit_summary(errors, infinity, plain=0.2, seconds=0.01, domain="books"):
-    """Return the summary of the errors of 1, 2, 4, ... copies; the last of them took a second."""
+    """Return the summary of the errors of 1, 2, 4, ... copies; the last fit takes a second."""
     found = {0: plain} | {2**i: error for i, error in enumerate(errors)} | {"infinity": infinity}
     lines = []
     for n_copies, error in found.items():
@@ -177,24 +177,24 @@ def test_explicit_claims(errors, infinity, seconds, holds):
     assert fast.endswith({0.01: " 1/100", 0.02: " 1/50", 0.021: " 1/47", 2.0: " 2 times"}[seconds])
 
 
-def test_no_copies_at_all_may_be_the_best():
+def test_zero_copies_can_be_the_best():
     summary = explicit_summary([0.20, 0.17, 0.16], 0.155, plain=0.15)
     assert not the_claim(summary, "best of all").holds
-    assert "no noise .150" in said(summary)
+    assert "no noise .150" in verdict_text(summary)
 
 
 # CIFAR-10 ------------------------------------------------------------------------------------------------------------
 
 
 def cifar10_error(model, kind, rate, C):
-    """Return a made-up error whose least is at C = 2e-4 and q = .3, lower with noise than without."""
+    """Return a made-up error with its minimum at C = 2e-4 and q = .3, lower with noise than without."""
     of_rate = 0.0 if rate is None else (rate - 0.3) ** 2
     of_kind = {"none": 0.32, "Poisson": 0.31, "dropout": 0.29}[kind]
     return of_kind + 0.01 * np.log10(C / 2e-4) ** 2 + 0.1 * of_rate + 0.001 * list(published.LOSSES).index(model)
 
 
 def cifar10_stages(quick=False, error=cifar10_error):
-    """Return the tasks that are asked for, stage by stage, each answered by made-up errors, and the log of all."""
+    """Return the keys of the tasks of each stage, and the log with made-up errors."""
     lines, asked = [], []
     while True:
         log = made_up_log(lines, quick=quick)
@@ -212,7 +212,7 @@ def of(keys, model, kind):
     return [(key["rate"], key["C"]) for key in keys if (key["model"], key["kind"]) == (model, kind)]
 
 
-def test_cifar10_searches_then_refines_c_then_takes_the_best():
+def test_cifar10_stages():
     asked, log = cifar10_stages()
     search, refine, final = asked
     assert [{key["stage"] for key in keys} for keys in asked] == [{"search"}, {"refine"}, {"final"}]
@@ -224,7 +224,7 @@ def test_cifar10_searches_then_refines_c_then_takes_the_best():
         found = of(refine, "Dropout-SVM", kind)
         assert [own for own, _ in found] == [own for own in ([0.05, 0.1, 0.3] if rate else [None]) for _ in range(3)]
         assert_allclose([C for _, C in found[-3:]], around)
-        # 3.2e-4 is nearer to 2e-4 than 1e-4 is; the slow ones stay with what the search has found.
+        # 3.2e-4 is nearer to 2e-4 than 1e-4 is; the MCF models are not refined.
         assert_allclose([C for _, C in of(final, "Dropout-SVM", kind)], [around[2]])
         assert of(refine, "MCF-Logistic", kind) == []
         assert of(final, "MCF-Logistic", kind) == [(rate, 1e-4)]
@@ -233,7 +233,7 @@ def test_cifar10_searches_then_refines_c_then_takes_the_best():
     assert "then once more, around the best, from fits to 40,000" in words
 
 
-def test_cifar10_takes_the_refined_one_even_if_the_search_had_less_error():
+def test_cifar10_prefers_refined_settings_to_those_of_the_search():
     lines = [
         ({"stage": stage, "model": "Dropout-SVM", "kind": "none", "rate": None, "C": C}, {"error": error})
         for stage, C, error in [
@@ -247,7 +247,7 @@ def test_cifar10_takes_the_refined_one_even_if_the_search_had_less_error():
     assert cifar10.choose(made_up_log(lines[:2]), "Dropout-SVM", "none") == cifar10.Setting("none", None, 1e-2)
 
 
-def test_cifar10_validates_on_images_that_are_not_learnt_from():
+def test_cifar10_validation_images_are_not_training_images():
     rng = np.random.default_rng(0)
     n = 100
     images = cifar10.Images(np.arange(n)[:, None], np.arange(n), None, None, rng.permutation(n))
@@ -261,21 +261,21 @@ def test_cifar10_validates_on_images_that_are_not_learnt_from():
     assert_array_equal(again, y_held)
 
 
-def test_cifar10_claims_and_words_follow_the_numbers():
+def test_cifar10_claims_and_text_follow_the_numbers():
     def without_gain(model, kind, rate, C):
         return cifar10_error(model, {"dropout": "none", "none": "dropout"}.get(kind, kind), rate, C)
 
-    # Off its least error the made-up function adds .0004 on either side of every comparison.
+    # Away from its minimum the made-up function adds .0004 to both errors of every comparison.
     good, bad = (cifar10.summarise(cifar10_stages(error=error)[1]) for error in (cifar10_error, without_gain))
     assert [claim.holds for claim in good.claims] == [True, True, True, True, True, True, True]
     assert [claim.holds for claim in bad.claims] == [False, True, False, False, False, False, False]
-    assert "may be that of a better C" not in said(good)
-    assert "may be that of a better C" in said(bad)
-    assert "3.0 for Dropout-SVM (the paper: 2.8) and 3.0 for Dropout-Logistic (the paper: 1.9)" in said(good)
-    assert "-3.0 for Dropout-SVM" in said(bad)
-    assert "chosen once, not twice" in said(good)
+    assert "may be that of a better C" not in verdict_text(good)
+    assert "may be that of a better C" in verdict_text(bad)
+    assert "3.0 for Dropout-SVM (the paper: 2.8) and 3.0 for Dropout-Logistic (the paper: 1.9)" in verdict_text(good)
+    assert "-3.0 for Dropout-SVM" in verdict_text(bad)
+    assert "chosen once, not twice" in verdict_text(good)
     quick = cifar10.summarise(cifar10_stages(quick=True)[1])
-    assert "refined" not in said(quick)
+    assert "refined" not in verdict_text(quick)
     assert "once more" not in quick.settings["Choice of rate and C"]
 
 
@@ -299,27 +299,27 @@ def nightmare_log(validation, test, quick=True):
 
 
 def by_rate(method, setting, scoring):
-    """Return errors that are the least where the rate is near the level; raw ones are, where the rate is high."""
+    """Return errors with the minimum at the rate nearest to the level; for raw scores, at the highest rate."""
     rate = setting.get("rate", 0.0)
     near = np.abs(_LEVELS - rate) if scoring != "raw" else np.full(10, 1.0 - rate)
     return 0.1 * near + setting["C"]
 
 
-def test_nightmare_chooses_level_by_level_and_for_each_scoring():
+def test_nightmare_chooses_for_each_level_and_scoring():
     log = nightmare_log(by_rate, by_rate)
     chosen = nightmare.choose(log, "Dropout-SVM", "anchored")
-    # The quick rates are .1, .5 and .9; at .3 and .7 two are as near, give or take a rounding.
+    # The quick rates are .1, .5 and .9; at .3 and .7 two of them are equally near, up to rounding.
     assert [setting["rate"] for setting in chosen[:3]] == [0.1] * 3
     assert [setting["rate"] for setting in chosen[4:7]] == [0.5] * 3
     assert [setting["rate"] for setting in chosen[8:]] == [0.9] * 2
     assert {setting["C"] for setting in chosen} == {0.01}
     assert {setting["rate"] for setting in nightmare.choose(log, "Dropout-SVM", "raw")} == {0.9}
     settings = nightmare.chosen_settings(log, "Dropout-SVM")
-    assert sorted(setting["rate"] for setting in settings) == [0.1, 0.5, 0.9]  # each once, for all scorings
+    assert sorted(setting["rate"] for setting in settings) == [0.1, 0.5, 0.9]  # each once for all scorings
     assert len(nightmare.chosen_settings(log, "hinge, l2")) == 1
 
 
-def test_nightmare_errors_are_those_of_the_choice_and_not_the_least_on_test_images():
+def test_nightmare_errors_are_those_of_the_chosen_settings():
     def opposite(method, setting, scoring):
         return 0.5 - by_rate(method, setting, scoring)
 
@@ -332,7 +332,7 @@ def test_nightmare_errors_are_those_of_the_choice_and_not_the_least_on_test_imag
 
 
 def nightmare_summary(curves):
-    """Return the summary of curves by method and scoring; those not given are .01 above the lowest published one."""
+    """Return the summary of curves by method and scoring; by default .01 above the lowest published curve."""
     other = np.array(nightmare._published_best()) + 0.01
 
     def test(method, setting, scoring):
@@ -341,18 +341,18 @@ def nightmare_summary(curves):
     return nightmare.summarise(nightmare_log(by_rate, test))
 
 
-def test_nightmare_claims_hold_where_the_curves_are_below():
+def test_nightmare_claims_hold_for_lower_curves():
     best = np.array(nightmare._published_best())
     low = {(method, scoring): best - 0.001 for method in nightmare._OURS for scoring in nightmare.SCORINGS}
     summary = nightmare_summary(low)
     assert all(claim.holds for claim in summary.claims)
-    assert "With anchored scores 2 of 8 methods are below" in said(summary)
-    assert "from 50 % up: Dropout-SVM; Dropout-Logistic." in said(summary)
-    assert "makes less of a difference" in said(summary)  # anchored or rescaled are one here
-    assert "above the best published" not in said(summary)
+    assert "With anchored scores 2 of 8 methods are below" in verdict_text(summary)
+    assert "from 50 % up: Dropout-SVM; Dropout-Logistic." in verdict_text(summary)
+    assert "makes less of a difference" in verdict_text(summary)  # anchored and rescaled are equal here
+    assert "above the best published" not in verdict_text(summary)
 
 
-def test_nightmare_claims_fail_where_one_level_is_not_below():
+def test_nightmare_claims_fail_if_one_level_is_not_lower():
     best = np.array(nightmare._published_best())
     equal = nightmare_summary({("Dropout-SVM", "anchored"): best})
     assert not the_claim(equal, "Dropout-SVM, anchored, is below every published").holds
@@ -360,18 +360,17 @@ def test_nightmare_claims_fail_where_one_level_is_not_below():
     assert the_claim(equal, "Dropout-SVM is below all other", "(anchored)").holds
     assert not the_claim(equal, "Dropout-SVM is below all other", "(rescaled)").holds
     assert not the_claim(equal, "Dropout-Logistic is below MCF-Logistic", "(anchored)").holds
-    assert "With anchored scores 0 of 8 methods are below all published curves at every level from 50 % up." in said(
-        equal
-    )
+    text = "With anchored scores 0 of 8 methods are below all published curves at every level from 50 % up."
+    assert text in verdict_text(equal)
     at_40 = np.where(np.isclose(_LEVELS, 0.4), best + 0.006, best - 0.001)
     summary = nightmare_summary({("Dropout-SVM", "anchored"): at_40})
     assert not the_claim(summary, "within .005").holds
     assert the_claim(summary, "Dropout-SVM, anchored, is below every published").holds
-    assert "makes as much of a difference" in said(summary)  # .011 either way
-    assert "more than .005 above the best published curve at 40 %" in said(summary)
-    assert "Without noise" not in said(summary)
+    assert "makes as much of a difference" in verdict_text(summary)  # .011 either way
+    assert "more than .005 above the best published curve at 40 %" in verdict_text(summary)
+    assert "Without noise" not in verdict_text(summary)
     plain = nightmare_summary({("Dropout-SVM", "anchored"): at_40, ("hinge, l2", "anchored"): best})
-    assert "Without noise the SVM errs on .1070 at 40 %" in said(plain)
+    assert "Without noise the SVM errs on .1070 at 40 %" in verdict_text(plain)
 
 
 def test_evidence_and_verdict_of_a_claim_agree():

@@ -1,4 +1,4 @@
-"""The results log: nothing that was measured is lost or measured twice, whatever happens between two measurements."""
+"""The results log: measurements are neither lost nor repeated after errors, interrupts and kills."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def header(**changed):
 
 
 def tasks(measured, n=3):
-    """Return tasks that note which of them were performed."""
+    """Return tasks that append their numbers to ``measured`` when they are performed."""
 
     def task(i):
         def measure():
@@ -39,14 +39,14 @@ def tasks(measured, n=3):
 
 
 def perform(folder, n=3, **options):
-    """Open the log, perform what is left, and return the log and what was measured."""
+    """Open the log, perform the remaining tasks, and return the log and the numbers of these tasks."""
     measured = []
     log = open_log(folder, header(), **options)
     log.perform(tasks(measured, n), "made-up", verbose=0)
     return log, measured
 
 
-def test_measurements_are_read_back_as_they_were(tmp_path):
+def test_measurements_are_read_back_unchanged(tmp_path):
     log, measured = perform(tmp_path / "new" / "folder")
     assert measured == [0, 1, 2]
     again = read_log(log.path)
@@ -57,7 +57,7 @@ def test_measurements_are_read_back_as_they_were(tmp_path):
     assert set(again.header["versions"]) == {"python", "dropmargin", "numpy", "scipy", "scikit-learn"}
 
 
-def test_what_is_there_is_not_measured_again(tmp_path):
+def test_existing_measurements_are_not_repeated(tmp_path):
     perform(tmp_path, 2)
     log, measured = perform(tmp_path, 4)
     assert measured == [2, 3]
@@ -67,7 +67,7 @@ def test_what_is_there_is_not_measured_again(tmp_path):
     assert log.path.read_bytes() == before
 
 
-def test_a_key_is_the_same_in_any_order_and_select_takes_a_part_of_it(tmp_path):
+def test_order_of_a_key_does_not_matter_and_select_takes_a_part_of_it(tmp_path):
     log = ResultsLog(tmp_path / "b.jsonl", header())
     log.add(Measurement({"a": 1, "b": "x"}, {"error": 0.5}, 1.0))
     log.add(Measurement({"a": 2, "b": "x"}, {"error": 0.25}, 2.0))
@@ -78,7 +78,7 @@ def test_a_key_is_the_same_in_any_order_and_select_takes_a_part_of_it(tmp_path):
     assert log.select(c=None) == []
 
 
-def test_no_log_is_made_before_the_first_measurement(tmp_path):
+def test_first_measurement_creates_the_log(tmp_path):
     def fails():
         raise OSError("no data")
 
@@ -87,14 +87,14 @@ def test_no_log_is_made_before_the_first_measurement(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_half_a_line_at_the_end_is_cut_off_wherever_it_was_torn(tmp_path):
+def test_incomplete_last_line_is_removed(tmp_path):
     path = perform(tmp_path)[0].path
     whole = path.read_bytes()
     last = whole.rstrip(b"\n").rfind(b"\n") + 1
     for end in range(last, len(whole)):
         path.write_bytes(whole[:end])
         assert len(read_log(path)) == 2
-        assert path.stat().st_size == end  # to look at a log does not change it
+        assert path.stat().st_size == end  # reading does not change the file
         measured = perform(tmp_path)[1]
         assert measured == [2]
         assert [one.key["i"] for one in read_log(path)] == [0, 1, 2]
@@ -102,7 +102,7 @@ def test_half_a_line_at_the_end_is_cut_off_wherever_it_was_torn(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["", "{", "[]", "7", '{"key": {}}', '{"key": 1, "result": {}, "seconds": 1}', "\xff"])
-def test_a_bad_line_in_the_middle_is_named(tmp_path, line):
+def test_error_names_the_invalid_line(tmp_path, line):
     path = perform(tmp_path)[0].path
     lines = path.read_bytes().split(b"\n")
     lines[2] = line.encode("latin-1")
@@ -115,7 +115,7 @@ def test_a_bad_line_in_the_middle_is_named(tmp_path, line):
 
 
 @pytest.mark.parametrize("first", [b"", b"half a header", b"{}\n", b"[]\n", b'{"format": 99}\n'])
-def test_a_file_that_is_no_results_log_is_refused(tmp_path, first):
+def test_other_files_are_refused(tmp_path, first):
     path = log_path(tmp_path, "made-up", False)
     path.write_bytes(first)
     with pytest.raises(ResultsLogError, match=r"made-up\.jsonl.*--fresh"):
@@ -123,28 +123,28 @@ def test_a_file_that_is_no_results_log_is_refused(tmp_path, first):
     assert path.read_bytes() == first
 
 
-def test_results_of_another_seed_are_not_mixed_in(tmp_path):
+def test_log_of_another_seed_is_refused(tmp_path):
     path = perform(tmp_path)[0].path
     before = path.read_bytes()
     with pytest.raises(ResultsLogError, match=r"results for seed 0, not 1\. Pass --fresh .* or another folder"):
         open_log(tmp_path, header(seed=1))
     assert path.read_bytes() == before
-    # Another command, as of version 0.1, or number of threads does not make other results.
+    # The command (another one in version 0.1) and the number of threads do not change the results.
     old = header(threads=2) | {"command": "dropmargin reproduce made-up"}
     assert len(open_log(tmp_path, old)) == 3
 
 
-def test_quick_and_full_have_books_of_their_own(tmp_path):
+def test_quick_and_full_runs_have_separate_logs(tmp_path):
     perform(tmp_path)
     assert len(open_log(tmp_path, header(quick=True))) == 0
     assert log_path(tmp_path, "made-up", True).name == "made-up-quick.jsonl"
-    # A log that was renamed is found out.
+    # A renamed log is refused.
     os.rename(log_path(tmp_path, "made-up", False), log_path(tmp_path, "made-up", True))
     with pytest.raises(ResultsLogError, match="results for quick False, not True"):
         open_log(tmp_path, header(quick=True))
 
 
-def test_fresh_starts_anew_whatever_was_there(tmp_path):
+def test_fresh_replaces_an_existing_log(tmp_path):
     path = perform(tmp_path)[0].path
     path.write_text("no results log\n")
     measured = perform(tmp_path, fresh=True)[1]
@@ -152,7 +152,7 @@ def test_fresh_starts_anew_whatever_was_there(tmp_path):
     assert len(read_log(path)) == 3
 
 
-def test_a_task_may_look_up_what_earlier_ones_found(tmp_path):
+def test_task_can_read_earlier_measurements(tmp_path):
     log = open_log(tmp_path, header())
     first = Task({"i": 0}, lambda: {"C": 0.1})
     second = Task({"i": 1}, lambda: {"C": 2 * log.get({"i": 0}).result["C"]})
@@ -201,7 +201,7 @@ for point in range(1, 100):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
-def test_kill_9_costs_at_most_the_measurement_under_way(tmp_path):
+def test_kill_9_loses_only_the_current_measurement(tmp_path):
     outcomes = [json.loads(line) for line in run_script(_KILLED, tmp_path).splitlines()]
     for _, before, measured, lines in outcomes:
         assert before + measured == [0, 1, 2]  # each once, in the order of the tasks

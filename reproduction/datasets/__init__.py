@@ -1,4 +1,4 @@
-"""The data of the papers' experiments, read from a folder of yours or fetched from the official pages."""
+"""The data sets of the papers' experiments, read from a data folder or downloaded from the official pages."""
 
 from reproduction.datasets.amazon import amazon_forms, load_amazon
 from reproduction.datasets.cifar10 import load_cifar10

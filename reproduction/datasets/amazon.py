@@ -1,4 +1,6 @@
-"""Amazon product reviews (Blitzer, Dredze and Pereira 2007): counts of words and pairs of words, liked or not."""
+"""Amazon product reviews (Blitzer, Dredze and Pereira 2007): counts of words and word pairs, with positive and
+negative labels.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,10 @@ DOMAINS = ("books", "dvd", "electronics", "kitchen")
 _ARCHIVE = Remote(
     "processed_acl.tar.gz",
     "https://www.cs.jhu.edu/~mdredze/datasets/sentiment/processed_acl.tar.gz",
-    None,  # the page has none; the reviews are counted instead, see _N_LABELLED and _N_TEST
+    None,  # no checksum is published; the numbers of reviews are checked instead, see _N_LABELLED and _N_TEST
 )
 _MAX_BYTES = 2**28
-#: The reviews of positive.review and of negative.review, and those of unlabeled.review.
+#: Number of reviews in positive.review and in negative.review, and in unlabeled.review.
 _N_LABELLED = 1000
 _N_TEST = {"books": 4465, "dvd": 3586, "electronics": 5681, "kitchen": 5945}
 _N_AMAZON5K = 5000
@@ -40,40 +42,40 @@ def load_amazon(
     data_home: str | os.PathLike[str] | None = None,
     download: bool = True,
 ) -> Split:
-    """Return the reviews of one kind of product: 2,000 to learn from, and the papers' test reviews.
+    """Return the reviews of one product domain: 2,000 training reviews, and the papers' test reviews.
 
     Parameters
     ----------
     domain : {"books", "dvd", "electronics", "kitchen"}
     features : int, default=20000
-        Columns to keep at most: those that are in the most reviews, training and test ones together, as the papers
-        chose theirs (of equal ones the first by name, or by column where names are not known).
+        Maximum number of features: those that occur in most reviews, of the training and test reviews together, as in
+        the papers. Ties are resolved by name, or by column if the names are not known.
     form : {"auto", "processed_acl", "amazon5k", "amazon20k"}, default="auto"
-        Which files to read. ``"auto"``: the first form that is complete, in this order.
+        The files to read; ``"auto"`` is the first complete form in this order.
 
-        - ``"processed_acl"``: the official files ``processed_acl/<domain>/positive.review``, ``negative.review`` (both
-          to learn from) and ``unlabeled.review`` (to test; it has labels), gzipped or not, or the official archive
-          ``processed_acl.tar.gz`` as it is. The columns are sorted, the most frequent first.
-        - ``"amazon5k"``: the same reviews cut to 5,000 features, ``amazon5k/<domain>_train.svmlight.gz`` and
-          ``_test``, whose indices begin at 0.
+        - ``"processed_acl"``: the official files ``processed_acl/<domain>/positive.review``, ``negative.review``
+          (training) and ``unlabeled.review`` (test; it has labels), gzipped or not, or the official archive
+          ``processed_acl.tar.gz``. The columns are sorted by decreasing frequency.
+        - ``"amazon5k"``: the same reviews with 5,000 features, ``amazon5k/<domain>_train.svmlight.gz`` and
+          ``_test``, with zero-based indices.
         - ``"amazon20k"``: ``amazon20k/<domain>_train_X.npz``, ``_train_y.npy`` and the same with ``test``: 20,000
-          features, named in ``vocab20000.txt``; the test reviews are others than the papers'.
+          features, named in ``vocab20000.txt``; the test reviews are not those of the papers.
     data_home : path, default=None
         The data folder; see `data_folder`.
     download : bool, default=True
-        Whether the official archive may be fetched if no form is there.
+        Whether to download the official archive if no form is found.
 
     Returns
     -------
     Split
-        ``X`` is a csr_array of float64 counts; ``y`` is -1 (not liked) or +1 (liked).
+        ``X`` is a csr_array of float64 counts; ``y`` is -1 (negative) or +1 (positive).
 
     Raises
     ------
     DatasetError
-        If the files are neither there nor to be had.
+        If the files are missing and cannot be downloaded.
     DataFormatError
-        If a file is broken; the message names file and line.
+        If a file is invalid; the message names file and line.
     """
     if domain not in DOMAINS:
         raise ValueError(f"domain must be one of {list(DOMAINS)}, got {domain!r}.")
@@ -109,22 +111,22 @@ class _Request:
 
 @dataclass(frozen=True)
 class _Form:
-    """One way in which the reviews are kept: its files, and how to load them."""
+    """A form of the reviews: its files, and the function that loads them."""
 
     files: tuple[str, ...]
     load: Callable[[_Request], Split]
     archive: str | None = None
 
     def missing(self, domain: str, folder: Path) -> list[Path]:
-        """Return the files that are not there."""
+        """Return the missing files."""
         if self.archive is not None and (folder / self.archive).is_file():
             return []
         paths = [folder / name.format(domain=domain) for name in self.files]
-        return [path for path in paths if not _is_there(path)]
+        return [path for path in paths if not _exists(path)]
 
 
-def _is_there(path: Path) -> bool:
-    """Return whether a file is there; those of text may be gzipped or not, arrays are packed as they are."""
+def _exists(path: Path) -> bool:
+    """Return whether a file exists; review and svmlight files may be gzipped or not."""
     return path.is_file() if path.suffix in (".npz", ".npy", ".txt") else find_file(path) is not None
 
 
@@ -136,7 +138,7 @@ def _load_official(request: _Request) -> Split:
     place = request.folder
     missing = [place / name for name in names if find_file(place / name) is None]
     if missing:
-        place = fetch(_ARCHIVE, place, download=request.download, wanted=missing[-1], or_else=_ready_forms(request))
+        place = fetch(_ARCHIVE, place, download=request.download, wanted=missing[-1], or_else=_alternatives(request))
     wanted = dict(zip(names, (_N_LABELLED, _N_LABELLED, _N_TEST[request.domain]), strict=True))
     reviews = Reviews()
     parts: dict[str, tuple[Array, Array]] = {}
@@ -154,16 +156,16 @@ def _load_official(request: _Request) -> Split:
     return Split(X[train], y_train, X[test], y_test, request.describe(where), feature_names, target_names=_TARGET_NAMES)
 
 
-def _ready_forms(request: _Request) -> str:
-    """Return what to do if the official files cannot be had."""
-    ready = [name for name in _FORMS if name != "processed_acl"]
-    there = [name for name in ready if not _FORMS[name].missing(request.domain, request.folder)]
-    if there:
-        return f"use {' or '.join(f'form={name!r}' for name in there)}, of which the files are there"
-    return f"put the files of {' or '.join(f'form={name!r}' for name in ready)} into {request.folder}"
+def _alternatives(request: _Request) -> str:
+    """Return what to do if the official files cannot be downloaded, for an error message."""
+    others = [name for name in _FORMS if name != "processed_acl"]
+    complete = [name for name in others if not _FORMS[name].missing(request.domain, request.folder)]
+    if complete:
+        return f"use {' or '.join(f'form={name!r}' for name in complete)}, whose files are there"
+    return f"put the files of {' or '.join(f'form={name!r}' for name in others)} into {request.folder}"
 
 
-# Ready forms ---------------------------------------------------------------------------------------------------------
+# Other forms ---------------------------------------------------------------------------------------------------------
 
 
 def _load_amazon5k(request: _Request) -> Split:
@@ -174,7 +176,7 @@ def _load_amazon5k(request: _Request) -> Split:
         path = _found(request.folder / f"amazon5k/{request.domain}_{part}.svmlight.gz")
         data = read_data(path, options)
         parts += [data.X, _checked_labels(data.y, data.n_samples, path)]
-    return _cut(request, "amazon5k", parts, None)
+    return _select(request, "amazon5k", parts, None)
 
 
 def _load_amazon20k(request: _Request) -> Split:
@@ -191,7 +193,7 @@ def _load_amazon20k(request: _Request) -> Split:
         if X.shape[1] != len(names):
             what = f"{len(names)} names, but {request.domain}_{part}_X.npz has {X.shape[1]} columns"
             raise DataFormatError(what, str(vocabulary))
-    return _cut(request, "amazon20k", parts, names)
+    return _select(request, "amazon20k", parts, names)
 
 
 def _require(form: str, request: _Request) -> None:
@@ -203,15 +205,15 @@ def _require(form: str, request: _Request) -> None:
 
 def _found(path: Path) -> Path:
     found = find_file(path)
-    assert found is not None  # _require has looked
+    assert found is not None  # checked by _require
     return found
 
 
 def _read_npy(path: Path) -> Array:
     try:
-        # A mapped file cannot be larger than it is, whatever its header says; nothing is unpickled.
+        # A wrong size in the header of a mapped file is an error, not an allocation; nothing is unpickled.
         return np.array(np.lib.format.open_memmap(path, mode="r"))
-    except Exception as error:  # NumPy's parser of headers lets through what the tokenizer, say, raises
+    except Exception as error:  # NumPy's parser of headers raises errors of many types, for example of the tokenizer
         raise DataFormatError(f"this is not an array in a .npy file: {one_line(error)}", str(path)) from error
 
 
@@ -221,8 +223,8 @@ def _checked_labels(y: Array | None, n_samples: int, path: Path) -> Array:
     return y.astype(np.int64)
 
 
-def _cut(request: _Request, place: str, parts: list[Array], names: tuple[str, ...] | None) -> Split:
-    """Return a ready form, with its columns as they are, or with the most frequent if fewer are asked for."""
+def _select(request: _Request, place: str, parts: list[Array], names: tuple[str, ...] | None) -> Split:
+    """Return the data with all columns, or with the most frequent ones if ``features`` is smaller."""
     X_train, y_train, X_test, y_test = parts
     if request.features < X_train.shape[1]:
         both = sparse.csr_array(sparse.vstack([X_train, X_test], format="csr"))

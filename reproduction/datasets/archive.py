@@ -1,4 +1,4 @@
-"""Files of a folder, or of an archive as it was published. Nothing is unpacked to the disk."""
+"""Reads files of a folder or of a published archive, without unpacking the archive to disk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BROKEN = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, Overflow
 
 @dataclass(frozen=True)
 class Content:
-    """The bytes of one file: under which name it was asked for, and where it was, for errors."""
+    """The bytes of a file, its name, and its location for error messages."""
 
     name: str
     where: str
@@ -27,7 +27,7 @@ class Content:
 
 
 def read_each(place: Path, names: Sequence[str], max_bytes: int) -> Iterator[Content]:
-    """Yield the files of these names, in any order.
+    """Yield the files with these names, in any order.
 
     Parameters
     ----------
@@ -36,12 +36,12 @@ def read_each(place: Path, names: Sequence[str], max_bytes: int) -> Iterator[Con
     names : sequence of str
         With slashes, relative to the folder or to the archive's root.
     max_bytes : int
-        More than this in one file is an error.
+        Maximum size of a file.
 
     Raises
     ------
     DataFormatError
-        If a file is too large or broken, or not in the archive.
+        If a file is too large or invalid, or not in the archive.
     """
     if place.is_dir():
         for name in names:
@@ -59,15 +59,15 @@ def _read_file(folder: Path, name: str, max_bytes: int) -> Content:
 
 
 def _read_archive(path: Path, names: set[str], max_bytes: int) -> Iterator[Content]:
-    left = set(names)
-    members = _members(path, left, max_bytes)
+    remaining = set(names)
+    members = _members(path, remaining, max_bytes)
     for content in members:
-        left.discard(content.name)
+        remaining.discard(content.name)
         yield content
-        if not left:
+        if not remaining:
             members.close()
             return
-    raise DataFormatError(f"{min(left)} is not in the archive (fetch the archive again)", str(path))
+    raise DataFormatError(f"{min(remaining)} is not in the archive (download the archive again)", str(path))
 
 
 def _members(path: Path, names: set[str], max_bytes: int) -> Generator[Content, None, None]:
@@ -87,7 +87,7 @@ def _members(path: Path, names: set[str], max_bytes: int) -> Generator[Content, 
     except DataFormatError:
         raise
     except _BROKEN as error:
-        raise DataFormatError(f"broken archive: {one_line(error)} (fetch it again)", str(path)) from error
+        raise DataFormatError(f"broken archive: {one_line(error)} (download it again)", str(path)) from error
 
 
 def _bounded(data: bytes, where: str, max_bytes: int) -> bytes:
@@ -97,4 +97,4 @@ def _bounded(data: bytes, where: str, max_bytes: int) -> bytes:
 
 
 def _too_large(where: str, max_bytes: int) -> DataFormatError:
-    return DataFormatError(f"the file is larger than {max_bytes} bytes, which it should not be", where)
+    return DataFormatError(f"the file is larger than {max_bytes} bytes", where)

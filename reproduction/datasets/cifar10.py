@@ -1,4 +1,4 @@
-"""CIFAR-10: 32 x 32 colour images of ten kinds of things, in either layout of its authors."""
+"""CIFAR-10: 32 x 32 colour images of ten classes, in one of the two layouts of its authors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_BYTES = 2**26  # a batch has 30.7 MB
 _TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
 _TEST = "test_batch"
 TARGET_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-# Of the files inside the two archives; no others are read.
+# Checksums of the files in the two archives; files with others are refused.
 _BINARY_MD5 = {
     "data_batch_1": "5dd7e06a14cb22eb9f671a540d1b7c25",
     "data_batch_2": "5ea93a67294ea407fff1d09f752e9692",
@@ -45,7 +45,7 @@ _PYTHON_MD5 = {
 
 @dataclass(frozen=True)
 class _Layout:
-    """One of the two forms in which the images are published."""
+    """One of the two published layouts."""
 
     folder: str
     ending: str
@@ -54,23 +54,23 @@ class _Layout:
     parse: Callable[[bytes, str], tuple[Array, Array]]
 
     def file_of(self, batch: str) -> str:
-        """Return the name of a batch's file below the data folder, which is that in the archive."""
+        """Return the path of a batch, relative to the data folder or to the archive."""
         return f"{self.folder}/{batch}{self.ending}"
 
 
 def load_cifar10(*, data_home: str | os.PathLike[str] | None = None, download: bool = True) -> Split:
-    """Return CIFAR-10: 50,000 images to learn from and 10,000 to test.
+    """Return CIFAR-10: 50,000 training and 10,000 test images.
 
     Looks for the folders ``cifar-10-batches-bin`` and ``cifar-10-batches-py``, then for the archives
     ``cifar-10-binary.tar.gz`` and ``cifar-10-python.tar.gz``, which need not be unpacked. Every file is checked against
-    the original. The pickles of the Python layout are read without running what they say.
+    the original. The pickles of the Python layout are read without running code.
 
     Parameters
     ----------
     data_home : path, default=None
         The data folder; see `data_folder`.
     download : bool, default=True
-        Whether the binary archive (162 MB) may be fetched if nothing is there.
+        Whether to download the binary archive (162 MB) if no files are found.
 
     Returns
     -------
@@ -81,9 +81,9 @@ def load_cifar10(*, data_home: str | os.PathLike[str] | None = None, download: b
     Raises
     ------
     DatasetError
-        If the files are neither there nor to be had, or are not the originals.
+        If the files are missing and cannot be downloaded, or are not the originals.
     DataFormatError
-        If a file is broken.
+        If a file is invalid.
     """
     folder = data_folder(data_home)
     layout, place = _find(folder, download)
@@ -103,7 +103,7 @@ def load_cifar10(*, data_home: str | os.PathLike[str] | None = None, download: b
 
 
 def _find(folder: Path, download: bool) -> tuple[_Layout, Path]:
-    """Return the layout that is there and its place: the data folder or the archive."""
+    """Return the layout that is found, and the data folder or the archive."""
     layouts = _layouts()
     for layout in layouts:
         if all(find_file(folder / layout.file_of(batch)) for batch in (*_TRAIN, _TEST)):
@@ -116,7 +116,7 @@ def _find(folder: Path, download: bool) -> tuple[_Layout, Path]:
 
 
 def _layouts() -> tuple[_Layout, _Layout]:
-    """Return both layouts, the one that needs no pickles first."""
+    """Return both layouts, the one without pickles first."""
     binary, python = "cifar-10-binary.tar.gz", "cifar-10-python.tar.gz"
     return (
         _Layout(
@@ -142,7 +142,7 @@ def _parse(layout: _Layout, batch: str, content: Content) -> tuple[Array, Array]
     if md5 != layout.md5[batch]:
         raise DatasetError(
             f"{content.where} is not the original (its md5 is {md5}, not {layout.md5[batch]}): "
-            f"replace it by that of {layout.archive.address}."
+            f"replace it by the one in {layout.archive.address}."
         )
     pixels, labels = layout.parse(content.data, content.where)
     if len(labels) and labels.max() >= len(TARGET_NAMES):

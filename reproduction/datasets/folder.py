@@ -1,4 +1,4 @@
-"""The folder of the data files, and how to fetch what is not in it."""
+"""The folder of the data files, and the download of missing files."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 from dropmargin.io.data.errors import one_line
 from dropmargin.progress import Progress
 
-#: The environment variable that names the data folder.
+#: Environment variable with the path of the data folder.
 VARIABLE = "DROPMARGIN_DATA"
 _MEGABYTE = 10**6
 _COPY_BYTES = 2**20
-_SECONDS_OF_SILENCE = 30
+_TIMEOUT_SECONDS = 30
 
 
 class DatasetError(OSError):
@@ -36,12 +36,12 @@ class Remote:
     Parameters
     ----------
     name : str
-        Its place below the data folder.
+        Path relative to the data folder.
     address : str
-        Where it is published.
+        URL.
     checksum : str or None
-        ``algorithm:digits`` of the file as it is published. None if none is published: then it must at least be an
-        undamaged gzip file, by the checksum inside.
+        ``algorithm:digits`` of the published file, or None if no checksum is published; then the file must be a valid
+        gzip file.
     """
 
     name: str
@@ -50,13 +50,13 @@ class Remote:
 
 
 def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
-    """Return the folder in which data files are looked for.
+    """Return the data folder.
 
     Parameters
     ----------
     data_home : path, default=None
-        The folder. By default that of the environment variable ``DROPMARGIN_DATA``, and without it ``dropmargin`` in
-        the user's folder for caches.
+        The folder. By default that of the environment variable ``DROPMARGIN_DATA``, or ``dropmargin`` in the user's
+        cache folder if that is not set.
     """
     if data_home is None:
         data_home = os.environ.get(VARIABLE) or cache_folder()
@@ -79,7 +79,7 @@ def _user_cache() -> Path:
 
 
 def find_file(path: Path) -> Path | None:
-    """Return a file that may have been gzipped, under the one name or the other; None if there is neither."""
+    """Return the path of a file, with or without the ending ``.gz``; None if neither exists."""
     plain = path.with_name(path.name.removesuffix(".gz"))
     for candidate in (path, plain, plain.with_name(plain.name + ".gz")):
         if candidate.is_file():
@@ -90,7 +90,7 @@ def find_file(path: Path) -> Path | None:
 def fetch(
     remote: Remote, folder: Path, *, download: bool, wanted: Path | None = None, or_else: str | None = None
 ) -> Path:
-    """Return the path of an official file, after fetching it if need be.
+    """Return the path of an official file, and download it if it is missing.
 
     Parameters
     ----------
@@ -98,16 +98,16 @@ def fetch(
     folder : Path
         The data folder.
     download : bool
-        Whether it may be fetched.
+        Whether to download a missing file.
     wanted : Path, optional
-        The file to call missing, if it is one of an archive.
+        The file to name in the error, if it is one of an archive.
     or_else : str, optional
-        What would do as well, for the message.
+        An alternative, for the error.
 
     Raises
     ------
     DatasetError
-        If it is not there and was not fetched. Nothing half fetched is left behind.
+        If the file is missing and was not downloaded. An incomplete download is removed.
     """
     path = folder / remote.name
     if path.is_file():
@@ -127,7 +127,7 @@ def _download(remote: Remote, path: Path) -> str | None:
         import pooch
         from requests import exceptions
     except ImportError:
-        return "to fetch it, install pooch: pip install 'dropmargin[reproduction]'"
+        return "the download needs pooch: pip install 'dropmargin[reproduction]'"
     try:
         with _quiet(pooch.get_logger()):
             pooch.retrieve(
@@ -140,24 +140,24 @@ def _download(remote: Remote, path: Path) -> str | None:
     except (exceptions.ConnectionError, exceptions.Timeout):
         return f"no connection to {urlsplit(remote.address).netloc}"
     except exceptions.ChunkedEncodingError:
-        return "the transfer broke off"
-    except ValueError:  # of pooch's check
-        return f"what came has another checksum than the original's, {remote.checksum}"
+        return "the connection was lost"
+    except ValueError:  # the check of pooch
+        return f"the downloaded file does not have the checksum {remote.checksum}"
     except OSError as error:
-        return f"fetching it failed: {one_line(error).rstrip('.')}"
+        return f"the download failed: {one_line(error).rstrip('.')}"
     return None
 
 
-def _write_to(remote: Remote, address: str, target: str, asking: Any) -> None:
-    """Write what is at an address to a file, as pooch asks its downloaders to; pooch then checks and renames it."""
+def _write_to(remote: Remote, address: str, target: str, caller: Any) -> None:
+    """Download a file for pooch, which then checks and renames it."""
     import pooch
 
     bar = _Bar(Path(remote.name).name)
-    # A server that packs or unpacks on the way would change the bytes that the checksum is of.
+    # Another encoding of the transfer would change the bytes of the checksum.
     headers = {"Accept-Encoding": "identity"}
-    get = pooch.HTTPDownloader(progressbar=bar, headers=headers, timeout=_SECONDS_OF_SILENCE)
+    get = pooch.HTTPDownloader(progressbar=bar, headers=headers, timeout=_TIMEOUT_SECONDS)
     try:
-        get(address, target, asking)
+        get(address, target, caller)
     finally:
         bar.close()
     if remote.checksum is None:
@@ -171,7 +171,7 @@ def _check_gzip(path: str) -> None:
             while stream.read(_COPY_BYTES):
                 pass
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise OSError(f"what came is not a whole gzip file: {one_line(error)}") from error
+        raise OSError(f"the downloaded file is not a complete gzip file: {one_line(error)}") from error
 
 
 class _Bar:
@@ -184,16 +184,16 @@ class _Bar:
 
     @property
     def total(self) -> int:
-        """The number of bytes to come; 0 if the server does not say."""
+        """The size of the file in bytes; 0 if the server does not send it."""
         return self._total
 
     @total.setter
     def total(self, n_bytes: int) -> None:
         self._total = n_bytes
-        self._progress = Progress(-(-n_bytes // _MEGABYTE), f"fetching {self._name} (MB)")
+        self._progress = Progress(-(-n_bytes // _MEGABYTE), f"downloading {self._name} (MB)")
 
     def update(self, n_bytes: int) -> None:
-        """Count bytes that came."""
+        """Add to the number of downloaded bytes."""
         self._n_bytes += n_bytes
         done = min(self._n_bytes, self._total) // _MEGABYTE
         if self._progress is not None and done > self._n_shown:
@@ -201,7 +201,7 @@ class _Bar:
             self._n_shown = done
 
     def reset(self) -> None:
-        """Begin again; pooch does so before it fills the bar."""
+        """Set the number of bytes to 0; pooch does so before it completes the bar."""
         self._n_bytes = 0
 
     def close(self) -> None:

@@ -18,15 +18,15 @@ from reproduction.datasets.split import Split
 
 _MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"  # PyTorch's; yann.lecun.com does not serve reliably
 _MAX_RATIO = 200
-_UNSIGNED_BYTES = 8  # idx's number for the type
-# Of the gzipped files as they were published: the md5 that torchvision checks.
+_UNSIGNED_BYTES = 8  # code of the data type in idx files
+# Checksums of the published gzip files, as in torchvision.
 _MD5 = {
     "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
     "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
     "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
     "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
 }
-# Of the bytes inside, which stay the same however they are packed.
+# Checksums of the uncompressed content.
 _SHA256 = {
     "train-images-idx3-ubyte.gz": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
     "train-labels-idx1-ubyte.gz": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
@@ -36,30 +36,31 @@ _SHA256 = {
 
 
 def load_mnist(*, data_home: str | os.PathLike[str] | None = None, download: bool = True) -> Split:
-    """Return MNIST: 60,000 images to learn from and 10,000 to test, with pixels from 0 to 1.
+    """Return MNIST: 60,000 training and 10,000 test images, with pixels from 0 to 1.
 
-    Looks for the four files of the original, ``mnist/train-images-idx3-ubyte.gz`` and so on, gzipped or not, and checks
-    the bytes inside against those of the original.
+    Reads the four original files, ``mnist/train-images-idx3-ubyte.gz`` and so on, gzipped or not, and checks their
+    content.
 
     Parameters
     ----------
     data_home : path, default=None
         The data folder; see `data_folder`.
     download : bool, default=True
-        Whether a file that is not there may be fetched.
+        Whether to download missing files.
 
     Returns
     -------
     Split
-        ``X`` is dense float32 with 784 columns, row by row of the image, the file's bytes divided by 255. ``y`` is the
+        ``X`` is dense float32 with 784 columns, the rows of the image one after another, the bytes of the file
+        divided by 255. ``y`` is the
         digit.
 
     Raises
     ------
     DatasetError
-        If a file is neither there nor to be had, or is not the original.
+        If a file is missing and cannot be downloaded, or is not the original.
     DataFormatError
-        If a file is broken.
+        If a file is invalid.
     """
     folder = data_folder(data_home)
     X_train, y_train = _load_part("train", folder, download)
@@ -84,16 +85,17 @@ def _load_file(name: str, n_dimensions: int, folder: Path, download: bool) -> Ar
     if sha256 != _SHA256[name]:
         raise DatasetError(
             f"{path} is not the original (its content has the sha256 {sha256}, not {_SHA256[name]}): "
-            f"replace it by that of {remote.address}."
+            f"replace it by {remote.address}."
         )
     return array
 
 
 def read_idx(path: Path, n_dimensions: int) -> tuple[Array, str]:
-    """Return the array of an idx file of bytes, and the sha256 of the file's content, unpacked.
+    """Return the array of an idx file of bytes, and the sha256 of the uncompressed content.
 
     The header, big-endian: two zero bytes, the type (8: unsigned bytes), the number of dimensions, and the dimensions
-    as 32-bit numbers. No memory is used for an array that the file, given its size, cannot hold.
+    as 32-bit numbers. A header with a larger array than the file can have is an error, before memory is
+    allocated.
     """
     source = Source(path, _MAX_RATIO)
     with source.open() as stream:

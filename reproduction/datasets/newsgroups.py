@@ -17,7 +17,7 @@ from dropmargin.io.data.sources import Source
 from reproduction.datasets.folder import DatasetError, data_folder
 from reproduction.datasets.split import Split
 
-_READY = "news20.npz"
+_ARRAYS = "news20.npz"
 _ADDRESS = "http://qwone.com/~jason/20Newsgroups/20news-bydate.tar.gz"
 _MAX_RATIO = 200
 _MAX_FEATURES = 2**25
@@ -46,45 +46,45 @@ TARGET_NAMES = (
 
 
 def load_20newsgroups(*, data_home: str | os.PathLike[str] | None = None, download: bool = True) -> Split:
-    """Return 20 newsgroups as word counts: 11,314 messages to learn from and 7,532 later ones to test.
+    """Return 20 newsgroups as word counts: 11,314 training messages and 7,532 later test messages.
 
-    Looks for ``news20.npz``: the matrices, ready, as arrays ``train_indptr``, ``train_indices``, ``train_data``,
-    ``train_y``, the same with ``test_``, and ``n_features``. Otherwise for the messages, by
-    `sklearn.datasets.fetch_20newsgroups` with the data folder as its ``data_home``; words of two messages or more
-    of the training part are counted, as `sklearn.feature_extraction.text.CountVectorizer` splits them.
+    Reads ``news20.npz``, if it is there: the matrices as arrays ``train_indptr``, ``train_indices``, ``train_data``,
+    ``train_y``, the same with ``test_``, and ``n_features``. Otherwise it loads the messages by
+    `sklearn.datasets.fetch_20newsgroups` with the data folder as its ``data_home``, and counts the words of at least
+    two training messages by `sklearn.feature_extraction.text.CountVectorizer`.
 
     Parameters
     ----------
     data_home : path, default=None
         The data folder; see `data_folder`.
     download : bool, default=True
-        Whether the messages may be fetched (14 MB).
+        Whether to download missing messages (14 MB).
 
     Returns
     -------
     Split
-        ``X`` is a csr_array of float64 counts, ``y`` the number of the group in ``target_names``. The ready form has no
-        ``feature_names``.
+        ``X`` is a csr_array of float64 counts, ``y`` the index of the group in ``target_names``. There are no
+        ``feature_names`` with ``news20.npz``.
 
     Raises
     ------
     DatasetError
-        If the data are neither there nor to be had.
+        If the data are missing and cannot be downloaded.
     DataFormatError
-        If the file is broken.
+        If the file is invalid.
     """
     folder = data_folder(data_home)
-    ready = folder / _READY
-    return _load_ready(ready) if ready.is_file() else _load_messages(folder, download)
+    path = folder / _ARRAYS
+    return _load_arrays(path) if path.is_file() else _load_messages(folder, download)
 
 
-def _load_ready(path: Path) -> Split:
+def _load_arrays(path: Path) -> Split:
     source = Source(path, _MAX_RATIO)
-    wanted: dict[str, tuple[str, tuple[int | None, ...]]] = {"n_features": ("whole numbers", ())}
+    expected: dict[str, tuple[str, tuple[int | None, ...]]] = {"n_features": ("whole numbers", ())}
     for part in ("train", "test"):
-        wanted |= {f"{part}_{name}": ("whole numbers", (None,)) for name in ("indptr", "indices", "y")}
-        wanted[f"{part}_data"] = ("numbers", (None,))
-    arrays = read_arrays(source, wanted)
+        expected |= {f"{part}_{name}": ("whole numbers", (None,)) for name in ("indptr", "indices", "y")}
+        expected[f"{part}_data"] = ("numbers", (None,))
+    arrays = read_arrays(source, expected)
     n_features = int(arrays["n_features"])
     if not 1 <= n_features <= _MAX_FEATURES:
         raise DataFormatError(f"n_features is {n_features}, it should be 1 to {_MAX_FEATURES}", str(path))
@@ -92,13 +92,13 @@ def _load_ready(path: Path) -> Split:
     for part in ("train", "test"):
         data, indices, indptr, y = (arrays[f"{part}_{name}"] for name in ("data", "indices", "indptr", "y"))
         if len(indptr) != len(y) + 1 or not len(y) or y.min() < 0 or y.max() >= len(TARGET_NAMES):
-            raise DataFormatError(f"{part}_y does not fit to {part}_indptr, or is not 0 to 19", str(path))
+            raise DataFormatError(f"{part}_y does not fit {part}_indptr, or is not in 0 to 19", str(path))
         try:
             X = sparse.csr_array((data.astype(np.float64), indices, indptr), shape=(len(y), n_features))
             X.check_format(full_check=True)
         except ValueError as error:
-            raise DataFormatError(f"the {part} matrix is broken: {one_line(error)}", str(path)) from error
-        X.sum_duplicates()  # sorts, too
+            raise DataFormatError(f"the {part} matrix is invalid: {one_line(error)}", str(path)) from error
+        X.sum_duplicates()  # also sorts the indices
         parts[part] = X, y.astype(np.int64)
     description = f"20 newsgroups by date, word counts, read from {path}."
     (X_train, y_train), (X_test, y_test) = parts["train"], parts["test"]
@@ -117,7 +117,7 @@ def _load_messages(folder: Path, download: bool) -> Split:
         np.asarray(train.target, dtype=np.int64),
         X_test,
         np.asarray(test.target, dtype=np.int64),
-        f"20 newsgroups by date, counts of words of two training messages or more, by scikit-learn from {folder}.",
+        f"20 newsgroups by date, counts of words of at least two training messages, by scikit-learn from {folder}.",
         tuple(words.get_feature_names_out().tolist()),
         tuple(train.target_names),
     )
@@ -128,12 +128,12 @@ def _fetch(part: str, folder: Path, download: bool) -> Any:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of every attempt that failed; the last one's error tells
+            warnings.simplefilter("ignore", UserWarning)  # one per failed attempt; the error has the reason
             return fetch_20newsgroups(subset=part, data_home=folder, download_if_missing=download, n_retries=1)
     except (OSError, ValueError) as error:
         archive = folder / "20news_home" / "20news-bydate.tar.gz"
-        reason = f"fetching them failed: {one_line(error)}" if download else "download=False"
+        reason = f"the download failed: {one_line(error)}" if download else "download=False"
         raise DatasetError(
             f"The messages of 20 newsgroups are not in {folder} ({reason.rstrip('.')}): get {_ADDRESS} and put it at "
-            f"{archive} (scikit-learn unpacks it with download=True), or put {_READY} into {folder}."
+            f"{archive} (scikit-learn unpacks it with download=True), or put {_ARRAYS} into {folder}."
         ) from None

@@ -1,7 +1,7 @@
-"""Arrays out of the pickled batches of CIFAR-10, without running anything that a file says.
+"""Reads arrays from the pickled batches of CIFAR-10 without running code.
 
-A pickle is a program: it names functions and calls them. Here the only names that it may use stand for two inert
-classes of this module, which keep what they are given; NumPy never sees it before it was checked.
+A pickle names functions and calls them. Here the only allowed names are mapped to two classes of this module, which
+only store their arguments. These are checked before they become NumPy arrays.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _BYTE = (b"u1", "u1", b"uint8", "uint8")
 
 
 class _PickledType:
-    """Stands for `numpy.dtype`."""
+    """Replaces `numpy.dtype`."""
 
     def __init__(self, name: Any = None, *rest: Any) -> None:
         self.name = name
 
     def __setstate__(self, state: Any) -> None:
-        pass  # byte order and padding, of which bytes have none
+        pass  # byte order and padding, which bytes do not have
 
 
 class _PickledArray:
-    """Stands for `numpy.ndarray`, and for the function that makes an empty one to be filled."""
+    """Replaces `numpy.ndarray`, and the function that creates an empty array for unpickling."""
 
     def __init__(self, *rest: Any) -> None:
         self.state: Any = None
@@ -40,7 +40,7 @@ class _PickledArray:
         self.state = state
 
     def to_array(self, width: int) -> Array:
-        """Return a matrix of bytes with so many columns."""
+        """Return a matrix of bytes with ``width`` columns."""
         _, shape, kind, is_fortran, data = self.state
         n_rows, n_columns = shape
         is_bytes = isinstance(kind, _PickledType) and kind.name in _BYTE and isinstance(data, bytes)
@@ -60,7 +60,7 @@ _ALLOWED = {
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no data need")
+            raise pickle.UnpicklingError(f"it refers to {module}.{name}, which is not allowed")
         return _ALLOWED[module, name]
 
 
@@ -72,7 +72,7 @@ def read_batch(data: bytes, where: str, width: int) -> tuple[Array, Array]:
     data : bytes
         A pickled dictionary with an array ``data`` and a list ``labels``.
     where : str
-        The file, for errors.
+        The file, for error messages.
     width : int
         The number of pixels of an image.
     """
@@ -87,13 +87,13 @@ def read_batch(data: bytes, where: str, width: int) -> tuple[Array, Array]:
             raise ValueError(f"there are {len(labels)} labels for {len(pixels)} images")
     except MemoryError:
         raise
-    except Exception as error:  # whatever a broken or malicious file brings about
+    except Exception as error:  # broken and malicious files raise errors of many types
         raise DataFormatError(f"this is not a batch of CIFAR-10: {one_line(error)}", where) from error
     return pixels, np.array(labels, dtype=np.uint8)
 
 
 def _check_memo(data: bytes) -> None:
-    """Refuse a place in the unpickler's memory that would make it take gigabytes."""
+    """Refuse an index of the unpickler's memo that would allocate gigabytes."""
     for operation, argument, _ in pickletools.genops(data):
         if operation.name in ("PUT", "LONG_BINPUT") and not (isinstance(argument, int) and 0 <= argument <= len(data)):
-            raise ValueError("it is broken")
+            raise ValueError("an index of its memo is too large")

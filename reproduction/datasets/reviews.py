@@ -1,4 +1,4 @@
-"""The lines of the official review files: ``feature:count feature:count ... #label#:positive``."""
+"""Parser of the official review files, with lines ``feature:count feature:count ... #label#:positive``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST_COUNT = 9  # digits
 
 
 class Reviews:
-    """Collects reviews of several files over one vocabulary."""
+    """Reviews of several files with a common vocabulary."""
 
     def __init__(self) -> None:
         self._columns: dict[bytes, int] = {}
@@ -24,7 +24,7 @@ class Reviews:
         self._row_ends: list[int] = [0]
 
     def add(self, data: bytes, where: str) -> tuple[Array, Array]:
-        """Take the reviews of a file, one per line, and return the numbers of their rows and their labels."""
+        """Add the reviews of a file, one per line, and return the indices of their rows and their labels."""
         first = len(self._row_ends) - 1
         labels = [
             self._add_line(line, where, number) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()
@@ -39,7 +39,7 @@ class Reviews:
             raise DataFormatError(what, where, number)
         columns = self._columns
         for token in tokens:
-            feature, _, count = token.rpartition(b":")  # a feature may have a colon of its own
+            feature, _, count = token.rpartition(b":")  # a feature may contain colons
             if not feature or not count.isdigit() or len(count) > _LONGEST_COUNT:
                 raise DataFormatError(f"{quoted(token)} is not feature:count", where, number)
             self._indices.append(columns.setdefault(feature, len(columns)))
@@ -48,7 +48,7 @@ class Reviews:
         return _LABELS[label]
 
     def matrix(self, n_features: int) -> tuple[sparse.csr_array, tuple[str, ...]]:
-        """Return all reviews, a row each, with the most frequent features as columns, and the features' names."""
+        """Return the matrix of all reviews with the most frequent features, and the names of the features."""
         X = sparse.csr_array(
             (np.array(self._counts, dtype=np.float64), self._indices, self._row_ends),
             shape=(len(self._row_ends) - 1, len(self._columns)),
@@ -59,11 +59,11 @@ class Reviews:
         ranks = np.empty(len(names), dtype=np.int64)
         ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
         chosen = select_features(X, ranks, n_features)
-        # Bytes that are no UTF-8 are written out, so that different features keep different names.
+        # Bytes that are not UTF-8 are escaped, so that different features have different names.
         return X[:, chosen], tuple(names[column].decode("utf-8", "backslashreplace") for column in chosen)
 
 
 def select_features(X: sparse.csr_array, ranks: Array, n_features: int) -> Array:
-    """Return the columns with entries in the most rows, the most frequent first; of equal ones the lower rank."""
+    """Return the columns with entries in the most rows, by decreasing frequency; ties are resolved by rank."""
     frequencies = np.bincount(X.indices, minlength=X.shape[1])
     return np.lexsort((ranks, -frequencies))[:n_features]

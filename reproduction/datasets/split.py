@@ -1,4 +1,4 @@
-"""What every loader returns."""
+"""The type of the data sets that loaders return."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from dropmargin.typing import Array
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A data set in its official parts.
+    """A data set with its official training and test parts.
 
     Parameters
     ----------
     X_train, X_test : ndarray or csr_array
-        The rows; the loader says what they are.
+        Features; the docstring of the loader describes them.
     y_train, y_test : ndarray of int64
-        Their labels.
+        Labels.
     description : str
-        One sentence: what this is, and from which files it was read.
+        One sentence: the data set, and the files it was read from.
     feature_names : tuple of str, or None
-        The names of the columns, if they are known.
+        Names of the columns, if known.
     target_names : tuple of str, or None
-        The names of the labels in ascending order, if they are known.
+        Names of the labels in ascending order, if known.
     """
 
     X_train: Any

@@ -1,4 +1,4 @@
-"""Features of images, learnt without labels."""
+"""Features of images, computed without labels."""
 
 from reproduction.features.patch_features import PatchFeatures
 

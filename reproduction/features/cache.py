@@ -1,7 +1,7 @@
 """A cache of arrays on disk; the key of an array is the fingerprint of everything it is computed from.
 
-A file is a line with the name of the format, the SHA-256 of its key and content, and the plain numbers. Nothing in it
-can run code. A file that is cut short, or changed, is as good as none: its array is made again.
+A file has a line with the name of the format, the SHA-256 of its key and content, and the numbers. It contains no code.
+A truncated or changed file is ignored, and its array is computed again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def fingerprint(*parts: Any) -> str:
 
 
 def check_folder(name: str, value: Any) -> None:
-    """Check that a parameter is the path of a folder, or of one that can be made."""
+    """Check that a parameter is the path of a folder, or of one that can be created."""
     if not isinstance(value, str | os.PathLike) or not os.fspath(value):
         raise ValueError(f"{name} must be None or the path of a folder, got {value!r}.")
     if os.path.exists(value) and not os.path.isdir(value):
@@ -41,19 +41,19 @@ def check_folder(name: str, value: Any) -> None:
 
 
 class ArrayCache:
-    """A folder of arrays, each written whole or not at all.
+    """A folder of arrays, each written completely or not at all.
 
     Parameters
     ----------
     folder : str, path or None
-        Made when the first array is written. ``None`` keeps nothing.
+        Created when the first array is written. ``None`` for no cache.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
         self._folder = None if folder is None else Path(folder)
 
     def load(self, key: str, shape: tuple[int, ...], dtype: Any) -> Array | None:
-        """Return the array of a key, or ``None`` if it is not there, or is not whole."""
+        """Return the array of a key, or ``None`` if its file is missing or invalid."""
         if self._folder is None:
             return None
         try:

@@ -1,11 +1,11 @@
-"""A codebook of typical patches, and the activations of its centroids by part of an image.
+"""A codebook of patches, and the activations of its centroids in the parts of an image.
 
-An image is cut into ``pooling x pooling`` parts by the place of its patches. With a whitened patch ``p`` and the
-centroids ``c_k``, all distances come from one matrix product:
+An image is divided into ``pooling x pooling`` parts. With a whitened patch ``p`` and the centroids ``c_k``, all
+distances come from one matrix product:
 
     |p - c_k|^2 = |p|^2 - 2 s_k,      s_k = c_k.p - |c_k|^2 / 2
 
-Each part of each image is a product of its own, so that the numbers of an image do not depend on those beside it.
+Each part of each image is a separate product, so that the features of an image do not depend on other images.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from reproduction.features.patches import learn_whitening, normalise_contrast, p
 
 @dataclass(frozen=True)
 class Codebook:
-    """Centroids of whitened patches, and how patches are whitened.
+    """Centroids of whitened patches, and the parameters of the whitening.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Codebook:
     contrast_epsilon: float
 
     def whiten(self, patches: Array) -> Array:
-        """Return float32 patches with equal contrast and without correlations."""
+        """Return float32 patches, normalised in contrast and whitened."""
         return (normalise_contrast(patches, self.contrast_epsilon) - self.patch_mean) @ self.whitening
 
     def scores(self, whitened: Array) -> Array:
@@ -63,9 +63,9 @@ def learn_codebook(
     Parameters
     ----------
     patches : float32 ndarray of shape (n_patches, n_entries)
-        As they were cut out.
+        Raw patches.
     first : float32 ndarray of shape (n_centroids, n_entries)
-        The centroids that k-means starts from.
+        Initial centroids.
     contrast_epsilon, whitening_epsilon : float
     n_iter : int
     """
@@ -73,7 +73,7 @@ def learn_codebook(
     mean, whitening = learn_whitening(patches, whitening_epsilon)
     whitened = (patches - mean) @ whitening
     del patches
-    # Threads add up centroids in the order in which they end: with one, the sums are the same every time.
+    # The order of the sums of several threads varies; with one thread the result is reproducible.
     with threadpool_limits(limits=1, user_api="openmp"):
         kmeans = KMeans(len(first), init=first, n_init=1, max_iter=n_iter, tol=0.0, copy_x=False)
         centroids = kmeans.fit(whitened).cluster_centers_
@@ -82,7 +82,7 @@ def learn_codebook(
 
 @dataclass(frozen=True)
 class PatchLayout:
-    """Where the patches of an image are, and which part of the image each belongs to.
+    """The positions of the patches of an image, and the parts of the image that they belong to.
 
     Parameters
     ----------
@@ -106,13 +106,13 @@ class PatchLayout:
 
     @property
     def parts(self) -> list[tuple[slice, slice]]:
-        """Rows and columns of the grid of patches that make each part; they differ by one patch per side at most."""
+        """Rows and columns of the patches of each part; sizes differ by at most one patch per side."""
         rows, columns = (_shares(length, self.pooling) for length in self.grid_shape)
         return [(row, column) for row in rows for column in columns]
 
     @property
     def part_of_patch(self) -> Array:
-        """Part that each patch belongs to, in the order of `patches_by_part`."""
+        """Index of the part of each patch, in the order of `patches_by_part`."""
         sizes = [(rows.stop - rows.start) * (columns.stop - columns.start) for rows, columns in self.parts]
         return np.repeat(np.arange(len(sizes)), sizes)
 
@@ -130,20 +130,20 @@ def _shares(length: int, n_shares: int) -> list[slice]:
 
 
 def nearest_centroids(image: Array, codebook: Codebook, layout: PatchLayout) -> Array:
-    """Return the index of the nearest centroid of each patch of an image, part after part, as int32."""
+    """Return the index of the nearest centroid of each patch of an image, ordered by part, as int32."""
     parts = [codebook.scores(codebook.whiten(patches)).argmax(axis=1) for patches in layout.patches_by_part(image)]
     return np.concatenate(parts).astype(np.int32)
 
 
 def triangle_activations(image: Array, codebook: Codebook, layout: PatchLayout) -> Array:
-    """Return ``max(0, mean_j |p - c_j| - |p - c_k|)``, summed over the patches of each part, part after part."""
+    """Return ``max(0, mean_j |p - c_j| - |p - c_k|)``, summed over the patches of each part."""
     sums = []
     for patches in layout.patches_by_part(image):
         whitened = codebook.whiten(patches)
         distances = codebook.scores(whitened)
         distances *= -2.0
         distances += np.einsum("ij,ij->i", whitened, whitened)[:, None]
-        np.maximum(distances, 0.0, out=distances)  # rounding may take a distance of zero below it
+        np.maximum(distances, 0.0, out=distances)  # negative by rounding
         np.sqrt(distances, out=distances)
         activations = np.subtract(distances.mean(axis=1, keepdims=True), distances, out=distances)
         sums.append(np.maximum(activations, 0.0, out=activations).sum(axis=0))

@@ -9,7 +9,7 @@ import numpy as np
 
 from dropmargin.typing import Array
 
-# Beyond this the squares of pixels, summed over a patch, may overflow in single precision.
+# The squares of larger pixels, summed over a patch, may overflow in single precision.
 _LARGEST = 1e15
 
 
@@ -72,12 +72,12 @@ def _numbers(X: Any) -> Array:
 def _from_rows(rows: Array, shape: tuple[int, int, int] | None) -> Array:
     if shape is None:
         raise ValueError(
-            f"X has rows of {rows.shape[1]} pixels (shape {rows.shape}), of which the shape is not known; give "
+            f"X has rows of {rows.shape[1]} pixels (shape {rows.shape}), but image_shape is None; pass "
             "image_shape=(height, width, n_channels), or reshape X to (n_images, height, width, n_channels)."
         )
     if rows.shape[1] != np.prod(shape):
         raise ValueError(
             f"X has rows of {rows.shape[1]} pixels, but image_shape {shape} (height, width, channels) has "
-            f"{np.prod(shape)}; give the shape of your images."
+            f"{np.prod(shape)}; pass the shape of the images."
         )
     return rows.reshape(-1, *shape)

@@ -1,4 +1,4 @@
-"""`PatchFeatures`: features of an image from a codebook of patches."""
+"""`PatchFeatures`: features of images from a codebook of patches."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from reproduction.features.images import as_images
 from reproduction.features.patches import draw_patches
 
 _ACTIVATIONS = ("hard", "triangle")
-# k-means starts from random directions near the origin, as in the code that Coates et al. released. From random patches
-# it does worse: many of these are far from all others, and stay alone. (100,000 patches of CIFAR-10, 2,048 centroids:
-# 29 % of them had less than a twentieth of the average count of fresh patches, against 5 % from here.)
+# k-means starts from small random vectors, as in the code of Coates et al. Random patches are a worse start, because
+# many of them are far from all others (100,000 patches of CIFAR-10, 2,048 centroids: 29 % of the centroids had less
+# than a twentieth of the average count of new patches, against 5 %).
 _FIRST_SCALE = 0.1
 
 
 class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Describe images by the typical patches that they are made of (Coates, Ng and Lee 2011).
+    """Features of images: activations of a codebook of patches (Coates, Ng and Lee 2011).
 
-    `fit` draws random patches, gives them equal contrast, ``(x - mean(x)) / sqrt(var(x) + contrast_epsilon)``, whitens
-    them (ZCA), and learns ``n_centroids`` typical ones by k-means. No labels are needed. `transform` compares every
-    patch of an image with the centroids ``c_k``, and sums over the parts of the image, by default its quadrants:
+    `fit` samples random patches, normalises their contrast, ``(x - mean(x)) / sqrt(var(x) + contrast_epsilon)``,
+    whitens them (ZCA), and computes ``n_centroids`` centroids by k-means. It needs no labels. `transform` compares
+    every patch of an image with the centroids ``c_k``, and sums over the parts of the image, by default its quadrants:
 
-    - ``activation="hard"``: each patch counts for its nearest centroid. Sparse counts, as van der Maaten et al. (2013)
-      used them.
-    - ``activation="triangle"``: ``max(0, mean_j |p - c_j| - |p - c_k|)``. Dense, and more telling.
+    - ``activation="hard"``: each patch is counted for its nearest centroid. The features are sparse, as in van der
+      Maaten et al. (2013).
+    - ``activation="triangle"``: ``max(0, mean_j |p - c_j| - |p - c_k|)``. The features are dense.
 
     The result is the same to the last bit for any ``n_jobs`` and ``chunk_size``, on the same machine and libraries.
 
@@ -61,10 +61,10 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     pooling : int, default=2
         Parts of an image per side: 2 for quadrants.
     image_shape : tuple of int, default=None
-        ``(height, width)`` or ``(height, width, n_channels)`` of images that come as rows of a table. ``None`` if ``X``
-        has these axes itself.
+        ``(height, width)`` or ``(height, width, n_channels)``, if the images are rows of a matrix. ``None`` if ``X``
+        has these axes.
     n_patches : int, default=400_000
-        Random patches to learn from.
+        Number of random patches for `fit`.
     n_iter : int, default=10
         Iterations of k-means.
     contrast_epsilon : float, default=10.0
@@ -72,13 +72,13 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     whitening_epsilon : float, default=0.1
         Added to the variances of the whitened directions.
     random_state : int, RandomState instance or None, default=None
-        Draws the patches and the first centroids.
+        Seed of the random patches and initial centroids.
     n_jobs : int, default=None
         Number of threads of `transform`; ``None`` for 1, -1 for all cores.
     cache : str or path, default=None
-        A folder in which the codebook and the features are kept, chunk by chunk, under the fingerprint of all that they
-        depend on. A call that was interrupted, even killed, goes on where it was; a call that was made before only
-        reads. Files that are damaged are made again. Nothing is ever deleted.
+        A folder that caches the codebook and the features, in chunks. The name of a file is the fingerprint of all data
+        and parameters it depends on. A call that was interrupted or killed resumes; a repeated call only reads. Damaged
+        files are computed again. Files are never deleted.
     chunk_size : int, default=500
         Images per file of the cache.
     verbose : int, default=1
@@ -90,11 +90,11 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         ``patch_mean`` and ``whitening``, which whiten patches of equal contrast, and ``centroids``, of shape
         (n_centroids, n_entries): an entry is a row, a column and a channel of a patch, in that order.
     layout_ : PatchLayout
-        ``image_shape`` (height, width, channels), and which patches are in which part of an image.
+        ``image_shape`` (height, width, channels), and the patches of each part of an image.
 
     Notes
     -----
-    One codebook serves both activations: ``set_params(activation="triangle")`` needs no other fit.
+    Both activations use the same codebook: ``set_params(activation="triangle")`` needs no new fit.
 
     Examples
     --------
@@ -169,12 +169,13 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
         Parameters
         ----------
-        X : array-like of the shape of images that `fit` saw
+        X : array-like
+            Images of the same shape as in `fit`.
 
         Returns
         -------
         float32 csr_array (hard) or ndarray (triangle) of shape (n_images, pooling**2 * n_centroids)
-            Part after part (from left to right, then from top to bottom), centroid after centroid.
+            Ordered by part (from left to right, then from top to bottom), then by centroid.
         """
         check_is_fitted(self)
         self._check_parameters()
@@ -212,10 +213,10 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def _describe(
         self, images: Array, describe: Callable[[Array, Codebook, PatchLayout], Array], length: int, dtype: Any
     ) -> Iterator[tuple[slice, Array]]:
-        """Yield chunks of images and a vector for each image of theirs, from the cache if it has them."""
+        """Yield the slice of each chunk of images and a vector for each of its images, from the cache if possible."""
         codebook, layout = self.codebook_, self.layout_
         cache = ArrayCache(self.cache)
-        made_with = fingerprint(
+        parameters = fingerprint(
             self.activation,
             codebook.patch_mean,
             codebook.whitening,
@@ -227,7 +228,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         with Progress(len(images), "features", verbose=self.verbose) as progress:
             for start in range(0, len(images), self.chunk_size):
                 chunk = images[start : start + self.chunk_size]
-                key = fingerprint(made_with, chunk)
+                key = fingerprint(parameters, chunk)
                 vectors = cache.load(key, (len(chunk), length), dtype)
                 if vectors is None:
                     vectors = self._in_threads(lambda image: describe(image, codebook, layout), chunk, progress)
@@ -237,7 +238,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 yield slice(start, start + len(chunk)), vectors
 
     def _in_threads(self, describe: Callable[[Array], Array], images: Array, progress: Progress) -> Array:
-        """Return the vectors of some images, each worked out by one thread."""
+        """Return the vectors of some images, computed in threads."""
 
         def work(image: Array) -> Array:
             vector = describe(image)
@@ -249,7 +250,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             return np.stack(in_threads(jobs, effective_n_jobs(self.n_jobs), threading.Event()))
 
     def _learn(self, patches: Array, first: Array) -> Codebook:
-        """Return the codebook of some patches, from the cache if it is there."""
+        """Return the codebook of some patches, from the cache if possible."""
         contrast, whitening, n_iter = float(self.contrast_epsilon), float(self.whitening_epsilon), int(self.n_iter)
         cache = ArrayCache(self.cache)
         key = fingerprint("codebook", patches, first, contrast, whitening, n_iter)
@@ -277,11 +278,11 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         if self.n_patches < self.n_centroids:
             raise ValueError(
                 f"n_patches must be at least n_centroids ({self.n_centroids}), got {self.n_patches}; "
-                "a hundred patches for each centroid are a good number."
+                "about a hundred patches per centroid are recommended."
             )
 
     def _make_layout(self, image_shape: tuple[int, int, int]) -> PatchLayout:
-        """Return where the patches of an image are, after checking that there are enough of them."""
+        """Return the positions of the patches of an image, after checking that there are enough patches."""
         height, width, _ = image_shape
         if self.patch_size > min(height, width):
             raise ValueError(
@@ -292,7 +293,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         if self.pooling > min(layout.grid_shape):
             raise ValueError(
                 f"pooling must be at most {min(layout.grid_shape)}, since there are {layout.grid_shape[0]} x "
-                f"{layout.grid_shape[1]} patches in an image, got {self.pooling}; or take a smaller stride."
+                f"{layout.grid_shape[1]} patches in an image, got {self.pooling}; a smaller stride gives more patches."
             )
         return layout
 

@@ -1,4 +1,4 @@
-"""Patches of images: cutting them out, their contrast, and the whitening of their correlations.
+"""Patches of images: extraction, normalisation of contrast, whitening.
 
 A patch is a square of ``patch_size`` by ``patch_size`` pixels with all its channels. As a vector it has
 ``patch_size * patch_size * n_channels`` entries, in the order row, column, channel.
@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from dropmargin.typing import Array
 
-# Rows of patches that are made double at a time, so that a sum over all of them needs no double copy of them all.
+# Rows that are converted to double precision at a time, which saves memory.
 _BLOCK = 16_384
 
 
@@ -33,9 +33,9 @@ def patch_grid(images: Array, patch_size: int, stride: int) -> Array:
 
 
 def draw_patches(images: Array, patch_size: int, n_patches: int, rng: np.random.RandomState) -> Array:
-    """Return patches from random places of random images, with replacement, as float32 vectors."""
+    """Return patches at random positions of random images, with replacement, as float32 vectors."""
     grid = patch_grid(images, patch_size, stride=1)
-    places = np.sort(rng.randint(np.prod(grid.shape[:3]), size=n_patches))  # in order: each image is read once
+    places = np.sort(rng.randint(np.prod(grid.shape[:3]), size=n_patches))  # sorted, so that each image is read once
     chosen = grid[np.unravel_index(places, grid.shape[:3])]
     return chosen.reshape(n_patches, -1).astype(np.float32)
 
@@ -47,7 +47,7 @@ def normalise_contrast(patches: Array, epsilon: float) -> Array:
     ----------
     patches : float32 ndarray of shape (n_patches, n_entries)
     epsilon : float
-        So much variance is noise: a patch that varies less stays weak.
+        Added to the variance, so that patches of little contrast are not amplified.
     """
     centred = patches - patches.mean(axis=1, keepdims=True)
     variance = np.einsum("ij,ij->i", centred, centred) / np.float32(patches.shape[1])
@@ -56,10 +56,10 @@ def normalise_contrast(patches: Array, epsilon: float) -> Array:
 
 
 def learn_whitening(patches: Array, epsilon: float) -> tuple[Array, Array]:
-    """Return the mean of patches, and the matrix that takes their correlations away (ZCA).
+    """Return the mean of the patches, and the whitening matrix (ZCA).
 
-    With the covariance ``U diag(s) U'`` the matrix is ``U diag(1 / sqrt(s + epsilon)) U'``. It is symmetric, and of all
-    matrices that whiten, it changes the patches least.
+    With the covariance ``U diag(s) U'`` the matrix is ``U diag(1 / sqrt(s + epsilon)) U'``. It is symmetric, and of
+    all whitening matrices it changes the patches least.
 
     Returns
     -------

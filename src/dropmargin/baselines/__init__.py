@@ -1,4 +1,4 @@
-"""The paper's baselines: corrupted copies of the data, and the worst case over deleted features."""
+"""Baselines of the paper: training on corrupted copies, and on the worst case over deleted features."""
 
 from dropmargin.baselines.explicit import ExplicitCorruption
 from dropmargin.baselines.fdrop import FDropSVC

@@ -1,4 +1,4 @@
-"""Explicit corruption: any classifier, trained on corrupted copies of the data instead of on the expected loss."""
+"""Explicit corruption: any classifier, trained on corrupted copies of the data in place of the expected loss."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from dropmargin.estimators.base import MarginalisedClassifier
 from dropmargin.noise import DropoutNoise, Noise, as_noise
 from dropmargin.typing import Array
 
-# A block for `partial_fit` has about this many entries, unless a row alone has more.
+# Entries of a block for `partial_fit`, unless a single row has more.
 _BLOCK_ENTRIES = 2**22
 
 
 def _estimator_has(name: str) -> Callable[[ExplicitCorruption], bool]:
-    """Return a check that the estimator, fitted if it is, has a method; its error names what is missing."""
+    """Return a check that the estimator (the fitted one, if there is one) has a method."""
 
     def check(self: ExplicitCorruption) -> bool:
         getattr(getattr(self, "estimator_", self.estimator), name)
@@ -39,35 +39,37 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Fit a classifier to ``n_copies`` corrupted copies of the training data, each of weight ``1 / n_copies``.
 
     Minimises ``R(w) + C sum_i s_i (1/M) sum_m loss(y_i, x~_im)`` for the classifier's own loss and penalty, where
-    ``x~_i1, ..., x~_iM`` are ``M`` draws of the noise around row ``i``. As ``M`` grows that tends to the expected loss,
-    which `NoisyLinearClassifier` and its relatives minimise (or bound) without drawing anything.
+    ``x~_i1, ..., x~_iM`` are ``M`` draws of the noise around row ``i``. As ``M`` grows, this tends to the expected
+    loss, which `NoisyLinearClassifier` and the related estimators minimise (or bound) without sampling.
 
-    A classifier with `partial_fit` never sees more than a block of rows at a time, made when it is needed: memory does
-    not grow with ``n_copies``. For any other classifier, and for those of this library, whose `partial_fit` does not
-    end at the optimum, the copies are stacked, which takes ``n_copies`` times the memory of ``X``. Sparse data stay
-    sparse.
+    A classifier with `partial_fit` gets blocks of rows, which are sampled when they are needed, so that memory does not
+    grow with ``n_copies``. For other classifiers, and for those of this library, whose `partial_fit` does not reach the
+    optimum, the copies are stacked, which takes ``n_copies`` times the memory of ``X``. Sparse data stay sparse.
 
     Parameters
     ----------
     estimator : classifier
-        Any scikit-learn classifier; it is cloned. If its `fit` (or `partial_fit`) takes no ``sample_weight``, the
-        copies count fully: a parameter such as ``C`` that multiplies a sum over the rows then acts ``n_copies`` times
-        as strong.
+        Any scikit-learn classifier; it is cloned. If its `fit` (or `partial_fit`) has no ``sample_weight``, each
+        copy has weight 1: a parameter such as ``C`` that multiplies a sum over the rows then has ``n_copies`` times its
+        effect.
     noise : float, Noise or None, default=0.1
         A number q in [0, 1) means ``DropoutNoise(rate=q, reference="zero")``; ``None`` means exact copies.
     n_copies : int, default=10
-        The number ``M`` of copies.
+        Number of copies, ``M``.
     n_epochs : int, default=1
-        For a classifier with `partial_fit` only: how often ``n_copies`` fresh copies are drawn and gone through, each
-        in a random order of its rows. One is exact for naive Bayes; stochastic gradients may need more.
+        Number of passes, each over ``n_copies`` new copies with randomly ordered rows; only for a classifier with
+        `partial_fit`. One is exact for naive Bayes; stochastic gradients may need more.
     random_state : int, RandomState instance or None, default=None
-        Source of the noise and of the order of the rows.
+        Seed of the noise and of the order of the rows.
 
     Attributes
     ----------
-    estimator_ : the fitted classifier
+    estimator_ : classifier
+        The fitted classifier.
     classes_ : ndarray of shape (n_classes,)
+        Labels.
     n_features_in_ : int
+        Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only if X had string column names.
 
@@ -93,21 +95,22 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ExplicitCorruption:
-        """Draw the copies and fit the classifier.
+        """Sample the copies and fit the classifier.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training data, never changed; float32 is kept.
+            Training data; float32 is kept.
         y : array-like of shape (n_samples,)
             Labels.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, shared by their copies; the classifier must take weights. Rows of weight 0 are left
-            out.
+            Sample weights, divided among the copies of a row; the classifier must have ``sample_weight``. Rows of
+            weight 0 are ignored.
 
         Returns
         -------
-        self : the fitted estimator. If the fit fails or is interrupted, the estimator is as it was before.
+        self : ExplicitCorruption
+            The fitted estimator. If the fit fails or is interrupted, the estimator is not changed.
         """
         with validation.unchanged_on_failure(self):
             return self._fit(X, y, sample_weight)
@@ -129,7 +132,7 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             X, y, weights = X[counted], y[counted], weights[counted]
         noise = noise.with_means(feature_means(X, weights, has_missing=False)) if noise.needs_means else noise
         rng = check_random_state(self.random_state)
-        if _streams(estimator):
+        if _fits_in_blocks(estimator):
             _fit_in_blocks(estimator, noise, X, y, weights / n_copies, n_copies * n_epochs, rng)
         else:
             _fit_stacked(estimator, noise, X, y, weights / n_copies, n_copies, rng)
@@ -139,8 +142,8 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def _check_weights(self, estimator: Any, sample_weight: Any, n_samples: int) -> Array:
         if sample_weight is not None and not _takes_weights(estimator):
             raise ValueError(
-                f"sample_weight was given, but {type(estimator).__name__} takes no weights. Leave sample_weight out, "
-                "or choose another estimator."
+                f"sample_weight was given, but {type(estimator).__name__} has no sample_weight. Leave sample_weight "
+                "out, or choose another estimator."
             )
         return validation.check_weights(sample_weight, n_samples)
 
@@ -153,25 +156,25 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     @available_if(_estimator_has("predict"))
     def predict(self, X: Any) -> Array:
         """Return the classifier's predicted labels."""
-        return self._checked(X, "predict")
+        return self._call(X, "predict")
 
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: Any) -> Array:
         """Return the classifier's scores."""
-        return self._checked(X, "decision_function")
+        return self._call(X, "decision_function")
 
     @available_if(_estimator_has("predict_proba"))
     def predict_proba(self, X: Any) -> Array:
         """Return the classifier's probabilities of the classes."""
-        return self._checked(X, "predict_proba")
+        return self._call(X, "predict_proba")
 
     @available_if(_estimator_has("predict_log_proba"))
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithms of the classifier's probabilities."""
-        return self._checked(X, "predict_log_proba")
+        return self._call(X, "predict_log_proba")
 
-    def _checked(self, X: Any, method: str) -> Array:
-        """Check ``X`` against the training data and hand it, without names, to the fitted classifier."""
+    def _call(self, X: Any, method: str) -> Array:
+        """Check ``X`` and pass it, without feature names, to a method of the fitted classifier."""
         check_is_fitted(self, "estimator_")
         X = validate_rows(self, X, reset=False)
         return getattr(self.estimator_, method)(X)
@@ -188,20 +191,20 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
 
 def _takes_weights(estimator: Any) -> bool:
-    """Return whether the method that will fit the estimator has a parameter ``sample_weight``."""
-    method = estimator.partial_fit if _streams(estimator) else estimator.fit
+    """Return whether the method that fits the estimator has a parameter ``sample_weight``."""
+    method = estimator.partial_fit if _fits_in_blocks(estimator) else estimator.fit
     return "sample_weight" in signature(method).parameters
 
 
-def _streams(estimator: Any) -> bool:
-    """Return whether the copies are handed on in blocks. Our own classifiers reach their optimum by `fit` alone."""
+def _fits_in_blocks(estimator: Any) -> bool:
+    """Return whether to fit in blocks. The classifiers of this library reach their optimum by `fit` only."""
     return hasattr(estimator, "partial_fit") and not isinstance(estimator, MarginalisedClassifier)
 
 
 def _fit_stacked(
     estimator: Any, noise: Noise, X: Any, y: Array, weights: Array, n_copies: int, rng: np.random.RandomState
 ) -> None:
-    """Fit to all copies at once, one below the other."""
+    """Fit to the stacked copies."""
     blocks = [block for _ in range(n_copies) for block in row_blocks(canonical(noise.sample(X, rng)))]
     extra = {"sample_weight": np.tile(weights, n_copies)} if _takes_weights(estimator) else {}
     estimator.fit(stack_blocks(blocks).rows, np.tile(y, n_copies), **extra)
@@ -210,7 +213,7 @@ def _fit_stacked(
 def _fit_in_blocks(
     estimator: Any, noise: Noise, X: Any, y: Array, weights: Array, n_copies: int, rng: np.random.RandomState
 ) -> None:
-    """Fit to one block of corrupted rows after the other, each copy in a random order."""
+    """Fit to blocks of corrupted rows, with the rows of each copy in a random order."""
     n_rows, n_features = X.shape
     step = max(1, _BLOCK_ENTRIES // n_features)
     classes = np.unique(y)
