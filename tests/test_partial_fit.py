@@ -246,18 +246,18 @@ def test_the_summary_is_exact_in_value_gradient_and_the_two_directions(loss, noi
     np.testing.assert_allclose(point.gradient, whole.gradient)
     summary = start.after(point, point.hessian())
     np.testing.assert_allclose(summary.value(coef), whole.value)
-    np.testing.assert_allclose(summary.derivative(coef), whole.gradient)
+    np.testing.assert_allclose(summary.at(coef)[1], whole.gradient)
     intercept = np.eye(21)[:, [20]]
     for direction in [coef, intercept] if fit_intercept else [coef]:
         wanted = whole.hessian().product(direction)
         step = 0.1 * direction
-        np.testing.assert_allclose(summary.derivative(coef + step) - summary.derivative(coef), 0.1 * wanted, atol=1e-9)
+        np.testing.assert_allclose(summary.at(coef + step)[1] - summary.at(coef)[1], 0.1 * wanted, atol=1e-9)
         rise = summary.value(coef + step) - summary.value(coef)
         expected = 0.1 * whole.gradient.T @ direction + 0.005 * direction.T @ wanted
         np.testing.assert_allclose(rise, expected[0])
         moved = summary.moved(coef + step)
         np.testing.assert_allclose(moved.value(coef - step), summary.value(coef - step))
-        np.testing.assert_allclose(moved.derivative(coef - step), summary.derivative(coef - step), atol=1e-9)
+        np.testing.assert_allclose(moved.at(coef - step)[1], summary.at(coef - step)[1], atol=1e-9)
 
 
 # A stream's life -----------------------------------------------------------------------------------------------------

@@ -81,6 +81,10 @@ class Penalty:
         """Return the part of the second derivative that is not diagonal, if there is one, times a direction."""
         return None
 
+    def low_rank_square(self, direction: Array) -> Array | float:
+        """Return the inner product of a direction and its `low_rank_product`, one per output."""
+        return 0.0
+
     def least_subgradient(self, coef: Array, gradient: Array) -> Array:
         """Return the smallest subgradient of the objective, given the gradient that takes zero for that of ``l1 |0|``.
 

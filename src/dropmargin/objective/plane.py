@@ -38,9 +38,7 @@ class MomentPlane:
         """Return ``p'Hp`` for a curvature ``H`` at the point; no product is needed."""
         p, objective = self.direction, self.point.objective
         (of_rows,) = objective.data.map_sum(_quadratic_form, model.weights, self._along)
-        total = of_rows + column_dots(model.diagonal * p[:-1], p[:-1])
-        of_penalty = objective.penalty.low_rank_product(p)
-        return total if of_penalty is None else total + column_dots(of_penalty, p)
+        return of_rows + column_dots(model.diagonal * p[:-1], p[:-1]) + objective.penalty.low_rank_square(p)
 
     def at(self, x: Array, y: Array, z: Array) -> MomentPoint:
         """Return the point after these steps, one per output; no product is needed."""

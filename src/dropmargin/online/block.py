@@ -48,9 +48,13 @@ class BlockPoint(MomentPoint):
         return self.objective.data.map(_expand, self.objective.row_loss, self.scores)
 
     @cached_property
+    def _penalty(self) -> tuple[Array, Array]:
+        return self.objective.penalty.at(self.coef)
+
+    @cached_property
     def value(self) -> Array:  # type: ignore[override]
         (loss,) = self.objective.data.map_sum(_loss, self._derivatives)
-        return self.objective.penalty.value(self.coef) + loss
+        return self._penalty[0] + loss
 
     @cached_property
     def gradient(self) -> Array:  # type: ignore[override]
@@ -79,7 +83,7 @@ class BlockPoint(MomentPoint):
         known = slice(n, 5 * n if is_coupled else 3 * n)
         last = slice(-n, None)
         noise = objective.variance_transposed(back[:, last] if objective.variance.moves_entries else None, sums[last])
-        gradient = objective.penalty.derivative(coef)
+        gradient = self._penalty[1].copy()
         gradient[:-1] += back[:, :n]
         gradient[:-1] += noise * coef[:-1]
         gradient[-1] = gradient[-1] + sums[:n] if objective.fit_intercept else 0.0

@@ -95,12 +95,8 @@ class Summary(Penalty):
 
     def moved(self, coef: Array) -> Summary:
         """Return the same function, written at other coefficients."""
-        if np.array_equal(coef, self.coef):
-            return self
-        step = coef - self.coef
-        image = self._product(step)
-        constant = self.constant + column_dots(self.slope + 0.5 * image, step)
-        return replace(self, coef=coef, constant=constant, slope=self.slope + image)
+        constant, slope = self.at(coef)
+        return replace(self, coef=coef, constant=constant, slope=slope)
 
     def after(self, point: MomentPoint, curvature: MomentCurvature) -> Summary:
         """Return the summary after the rows of an objective, expanded at a point of it with a curvature there.
@@ -124,18 +120,22 @@ class Summary(Penalty):
         out -= np.square(_intercept_factor(intercept_image)[:-1])
         return np.maximum(out, least, out=out)
 
-    def value(self, coef: Array) -> Array:
+    def at(self, coef: Array) -> tuple[Array, Array]:
+        """Return the value, and the gradient by all coefficients, that of the intercept last."""
         if coef is self.coef:
-            return self.constant
+            return self.constant, self.slope
         step = coef - self.coef
-        return self.constant + column_dots(self.slope, step) + 0.5 * column_dots(self._product(step), step)
+        image = self.low_rank_product(step)
+        image[:-1] += self.diagonal * step[:-1]
+        value = self.constant + column_dots(self.slope, step) + 0.5 * column_dots(image, step)
+        image += self.slope
+        return value, image
+
+    def value(self, coef: Array) -> Array:
+        return self.at(coef)[0]
 
     def gradient(self, coef: Array) -> Array:
-        return self.derivative(coef)[:-1]
-
-    def derivative(self, coef: Array) -> Array:
-        """Return the gradient by all coefficients, that of the intercept last."""
-        return self.slope.copy() if coef is self.coef else self.slope + self._product(coef - self.coef)
+        return self.at(coef)[1][:-1]
 
     def curvature(self, coef: Array) -> Array:
         return self.diagonal
@@ -149,11 +149,8 @@ class Summary(Penalty):
             out[:, k] = (_SIGNS * (factors @ direction[:, k])) @ factors
         return out
 
-    def _product(self, direction: Array) -> Array:
-        """Return ``H`` times a direction."""
-        out = self.low_rank_product(direction)
-        out[:-1] += self.diagonal * direction[:-1]
-        return out
+    def low_rank_square(self, direction: Array) -> Array:
+        return np.array([_SIGNS @ np.square(factors @ direction[:, k]) for k, factors in enumerate(self.factors)])
 
 
 def _intercept_factor(image: Array) -> Array:
