@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from datasets import make_sparse
-from dropmargin import DropoutSVC, DropoutSVCCV, deletion_curve
+from dropmargin import DropoutNoise, DropoutSVC, DropoutSVCCV, deletion_curve
 from dropmargin.evaluation.stress import METHODS, TREATMENTS, Plan, RescalingClassifier, stress_test
 
 PLAN = Plan(levels=[0.0, 0.5], choose_at=[0.5], noises=[0.1, 0.3], Cs=[0.1, 1.0], n_folds=2, n_repeats=2)
@@ -67,7 +67,8 @@ def test_given_parameters_are_not_searched_for(data):
     plan = Plan([0.5], [0.5], treatments=["zero"], noises=[0.2], own_c=0.3, Cs=[1.0], n_folds=2, n_repeats=1)
     ours = stress_test(*data, plan)[0]
     assert (ours.C, ours.search) == (0.3, None)
-    assert_allclose(ours.model.coef_, DropoutSVC(noise=0.2, C=0.3).fit(*data[0]).coef_)
+    blankout = DropoutNoise(0.2, reference="zero")
+    assert_allclose(ours.model.coef_, DropoutSVC(noise=blankout, C=0.3).fit(*data[0]).coef_)
 
 
 def test_levels_are_checked(data):

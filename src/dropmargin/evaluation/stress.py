@@ -2,7 +2,8 @@
 
 A deleted feature is treated in two ways, each with its own choice of parameters:
 
-- ``"zero"``: its value is zero, and no method knows that it is missing. This is the paper's test.
+- ``"zero"``: its value is zero, and no method knows that it is missing. This is the paper's test; dropout in training
+  sets features to zero as well.
 - ``"missing"``: it is known to be missing, and every method predicts by the rule of ``missing="rescale"``
   (`dropmargin.estimators.missing`). The methods then differ in training only.
 
@@ -33,7 +34,8 @@ from dropmargin.estimators import DropoutSVC
 from dropmargin.estimators.missing import anchored_scores
 from dropmargin.evaluation.deletion import DeletionCurve, check_levels, deletion_curve
 from dropmargin.model_selection import DropoutSVCCV
-from dropmargin.model_selection.grid import default_cs
+from dropmargin.model_selection.grid import HIGHEST_RATE, default_cs
+from dropmargin.noise import DropoutNoise, as_noise
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 
@@ -231,8 +233,8 @@ def _fit_dropout_svc(method: str, X: Any, y: Any, treatment: str, plan: Plan, Cs
     """Choose noise and ``C`` of `DropoutSVC`, and fit it to all rows."""
     missing = "rescale" if treatment == "missing" else "error"
     Cs = Cs if plan.own_c is None else np.array([plan.own_c])
-    noises = plan.noises if isinstance(plan.noises, int) else list(plan.noises)
-    if len(Cs) == 1 and not isinstance(noises, int) and len(noises) == 1:
+    noises = _noises(plan, treatment)
+    if len(Cs) == 1 and len(noises) == 1:
         model = DropoutSVC(noise=noises[0], C=float(Cs[0]), missing=missing, n_jobs=plan.n_jobs).fit(X, y)
         return noises[0], model.C, model, None, bool(model.converged_)
     search = DropoutSVCCV(
@@ -246,6 +248,22 @@ def _fit_dropout_svc(method: str, X: Any, y: Any, treatment: str, plan: Plan, Cs
     ).fit(X, y)
     best = search.best_estimator_
     return search.noise_, search.C_, best, search, bool(best.converged_)
+
+
+def _noises(plan: Plan, treatment: str) -> list[Any]:
+    """Return the noises to choose from; where deleted features are zero, dropout to the mean is dropout to zero."""
+    given = plan.noises
+    if isinstance(given, int):
+        given = np.round(np.linspace(0.0, HIGHEST_RATE, given), 6).tolist()
+    noises = [as_noise(noise) for noise in given]
+    if treatment == "missing":
+        return noises
+    return [
+        DropoutNoise(noise.rate, reference="zero", groups=noise.groups)
+        if isinstance(noise, DropoutNoise) and noise.needs_means
+        else noise
+        for noise in noises
+    ]
 
 
 def _fit_other(method: str, X: Any, y: Any, treatment: str, plan: Plan, Cs: Array, folds: list) -> _Fit:
