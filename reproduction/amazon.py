@@ -16,6 +16,7 @@ from dropmargin.noise import Noise, PoissonNoise
 from reproduction import published
 from reproduction.datasets import Split, amazon_forms, load_amazon
 from reproduction.harness import Experiment, RunConfig
+from reproduction.noise import blankout
 from reproduction.results_log import ResultsLog, Task
 from reproduction.summary import (
     Chart,
@@ -77,7 +78,7 @@ def tasks(config: RunConfig) -> list[Task]:
 def _measure(config: RunConfig, load: Callable[[], Split], model: str, noise: float | str) -> dict[str, Any]:
     """Return the test error of a model, with the ``C`` of the least cross-validated error."""
     data = load()
-    noise_model: float | Noise = PoissonNoise() if isinstance(noise, str) else noise
+    noise_model: Noise = PoissonNoise() if isinstance(noise, str) else blankout(noise)
     folds = StratifiedKFold(_QUICK_N_FOLDS if config.quick else _N_FOLDS, shuffle=True, random_state=config.seed)
     search = NoisyLinearClassifierCV(
         published.LOSSES[model],

@@ -21,6 +21,7 @@ from reproduction import published
 from reproduction.datasets import load_cifar10
 from reproduction.features import PatchFeatures
 from reproduction.harness import Experiment, RunConfig
+from reproduction.noise import blankout
 from reproduction.results_log import Measurement, ResultsLog, Task
 from reproduction.summary import (
     Claim,
@@ -55,9 +56,11 @@ class Setting:
     C: float
 
     @property
-    def noise(self) -> float | Noise | None:
-        """The parameter ``noise`` of the estimators."""
-        return {"none": None, "Poisson": PoissonNoise(), "dropout": self.rate}[self.kind]
+    def noise(self) -> Noise | None:
+        """The noise of the estimators."""
+        if self.kind == "none":
+            return None
+        return PoissonNoise() if self.rate is None else blankout(self.rate)
 
 
 @dataclass(frozen=True)

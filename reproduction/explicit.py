@@ -14,13 +14,13 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
 
 from dropmargin.estimators import DropoutSVC
-from dropmargin.noise import DropoutNoise
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 from reproduction import published
 from reproduction.amazon import DOMAINS, forms_of, loader
 from reproduction.datasets import Split
 from reproduction.harness import Experiment, RunConfig
+from reproduction.noise import blankout
 from reproduction.results_log import ResultsLog, Task
 from reproduction.summary import (
     Chart,
@@ -62,7 +62,7 @@ def corrupted(X: sparse.csr_array, n_copies: int, rng: np.random.RandomState) ->
     """Return ``n_copies`` corrupted copies of the rows, stacked; ``X`` itself for 0 copies."""
     if n_copies == 0:
         return X
-    noise = DropoutNoise(rate=_RATE)
+    noise = blankout(_RATE)
     copies = []
     for _ in range(n_copies):
         copy = sparse.csr_array(noise.sample(X, rng))
@@ -84,7 +84,7 @@ def fit_copies(C: float, X: sparse.csr_array, y: Array, n_copies: int, seed: int
 def fit_dropout(C: float, X: sparse.csr_array, y: Array, seed: int) -> tuple[DropoutSVC, float]:
     """Return Dropout-SVM, which needs no samples, and the CPU seconds of the fit."""
     started = time.process_time()
-    model = DropoutSVC(noise=_RATE, C=C).fit(X, y)
+    model = DropoutSVC(noise=blankout(_RATE), C=C).fit(X, y)
     return model, time.process_time() - started
 
 

@@ -32,6 +32,7 @@ from dropmargin.typing import Array
 from reproduction import published
 from reproduction.datasets import load_mnist
 from reproduction.harness import Experiment, RunConfig
+from reproduction.noise import blankout
 from reproduction.results_log import ResultsLog, Task
 from reproduction.summary import (
     Chart,
@@ -90,7 +91,7 @@ def make(method: str, setting: Setting, n_jobs: int | None) -> Any:
         return DropoutLogisticRegression(noise=None, C=setting["C"], missing="rescale", n_jobs=n_jobs)
     loss = published.LOSSES[method]
     return NoisyLinearClassifier(
-        loss, noise=setting["rate"], C=setting["C"], missing="rescale", tol=1e-3, n_jobs=n_jobs
+        loss, noise=blankout(setting["rate"]), C=setting["C"], missing="rescale", tol=1e-3, n_jobs=n_jobs
     )
 
 

@@ -194,6 +194,20 @@ def test_cv_chooses_like_the_search_in_python_and_saves_the_best_model(run, tmp_
     assert describe("m.safetensors")["summary"]["score"] == search.best_score_
 
 
+def test_cv_chooses_for_a_share_of_missing_features(run, tmp_path):
+    X, y = load_breast_cancer(return_X_y=True)
+    X = scale(X)[:200]
+    write_npz(tmp_path / "d.npz", X, y[:200])
+    done = run(
+        "cv", "d.npz", "--noises", "0,0.3", "--cs", "0.01,0.1", "--folds", "3", "--missing-rate", "0.4", "--json"
+    )
+    search = DropoutSVCCV(noises=[0.0, 0.3], Cs=[0.01, 0.1], cv=3, target_noise=0.4).fit(X, y[:200])
+    assert (done.json["C"], done.json["score"]) == (search.C_, search.best_score_)
+    assert done.json["scoring"] == "expected accuracy"
+    assert "--missing-rate" in run("cv", "d.npz", "--missing-rate", "40", code=2).error
+    assert "excludes --scoring" in run("cv", "d.npz", "--missing-rate", "0.4", "--scoring", "f1", code=2).error
+
+
 def test_cv_warns_with_the_option_if_the_choice_is_at_the_end_of_the_grid(run, tmp_path):
     X, y = load_breast_cancer(return_X_y=True)
     write_npz(tmp_path / "d.npz", scale(X)[:200], y[:200])

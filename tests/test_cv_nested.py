@@ -130,7 +130,7 @@ def test_parameters_and_their_names():
     assert model.fit(*make_binary()).scores_.shape == (2, 3, 4)
     with pytest.raises(ValueError, match="Invalid parameter 'noise'"):
         model.set_params(noise=0.5)
-    own = {"noises", "Cs", "cv", "scoring", "rule", "prune", "store_coefs"}
+    own = {"noises", "Cs", "cv", "scoring", "target_noise", "rule", "prune", "store_coefs"}
     for plain, search in [(DropoutSVC, DropoutSVCCV), (DropoutLogisticRegression, DropoutLogisticRegressionCV)]:
         assert set(search().get_params()) - own == set(plain().get_params()) - {"noise", "C", "warm_start"}
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 from datasets import TIGHT, make_binary, make_multiclass, parameters
 from dealing import deal
@@ -19,7 +19,10 @@ from dropmargin import (
     ExplicitCorruption,
     NoiseTransformer,
     NoisyLinearClassifier,
+    deletion_curve,
+    estimate_dropout_rates,
     load,
+    noise_path,
     save,
 )
 from invariance import ESTIMATORS, assert_close, fit
@@ -284,3 +287,86 @@ def test_a_model_file_keeps_references_and_groups(noise, tmp_path):
     assert repr(loaded.noise) == repr(noise)
     np.testing.assert_array_equal(loaded.predict_stability(frame), model.predict_stability(frame))
     np.testing.assert_array_equal(loaded.fit(frame, y).coef_, model.coef_)
+
+
+# The search for a target noise --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("layout", "n_classes"), [("dense", 2), ("sparse", 3)])
+def test_the_expected_accuracy_is_the_mean_accuracy_of_sampled_copies(layout, n_classes):
+    X, y = make_multiclass(n_classes=n_classes) if n_classes > 2 else make_binary()
+    noise = DropoutNoise(0.3, groups=[0, 0, 1, 2, 3, 4, 5, 6])
+    model = DropoutSVC(noise=0.1, C=0.3).fit(LAYOUTS[layout](X), y)
+    known, rng = noise.resolve(8).with_means(model.feature_means_), np.random.RandomState(0)
+    share = np.mean([model.score(known.draw(X, rng), y) for _ in range(500)])
+    assert model.expected_accuracy(LAYOUTS[layout](X), y, noise) == pytest.approx(share, abs=0.03)
+    none = DropoutNoise(0.0, reference="zero")
+    assert model.expected_accuracy(LAYOUTS[layout](X), y, none) == pytest.approx(model.score(X, y), abs=1e-3)
+
+
+def test_a_target_noise_is_the_score_of_the_search():
+    X, y = make_multiclass()
+    target = DropoutNoise(0.5)
+    search = DropoutSVCCV(noises=[0.0, 0.3], Cs=[0.1, 1.0], cv=2, target_noise=target, prune=False, tol=1e-8).fit(X, y)
+    train, test = next(iter(StratifiedKFold(2).split(X, y)))
+    for i, rate in enumerate([0.0, 0.3]):
+        model = DropoutSVC(noise=rate, C=0.1, tol=1e-9).fit(X[train], y[train])
+        wanted = model.expected_accuracy(X[test], y[test], target)
+        assert search.scores_[0, i, 0] == pytest.approx(wanted, abs=1e-4)
+    path = noise_path(X, y, [0.0, 0.3], [0.1], target_noise=0.5)
+    assert (path.scores < 1.0).all()
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ({"target_noise": 0.5, "scoring": "accuracy"}, "pass one of them"),
+        ({"target_noise": 0.5, "multi_class": "ovo"}, "multi_class='ovr'"),
+        ({"target_noise": 1.5}, "rate of DropoutNoise"),
+        ({"target_noise": "high"}, "noise must be"),
+    ],
+)
+def test_errors_of_a_target_noise(params, text):
+    X, y = make_multiclass()
+    with pytest.raises(ValueError, match=text):
+        DropoutSVCCV(noises=[0.1], Cs=[1.0], cv=2, **params).fit(X, y)
+
+
+# Curves and rates ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("layout", "strategy"), deal(LAYOUTS, ["entries", "columns", "worst"]))
+def test_a_deletion_curve_deletes_whole_groups(layout, strategy):
+    X, y = make_binary()
+    groups = np.array(GROUPS)
+    seen = []
+
+    class Seen(DropoutSVC):
+        def predict(self, rows):
+            seen.append(np.isnan(rows.toarray() if sparse.issparse(rows) else rows))
+            return super().predict(rows)
+
+    model = Seen(noise=0.1, missing="rescale").fit(LAYOUTS[layout](X), y)
+    deletion_curve(
+        model, LAYOUTS[layout](X), y, levels=[1 / 3], strategy=strategy, groups=groups, fill=np.nan, n_repeats=3
+    )
+    assert len(seen) == (1 if strategy == "worst" else 3)
+    for missing in seen:
+        by_group = np.stack([missing[:, groups == g].mean(axis=1) for g in range(3)], axis=1)
+        assert np.isin(by_group, [0.0, 1.0]).all()
+        if strategy == "entries":
+            assert 0.1 < by_group.mean() < 0.6
+        else:
+            assert (by_group == by_group[0]).all()
+            assert by_group[0].sum() == 1.0
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rates_of_groups_are_those_of_their_deletion(layout):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.5, 1.0, (4000, 8)) * (rng.random((4000, 8)) < 0.8)
+    rates = np.array([0.1, 0.4, 0.7])[GROUPS]
+    target = DropoutNoise(rates, reference="zero", groups=GROUPS).sample(X[2000:], random_state=0)
+    found = estimate_dropout_rates(LAYOUTS[layout](X[:2000]), LAYOUTS[layout](target), GROUPS)
+    np.testing.assert_allclose(found, rates, atol=0.05)
+    DropoutSVC(noise=DropoutNoise(found, groups=GROUPS)).fit(X, np.arange(4000) % 2)

@@ -230,6 +230,7 @@ def test_a_million_feature_names(tmp_path):
     model = DropoutSVC(noise=None).fit(*make_binary())
     names = np.array([f"wörd {index}" for index in range(10**6)], dtype=object)
     model.coef_, model.n_features_in_, model.feature_names_in_ = np.ones((1, len(names))), len(names), names
+    model.feature_means_ = np.zeros(len(names))
     assert round_trip(model, tmp_path).feature_names_in_.tolist() == names.tolist()
 
 

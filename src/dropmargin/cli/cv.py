@@ -21,6 +21,12 @@ _PARAMS = [
     shared.option("--folds", type=shared.integer(2, 9999), default=5, metavar="N", help="Stratified folds."),
     shared.option("--seed", type=shared.seed, metavar="N", help="Shuffle the rows before they are split into folds."),
     shared.option("--scoring", type=str, metavar="NAME", help="Score of scikit-learn; by default accuracy."),
+    shared.option(
+        "--missing-rate",
+        type=shared.rate,
+        metavar="RATE",
+        help="Choose by the expected accuracy if this share of the features is missing at prediction.",
+    ),
     shared.option("--rule", choices=["best", "one-se"], default="best", help="one-se: smallest C near the best score."),
     *shared.DATA_OPTIONS,
     *shared.FEATURE_OPTIONS,
@@ -45,11 +51,19 @@ def cv(options: SimpleNamespace, console: Console) -> int:
     noises = options.noises if isinstance(options.noises, int) else [noise.make() for noise in options.noises]
     training.check_loss(options)
     _check_scoring(options.scoring)
+    if options.missing_rate is not None and (options.scoring is not None or options.multi_class == "ovo"):
+        raise UsageError("--missing-rate is a score of its own: it excludes --scoring, and --multi-class ovo")
     watch = training.Stopwatch()
     data = training.read_training_data(options.data, options, console)
     training.check_folds(options.folds, data.y)
     folds = StratifiedKFold(options.folds, shuffle=options.seed is not None, random_state=options.seed)
-    own = {"noises": noises, "Cs": options.cs, "cv": folds, "verbose": 0 if console.quiet else 1}
+    own = {
+        "noises": noises,
+        "Cs": options.cs,
+        "target_noise": options.missing_rate,
+        "cv": folds,
+        "verbose": 0 if console.quiet else 1,
+    }
     search = training.make_classifier(options, data.X, console, **own)
     search.fit(data.X, data.y)
     facts = _facts(search, options) | {"seconds": watch.seconds}
@@ -86,7 +100,7 @@ def _facts(search: Any, options: SimpleNamespace) -> dict[str, Any]:
         "loss": options.loss,
         "noise": noise_text(search.noise_),
         "C": search.C_,
-        "scoring": options.scoring or "accuracy",
+        "scoring": "expected accuracy" if options.missing_rate is not None else options.scoring or "accuracy",
         "score": search.best_score_,
         "standard_error": float(error[search.best_index_]),
         "rule": options.rule,

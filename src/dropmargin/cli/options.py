@@ -72,6 +72,17 @@ count = integer(1)
 seed = integer(0, 2**32 - 1)
 
 
+def rate(text: Any) -> float:
+    """Convert text to a share of the features, above 0 and below 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 < value < 1.0:
+        raise click.BadParameter(f"expected a number above 0 and below 1, such as 0.3, got {text!r}")
+    return value
+
+
 def positive_number(text: Any) -> float:
     """Return a number above 0."""
     value = _to_float(text)

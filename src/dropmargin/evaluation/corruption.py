@@ -98,7 +98,7 @@ def _check_noises(noises: Any) -> tuple[Noise | None, ...]:
         raise ValueError(
             f"noises must be a list of noises such as [GaussianNoise(0.1), GaussianNoise(0.2)], got {noises!r}."
         )
-    checked = tuple(as_noise(noise) for noise in noises)
+    checked = tuple(as_noise(noise, reference="zero") for noise in noises)
     if not checked:
         raise ValueError("noises is empty: give at least one noise, such as [GaussianNoise(scale=0.1)].")
     return checked
