@@ -71,7 +71,7 @@ def feed(model, X, y, size, classes=None, weights=None):
 @pytest.mark.parametrize(
     ("name", "noise"), deal(["svc", "svc-gaussian", "logistic", "logistic-gaussian", "quadratic"], _NOISES, n=14)
 )
-def test_few_rows_are_solved_like_a_batch(name, noise):
+def test_few_rows_are_solved_as_by_fit(name, noise):
     X, y = make_binary()
     given = {"noise": noises()[noise], "C": 0.5, "tol": 1e-8}
     if name == "quadratic":
@@ -201,7 +201,7 @@ def test_a_weight_of_two_is_twice_the_c_and_the_row_twice():
     assert relative_difference(weighted, repeated) < 1e-4
 
 
-def test_rows_of_no_weight_take_part_in_nothing():
+def test_rows_of_weight_zero_have_no_effect():
     X, y = make_stream(1500)
     kept = np.arange(len(y)) % 3 > 0
     model = DropoutSVC(noise=0.3, C=0.01)
@@ -260,11 +260,11 @@ def test_the_summary_is_exact_in_value_gradient_and_the_two_directions(loss, noi
         np.testing.assert_allclose(moved.at(coef - step)[1], summary.at(coef - step)[1], atol=1e-9)
 
 
-# A stream's life -----------------------------------------------------------------------------------------------------
+# State of a stream ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("again", [lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy], ids=["pickle", "deepcopy"])
-def test_a_copy_in_mid_stream_goes_on_bitwise(again):
+def test_a_copy_during_a_stream_continues_with_the_same_bits(again):
     X, y = make_stream(3000)
     model = feed(DropoutSVC(noise=0.3, C=0.01), X[:1100], y[:1100], 550)
     other = again(model)
@@ -273,7 +273,7 @@ def test_a_copy_in_mid_stream_goes_on_bitwise(again):
     assert_bitwise_equal(model, other)
 
 
-def test_fit_starts_anew():
+def test_fit_starts_again():
     X, y = make_stream(1500)
     model = DropoutLogisticRegression(noise=0.3, C=0.01).partial_fit(X, y, classes=[0, 1]).fit(X, y)
     assert_bitwise_equal(model, DropoutLogisticRegression(noise=0.3, C=0.01).fit(X, y))
@@ -289,7 +289,7 @@ def test_single_rows():
     assert relative_difference(model, DropoutLogisticRegression(tol=1e-8).fit(X, y)) < 1e-2
 
 
-def test_the_state_does_not_grow_and_waiting_rows_count():
+def test_the_state_does_not_grow_and_buffered_rows_count():
     X, y = make_stream(3000)
     model = DropoutLogisticRegression(noise=0.3, C=0.01).partial_fit(X[:2000], y[:2000], classes=[0, 1])
     before = model.coef_.copy()
@@ -325,7 +325,7 @@ def test_a_declared_class_may_come_late():
 
 
 @pytest.mark.parametrize("C", [0.3, 0.6])
-def test_a_class_that_has_not_come_is_not_there_by_rounding(C):
+def test_an_unseen_class_is_not_predicted_by_rounding(C):
     X = np.random.default_rng(0).normal(size=(1000, 3))
     y = np.where(X[:, 0] > 0.0, 2, 0)
     model = DropoutLogisticRegression(C=C, multi_class="ovo").partial_fit(X, y, classes=[0, 1, 2])

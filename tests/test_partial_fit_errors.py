@@ -1,4 +1,4 @@
-"""`partial_fit` refuses what it cannot do, names it, and leaves the estimator as it was."""
+"""Errors of `partial_fit`: they name the problem, and the estimator does not change."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_one_class_is_too_few():
     ],
     ids=["other classes", "unknown label", "width", "nan", "weights", "no weight"],
 )
-def test_bad_batches_leave_everything_as_it_was(model, given, match):
+def test_bad_batches_do_not_change_the_estimator(model, given, match):
     state = fitted_state(model)
     arguments = {"X": X, "y": Y} | given
     with pytest.raises(ValueError, match=match):
@@ -128,7 +128,7 @@ def test_class_weights_in_a_dict_are_sample_weights():
     ],
     ids=str,
 )
-def test_what_cannot_be_streamed_says_so(estimator, match):
+def test_the_error_explains_why_partial_fit_is_unavailable(estimator, match):
     assert not hasattr(estimator, "partial_fit")
     with pytest.raises(AttributeError) as caught:
         estimator.partial_fit(X, Y, classes=[0, 1])
@@ -141,7 +141,7 @@ def test_noise_is_checked_in_every_batch():
         model.partial_fit(-X, Y)
 
 
-def test_a_saved_model_predicts_and_says_that_its_stream_is_gone(model, tmp_path):
+def test_a_saved_model_predicts_and_warns_that_it_has_no_stream(model, tmp_path):
     save(model, tmp_path / "model.dropmargin")
     loaded = load(tmp_path / "model.dropmargin")
     np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))

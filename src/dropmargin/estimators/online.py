@@ -111,10 +111,10 @@ class OnlineMixin(MarginalisedClassifier):
             raise ValueError(f"multi_class must stay the same in mid stream, got {self.multi_class!r}: call fit anew.")
         with one_blas_thread():
             stream = stream.after(batch, replace(problem, monitor=no_monitor), problems)
-        return self._keep(stream, known, X.dtype)
+        return self._store_stream(stream, known, X.dtype)
 
     def _check_classes(self, classes: Any, is_new: bool) -> Array:
-        """Return the sorted classes of the stream: declared in its first call, and the same ever after."""
+        """Return the sorted classes of the stream, which are declared in its first call."""
         known = getattr(self, "classes_", None)
         if classes is None:
             if known is None:
@@ -142,8 +142,8 @@ class OnlineMixin(MarginalisedClassifier):
             raise ValueError(f"classes must name at least 2 labels, got {given.tolist()!r}: there is nothing to learn.")
         return given
 
-    def _keep(self, stream: Stream, classes: Array, dtype: Any) -> OnlineMixin:
-        """Store the state of the stream and what it says of the model."""
+    def _store_stream(self, stream: Stream, classes: Array, dtype: Any) -> OnlineMixin:
+        """Store the state of the stream and the fitted attributes."""
         if not np.isfinite(stream.coef).all():
             raise ValueError(
                 "The coefficients left the range of floating-point numbers. Scale the columns of X, or choose a "
@@ -179,7 +179,7 @@ def _encode(y: Array, classes: Array) -> Array:
 
 
 def _class_factors(class_weight: Any, classes: Array) -> Array:
-    """Return one factor per class; what is not known of a stream cannot be balanced."""
+    """Return one factor per class; "balanced" is an error, as the class frequencies of a stream are not known."""
     if isinstance(class_weight, str) and class_weight == "balanced":
         raise ValueError(
             "class_weight='balanced' is not supported for partial_fit: the shares of the classes are not known before "
