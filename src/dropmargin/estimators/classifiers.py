@@ -80,7 +80,7 @@ class DropoutSVC(ApproximationParameter, OnlineMixin):
         Named tuples (iteration, objective, gap, passes, n_active), one per outer iteration.
     feature_means_, feature_deviations_ : ndarray of shape (n_features,)
         Mean and standard deviation of the observed entries of each feature, weighted by the sample and class weights.
-        Only with ``missing="rescale"``.
+        The deviations only with ``missing="rescale"``.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -183,7 +183,7 @@ class DropoutLogisticRegression(ApproximationParameter, OnlineMixin):
         Named tuples (iteration, objective, gap, passes, n_active), one per outer iteration.
     feature_means_, feature_deviations_ : ndarray of shape (n_features,)
         Mean and standard deviation of the observed entries of each feature, weighted by the sample and class weights.
-        Only with ``missing="rescale"``.
+        The deviations only with ``missing="rescale"``.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -289,7 +289,7 @@ class NoisyLinearClassifier(LossParameter, ApproximationParameter, OnlineMixin):
         Named tuples (iteration, objective, gap, passes, n_active), one per outer iteration.
     feature_means_, feature_deviations_ : ndarray of shape (n_features,)
         Mean and standard deviation of the observed entries of each feature, weighted by the sample and class weights.
-        Only with ``missing="rescale"``.
+        The deviations only with ``missing="rescale"``.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -396,7 +396,7 @@ class MCFClassifier(OnlineMixin):
         Named tuples (iteration, objective, gap, passes, n_active), one per outer iteration.
     feature_means_, feature_deviations_ : ndarray of shape (n_features,)
         Mean and standard deviation of the observed entries of each feature, weighted by the sample and class weights.
-        Only with ``missing="rescale"``.
+        The deviations only with ``missing="rescale"``.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
