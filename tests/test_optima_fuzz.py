@@ -14,7 +14,10 @@ from fuzz import optima
 from fuzz.reference import MGF_LOSSES, MOMENT_LOSSES, BinaryProblem, minimise
 
 
-@pytest.mark.parametrize("first", range(0, 200, 10))
+_MORE = [pytest.param(first, marks=pytest.mark.slow) for first in range(100, 200, 10)]
+
+
+@pytest.mark.parametrize("first", [*range(0, 100, 10), *_MORE])
 def test_no_problem_stops_silently(first):
     outcomes = [optima.run(0, index, peer=False) for index in range(first, first + 10)]
     wrong = [outcome for outcome in outcomes if outcome.verdict in ("silent", "error")]
