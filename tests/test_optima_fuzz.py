@@ -13,7 +13,6 @@ from dropmargin import DropoutLogisticRegression, DropoutSVC, GaussianNoise, Noi
 from fuzz import optima
 from fuzz.reference import MGF_LOSSES, MOMENT_LOSSES, BinaryProblem, minimise
 
-
 _MORE = [pytest.param(first, marks=pytest.mark.slow) for first in range(100, 200, 10)]
 
 
