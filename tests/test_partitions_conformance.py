@@ -31,6 +31,7 @@ LOSSES = {
 NOISES = {
     "none": None,
     "dropout": DropoutNoise(0.4),
+    "groups": DropoutNoise(0.3, groups=np.arange(N_FEATURES) // 2),
     "gaussian": GaussianNoise(0.2),
     "laplace": LaplaceNoise(0.1),
     "poisson": PoissonNoise(),
