@@ -25,6 +25,7 @@ from dropmargin import (
     noise_path,
     save,
 )
+from dropmargin.model_selection.grid import Grid
 from invariance import ESTIMATORS, assert_close, fit
 
 GROUPS = [0, 1, 0, 2, 1, 0, 2, 2]
@@ -142,6 +143,34 @@ def test_groups_by_name_by_pattern_and_by_number_are_the_same():
     per_feature = [0.1, 0.6, 0.1, 0.0, 0.6, 0.1, 0.0, 0.0]
     by_array = DropoutSVC(noise=DropoutNoise(per_feature, groups=numbers.groups)).fit(X, y)
     np.testing.assert_allclose(by_mapping.coef_, by_array.coef_, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "noises",
+    [
+        [DropoutNoise(rate, groups={"left": "a*", "right": [1, 2]}) for rate in (0.1, 0.3)],
+        [DropoutNoise({"left": 0.2}, groups={"left": "a*"}), DropoutNoise(0.2, groups={"left": "a*"}), 0.2],
+        [DropoutNoise([0.1, 0.2, 0.3], groups=GROUPS), DropoutNoise(0.1, reference="zero")],
+    ],
+    ids=["mapping", "rates", "numbers"],
+)
+def test_a_search_over_noises_with_groups_scores_each_as_a_fit_does(noises):
+    X, y = make_binary()
+    frame = pd.DataFrame(X, columns=["a1", "b", "c", "a2", "e", "f", "g", "h"])
+    search = DropoutSVCCV(noises=noises, Cs=[0.1, 1.0], cv=2, prune=False, tol=1e-8).fit(frame, y)
+    train, test = next(iter(StratifiedKFold(2).split(X, y)))
+    for i, noise in enumerate(noises):
+        model = DropoutSVC(noise=noise, C=1.0, tol=1e-9).fit(frame.iloc[train], y[train])
+        assert search.scores_[0, i, 1] == model.score(frame.iloc[test], y[test])
+
+
+def test_noises_of_other_groups_or_references_are_no_neighbours_on_a_path():
+    noises = [
+        DropoutNoise(q, reference=r, groups=g) for q in (0.1, 0.5) for r in ("mean", "zero") for g in (None, GROUPS)
+    ]
+    chains = Grid(tuple(noises), np.ones(1)).chains
+    assert sorted(map(sorted, chains)) == [[0, 4], [1, 5], [2, 6], [3, 7]]
+    assert all(noises[chain[0]].rate > noises[chain[1]].rate for chain in chains)
 
 
 @pytest.mark.parametrize(

@@ -51,14 +51,13 @@ class Grid:
 
     @cached_property
     def chains(self) -> list[list[int]]:
-        """The noises of each type, in descending order of strength; no noise is a separate chain.
+        """The noises that differ in their level alone, in descending order of strength; no noise is a separate chain.
 
         (The hinge without noise has another solver, for which solutions with noise are no good start.)
         """
-        kinds: dict[type | None, list[int]] = {}
+        kinds: dict[Any, list[int]] = {}
         for index, noise in enumerate(self.noises):
-            is_zero = noise is None or noise.variance().is_zero
-            kinds.setdefault(None if is_zero else type(noise), []).append(index)
+            kinds.setdefault(_kind(noise), []).append(index)
         return [sorted(members, key=lambda index: -_strength(self.noises[index])) for members in kinds.values()]
 
     def knots(self, chain: list[int]) -> list[int]:
@@ -202,11 +201,21 @@ def _signature(noise: Noise | None) -> Any:
     """Return a key that is equal for equal noises; noise of variance zero equals no noise."""
     if noise is None or noise.variance().is_zero:
         return None
-    return type(noise), *(_simplified(value) for value in noise.get_params(deep=False).values())
+    return _kind(noise), _simplified(noise.level)
+
+
+def _kind(noise: Noise | None) -> Any:
+    """Return a key that is equal for noises that differ in their level alone."""
+    if noise is None or noise.variance().is_zero:
+        return None
+    others = {name: value for name, value in noise.get_params(deep=False).items() if name != noise.level_name}
+    return type(noise), *(_simplified(value) for value in others.values())
 
 
 def _simplified(value: Any) -> Any:
-    """Return a parameter as a number if it is the same for all features, else as a tuple."""
+    """Return a parameter as a number if it is the same for all features, else as a tuple; a mapping as text."""
+    if isinstance(value, Mapping):
+        return repr(sorted(value.items(), key=repr))
     values = np.ravel(value).tolist()
     return values[0] if all(other == values[0] for other in values) else tuple(values)
 

@@ -114,7 +114,9 @@ class DropoutNoise(Noise):
         return taken
 
     def variance(self) -> Variance:
-        rate = np.asarray(self.rate, dtype=np.float64)
+        # Until `resolve` turns a mapping of groups to rates into rates per feature, its rates tell the strength.
+        given = list(self.rate.values()) if isinstance(self.rate, Mapping) else self.rate
+        rate = np.asarray(given, dtype=np.float64)
         is_zero = isinstance(self.reference, str) and self.reference == "zero"
         # Without feature means the reference is not known yet.
         reference = np.empty(0) if self.needs_means else np.asarray(self.reference)
