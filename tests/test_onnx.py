@@ -154,9 +154,9 @@ def _documents(words=_WORDS):
 
 
 _ENCODERS = {
-    "tf-idf": TextEncoder(),
-    "n-grams": TextEncoder(weighting="counts", ngram_range=(1, 2), binary=True),
-    "case": TextEncoder(lowercase=False, ngram_range=(2, 3), max_features=20),
+    "tf-idf": TextEncoder("tfidf", stop_words="english"),
+    "n-grams": TextEncoder(ngram_range=(1, 2)),
+    "case": TextEncoder("counts", lowercase=False, ngram_range=(2, 3), max_features=20),
     "TfidfVectorizer": TfidfVectorizer(norm="l1", ngram_range=(1, 2), max_df=0.3, stop_words=None),
     "stop words": TfidfVectorizer(stop_words="english", norm=None),
     "CountVectorizer": CountVectorizer(vocabulary=["good cat", "bad", "not"], ngram_range=(1, 2)),

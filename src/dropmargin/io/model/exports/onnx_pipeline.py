@@ -132,7 +132,13 @@ def _as_vectorizer(encoder: Any) -> Any:
     """Return the fitted vectorizer of scikit-learn that is equivalent to a `TextEncoder`."""
     is_tfidf = encoder.idf_ is not None
     vectorizer = (TfidfVectorizer if is_tfidf else CountVectorizer)(
-        lowercase=encoder.lowercase, ngram_range=tuple(encoder.ngram_range), binary=encoder.binary, dtype=np.float64
+        lowercase=encoder.lowercase,
+        ngram_range=tuple(encoder.ngram_range),
+        binary=encoder.weighting == "presence",
+        # The terms do not include stop words, so these matter only between the words of a longer term.
+        stop_words=encoder.stop_words if encoder.ngram_range[1] > 1 else None,
+        analyzer=encoder.analyzer,
+        dtype=np.float64,
     )
     vectorizer.vocabulary_ = {term: index for index, term in enumerate(encoder.terms_)}
     vectorizer.fixed_vocabulary_ = True
