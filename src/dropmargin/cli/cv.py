@@ -89,6 +89,8 @@ def _choose_weighting(
 
     tried = []
     for encoded in training.weightings(data, options):
+        if options.weighting == "auto":
+            console.note(f"--weighting {encoded.summary['weighting']}")
         search = training.make_classifier(options, encoded.X, console, **own)
         search.fit(encoded.X, encoded.y)
         options.missing = search.missing  # missing values are reported once

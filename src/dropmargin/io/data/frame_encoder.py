@@ -45,8 +45,13 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         The fitted encoder of the other columns; None if there are none.
     column_kinds_ : dict
         The kind of each other column, ``"number"`` or ``"category"``, for ``ReadOptions(columns=...)``.
+    left_out_ : dict
+        Columns that the encoder of the other columns leaves out, with the reasons.
+    feature_columns_ : ndarray of str
+        The column of the table that each feature comes from; a term has its own name, as in `get_feature_names_out`.
     feature_groups_ : ndarray of int
-        The group of each feature: the features of one column of the table are a group, each term is a group of its own.
+        The group of each feature, for ``DropoutNoise(groups=...)``: the features of one column of the table are a
+        group, each term is a group of its own.
 
     See Also
     --------
@@ -145,18 +150,22 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
     def _set_encoders(self, table: TableEncoder | None, encoders: list[TextEncoder]) -> None:
         self.table_encoder_, self.text_encoders_ = table, encoders
         self.column_kinds_: dict[str, ColumnKind] = {} if table is None else table.column_kinds_
-        n_features = 0 if table is None else len(table.get_feature_names_out())
-        groups = np.asarray(getattr(table, "feature_groups_", np.arange(n_features)), dtype=np.int64)
-        n_terms = sum(len(encoder.terms_) for encoder in encoders)
-        first = int(groups.max(initial=-1)) + 1
-        self.feature_groups_ = np.concatenate((groups, np.arange(first, first + n_terms)))
+        self.left_out_: dict[str, str] = dict(getattr(table, "left_out_", {}))
+        columns = [] if table is None else list(getattr(table, "feature_columns_", table.get_feature_names_out()))
+        self.feature_columns_ = np.array([*columns, *self._term_names()], dtype=object)
+        numbers = {name: i for i, name in enumerate(dict.fromkeys(columns))}
+        n_terms = len(self.feature_columns_) - len(columns)
+        groups = [*(numbers[name] for name in columns), *range(len(numbers), len(numbers) + n_terms)]
+        self.feature_groups_ = np.array(groups, dtype=np.int64)
+
+    def _term_names(self) -> list[str]:
+        return [f"{encoder.column}: {term}" for encoder in self.text_encoders_ for term in encoder.terms_]
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the features: those of the table, and terms such as ``review: good``."""
         check_is_fitted(self, "text_encoders_")
         names = [] if self.table_encoder_ is None else self.table_encoder_.get_feature_names_out().tolist()
-        names += [f"{encoder.column}: {term}" for encoder in self.text_encoders_ for term in encoder.terms_]
-        return np.array(names, dtype=object)
+        return np.array(names + self._term_names(), dtype=object)
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return the fitted state for `from_state`: values for JSON, and arrays.
