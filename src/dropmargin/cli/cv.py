@@ -87,17 +87,18 @@ def _choose_weighting(
     """Return the fitted search, its data and its facts: with ``--weighting auto``, those with the best score."""
     from dropmargin.cli import training
 
-    tried = []
+    best, levels = None, []
     for encoded in training.weightings(data, options):
         if options.weighting == "auto":
             console.note(f"--weighting {encoded.summary['weighting']}")
         search = training.make_classifier(options, encoded.X, console, **own)
         search.fit(encoded.X, encoded.y)
         options.missing = search.missing  # missing values are reported once
-        tried.append((search, encoded, _facts(search, options) | {"weighting": encoded.summary["weighting"]}))
-    names = ("weighting", "noise", "C", "score", "standard_error")
-    levels = [{name: facts[name] for name in names} for _, _, facts in tried]
-    best = max(tried, key=lambda one: one[2]["score"])  # the first of equal ones
+        facts = _facts(search, options) | {"weighting": encoded.summary["weighting"]}
+        levels.append({name: facts[name] for name in ("weighting", "noise", "C", "score", "standard_error")})
+        if best is None or facts["score"] > best[2]["score"]:
+            best = search, encoded, facts
+    assert best is not None
     best[2]["weightings"] = levels if len(levels) > 1 else None
     return best
 
