@@ -11,7 +11,7 @@ import click
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError
-from dropmargin.cli.files import check_can_read, check_can_write
+from dropmargin.cli.files import check_can_read, check_can_write, more_inputs
 from dropmargin.cli.program import SUCCESS, Command
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ _PARAMS = [
     shared.IGNORE_EXTRA,
     *shared.DATA_OPTIONS,
     *shared.FEATURE_OPTIONS,
+    *shared.WEIGHTING,
 ]
 
 
@@ -91,9 +92,10 @@ def stress(options: SimpleNamespace, console: Console) -> int:
     """
     if options.noise is not None and options.noises is not None:
         raise UsageError("--noise and --noises cannot be combined: --noises is the list to choose the noise from")
-    check_can_read(options.train, options.test, options.feature_names)
+    inputs = (options.train, options.test, *more_inputs(options))
+    check_can_read(*inputs)
     if options.html is not None:
-        check_can_write("--html", options.html, (options.train, options.test, options.feature_names))
+        check_can_write("--html", options.html, inputs)
     from dropmargin.cli.training import check_folds, read_training_data
     from dropmargin.evaluation.stress import stress_test
     from dropmargin.report.stress import findings
