@@ -1,7 +1,7 @@
 """``solve(problem, rows, start) -> Result``: from training data to coefficients.
 
 The one entry point below the estimators, for rows in memory, in files and on a cluster. It makes the binary problems of
-a classification, centres features that are far from zero, starts from a subsample where that saves passes, and calls
+a classification (a regression is one problem), centres features that are far from zero, starts from a subsample where that saves passes, and calls
 the method that suits the problem:
 
 - Newton's method for smooth objectives; "irls" and "lbfgs" are there for comparison;
@@ -19,12 +19,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import BinaryRows, ClassRows, Output, Partitions, PerPartition, Rows, binary_outputs
+from dropmargin.data import BinaryRows, ClassRows, Output, Partitions, PerPartition, Rows
 from dropmargin.data.training import SUBSAMPLE_EVERY
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import DropoutNoise, Noise, Variance
 from dropmargin.objective import GroupedMGFObjective, GroupedObjective, MGFObjective, MomentObjective, Objective
 from dropmargin.objective.moment import MomentPoint
+from dropmargin.objective.preconditioner import DIRECT_SIZE
 from dropmargin.objective.row_functions import take_outputs
 from dropmargin.penalties import Penalty
 from dropmargin.solvers.central_path import follow_central_path
@@ -144,11 +145,11 @@ class OutputGroup(NamedTuple):
 
 
 def open_outputs(loss: Loss, rows: ClassRows, multi_class: str) -> list[OutputGroup]:
-    """Return the outputs of a classification in groups.
+    """Return the outputs of a classification, or the one of a regression, in groups.
 
     All one-vs-rest outputs are one group if they share products; each pair of classes is a group of its own.
     """
-    outputs = binary_outputs(rows.n_classes, multi_class)
+    outputs = rows.outputs(multi_class)
     is_joint = rows.shares_products and isinstance(loss, MomentLoss) and outputs[0].negative is None
     size = len(outputs) if is_joint else 1
     groups: list[list[Output]] = [outputs[k : k + size] for k in range(0, len(outputs), size)]
@@ -156,7 +157,7 @@ def open_outputs(loss: Loss, rows: ClassRows, multi_class: str) -> list[OutputGr
 
 
 def solve(problem: Problem, rows: ClassRows, start: Array | None = None, n_threads: int = 1) -> Result:
-    """Return the solution of a classification problem.
+    """Return the solution of a classification or regression problem.
 
     Parameters
     ----------
@@ -214,19 +215,23 @@ def solve_outputs(problem: Problem, rows: BinaryRows, start: Array | None = None
         problem = replace(problem, noise=None if problem.noise is None else problem.noise.take(used))
         start = None if start is None else start[np.append(used, n_features)]
     first_passes = 0.0
-    if start is None and _suits_subsample(problem, rows):
+    if start is None and _suits_subsample(problem, rows) and not _suits_direct(problem, rows):
         start, first_passes = _start_from_subsample(problem, rows)
     means = _feature_means(problem, rows)
     if means is not None and problem.noise is not None:
         problem = replace(problem, noise=problem.noise.shifted(means))
     variance = problem.variance if rows.is_dense else problem.variance.of_stored_entries()
     coef = np.zeros((rows.n_features + 1, rows.n_outputs)) if start is None else start.astype(np.float64)
+    if start is None and problem.fit_intercept:
+        coef[-1] = rows.first_intercept
     if means is not None:
         coef[-1] += means @ coef[:-1]
+    is_direct = _suits_direct(problem, rows)
     entry = variance.entry if variance.moves_entries and isinstance(problem.loss, MomentLoss) else None
-    options = Options(problem.tol, problem.max_iter, problem.monitor, warm=start is not None)
+    options = Options(problem.tol, problem.max_iter, problem.monitor, warm=start is not None or is_direct)
     with rows.partitions(problem.C, entry, means) as data, one_blas_thread():
         objective = _objective(problem, data, variance, rows)
+        objective = replace(objective, is_stiff=True) if is_direct else objective
         method = choose_method(problem.solver, objective, rescaled_dual(data, dual, problem.C))
         result = method(objective, objective.at(coef), options)
         n_passes = data.n_passes
@@ -331,6 +336,13 @@ def combine(results: list[Result]) -> Result:
         history=[entry for result in results for entry in result.history],
         n_passes=sum(result.n_passes for result in results),
     )
+
+
+def _suits_direct(problem: Problem, rows: BinaryRows) -> bool:
+    """Return whether one Newton step by a factorisation, which is exact, is the fastest way to the minimum."""
+    is_quadratic = isinstance(problem.loss, MomentLoss) and problem.loss.is_quadratic and not problem.penalty.l1
+    is_small = min(rows.n_features, rows.n_rows) <= DIRECT_SIZE
+    return is_quadratic and problem.solver.run is newton and rows.is_dense and rows.n_outputs == 1 and is_small
 
 
 def _suits_subsample(problem: Problem, rows: BinaryRows) -> bool:
