@@ -117,9 +117,10 @@ class RadialLoss(MomentLoss):
 
 def check_positive(name: str, value: Any, or_zero: bool = False) -> float:
     """Return a parameter of a loss after checking that it is a positive number, or zero."""
-    if not (isinstance(value, Real) and np.isfinite(value) and (value > 0.0 or (or_zero and value == 0.0))):
+    number = float(value) if isinstance(value, Real) else np.nan
+    if not (np.isfinite(number) and (number > 0.0 or (or_zero and number == 0.0))):
         raise ValueError(f"{name} must be a positive number{' or 0' if or_zero else ''}, got {value!r}.")
-    return float(value)
+    return number
 
 
 # A smaller radius is replaced by this, whose cube does not underflow.

@@ -19,8 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.data import ClassArray, binary_outputs
 from dropmargin.estimators import validation
-from dropmargin.estimators.base import CheckedRows, MarginalisedClassifier
+from dropmargin.estimators.base import CheckedRows
+from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.estimators.parameters import (
+    ClassParameters,
     Parameters,
     RunParameters,
     SharedParameters,
@@ -73,7 +75,9 @@ class GridParameters(Parameters):
     store_coefs: bool | str = parameter(default="auto")
 
 
-class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, ClassifierMixin, BaseEstimator):
+class MarginalisedClassifierCV(
+    ClassParameters, RunParameters, SharedParameters, GridParameters, ClassifierMixin, BaseEstimator
+):
     """Base of the classifiers that choose noise and ``C`` by cross-validation."""
 
     verbose: int = parameter(default=1)

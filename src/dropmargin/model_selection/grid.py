@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from dropmargin.data import mean_square
-from dropmargin.estimators.base import CheckedRows, MarginalisedClassifier
+from dropmargin.estimators.base import CheckedRows
+from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.estimators.validation import check_entries, check_number
 from dropmargin.noise import Noise, Variance, as_noise
 from dropmargin.solvers import Problem

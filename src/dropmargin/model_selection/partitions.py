@@ -18,7 +18,7 @@ import numpy as np
 
 from dropmargin.data import Partitions, PerPartition, Rows
 from dropmargin.estimators import validation
-from dropmargin.estimators.base import MarginalisedClassifier
+from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.estimators.parameters import check_parameters
 from dropmargin.estimators.partition_fit import Fit, PartitionRows, WeightedRows, checked_rows, fit_partitions
 from dropmargin.model_selection.base import MarginalisedClassifierCV

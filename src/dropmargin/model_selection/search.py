@@ -24,7 +24,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dropmargin.data import linear_scores
 from dropmargin.errors import ParameterError
-from dropmargin.estimators.base import CheckedRows, MarginalisedClassifier
+from dropmargin.estimators.base import CheckedRows
+from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.model_selection.grid import Grid, Point
 from dropmargin.model_selection.path_solver import PathSolver, Solution
 from dropmargin.noise import Noise, as_noise

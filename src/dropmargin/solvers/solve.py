@@ -1,9 +1,10 @@
 """``solve(problem, rows, start) -> Result``: from training data to coefficients.
 
 The one entry point below the estimators, for rows in memory, in files and on a cluster. It makes the binary problems of
-a classification (a regression is one problem), centres features that are far from zero, starts from a subsample where that saves passes, and calls
-the method that suits the problem:
+a classification (a regression is one problem), centres features that are far from zero, starts from a subsample where
+that saves passes, and calls the method that suits the problem:
 
+- for a quadratic loss on a few features, one Newton step by a factorisation;
 - Newton's method for smooth objectives; "irls" and "lbfgs" are there for comparison;
 - for the hinge loss, its central path (`central_path`), and without noise coordinate descent in the dual first;
 - for an l1 penalty, steps within an orthant (`orthant`), and the central path where they do not suffice.
@@ -230,8 +231,7 @@ def solve_outputs(problem: Problem, rows: BinaryRows, start: Array | None = None
     entry = variance.entry if variance.moves_entries and isinstance(problem.loss, MomentLoss) else None
     options = Options(problem.tol, problem.max_iter, problem.monitor, warm=start is not None or is_direct)
     with rows.partitions(problem.C, entry, means) as data, one_blas_thread():
-        objective = _objective(problem, data, variance, rows)
-        objective = replace(objective, is_stiff=True) if is_direct else objective
+        objective = _objective(problem, data, variance, rows, is_direct)
         method = choose_method(problem.solver, objective, rescaled_dual(data, dual, problem.C))
         result = method(objective, objective.at(coef), options)
         n_passes = data.n_passes
@@ -377,7 +377,9 @@ def _feature_means(problem: Problem, rows: BinaryRows) -> Array | None:
     return rows.means_far_from_zero(_FAR_FOR_DIAGONAL if is_slow else _FAR)
 
 
-def _objective(problem: Problem, data: Partitions[Rows], variance: Variance, rows: BinaryRows) -> Objective:
+def _objective(
+    problem: Problem, data: Partitions[Rows], variance: Variance, rows: BinaryRows, is_direct: bool
+) -> Objective:
     """Return the objective: of all outputs for a moment loss, of the one output for a loss through the MGF."""
     common = problem.penalty, problem.fit_intercept, rows.n_features
     if isinstance(problem.loss, MGFLoss):
@@ -390,5 +392,6 @@ def _objective(problem: Problem, data: Partitions[Rows], variance: Variance, row
     loss = problem.loss.without_noise() if variance.is_zero else problem.loss
     outputs = np.arange(rows.n_outputs)
     if variance.groups is None or variance.is_zero:
-        return MomentObjective(data, loss, variance, *common, outputs)
-    return GroupedObjective(data, loss, variance, *common, outputs, groups=variance.feature_groups(rows.n_features))
+        return MomentObjective(data, loss, variance, *common, outputs, is_stiff=is_direct)
+    groups = variance.feature_groups(rows.n_features)
+    return GroupedObjective(data, loss, variance, *common, outputs, is_stiff=is_direct, groups=groups)
