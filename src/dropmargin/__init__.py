@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dropmargin.baselines import ExplicitCorruption, FDropSVC
-    from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
+    from dropmargin.estimators import (
+        DropoutLogisticRegression,
+        DropoutRidge,
+        DropoutSVC,
+        DropoutSVR,
+        MCFClassifier,
+        NoisyLinearClassifier,
+        NoisyLinearRegressor,
+    )
     from dropmargin.evaluation import corruption_curve, deletion_curve
     from dropmargin.io.model import load, save
     from dropmargin.model_selection import (
@@ -32,8 +40,10 @@ __all__ = [
     "DropoutLogisticRegression",
     "DropoutLogisticRegressionCV",
     "DropoutNoise",
+    "DropoutRidge",
     "DropoutSVC",
     "DropoutSVCCV",
+    "DropoutSVR",
     "ExplicitCorruption",
     "FDropSVC",
     "GaussianNoise",
@@ -44,6 +54,7 @@ __all__ = [
     "NoiseTransformer",
     "NoisyLinearClassifier",
     "NoisyLinearClassifierCV",
+    "NoisyLinearRegressor",
     "PoissonNoise",
     "corruption_curve",
     "deletion_curve",
@@ -56,7 +67,15 @@ __all__ = [
 # Names come from these packages when first asked for: `dropmargin --help` needs none of them, nor scikit-learn.
 _PACKAGES = {
     "baselines": ("ExplicitCorruption", "FDropSVC"),
-    "estimators": ("DropoutLogisticRegression", "DropoutSVC", "MCFClassifier", "NoisyLinearClassifier"),
+    "estimators": (
+        "DropoutLogisticRegression",
+        "DropoutRidge",
+        "DropoutSVC",
+        "DropoutSVR",
+        "MCFClassifier",
+        "NoisyLinearClassifier",
+        "NoisyLinearRegressor",
+    ),
     "evaluation": ("corruption_curve", "deletion_curve"),
     "io.model": ("load", "save"),
     "noise": (
