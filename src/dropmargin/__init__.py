@@ -1,4 +1,4 @@
-"""Linear classifiers that survive the loss of their features: dropout training in closed form."""
+"""Linear models that survive the loss of their features: dropout training in closed form."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from dropmargin.io.model import load, save
     from dropmargin.model_selection import (
         DropoutLogisticRegressionCV,
+        DropoutRidgeCV,
         DropoutSVCCV,
+        DropoutSVRCV,
         NoisyLinearClassifierCV,
         noise_path,
     )
@@ -41,9 +43,11 @@ __all__ = [
     "DropoutLogisticRegressionCV",
     "DropoutNoise",
     "DropoutRidge",
+    "DropoutRidgeCV",
     "DropoutSVC",
     "DropoutSVCCV",
     "DropoutSVR",
+    "DropoutSVRCV",
     "ExplicitCorruption",
     "FDropSVC",
     "GaussianNoise",
@@ -86,7 +90,14 @@ _PACKAGES = {
         "PoissonNoise",
         "estimate_dropout_rates",
     ),
-    "model_selection": ("DropoutLogisticRegressionCV", "DropoutSVCCV", "NoisyLinearClassifierCV", "noise_path"),
+    "model_selection": (
+        "DropoutLogisticRegressionCV",
+        "DropoutRidgeCV",
+        "DropoutSVCCV",
+        "DropoutSVRCV",
+        "NoisyLinearClassifierCV",
+        "noise_path",
+    ),
     "plotting": ("ConvergenceDisplay", "DeletionCurveDisplay", "NoiseGridDisplay", "NoisePathDisplay"),
 }
 # Packages of the library that are attributes of it. Dask is imported only if `dropmargin.dask` is used.

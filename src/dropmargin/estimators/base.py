@@ -95,6 +95,10 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
         """Return the number of outputs for these classes."""
         return 1
 
+    def _scale_of_C(self, rows: CheckedRows) -> float:  # noqa: N802
+        """Return the factor of the default values of ``C`` of a search."""
+        return 1.0
+
     def _statistics(self, encoded: ClassArray) -> FeatureStatistics:
         """Return the means of the features and, for ``missing="rescale"``, their deviations."""
         if self.missing == "rescale":

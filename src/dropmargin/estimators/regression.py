@@ -50,6 +50,10 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         first = first_intercept(self._make_loss(), rows.y, rows.sample_weight)
         return None, NumberArray(rows.X, rows.y, rows.sample_weight, first, rows.has_missing)
 
+    def _scale_of_C(self, rows: CheckedRows) -> float:  # noqa: N802
+        # The best C of a ridge regression is about R^2 / (1 - R^2) / (2 * mean squared norm of a row): R^2 may be small
+        return 0.01
+
     def _coefficients(self) -> tuple[Any, Array]:
         coef = self.coef_ if self.coef_.ndim == 2 else self.coef_[None, :]
         return coef, np.atleast_1d(self.intercept_)
@@ -146,6 +150,11 @@ def first_intercept(loss: Loss, y: Array, weights: Array) -> float:
     if not loss.value(counted, np.full_like(counted, middle), np.zeros_like(counted)).any():
         return float(middle)
     return float(np.average(y, weights=weights))
+
+
+def weighted_deviation(y: Array, weights: Array) -> float:
+    """Return the standard deviation of the targets."""
+    return float(np.sqrt(np.average(np.square(y - np.average(y, weights=weights)), weights=weights)))
 
 
 def expected_errors(residual: Array, variance: Array, metric: str) -> Array:
