@@ -178,29 +178,16 @@ class ClassArray(ClassRows):
 
 
 class NumberArray(ClassArray):
-    """Rows in memory with the numbers that a regression is to predict: one output.
+    """Rows in memory with the numbers that a regression is to predict in place of classes: one output."""
 
-    Parameters
-    ----------
-    X : ndarray or csr_array of shape (n_samples, n_features)
-    targets : ndarray of shape (n_samples,)
-    sample_weight : ndarray of shape (n_samples,)
-    first_intercept : float
-        The intercept to start from.
-    has_missing : bool, default=False
-    """
-
-    def __init__(
-        self, X: Any, targets: Array, sample_weight: Array, first_intercept: float, has_missing: bool = False
-    ) -> None:
-        super().__init__(X, targets, sample_weight, 1, has_missing)
-        self.first_intercept = first_intercept
+    #: The intercept to start from.
+    first_intercept = 0.0
 
     @cached_property
     def filled(self) -> NumberArray:
-        return NumberArray(
-            fill_missing(self.X, self.feature_means), self.classes, self.sample_weight, self.first_intercept
-        )
+        rows = NumberArray(fill_missing(self.X, self.feature_means), self.classes, self.sample_weight, 1)
+        rows.first_intercept = self.first_intercept
+        return rows
 
     def outputs(self, multi_class: str) -> list[Output]:
         return [Output(0)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -16,11 +16,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.data import ClassArray, Rows, as_dense, as_sparse, canonical, linear_scores
 from dropmargin.data.inputs import validate_rows
-from dropmargin.data.missing_values import FeatureStatistics, feature_statistics, has_missing, nan_to_negative_zero
+from dropmargin.data.missing_values import (
+    STATISTICS,
+    FeatureStatistics,
+    feature_statistics,
+    has_missing,
+    nan_to_negative_zero,
+)
 from dropmargin.estimators import missing, validation
+from dropmargin.estimators.conditional import FactorModel, NormalScores
+from dropmargin.estimators.factor_analysis import ConditionalRows, check_rank
 from dropmargin.estimators.parameters import ModelParameters, check_parameter, check_parameters
 from dropmargin.losses import Loss, MGFLoss
-from dropmargin.noise import Noise, as_noise
+from dropmargin.noise import Noise, Variance, as_noise
 from dropmargin.penalties import Penalty
 from dropmargin.solvers import Iteration, Problem, Result, choose_solver, no_monitor, solve
 from dropmargin.typing import Array
@@ -30,24 +38,31 @@ class CheckedRows(Rows):
     """Validated training data; missing entries, if there are any, have become minus zeros."""
 
     def __init__(
-        self, X: Any, y: Any, sample_weight: Any, has_missing: bool, feature_names: Sequence[str] | None = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        has_missing: bool,
+        feature_names: Sequence[str] | None = None,
+        are_filled: bool = False,
     ) -> None:
         super().__init__(X, y, sample_weight)
         self.has_missing = has_missing
         self.feature_names = feature_names
+        self.are_filled = are_filled  # missing entries take values before the fit, so the noise corrupts them
 
     def problem(self, problem: Problem) -> Problem:
         """Return the problem with its noise for these features; the noise excludes missing entries."""
         if problem.noise is None:
             return problem
         noise: Noise | None = problem.noise.resolve(self.X.shape[1], self.feature_names)
-        if self.has_missing:
+        if self.has_missing and not self.are_filled:
             noise = missing.exclude_missing_from_noise(self.X, noise)
         return replace(problem, noise=noise)
 
     def take(self, index: Array) -> CheckedRows:
         chosen = self.X[index], self.y[index], self.sample_weight[index]
-        return CheckedRows(*chosen, self.has_missing, self.feature_names)
+        return CheckedRows(*chosen, self.has_missing, self.feature_names, self.are_filled)
 
 
 class MarginalisedModel(ModelParameters, BaseEstimator):
@@ -73,12 +88,16 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
         if problem.noise is not None:
             problem.noise.resolve(X.shape[1], names)
         X = canonical(X)
-        is_missing = self.missing == "rescale" and has_missing(X)
+        is_missing, are_filled = self.missing != "error" and has_missing(X), self.missing == "conditional"
         if is_missing:
-            missing.exclude_missing_from_noise(X, problem.noise)  # an error before a copy is made
+            if not are_filled:
+                missing.exclude_missing_from_noise(X, problem.noise)  # an error before a copy is made
             X = nan_to_negative_zero(X)
         X = validation.check_entries(X, problem.noise, names)
-        return CheckedRows(X, y, validation.check_weights(sample_weight, X.shape[0]), is_missing, names)
+        weights = validation.check_weights(sample_weight, X.shape[0])
+        if are_filled:
+            check_rank(self.missing_rank, int(np.count_nonzero(weights)), X.shape[1])
+        return CheckedRows(X, y, weights, is_missing, names, are_filled)
 
     def _validate_rows(self, X: Any, y: Any) -> tuple[Any, Any]:
         """Return training rows and targets after scikit-learn's checks."""
@@ -100,7 +119,9 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
         return 1.0
 
     def _statistics(self, encoded: ClassArray) -> FeatureStatistics:
-        """Return the means of the features and, for ``missing="rescale"``, their deviations."""
+        """Return the means of the features and what else ``missing`` needs: their deviations, or their Gaussian."""
+        if isinstance(encoded, ConditionalRows):
+            return encoded.statistics()
         if self.missing == "rescale":
             return feature_statistics(encoded.X, encoded.sample_weight, encoded.has_missing)
         return FeatureStatistics(encoded.feature_means, None)
@@ -113,7 +134,7 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
             del self.feature_names_in_
 
     def _set_statistics(self, statistics: FeatureStatistics | None) -> None:
-        for name, values in zip(("feature_means_", "feature_deviations_"), statistics or (None, None), strict=True):
+        for name, values in zip(STATISTICS, statistics or (None,) * len(STATISTICS), strict=True):
             if values is not None:
                 setattr(self, name, values)
             elif hasattr(self, name):  # of an earlier fit
@@ -121,7 +142,7 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
 
     def _finite(self) -> Any:
         """Return whether scikit-learn's validation is to demand finite entries (``ensure_all_finite``)."""
-        return "allow-nan" if self.missing == "rescale" else True
+        return True if self.missing == "error" else "allow-nan"
 
     def _problem(self) -> Problem:
         """Check the parameters and return the problem that they describe."""
@@ -205,16 +226,20 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
         coef, intercept = self._coefficients()
         if self.missing == "error":
             return linear_scores(X, coef, intercept)
+        if self.missing == "conditional":
+            return self._factor_model().scores(X, as_dense(coef), intercept)
         return missing.anchored_scores(X, as_dense(coef), intercept, self._feature_statistics())
 
     def _check_rows(self, X: Any) -> Any:
         """Return rows to predict as an array or a sparse matrix, after scikit-learn's checks."""
         check_is_fitted(self)
         check_parameter(self, "missing")
-        if self.missing == "rescale":
-            if not hasattr(self, "feature_deviations_"):
+        if self.missing != "error":
+            needed = "feature_deviations_" if self.missing == "rescale" else "feature_factors_"
+            if not hasattr(self, needed):
                 raise ValueError(
-                    "missing='rescale' needs the means of the training data, got missing='error' in fit: fit again."
+                    f"missing={self.missing!r} needs statistics of the training data ({needed}), which a fit with "
+                    "another value of missing does not have: fit again."
                 )
             whole = missing.restore_columns(X, getattr(self, "feature_names_in_", None))
             if whole is not X:
@@ -223,6 +248,14 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
 
     def _feature_statistics(self) -> FeatureStatistics:
         return FeatureStatistics(self.feature_means_, self.feature_deviations_)
+
+    def _factor_model(self) -> FactorModel:
+        return FactorModel(self.feature_means_, self.feature_factors_, self.residual_variances_)
+
+    def _normal_scores(self, X: Any, variance: Variance | None = None) -> Iterator[NormalScores]:
+        """Yield the incomplete rows with the moments of their scores; see `FactorModel.normal_scores`."""
+        coef, intercept = self._coefficients()
+        return self._factor_model().normal_scores(X, as_dense(coef), intercept, variance)
 
     def _at_training_means(self, noise: Noise) -> Noise:
         """Return the noise for the feature means of the training data."""
@@ -269,7 +302,7 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.missing == "rescale"
+        tags.input_tags.allow_nan = self.missing != "error"
         noise = self.noise
         tags.input_tags.positive_only = isinstance(noise, Noise) and not noise.allows_negative
         return tags

@@ -13,9 +13,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import column_or_1d
 
-from dropmargin.data import ClassArray, as_dense, binary_outputs, canonical
+from dropmargin.data import ClassArray, as_dense, binary_outputs, canonical, missing_values
+from dropmargin.data.missing_values import has_missing
 from dropmargin.estimators import missing, stability, validation
 from dropmargin.estimators.base import CheckedRows, MarginalisedModel
+from dropmargin.estimators.conditional import log_expected_expit
+from dropmargin.estimators.factor_analysis import ConditionalRows
 from dropmargin.estimators.parameters import ClassParameters
 from dropmargin.estimators.patterns import DropoutPatterns
 from dropmargin.noise import DropoutNoise, Noise, as_noise
@@ -43,7 +46,7 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training data, never changed; float32 is kept. With ``missing="rescale"``, NaN is a missing entry.
+            Training data, never changed; float32 is kept. NaN is a missing entry, unless ``missing="error"``.
         y : array-like of shape (n_samples,)
             Labels: numbers, strings, booleans.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -60,6 +63,8 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         classes, index, weights = validation.encode_labels(
             rows.y, self.class_weight, rows.sample_weight, type(self).__name__
         )
+        if self.missing == "conditional":
+            return classes, ConditionalRows(rows.X, index, weights, len(classes), rows.has_missing, self.missing_rank)
         return classes, ClassArray(rows.X, index, weights, len(classes), rows.has_missing)
 
     def _set_classes(self, classes: Array | None) -> None:
@@ -76,7 +81,7 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
 
         Returns
         -------
@@ -101,7 +106,7 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
 
         Returns
         -------
@@ -117,15 +122,20 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         """Return, for each row, the probability that its predicted label is still predicted under noise.
 
         The noise is unbiased, ``E[x~] = x``: dropout divides the features that it keeps by ``1 - rate``. Features that
-        are missing (``missing="rescale"``) stay missing, and only the observed ones are corrupted.
+        are missing stay missing, and only the observed ones are corrupted.
+
+        With ``missing="conditional"``, the probability of an incomplete row is that its label is the label of the
+        complete row, whose score is normal given the observed features; noise on these adds a variance, and the sum is
+        taken as normal.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
         noise : float, Noise or None, default=None
             A number means ``DropoutNoise(rate=noise)``, ``None`` the noise of the estimator. Without noise, every
-            probability is 1.
+            probability is 1, except of incomplete rows with ``missing="conditional"``; for these alone pass
+            ``noise=0``.
         method : {"auto", "normal", "guaranteed"}, default="auto"
             ``"auto"``: the probability itself, exact or with a known standard error. It is exact for Gaussian noise,
             and for dropout in rows where the features that are not zero and have a coefficient can be dropped in at
@@ -167,17 +177,36 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         n_draws = validation.check_integer("n_draws", n_draws, 1)
         seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
         noise = as_noise(self.noise if noise is None else noise)
-        if noise is None:
-            return np.ones(X.shape[0])
+        names, X = getattr(self, "feature_names_in_", None), canonical(X)
+        out, complete = np.ones(X.shape[0]), np.ones(X.shape[0], dtype=bool)
+        if noise is not None:
+            noise = self._at_training_means(noise.resolve(X.shape[1], names))
+        if self.missing == "conditional":
+            variance = None if noise is None else noise.variance()
+            if noise is not None:
+                validation.check_entries(missing_values.zero_missing(X), noise, names)
+            for rows, mean, covariance in self._normal_scores(X, variance):
+                out[rows] = stability.of_normal_scores(
+                    mean, covariance, method, self._winners_of if by_pairs else None, n_draws, seed
+                )
+            complete = ~missing_values.incomplete_rows(X)
+        if noise is not None and complete.all():
+            return self._unchanged(X, noise, method, n_draws, seed)
+        if noise is not None and complete.any():
+            out[complete] = self._unchanged(X[complete], noise, method, n_draws, seed)
+        return out
+
+    def _unchanged(self, X: Any, noise: Noise, method: str, n_draws: int, seed: int) -> Array:
+        """Return the probabilities of `predict_stability` for checked rows and a noise for these features."""
+        by_pairs = self.multi_class == "ovo" and len(self.classes_) > 2
         names, out = getattr(self, "feature_names_in_", None), np.empty(X.shape[0])
-        noise = self._at_training_means(noise.resolve(X.shape[1], names))
         statistics = self._feature_statistics() if self.missing == "rescale" else None
         coef = as_dense(self.coef_)
         room = stability.n_results(len(coef), noise.variance().groups)
         patterns = None
         if method == "auto" and isinstance(noise, DropoutNoise):
             patterns = DropoutPatterns(coef, noise, n_draws, seed)
-        for where, rows in missing.anchored_rows(canonical(X), coef, self.intercept_, statistics, room):
+        for where, rows in missing.anchored_rows(X, coef, self.intercept_, statistics, room):
             rows = replace(rows, filled=validation.check_entries(rows.filled, noise, names))
             if patterns is not None:
                 out[where] = patterns.unchanged(rows, self._winners_of)
@@ -198,7 +227,7 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Complete data, or with NaN for missing features if ``missing="rescale"``.
+            Complete data, or with NaN for missing features unless ``missing="error"``.
         y : array-like of shape (n_samples,)
             The correct labels.
         noise : float, Noise or None, default=None
@@ -235,9 +264,15 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         statistics = self._feature_statistics() if self.missing == "rescale" else None
         coef, variance = as_dense(self.coef_), noise.variance()
         room = stability.n_results(len(coef), variance.groups)
-        right = np.empty(X.shape[0])
+        right, complete = np.empty(X.shape[0]), np.arange(X.shape[0])
+        if self.missing == "conditional" and has_missing(X):
+            complete = np.flatnonzero(~missing_values.incomplete_rows(X))
+            for members, mean, covariance in self._normal_scores(X, variance):
+                right[members] = stability.normal_label_probabilities(mean, covariance, index[members])
+            X = X[complete]
         for where, rows in missing.anchored_rows(X, coef, self.intercept_, statistics, room):
-            right[where] = stability.label_probabilities(rows, coef, variance, index[where])
+            own = complete[where]
+            right[own] = stability.label_probabilities(rows, coef, variance, index[own])
         return float(np.average(right * is_known, weights=sample_weight))
 
     def _winners_of(self, scores: Array) -> Array:
@@ -253,7 +288,7 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
 
         Returns
         -------
@@ -269,7 +304,7 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
 
         Returns
         -------
@@ -277,10 +312,13 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
             The logarithm of `predict_proba`.
         """
         scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return log_expit(np.stack([-scores, scores], axis=1))
+        scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
         logs = log_expit(scores)
-        return logs - logsumexp(logs, axis=1, keepdims=True)
+        if self.missing == "conditional":
+            for rows, mean, covariance in self._normal_scores(canonical(self._check_rows(X))):
+                mean = np.hstack([-mean, mean]) if mean.shape[1] == 1 else mean
+                logs[rows] = log_expected_expit(mean, np.diagonal(covariance, axis1=1, axis2=2))
+        return logs if len(self.classes_) == 2 else logs - logsumexp(logs, axis=1, keepdims=True)
 
 
 def _winners(scores: Array) -> Array:

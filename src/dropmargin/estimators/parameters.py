@@ -161,6 +161,10 @@ def _as_bool(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def _rank(name: str, value: Any) -> int | None:
+    return None if value is None else validation.check_integer(name, value, 0)
+
+
 def _n_jobs(name: str, value: Any) -> int | None:
     if value is not None:
         validation.check_n_jobs(value)
@@ -186,6 +190,7 @@ class SharedParameters(Parameters):
     max_iter: int = parameter(default=1000, check=integer(1), stored_as=INTEGER)
     fit_intercept: bool = parameter(default=True, check=_as_bool, stored_as=INTEGER)
     missing: str = parameter(default="error", choices=MISSING_CHOICES)
+    missing_rank: int | None = parameter(default=None, check=_rank, stored_as=(int, type(None)), optional_in_files=True)
 
 
 class ClassParameters(Parameters):

@@ -11,8 +11,10 @@ from sklearn.utils.validation import column_or_1d
 
 from dropmargin.data import NumberArray, as_dense, canonical
 from dropmargin.data.inputs import validate_rows
+from dropmargin.data.missing_values import has_missing, incomplete_rows
 from dropmargin.estimators import missing, stability, validation
 from dropmargin.estimators.base import CheckedRows, MarginalisedModel
+from dropmargin.estimators.factor_analysis import ConditionalNumbers
 from dropmargin.losses import Loss, MomentLoss
 from dropmargin.noise import DropoutNoise, Noise, as_noise
 from dropmargin.typing import Array
@@ -30,7 +32,7 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training data, never changed; float32 is kept. With ``missing="rescale"``, NaN is a missing entry.
+            Training data, never changed; float32 is kept. NaN is a missing entry, unless ``missing="error"``.
         y : array-like of shape (n_samples,)
             Targets: numbers.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -47,8 +49,11 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         return X, check_targets(y)
 
     def _encode(self, rows: CheckedRows) -> tuple[None, NumberArray]:
-        first = first_intercept(self._make_loss(), rows.y, rows.sample_weight)
-        return None, NumberArray(rows.X, rows.y, rows.sample_weight, first, rows.has_missing)
+        given = rows.X, rows.y, rows.sample_weight, 1, rows.has_missing
+        is_conditional = self.missing == "conditional"
+        encoded = ConditionalNumbers(*given, self.missing_rank) if is_conditional else NumberArray(*given)
+        encoded.first_intercept = first_intercept(self._make_loss(), rows.y, rows.sample_weight)
+        return None, encoded
 
     def _scale_of_C(self, rows: CheckedRows) -> float:  # noqa: N802
         # The best C of a ridge regression is about R^2 / (1 - R^2) / (2 * mean squared norm of a row): R^2 may be small
@@ -62,20 +67,47 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         self.coef_ = np.ascontiguousarray(coef[:-1, 0].astype(dtype))
         self.intercept_ = coef[-1, 0].astype(dtype)
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the predicted number of each row of ``X``.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
+        return_std : bool, default=False
+            Whether to return the standard deviation of the prediction of the complete row given the observed features,
+            as well. It needs ``missing="conditional"``.
 
         Returns
         -------
         predictions : ndarray of shape (n_samples,)
             The predicted numbers.
+        deviations : ndarray of shape (n_samples,)
+            The standard deviations, 0 for complete rows; only with ``return_std=True``. They do not include the
+            residuals of complete rows: a target is normal with variance ``deviations ** 2`` plus the mean squared
+            residual of complete rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_diabetes
+        >>> from dropmargin import DropoutRidge
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = DropoutRidge(C=100.0, missing="conditional").fit(X, y)
+        >>> X[0, 2] = np.nan
+        >>> _, deviations = model.predict(X[:2], return_std=True)
+        >>> deviations[0] > 10.0, deviations[1]
+        (np.True_, np.float64(0.0))
         """
-        return self._scores(X)[:, 0]
+        scores = self._scores(X)[:, 0]
+        if not return_std:
+            return scores
+        if self.missing != "conditional":
+            raise ValueError(f"return_std=True needs missing='conditional' before fit, got missing={self.missing!r}.")
+        deviations = np.zeros(len(scores))
+        for rows, _, covariance in self._normal_scores(canonical(self._check_rows(X))):
+            deviations[rows] = np.sqrt(np.maximum(covariance[:, 0, 0], 0.0))
+        return scores, deviations
 
     def expected_error(
         self, X: Any, y: Any, noise: Any = None, sample_weight: Any = None, *, metric: str = "squared"
@@ -88,7 +120,7 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Complete data, or with NaN for missing features if ``missing="rescale"``.
+            Complete data, or with NaN for missing features unless ``missing="error"``.
         y : array-like of shape (n_samples,)
             The correct numbers.
         noise : float, Noise or None, default=None
@@ -123,13 +155,18 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         """Return the expected error for checked rows and a noise for these features."""
         coef, intercept = self._coefficients()
         coef, variance = as_dense(coef).astype(np.float64), noise.variance()
-        statistics = None if self.missing == "error" else self._feature_statistics()
+        statistics = self._feature_statistics() if self.missing == "rescale" else None
         room = stability.n_results(1, variance.groups)
-        errors = np.empty(X.shape[0])
+        errors, complete = np.empty(X.shape[0]), np.arange(X.shape[0])
+        if self.missing == "conditional" and has_missing(X):
+            complete = np.flatnonzero(~incomplete_rows(X))
+            for members, mean, covariance in self._normal_scores(X, variance):
+                errors[members] = expected_errors(y[members] - mean[:, 0], covariance[:, 0, 0], metric)
+            X = X[complete]
         for where, rows in missing.anchored_rows(X, coef, intercept, statistics, room):
-            members = np.arange(len(rows.factor))
-            v = np.square(rows.factor) * rows.covariances(members, variance, coef, coef)
-            errors[where] = expected_errors((y[where] - rows.scores(coef)[:, 0]), np.maximum(v[:, 0], 0.0), metric)
+            own = complete[where]
+            v = np.square(rows.factor) * rows.covariances(np.arange(len(own)), variance, coef, coef)
+            errors[own] = expected_errors(y[own] - rows.scores(coef)[:, 0], v[:, 0], metric)
         return float(np.average(errors, weights=sample_weight))
 
 
@@ -159,6 +196,7 @@ def weighted_deviation(y: Array, weights: Array) -> float:
 
 def expected_errors(residual: Array, variance: Array, metric: str) -> Array:
     """Return the expected squared or absolute value of normal variables with these means and variances."""
+    variance = np.maximum(variance, 0.0)
     if metric == "squared":
         return np.square(residual) + variance
     sd = np.sqrt(variance)

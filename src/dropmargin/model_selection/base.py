@@ -253,7 +253,7 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.missing == "rescale"
+        tags.input_tags.allow_nan = self.missing != "error"
         return tags
 
 

@@ -39,7 +39,7 @@ class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedMod
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training data. With ``missing="rescale"``, NaN is a missing feature.
+            Training data. NaN is a missing feature, unless ``missing="error"``.
         y : array-like of shape (n_samples,)
             Labels: numbers, strings or booleans.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -84,7 +84,7 @@ class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedMod
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
 
         Returns
         -------
@@ -99,7 +99,7 @@ class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedMod
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
         y : array-like of shape (n_samples,)
             True labels.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -119,7 +119,7 @@ class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedMod
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
 
         Returns
         -------
@@ -137,7 +137,7 @@ class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedMod
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
 
         Returns
         -------
@@ -153,7 +153,7 @@ class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedMod
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
 
         Returns
         -------
@@ -170,7 +170,7 @@ class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedMod
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
         noise : float, Noise or None, default=None
             A number means ``DropoutNoise(rate=noise)``, ``None`` the chosen noise.
         method : {"auto", "normal", "guaranteed"}, default="auto"

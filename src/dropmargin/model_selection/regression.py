@@ -22,6 +22,8 @@ _METRICS = {"neg_mean_squared_error": "squared", "neg_mean_absolute_error": "abs
 class R2(CheckedScorer):
     """The coefficient of determination."""
 
+    needs_statistics = False
+
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         return float(estimator.score(X, y, sample_weight))
 
@@ -68,7 +70,7 @@ class MarginalisedRegressorCV(RegressorMixin, MarginalisedModelCV):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training data. With ``missing="rescale"``, NaN is a missing feature.
+            Training data. NaN is a missing feature, unless ``missing="error"``.
         y : array-like of shape (n_samples,)
             Targets: numbers.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -109,20 +111,24 @@ class MarginalisedRegressorCV(RegressorMixin, MarginalisedModelCV):
         assert noise is not None
         return ExpectedError(noise, self._target_metric if self.scoring is None else _METRICS[self.scoring])
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the predicted number of each row of ``X``.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
+        return_std : bool, default=False
+            Whether to return standard deviations, as in `DropoutRidge.predict`.
 
         Returns
         -------
         predictions : ndarray of shape (n_samples,)
             The predicted numbers.
+        deviations : ndarray of shape (n_samples,)
+            Their standard deviations given the observed features; only with ``return_std=True``.
         """
-        return self._best().predict(X)
+        return self._best().predict(X, return_std)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the score of the rows of ``X``.
@@ -130,7 +136,7 @@ class MarginalisedRegressorCV(RegressorMixin, MarginalisedModelCV):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
         y : array-like of shape (n_samples,)
             True numbers.
         sample_weight : array-like of shape (n_samples,), default=None

@@ -91,7 +91,9 @@ class ArrayFold(Fold):
         classes, encoded = template._encode(rows)
         classifier = copy(template)
         classifier._set_classes(classes)
-        classifier._set_statistics(template._statistics(encoded))
+        # The scores of complete rows do not depend on them.
+        is_plain = search.scorer is accuracy or not getattr(search.scorer, "needs_statistics", True)
+        classifier._set_statistics(None if is_plain else template._statistics(encoded))
         return PathSolver(search.grid, search.problem, rows, encoded, n_threads), classifier
 
     def score(self, scorer: Callable[..., Any], classifier: MarginalisedModel) -> Any:
@@ -271,6 +273,8 @@ def accuracy(estimator: MarginalisedClassifier, fold: ArrayFold) -> float:
 
 class CheckedScorer:
     """A scorer that can also score the rows of a fold without checking them again."""
+
+    needs_statistics = True
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         raise NotImplementedError
