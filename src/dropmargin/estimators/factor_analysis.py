@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh
 
-from dropmargin.data import ClassArray
+from dropmargin.data import ClassArray, NumberArray
 from dropmargin.data.deviations import Deviations, SecondMoments
 from dropmargin.data.missing_values import (
     FeatureStatistics,
@@ -265,6 +265,10 @@ class ConditionalRows(ClassArray):
         """Return what prediction needs to know of the features."""
         model = self.factor_model
         return FeatureStatistics(model.mean, None, model.factors, model.residual_variance)
+
+
+class ConditionalNumbers(ConditionalRows, NumberArray):
+    """The same for a regression."""
 
 
 def check_rank(rank: int | None, n_rows: int, n_features: int) -> None:

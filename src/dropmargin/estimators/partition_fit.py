@@ -25,7 +25,7 @@ from dropmargin.data.partitioned import (
     mean_square,
 )
 from dropmargin.estimators import missing, validation
-from dropmargin.estimators.base import MarginalisedClassifier
+from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.estimators.inspection import DataSummary, check_rows, inspect
 from dropmargin.solvers import Iteration, Monitor, Problem, Result, solve
 from dropmargin.typing import Array

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.baselines import FDropSVC
 from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
-from dropmargin.estimators.parameters import INTEGER, NUMBER, ModelParameters, specification
+from dropmargin.estimators.parameters import INTEGER, NUMBER, specification
 from dropmargin.io.model.checks import ModelFormatError, check_choice, check_fields, check_type, shorten, to_plain
 from dropmargin.losses import (
     Exponential,
@@ -158,7 +158,7 @@ def _decode_parameters(entries: Any, cls: type, arrays: dict[str, Array]) -> dic
         )
     required = [name for name in names if name not in declared or not declared[name].optional_in_files]
     check_fields(entries, "parameters", required, names)
-    types = {name: known.stored_as for name, known in (declared or specification(ModelParameters)).items()}
+    types = {name: known.stored_as for name, known in (declared or specification(DropoutSVC)).items()}
     return {
         name: _decode_parameter(name, value, (_FDROP_TYPES | types)[name], arrays) for name, value in entries.items()
     }
