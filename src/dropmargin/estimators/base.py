@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -18,14 +18,31 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from dropmargin.data import ClassArray, Rows, as_dense, as_sparse, binary_outputs, canonical, linear_scores
+from dropmargin.data import (
+    ClassArray,
+    Rows,
+    as_dense,
+    as_sparse,
+    binary_outputs,
+    canonical,
+    linear_scores,
+    missing_values,
+)
 from dropmargin.data.inputs import validate_rows
-from dropmargin.data.missing_values import FeatureStatistics, feature_statistics, has_missing, nan_to_negative_zero
+from dropmargin.data.missing_values import (
+    STATISTICS,
+    FeatureStatistics,
+    feature_statistics,
+    has_missing,
+    nan_to_negative_zero,
+)
 from dropmargin.estimators import missing, stability, validation
+from dropmargin.estimators.conditional import FactorModel, NormalScores, log_expected_expit
+from dropmargin.estimators.factor_analysis import ConditionalRows, check_rank
 from dropmargin.estimators.parameters import ModelParameters, check_parameter, check_parameters
 from dropmargin.estimators.patterns import DropoutPatterns
 from dropmargin.losses import Loss, MGFLoss
-from dropmargin.noise import DropoutNoise, Noise, as_noise
+from dropmargin.noise import DropoutNoise, Noise, Variance, as_noise
 from dropmargin.penalties import Penalty
 from dropmargin.solvers import Iteration, Problem, Result, choose_solver, no_monitor, solve
 from dropmargin.typing import Array
@@ -47,24 +64,31 @@ class CheckedRows(Rows):
     """Validated training data; missing entries, if there are any, have become minus zeros."""
 
     def __init__(
-        self, X: Any, y: Any, sample_weight: Any, has_missing: bool, feature_names: Sequence[str] | None = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        has_missing: bool,
+        feature_names: Sequence[str] | None = None,
+        are_filled: bool = False,
     ) -> None:
         super().__init__(X, y, sample_weight)
         self.has_missing = has_missing
         self.feature_names = feature_names
+        self.are_filled = are_filled  # missing entries take values before the fit, so the noise corrupts them
 
     def problem(self, problem: Problem) -> Problem:
         """Return the problem with its noise for these features; the noise excludes missing entries."""
         if problem.noise is None:
             return problem
         noise: Noise | None = problem.noise.resolve(self.X.shape[1], self.feature_names)
-        if self.has_missing:
+        if self.has_missing and not self.are_filled:
             noise = missing.exclude_missing_from_noise(self.X, noise)
         return replace(problem, noise=noise)
 
     def take(self, index: Array) -> CheckedRows:
         chosen = self.X[index], self.y[index], self.sample_weight[index]
-        return CheckedRows(*chosen, self.has_missing, self.feature_names)
+        return CheckedRows(*chosen, self.has_missing, self.feature_names, self.are_filled)
 
 
 class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
@@ -80,7 +104,7 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training data, never changed; float32 is kept. With ``missing="rescale"``, NaN is a missing entry.
+            Training data, never changed; float32 is kept. NaN is a missing entry, unless ``missing="error"``.
         y : array-like of shape (n_samples,)
             Labels: numbers, strings, booleans.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -105,22 +129,30 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         if problem.noise is not None:
             problem.noise.resolve(X.shape[1], names)
         X = canonical(X)
-        is_missing = self.missing == "rescale" and has_missing(X)
+        is_missing, are_filled = self.missing != "error" and has_missing(X), self.missing == "conditional"
         if is_missing:
-            missing.exclude_missing_from_noise(X, problem.noise)  # an error before a copy is made
+            if not are_filled:
+                missing.exclude_missing_from_noise(X, problem.noise)  # an error before a copy is made
             X = nan_to_negative_zero(X)
         X = validation.check_entries(X, problem.noise, names)
-        return CheckedRows(X, y, validation.check_weights(sample_weight, X.shape[0]), is_missing, names)
+        weights = validation.check_weights(sample_weight, X.shape[0])
+        if are_filled:
+            check_rank(self.missing_rank, int(np.count_nonzero(weights)), X.shape[1])
+        return CheckedRows(X, y, weights, is_missing, names, are_filled)
 
     def _encode(self, rows: CheckedRows) -> tuple[Array, ClassArray]:
         """Return the classes, and the rows with the index of their class and their final weights."""
         classes, index, weights = validation.encode_labels(
             rows.y, self.class_weight, rows.sample_weight, type(self).__name__
         )
+        if self.missing == "conditional":
+            return classes, ConditionalRows(rows.X, index, weights, len(classes), rows.has_missing, self.missing_rank)
         return classes, ClassArray(rows.X, index, weights, len(classes), rows.has_missing)
 
     def _statistics(self, encoded: ClassArray) -> FeatureStatistics:
-        """Return the means of the features and, for ``missing="rescale"``, their deviations."""
+        """Return the means of the features and what else ``missing`` needs: their deviations, or their Gaussian."""
+        if isinstance(encoded, ConditionalRows):
+            return encoded.statistics()
         if self.missing == "rescale":
             return feature_statistics(encoded.X, encoded.sample_weight, encoded.has_missing)
         return FeatureStatistics(encoded.feature_means, None)
@@ -133,7 +165,7 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
             del self.feature_names_in_
 
     def _set_statistics(self, statistics: FeatureStatistics | None) -> None:
-        for name, values in zip(("feature_means_", "feature_deviations_"), statistics or (None, None), strict=True):
+        for name, values in zip(STATISTICS, statistics or (None,) * len(STATISTICS), strict=True):
             if values is not None:
                 setattr(self, name, values)
             elif hasattr(self, name):  # of an earlier fit
@@ -141,7 +173,7 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
 
     def _finite(self) -> Any:
         """Return whether scikit-learn's validation is to demand finite entries (``ensure_all_finite``)."""
-        return "allow-nan" if self.missing == "rescale" else True
+        return True if self.missing == "error" else "allow-nan"
 
     def _problem(self) -> Problem:
         """Check the parameters and return the problem that they describe."""
@@ -216,7 +248,7 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
 
         Returns
         -------
@@ -228,6 +260,8 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         X = self._check_rows(X)
         if self.missing == "error":
             return self._combine(linear_scores(X, self.coef_, self.intercept_))
+        if self.missing == "conditional":
+            return self._combine(self._factor_model().scores(X, as_dense(self.coef_), self.intercept_))
         statistics = self._feature_statistics()
         return self._combine(missing.anchored_scores(X, as_dense(self.coef_), self.intercept_, statistics))
 
@@ -235,10 +269,12 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         """Return rows to predict as an array or a sparse matrix, after scikit-learn's checks."""
         check_is_fitted(self)
         check_parameter(self, "missing")
-        if self.missing == "rescale":
-            if not hasattr(self, "feature_deviations_"):
+        if self.missing != "error":
+            needed = "feature_deviations_" if self.missing == "rescale" else "feature_factors_"
+            if not hasattr(self, needed):
                 raise ValueError(
-                    "missing='rescale' needs the means of the training data, got missing='error' in fit: fit again."
+                    f"missing={self.missing!r} needs statistics of the training data ({needed}), which a fit with "
+                    "another value of missing does not have: fit again."
                 )
             whole = missing.restore_columns(X, getattr(self, "feature_names_in_", None))
             if whole is not X:
@@ -247,6 +283,9 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
 
     def _feature_statistics(self) -> FeatureStatistics:
         return FeatureStatistics(self.feature_means_, self.feature_deviations_)
+
+    def _factor_model(self) -> FactorModel:
+        return FactorModel(self.feature_means_, self.feature_factors_, self.residual_variances_)
 
     def _combine(self, scores: Array) -> Array:
         """Return one score per row for two classes, one per class for more: the votes, if columns are pairs."""
@@ -262,7 +301,7 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
 
         Returns
         -------
@@ -278,15 +317,20 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         """Return, for each row, the probability that its predicted label is still predicted under noise.
 
         The noise is unbiased, ``E[x~] = x``: dropout divides the features that it keeps by ``1 - rate``. Features that
-        are missing (``missing="rescale"``) stay missing, and only the observed ones are corrupted.
+        are missing stay missing, and only the observed ones are corrupted.
+
+        With ``missing="conditional"``, the probability of an incomplete row is that its label is the label of the
+        complete row, whose score is normal given the observed features; noise on these adds a variance, and the sum is
+        taken as normal.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
         noise : float, Noise or None, default=None
             A number means ``DropoutNoise(rate=noise)``, ``None`` the noise of the estimator. Without noise, every
-            probability is 1.
+            probability is 1, except of incomplete rows with ``missing="conditional"``; for these alone pass
+            ``noise=0``.
         method : {"auto", "normal", "guaranteed"}, default="auto"
             ``"auto"``: the probability itself, exact or with a known standard error. It is exact for Gaussian noise,
             and for dropout in rows where the features that are not zero and have a coefficient can be dropped in at
@@ -328,17 +372,36 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         n_draws = validation.check_integer("n_draws", n_draws, 1)
         seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
         noise = as_noise(self.noise if noise is None else noise)
-        if noise is None:
-            return np.ones(X.shape[0])
+        names, X = getattr(self, "feature_names_in_", None), canonical(X)
+        out, complete = np.ones(X.shape[0]), np.ones(X.shape[0], dtype=bool)
+        if noise is not None:
+            noise = self._at_training_means(noise.resolve(X.shape[1], names))
+        if self.missing == "conditional":
+            variance = None if noise is None else noise.variance()
+            if noise is not None:
+                validation.check_entries(missing_values.zero_missing(X), noise, names)
+            for rows, mean, covariance in self._normal_scores(X, variance):
+                out[rows] = stability.of_normal_scores(
+                    mean, covariance, method, self._winners_of if by_pairs else None, n_draws, seed
+                )
+            complete = ~missing_values.incomplete_rows(X)
+        if noise is not None and complete.all():
+            return self._unchanged(X, noise, method, n_draws, seed)
+        if noise is not None and complete.any():
+            out[complete] = self._unchanged(X[complete], noise, method, n_draws, seed)
+        return out
+
+    def _unchanged(self, X: Any, noise: Noise, method: str, n_draws: int, seed: int) -> Array:
+        """Return the probabilities of `predict_stability` for checked rows and a noise for these features."""
+        by_pairs = self.multi_class == "ovo" and len(self.classes_) > 2
         names, out = getattr(self, "feature_names_in_", None), np.empty(X.shape[0])
-        noise = self._at_training_means(noise.resolve(X.shape[1], names))
         statistics = self._feature_statistics() if self.missing == "rescale" else None
         coef = as_dense(self.coef_)
         room = stability.n_results(len(coef), noise.variance().groups)
         patterns = None
         if method == "auto" and isinstance(noise, DropoutNoise):
             patterns = DropoutPatterns(coef, noise, n_draws, seed)
-        for where, rows in missing.anchored_rows(canonical(X), coef, self.intercept_, statistics, room):
+        for where, rows in missing.anchored_rows(X, coef, self.intercept_, statistics, room):
             rows = replace(rows, filled=validation.check_entries(rows.filled, noise, names))
             if patterns is not None:
                 out[where] = patterns.unchanged(rows, self._winners_of)
@@ -350,6 +413,10 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
                 out[where] = stability.closed_form(rows, coef, noise.variance(), method)
         return out
 
+    def _normal_scores(self, X: Any, variance: Variance | None = None) -> Iterator[NormalScores]:
+        """Yield the incomplete rows with the moments of their scores; see `FactorModel.normal_scores`."""
+        return self._factor_model().normal_scores(X, as_dense(self.coef_), self.intercept_, variance)
+
     def expected_accuracy(self, X: Any, y: Any, noise: Any = None, sample_weight: Any = None) -> float:
         """Return the expected accuracy if the features are corrupted by noise, in closed form.
 
@@ -359,7 +426,7 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Complete data, or with NaN for missing features if ``missing="rescale"``.
+            Complete data, or with NaN for missing features unless ``missing="error"``.
         y : array-like of shape (n_samples,)
             The correct labels.
         noise : float, Noise or None, default=None
@@ -396,9 +463,15 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         statistics = self._feature_statistics() if self.missing == "rescale" else None
         coef, variance = as_dense(self.coef_), noise.variance()
         room = stability.n_results(len(coef), variance.groups)
-        right = np.empty(X.shape[0])
+        right, complete = np.empty(X.shape[0]), np.arange(X.shape[0])
+        if self.missing == "conditional" and has_missing(X):
+            complete = np.flatnonzero(~missing_values.incomplete_rows(X))
+            for members, mean, covariance in self._normal_scores(X, variance):
+                right[members] = stability.normal_label_probabilities(mean, covariance, index[members])
+            X = X[complete]
         for where, rows in missing.anchored_rows(X, coef, self.intercept_, statistics, room):
-            right[where] = stability.label_probabilities(rows, coef, variance, index[where])
+            own = complete[where]
+            right[own] = stability.label_probabilities(rows, coef, variance, index[own])
         return float(np.average(right * is_known, weights=sample_weight))
 
     def _at_training_means(self, noise: Noise) -> Noise:
@@ -418,7 +491,7 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
 
         Returns
         -------
@@ -434,7 +507,7 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
 
         Returns
         -------
@@ -442,10 +515,13 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
             The logarithm of `predict_proba`.
         """
         scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return log_expit(np.stack([-scores, scores], axis=1))
+        scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
         logs = log_expit(scores)
-        return logs - logsumexp(logs, axis=1, keepdims=True)
+        if self.missing == "conditional":
+            for rows, mean, covariance in self._normal_scores(canonical(self._check_rows(X))):
+                mean = np.hstack([-mean, mean]) if mean.shape[1] == 1 else mean
+                logs[rows] = log_expected_expit(mean, np.diagonal(covariance, axis1=1, axis2=2))
+        return logs if len(self.classes_) == 2 else logs - logsumexp(logs, axis=1, keepdims=True)
 
     def sparsify(self) -> MarginalisedClassifier:
         """Convert the coefficients to a sparse array, as in `sklearn.svm.LinearSVC`.
@@ -488,7 +564,7 @@ class MarginalisedClassifier(ModelParameters, ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.missing == "rescale"
+        tags.input_tags.allow_nan = self.missing != "error"
         noise = self.noise
         tags.input_tags.positive_only = isinstance(noise, Noise) and not noise.allows_negative
         return tags

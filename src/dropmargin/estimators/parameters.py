@@ -161,6 +161,10 @@ def _as_bool(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def _rank(name: str, value: Any) -> int | None:
+    return None if value is None else validation.check_integer(name, value, 0)
+
+
 def _n_jobs(name: str, value: Any) -> int | None:
     if value is not None:
         validation.check_n_jobs(value)
@@ -187,6 +191,7 @@ class SharedParameters(Parameters):
     fit_intercept: bool = parameter(default=True, check=_as_bool, stored_as=INTEGER)
     multi_class: str = parameter(default="ovr", choices=("ovr", "ovo"))
     missing: str = parameter(default="error", choices=MISSING_CHOICES)
+    missing_rank: int | None = parameter(default=None, check=_rank, stored_as=(int, type(None)), optional_in_files=True)
     class_weight: Any = parameter(default=None)
 
 

@@ -45,6 +45,11 @@ class Fit:
     def __init__(self, estimator: MarginalisedClassifier) -> None:
         self.estimator = estimator
         self.problem: Problem = estimator._problem()
+        if estimator.missing == "conditional":
+            raise ValueError(
+                "missing='conditional' needs all rows in memory, got rows in files or on a cluster: set "
+                "missing='rescale', or fit to an array."
+            )
         self.uses_statistics: bool = estimator.missing == "rescale"
 
     def set_features(self, n_features: int, names: Sequence[str] | None) -> None:

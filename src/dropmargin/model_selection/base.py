@@ -93,7 +93,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training data. With ``missing="rescale"``, NaN is a missing feature.
+            Training data. NaN is a missing feature, unless ``missing="error"``.
         y : array-like of shape (n_samples,)
             Labels: numbers, strings or booleans.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -258,7 +258,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
 
         Returns
         -------
@@ -273,7 +273,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
         y : array-like of shape (n_samples,)
             True labels.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -293,7 +293,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
 
         Returns
         -------
@@ -311,7 +311,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
 
         Returns
         -------
@@ -327,7 +327,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
 
         Returns
         -------
@@ -344,7 +344,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
+            Data. NaN is a missing feature, unless ``missing="error"``.
         noise : float, Noise or None, default=None
             A number means ``DropoutNoise(rate=noise)``, ``None`` the chosen noise.
         method : {"auto", "normal", "guaranteed"}, default="auto"
@@ -401,7 +401,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.missing == "rescale"
+        tags.input_tags.allow_nan = self.missing != "error"
         return tags
 
 

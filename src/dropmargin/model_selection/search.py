@@ -90,7 +90,8 @@ class ArrayFold(Fold):
         classes, encoded = template._encode(rows)
         classifier = copy(template)
         classifier.classes_ = classes
-        classifier._set_statistics(template._statistics(encoded))
+        # The scores of complete rows do not depend on them.
+        classifier._set_statistics(None if search.scorer is accuracy else template._statistics(encoded))
         return PathSolver(search.grid, search.problem, rows, encoded, n_threads), classifier
 
     def score(self, scorer: Callable[..., Any], classifier: MarginalisedClassifier) -> Any:
