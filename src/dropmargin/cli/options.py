@@ -308,7 +308,11 @@ LEARNING_OPTIONS = section(
     option("--l1-ratio", type=_ratio, default=0.0, metavar="R", help="0 is an l2 penalty, 1 is l1."),
     option("--multi-class", choices=["ovr", "ovo"], default="ovr", help="One-vs-rest or one-vs-one."),
     option("--class-weight", choices=["balanced"], help="Weights that make classes equally important."),
-    option("--missing", choices=["error", "rescale"], help="Missing values; by default rescale if there are any."),
+    option(
+        "--missing",
+        choices=["error", "rescale", "conditional"],
+        help="Missing values; by default rescale if there are any.",
+    ),
     option("--intercept/--no-intercept", "fit_intercept", default=True, help="Whether to fit an intercept."),
     option("--tol", type=positive_number, default=1e-4, metavar="R", help="Relative gap of the objective to stop at."),
     option("--max-iter", type=count, default=1000, metavar="N", help="Most iterations."),

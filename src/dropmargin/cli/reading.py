@@ -56,7 +56,7 @@ class SavedModel:
     @property
     def drops_missing(self) -> bool:
         """Whether the classifier accepts missing values."""
-        return getattr(self.classifier, "missing", "error") == "rescale"
+        return getattr(self.classifier, "missing", "error") != "error"
 
 
 @dataclass(frozen=True, eq=False)

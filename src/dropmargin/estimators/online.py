@@ -14,7 +14,7 @@ from dropmargin.data import binary_outputs, canonical
 from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import FeatureStatistics
 from dropmargin.estimators import validation
-from dropmargin.estimators.base import MarginalisedClassifier
+from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.losses import MomentLoss
 from dropmargin.online import Batch, Stream
 from dropmargin.solvers import no_monitor
@@ -35,8 +35,6 @@ def _can_stream(estimator: OnlineMixin) -> bool:
         )
     if estimator.l1_ratio != 0.0:
         raise AttributeError(f"{name} has partial_fit with l1_ratio=0 only, got {estimator.l1_ratio!r}; use fit.")
-    if getattr(estimator.noise, "groups", None) is not None:
-        raise AttributeError(f"{name} has no partial_fit for a noise with groups of features; use fit.")
     if estimator.missing != "error":
         raise AttributeError(f"{name} has partial_fit with missing='error' only, got {estimator.missing!r}; use fit.")
     return True

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.model_selection import NoisePath
-from dropmargin.model_selection.estimators import MarginalisedClassifierCV
+from dropmargin.model_selection.base import MarginalisedModelCV
 from dropmargin.model_selection.grid import noise_level
 from dropmargin.noise import Noise
 from dropmargin.plotting.arguments import last_step
@@ -22,24 +22,12 @@ NO_NOISE = "no noise"
 
 @dataclass(frozen=True, eq=False)
 class NoiseKind:
-    """The noises of one kind, from the weakest to the strongest; no noise is level 0 of every kind that has levels.
+    """The noises of one kind, from the weakest to the strongest; no noise is level 0 of every kind that has levels."""
 
-    Parameters
-    ----------
-    name : str
-        Such as ``"dropout"``.
-    label : str or None
-        Label of the axis of levels, such as ``"dropout rate"``; ``None`` for a noise without levels, such as Poisson.
-    indices : ndarray of int
-        Indices of these noises in the grid.
-    levels : ndarray of float
-        NaN for a noise without levels.
-    """
-
-    name: str
-    label: str | None
-    indices: Array
-    levels: Array
+    name: str  # such as "dropout"
+    label: str | None  # of the axis of levels, such as "dropout rate"; None for a noise without levels, such as Poisson
+    indices: Array  # of these noises in the grid
+    levels: Array  # NaN for a noise without levels
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +58,13 @@ class ScoreGrid:
     def of_estimator(cls, estimator: Any) -> ScoreGrid:
         """Return the grid of a fitted search."""
         search = last_step(estimator)
-        if isinstance(search, type) or not isinstance(search, MarginalisedClassifierCV):
+        if isinstance(search, type) or not isinstance(search, MarginalisedModelCV):
             raise TypeError(
-                "The estimator must be a DropoutSVCCV, DropoutLogisticRegressionCV or NoisyLinearClassifierCV, which "
-                f"have scores by noise and C; got {search!r}."
+                "The estimator must be one with CV in its name, such as DropoutSVCCV or DropoutRidgeCV, which have "
+                f"scores by noise and C; got {search!r}."
             )
         check_is_fitted(search, "scores_")
-        metric = metric_name(search.scoring, "accuracy")
+        metric = metric_name(search.scoring, search._default_scoring)
         return cls(search.noises_, search.Cs_, search.scores_, metric, search.best_index_, search.refined_)
 
     @classmethod
@@ -133,9 +121,9 @@ class ScoreGrid:
 
     def describe(self, noise_index: int) -> str:
         """Return the name of a noise, such as ``"dropout rate 0.5"``."""
-        kinds = [kind for kind in self.kinds() if noise_index in kind.indices]
-        kind, noise = kinds[0], self.noises[noise_index]
+        noise = self.noises[noise_index]
         if noise is None or noise.variance().is_zero:
             return NO_NOISE
+        kind = next(kind for kind in self.kinds() if noise_index in kind.indices)
         level = kind.levels[list(kind.indices).index(noise_index)]
         return f"{kind.name} noise" if kind.label is None else f"{kind.label} {level:.3g}"
