@@ -203,7 +203,7 @@ def _tables(results: list[MethodResult]) -> list[str]:
         header = ["deleted", *map(percent, group[0].curve.levels.tolist())]
         rows = [[one.method, *(f"{100.0 * error:.1f}" for error in one.error)] for one in group]
         how = {"zero": "is zero", "missing": "is a missing value"}[treatment]
-        texts.append(f"error in percent; a deleted feature {how}\n{table_text(header, rows, left=0)}")
+        texts.append(f"error in percent; a deleted feature {how}\n{table_text(header, rows)}")
     return texts
 
 
