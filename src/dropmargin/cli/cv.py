@@ -30,6 +30,7 @@ _PARAMS = [
     shared.option("--rule", choices=["best", "one-se"], default="best", help="one-se: smallest C near the best score."),
     *shared.DATA_OPTIONS,
     *shared.FEATURE_OPTIONS,
+    *shared.GROUP_OPTIONS,
     *shared.LEARNING_OPTIONS,
 ]
 
@@ -40,15 +41,17 @@ def cv(options: SimpleNamespace, console: Console) -> int:
 
     DATA may be - for standard input (with --format).
     """
-    check_can_read(options.data, options.feature_names)
+    inputs = (options.data, options.feature_names, options.groups)
+    check_can_read(*inputs)
     if options.out is not None:
-        check_can_write("--out", options.out, (options.data, options.feature_names))
+        check_can_write("--out", options.out, inputs)
         check_replaces_model("--out", options.out, options)
     from sklearn.model_selection import StratifiedKFold
 
-    from dropmargin.cli import training
+    from dropmargin.cli import groups, training
 
-    noises = options.noises if isinstance(options.noises, int) else [noise.make() for noise in options.noises]
+    noises = shared.dropout_rates(options.noises) if isinstance(options.noises, int) else options.noises
+    groups.check_dropout(options, [noise.kind for noise in noises])
     training.check_loss(options)
     _check_scoring(options.scoring)
     if options.missing_rate is not None and (options.scoring is not None or options.multi_class == "ovo"):
@@ -57,10 +60,11 @@ def cv(options: SimpleNamespace, console: Console) -> int:
     data = training.read_training_data(options.data, options, console)
     training.check_folds(options.folds, data.y)
     folds = StratifiedKFold(options.folds, shuffle=options.seed is not None, random_state=options.seed)
+    together = groups.feature_groups(data, options)
     own = {
-        "noises": noises,
+        "noises": [groups.with_groups(noise.make(), together) for noise in noises],
         "Cs": options.cs,
-        "target_noise": options.missing_rate,
+        "target_noise": None if options.missing_rate is None else groups.with_groups(options.missing_rate, together),
         "cv": folds,
         "verbose": 0 if console.quiet else 1,
     }

@@ -65,8 +65,11 @@ def check_replaces_model(option: str, path: str, options: Any) -> None:
         _refuse(option, path, "a model")
 
 
-def check_replaces_predictions(option: str, path: str, options: Any) -> None:
-    """Refuse to replace a file whose first line is not the header of predictions, unless ``--force`` is given."""
+def check_replaces_predictions(option: str, path: str, options: Any, ids: str | None) -> None:
+    """Refuse to replace a file whose first line is not the header of predictions, unless ``--force`` is given.
+
+    ``ids`` is the name of a column before those of the predictions, if there is one.
+    """
     if options.force or _is_new(path):
         return
     try:
@@ -75,6 +78,7 @@ def check_replaces_predictions(option: str, path: str, options: Any) -> None:
         header = next(csv.reader([line], delimiter="\t" if "\t" in line else ","), [])
     except (OSError, EOFError, UnicodeDecodeError, csv.Error):
         header = []
+    header = header[1:] if ids is not None and header[:1] == [ids] else header
     if not header or not all(map(_PREDICTED.fullmatch, header)):
         _refuse(option, path, "a file of predictions with a header")
 
