@@ -56,9 +56,7 @@ def read(name: str, folder: Path | None, n_rows: int) -> tuple[pd.DataFrame, Any
 def encode(train: pd.DataFrame, test: pd.DataFrame) -> tuple[Any, Any, Any]:
     """Return the rows as scaled numbers, and the column of each feature."""
     encoder = TableEncoder().fit(train)
-    names = encoder.get_feature_names_out().tolist()
-    columns = list(train.columns)
-    groups = np.array([columns.index(name) if name in columns else columns.index(name.split("=")[0]) for name in names])
+    groups = np.array([list(train.columns).index(name) for name in encoder.feature_columns_])
     parts = [as_dense(encoder.transform(part)) for part in (train, test)]
     scaler = StandardScaler().fit(parts[0])
     return (*map(scaler.transform, parts), groups)
