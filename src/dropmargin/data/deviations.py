@@ -119,7 +119,7 @@ class SecondMoments:
         self._matrix: Array | None = None
         if is_dense_matrix(X) and X.shape[1] <= _MOST_FEATURES:
             self._matrix = np.zeros((X.shape[1], X.shape[1]))
-            for own, weights in self._chunks(0):
+            for own, weights in self._chunks(1):
                 self._matrix += own.moments(weights)
 
     def times(self, right: Array) -> Array:

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh
 
-from dropmargin.data import ClassArray, NumberArray
+from dropmargin.data import ClassArray, NumberArray, drop_empty_columns
 from dropmargin.data.deviations import Deviations, SecondMoments
 from dropmargin.data.missing_values import (
     FeatureStatistics,
@@ -49,8 +49,8 @@ from dropmargin.typing import Array
 # The residual variance of a feature is at least this share of its variance.
 _FLOOR = 1e-2
 # Ranks to choose from: the factors have at most _MOST_LOADINGS numbers.
-_RANKS = (1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 90, 130)
-_MOST_LOADINGS = 2**25
+_RANKS = (1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 100)
+_MOST_LOADINGS = 2**24
 # One row in so many is held out to choose the rank, and at most so many.
 _HELD_OUT_EVERY, _MOST_HELD_OUT = 5, 1000
 # Rounds of factors and residual variances, steps of subspace iteration in each, and additional vectors.
@@ -136,6 +136,8 @@ def fit_factor_model(X: Any, sample_weight: Array, has_missing: bool, rank: int 
     """
     if not sample_weight.all():
         X, sample_weight = X[sample_weight > 0.0], sample_weight[sample_weight > 0.0]
+    n_features = X.shape[1]
+    X, used = drop_empty_columns(X)
     mean, deviation, *_ = feature_statistics(X, sample_weight, has_missing)
     assert deviation is not None
     total, _, lost = mean_sums(X, sample_weight, has_missing)
@@ -147,9 +149,12 @@ def fit_factor_model(X: Any, sample_weight: Array, has_missing: bool, rank: int 
         parts = [(X[rows], sample_weight[rows]) for rows in (~held_out, held_out)]
         moments = [SecondMoments(*part, mean, has_missing) for part in parts]
         rest = _Covariance((moments[0],), float(parts[0][1].sum()), *statistics)
-        rank = _choose_rank(rest, parts[0][0].shape[0], *parts[1], has_missing)
+        most = min(*parts[0][0].shape, _MOST_LOADINGS // n_features)
+        rank = _choose_rank(rest, most, *parts[1], has_missing)
         model = _Covariance(tuple(moments), total, *statistics).model(rank)
-    return _maximise(model, X, sample_weight) if has_missing else model
+    if has_missing:
+        model = _maximise(model, X, sample_weight)
+    return model if used is None else model.of_more_features(used, n_features)
 
 
 def _held_out(n_rows: int) -> Array:
@@ -160,10 +165,8 @@ def _held_out(n_rows: int) -> Array:
     return chosen
 
 
-def _choose_rank(covariance: _Covariance, n_rows: int, X: Any, sample_weight: Array, has_missing: bool) -> int:
-    """Return the rank of the highest likelihood of held-out rows; ``n_rows`` is the number of the others."""
-    n_features = len(covariance.mean)
-    most = min(n_rows, n_features, _MOST_LOADINGS // n_features)
+def _choose_rank(covariance: _Covariance, most: int, X: Any, sample_weight: Array, has_missing: bool) -> int:
+    """Return the rank of the highest likelihood of held-out rows, at most ``most``."""
     ranks = [rank for rank in _RANKS if rank <= most]
     if not ranks or not len(sample_weight):
         return min(1, most)

@@ -108,7 +108,13 @@ def _convert_classifier(scope: Any, operator: Any, container: Any) -> None:
     graph = _Graph(scope, container)
     label, decision, *probability = (variable.full_name for variable in operator.outputs)
     X = graph.cast(operator.inputs[0].full_name, model.coef_.dtype)
-    if getattr(model, "missing", "error") == "rescale":
+    missing = getattr(model, "missing", "error")
+    if missing == "conditional":
+        raise ValueError(
+            "export_onnx does not support missing='conditional', whose scores need a linear system per row. Export the "
+            "model after model.set_params(missing='error'), for complete rows, or fit with missing='rescale'."
+        )
+    if missing == "rescale":
         scores = _add_rescaled_scores(graph, X, model)
     else:
         product = graph.add("MatMul", X, graph.constant(model.coef_.T))
