@@ -284,7 +284,7 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
         True
         """
         check_is_fitted(self)
-        self.coef_ = as_sparse(self.coef_)
+        self.coef_ = as_sparse(self._coefficients()[0])
         return self
 
     def densify(self) -> Self:

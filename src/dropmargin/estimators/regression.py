@@ -67,6 +67,18 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         self.coef_ = np.ascontiguousarray(coef[:-1, 0].astype(dtype))
         self.intercept_ = coef[-1, 0].astype(dtype)
 
+    def densify(self) -> Self:
+        """Convert the coefficients to a dense array, which they are after `fit`.
+
+        Returns
+        -------
+        self : object
+            The estimator, with ``coef_`` as an ndarray.
+        """
+        super().densify()
+        self.coef_ = self.coef_.reshape(-1)
+        return self
+
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the predicted number of each row of ``X``.
 

@@ -15,12 +15,15 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
+from sklearn.base import is_regressor
 
 from dropmargin.data import Partitions, PerPartition, Rows
 from dropmargin.estimators import validation
+from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.estimators.parameters import check_parameters
 from dropmargin.estimators.partition_fit import Fit, PartitionRows, WeightedRows, checked_rows, fit_partitions
+from dropmargin.model_selection.base import MarginalisedModelCV
 from dropmargin.model_selection.classification import MarginalisedClassifierCV
 from dropmargin.model_selection.grid import check_grid_of_scale
 from dropmargin.model_selection.path_solver import PathSolver
@@ -40,6 +43,8 @@ def check_estimator(estimator: Any) -> Problem:
     if isinstance(estimator, MarginalisedClassifierCV):
         check_parameters(estimator)
         return Fit(estimator._plain()).problem
+    if isinstance(estimator, MarginalisedModel | MarginalisedModelCV) and is_regressor(estimator):
+        raise TypeError(f"regressors are fitted to rows in memory, by fit(X, y); got {type(estimator).__name__}.")
     if not isinstance(estimator, MarginalisedClassifier):
         raise TypeError(
             "estimator must be a DropoutSVC, DropoutLogisticRegression, MCFClassifier or NoisyLinearClassifier, or one "
