@@ -1,4 +1,4 @@
-"""Regressors: the losses, their optima, what they are without noise, missing features, search, files."""
+"""Regressors: their optima, what they are without noise, missing features, search, files."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.integrate import quad
 from scipy.optimize import minimize
-from sklearn.datasets import load_diabetes
+from sklearn.base import clone
+from sklearn.datasets import dump_svmlight_file, load_diabetes
 from sklearn.linear_model import HuberRegressor, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import scale
@@ -30,114 +30,10 @@ from dropmargin.io.model import describe, to_sklearn
 from dropmargin.losses import EpsilonInsensitive, GaussianHuber, Hinge, Huber, Logistic, Quadratic
 from dropmargin.streaming import fit as fit_files
 from helpers import N_FEATURES, NOISES, as_format, plain_score_variance
+from regression_data import make_table, plain_loss
 
 # Small grids, whose ends are chosen.
 pytestmark = pytest.mark.filterwarnings("ignore:The chosen")
-
-LOSSES = {
-    "quadratic": Quadratic(),
-    "epsilon-insensitive": EpsilonInsensitive(0.5),
-    "absolute": EpsilonInsensitive(0.0),
-    "smoothed": EpsilonInsensitive(0.5).smoothed(0.3),
-    "huber": Huber(1.5),
-    "gaussian huber": GaussianHuber(1.5),
-}
-
-
-def plain_loss(loss, residual):
-    """Return the loss without noise."""
-    if isinstance(loss, Quadratic):
-        return residual**2
-    if isinstance(loss, EpsilonInsensitive):
-        return np.maximum(np.abs(residual) - loss.epsilon, 0.0)
-    size = np.abs(residual)
-    return np.where(size <= loss.delta, 0.5 * size**2, loss.delta * (size - 0.5 * loss.delta))
-
-
-def random_scores(n=300, seed=0):
-    rng = np.random.default_rng(seed)
-    return 10.0 * rng.normal(size=n), 10.0 * rng.normal(size=n), 10.0 ** rng.uniform(-1.0, 2.0, n)
-
-
-def make_table(n_rows=60, seed=0):
-    """Return non-negative rows with many zeros, numbers far from zero with heavy tails, and weights."""
-    rng = np.random.default_rng(seed)
-    X = rng.poisson(0.8, (n_rows, N_FEATURES)) * rng.uniform(0.3, 1.2, (n_rows, N_FEATURES))
-    y = 100.0 + 5.0 * X @ rng.normal(size=N_FEATURES) + rng.standard_t(3, size=n_rows)
-    return X, y, rng.uniform(0.5, 2.0, n_rows)
-
-
-# Losses ---------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_derivatives_match_finite_differences(name):
-    loss = LOSSES[name]
-    y, m, v = random_scores()
-    step, step_v = 1e-5 * np.maximum(np.abs(m), 0.1), 1e-5 * v
-
-    def difference(function, by_mean):
-        if by_mean:
-            return (function(y, m + step, v) - function(y, m - step, v)) / (2.0 * step)
-        return (function(y, m, v + step_v) - function(y, m, v - step_v)) / (2.0 * step_v)
-
-    def part(method, index):
-        return lambda *at: getattr(loss, method)(*at)[index]
-
-    by_mean, by_variance = loss.gradient(y, m, v)
-    assert_allclose(by_mean, difference(loss.value, True), rtol=1e-5, atol=1e-6)
-    assert_allclose(by_variance, difference(loss.value, False), rtol=1e-5, atol=1e-6)
-    mean_twice, mixed, variance_twice = loss.curvature(y, m, v)
-    away = np.abs(np.sqrt((m - y) ** 2 + v) - 1.5) > 1e-2  # the second derivative of `Huber` jumps there
-    assert_allclose(mean_twice[away], difference(part("gradient", 0), True)[away], rtol=1e-4, atol=1e-6)
-    assert_allclose(mixed[away], difference(part("gradient", 1), True)[away], rtol=1e-4, atol=1e-6)
-    assert_allclose(variance_twice[away], difference(part("gradient", 1), False)[away], rtol=1e-4, atol=1e-7)
-
-
-@pytest.mark.parametrize("name", [name for name in LOSSES if name != "smoothed"])
-def test_without_variance_they_are_the_ordinary_losses(name):
-    loss = LOSSES[name]
-    y, m, _ = random_scores()
-    assert_allclose(loss.without_noise().value(y, m, np.zeros_like(m)), plain_loss(loss, y - m), atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["quadratic", "epsilon-insensitive", "huber", "gaussian huber"])
-def test_expected_losses_of_a_normal_score_are_exact_or_bounded(name):
-    loss = LOSSES[name]
-    for y, m, v in [(0.3, 0.1, 0.5), (2.0, -1.0, 4.0), (0.0, 1.5, 0.01), (-5.0, 5.0, 9.0)]:
-        sd = np.sqrt(v)
-        kinks = [(y - m + sign * 1.5) / sd for sign in (-1.0, 1.0)]
-        expected, _ = quad(
-            lambda t, y=y, m=m, sd=sd: plain_loss(loss, y - m - sd * t) * np.exp(-0.5 * t * t) / np.sqrt(2.0 * np.pi),
-            *(-12.0, 12.0),
-            points=sorted(np.clip(kinks, -11.0, 11.0)),
-            limit=200,
-        )
-        value = loss.value(np.array([y]), np.array([m]), np.array([v]))[0]
-        if name in ("quadratic", "gaussian huber"):
-            assert value == pytest.approx(expected, rel=1e-7)
-        else:
-            assert value >= expected
-
-
-@pytest.mark.parametrize("name", ["epsilon-insensitive", "huber"])
-def test_the_majoriser_is_above_the_loss(name):
-    """``gamma / 2 (m^2 + v)`` plus the linear function that makes it touch."""
-    loss = LOSSES[name]
-    y, m0, v0 = random_scores()
-    _, m, v = random_scores(seed=1)
-    gamma, (slope, by_variance) = loss.majoriser(y, m0, v0), loss.gradient(y, m0, v0)
-    assert_allclose(by_variance, 0.5 * gamma)
-    above = loss.value(y, m0, v0) + slope * (m - m0) + 0.5 * gamma * ((m - m0) ** 2 + v - v0)
-    assert np.all(loss.value(y, m, v) <= above + 1e-9)
-
-
-@pytest.mark.parametrize("wrong", [-1.0, np.nan, "0.1", None])
-def test_parameters_of_losses_are_checked(wrong):
-    for make, name in [(EpsilonInsensitive, "epsilon"), (Huber, "delta"), (GaussianHuber, "delta")]:
-        with pytest.raises(ValueError, match=f"{name} must be a positive number"):
-            make(wrong)
-
 
 # Optima ---------------------------------------------------------------------------------------------------------------
 
@@ -277,8 +173,10 @@ def test_errors_name_the_parameter():
         DropoutRidge().fit(X, y).predict(X, return_std=True)
     with pytest.raises(ValueError, match="Exports take a fitted DropoutSVC"):
         to_sklearn(DropoutRidge().fit(X, y))
-    with pytest.raises(TypeError, match="regressors are fitted to rows in memory"):
-        fit_files(DropoutRidge(), ["rows.svm"])
+    with pytest.raises(TypeError, match="DropoutRidgeCV searches over rows in memory only"):
+        fit_files(DropoutRidgeCV(), ["rows.svm"])
+    with pytest.raises(ValueError, match="has text as targets; a regressor needs numbers"):
+        fit_files(DropoutRidge(), X, np.where(y > 100.0, "high", "low"), progress=False)
     assert not hasattr(DropoutRidge(), "partial_fit")
 
 
@@ -420,6 +318,22 @@ def test_files_and_pickles_keep_a_model(model, tmp_path):
     sparse_one = loaded.sparsify()
     assert_allclose(sparse_one.predict(X), model.predict(X))
     assert_array_equal(sparse_one.densify().coef_, model.coef_)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_rows_in_files_give_the_same(name, tmp_path):
+    X, y, weights = make_table(n_rows=90)
+    model = MODELS[name][0].set_params(tol=1e-9, missing="rescale")
+    paths = []
+    for k, part in enumerate(np.array_split(np.arange(len(y)), 3)):
+        paths.append(tmp_path / f"{k}.svm")
+        dump_svmlight_file(X[part], y[part], str(paths[-1]))
+    whole = clone(model).fit(as_format(X, "sparse"), y, weights)
+    found = fit_files(clone(model), paths, sample_weight=weights, cache=tmp_path / "cache", progress=False)
+    assert found.objective_ == pytest.approx(whole.objective_, rel=1e-8)
+    assert_allclose(found.coef_, whole.coef_, atol=1e-3)
+    assert_allclose(found.feature_deviations_, whole.feature_deviations_)
+    assert not hasattr(found, "classes_")
 
 
 @pytest.mark.parametrize("model", [DropoutRidge(), DropoutSVR(epsilon=0.5)], ids=["ridge", "svr"])
