@@ -16,8 +16,8 @@ from distributed import Client
 from dropmargin.dask.partitions import DaskPartitions
 from dropmargin.data import LocalPartitions, Rows, canonical
 from dropmargin.streaming.checkpoint import Log, LoggedPartitions
-from dropmargin.streaming.partitions import FilePartitions, fetched_rows
-from dropmargin.streaming.store import BlockWriter, open_blocks
+from dropmargin.streaming.partitions import FilePartitions
+from dropmargin.streaming.store import BlockWriter, fetched_rows, open_blocks
 
 
 class Elsewhere(LocalPartitions):

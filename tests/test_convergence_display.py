@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from copy import deepcopy
-from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -18,6 +17,7 @@ from sklearn.svm import LinearSVC
 
 from datasets import make_binary, make_multiclass
 from dropmargin import ConvergenceDisplay, DropoutSVC, DropoutSVCCV, FDropSVC
+from dropmargin.solvers import Iteration
 
 pytestmark = pytest.mark.usefixtures("draw_in_memory")
 
@@ -113,11 +113,8 @@ def test_searches_pipelines_and_baselines(data):
 
 
 def test_long_lines_have_fewer_markers():
-    entries = [SimpleNamespace(_fields=("iteration", "objective", "gap", "passes")) for _ in range(100)]
-    for index, entry in enumerate(entries):
-        entry.iteration, entry.objective, entry.gap, entry.passes = index + 1, 1.0, 0.9**index, float(index)
     model = DropoutSVC().fit(*make_binary())
-    model.history_ = entries
+    model.history_ = [Iteration(index + 1, 1.0, 0.9**index, float(index), 1) for index in range(100)]
     assert ConvergenceDisplay.from_estimators(model).lines_[0].get_markevery() > 1
 
 

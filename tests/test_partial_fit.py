@@ -26,10 +26,12 @@ from dropmargin import (
 from dropmargin.losses import GaussianLogistic, Hinge, Logistic, Quadratic
 from dropmargin.noise import DropoutNoise
 from dropmargin.online.block import BlockObjective
+from dropmargin.online.grouped import GroupedBlockObjective
 from dropmargin.online.summary import Summary
 from helpers import make_objective
 
-_NOISES = [name for name in noises() if name != "dropout-in-groups"]
+_NOISES = list(noises())
+_GROUPS = DropoutNoise(0.3, groups=np.arange(60) // 4)
 _SMOOTH = {
     "logistic": DropoutLogisticRegression,
     "quadratic": MCFClassifier,
@@ -119,7 +121,7 @@ def test_one_pass_comes_near_the_optimum(name, size):
 
 @pytest.mark.parametrize(
     ("loss", "noise"),
-    deal([Logistic, Quadratic, GaussianLogistic, Hinge], [None, 0.5, GaussianNoise(0.2)], n=8),
+    deal([Logistic, Quadratic, GaussianLogistic, Hinge], [None, 0.5, GaussianNoise(0.2), _GROUPS], n=12),
 )
 def test_every_loss_under_every_kind_of_variance(loss, noise):
     X, y = make_stream(3000)
@@ -161,27 +163,30 @@ def test_blocks_like_those_before_take_two_products_others_more(name, order):
     assert objective_of(online, X, y) < bound * clone(model).fit(X, y).objective_
 
 
-def test_without_an_intercept():
+@pytest.mark.parametrize("noise", [0.3, _GROUPS], ids=["independent", "groups"])
+def test_without_an_intercept(noise):
     X, y = make_stream(3000)
-    model = DropoutLogisticRegression(noise=0.3, C=0.01, fit_intercept=False)
+    model = DropoutLogisticRegression(noise=noise, C=0.01, fit_intercept=False)
     online = feed(clone(model), X, y, 1000)
     assert online.intercept_ == 0.0
     assert online.objective_ == pytest.approx(clone(model).fit(X, y).objective_, rel=0.02)
 
 
-def test_dense_and_sparse_rows_agree():
+@pytest.mark.parametrize("noise", [0.3, _GROUPS], ids=["independent", "groups"])
+def test_dense_and_sparse_rows_agree(noise):
     X, y = make_stream(2000)
-    model = DropoutLogisticRegression(noise=0.3, C=0.01)
+    model = DropoutLogisticRegression(noise=noise, C=0.01)
     dense, thin = feed(clone(model), X.toarray(), y, 700), feed(clone(model), X, y, 700)
     assert relative_difference(dense, thin) < 1e-6
     mixed = clone(model).partial_fit(X[:100], y[:100], classes=[0, 1]).partial_fit(X[100:].toarray(), y[100:])
     assert relative_difference(mixed, clone(model).partial_fit(X, y, classes=[0, 1])) < 1e-6
 
 
-def test_several_outputs_are_as_good_as_each_alone():
+@pytest.mark.parametrize("noise", [DropoutNoise(np.linspace(0.1, 0.6, 60)), _GROUPS], ids=["independent", "groups"])
+def test_several_outputs_are_as_good_as_each_alone(noise):
     X, _ = make_stream(1500)
     y = np.arange(1500) % 5
-    model = DropoutLogisticRegression(noise=DropoutNoise(np.linspace(0.1, 0.6, 60)), C=0.01)
+    model = DropoutLogisticRegression(noise=noise, C=0.01)
     together = clone(model).partial_fit(X, y, classes=range(5))
     alone = [clone(model).partial_fit(X, y == k, classes=[False, True]) for k in range(5)]
     expected = sum(objective_of(one, X, y == k) for k, one in enumerate(alone))
@@ -215,7 +220,8 @@ def test_rows_of_weight_zero_have_no_effect():
 def block_objective(objective, summary):
     """Return the objective with a summary as its penalty."""
     given = {field.name: getattr(objective, field.name) for field in fields(objective)}
-    return BlockObjective(**given | {"penalty": summary})
+    kind = GroupedBlockObjective if "groups" in given else BlockObjective
+    return kind(**given | {"penalty": summary})
 
 
 @pytest.mark.parametrize(
@@ -226,9 +232,10 @@ def block_objective(objective, summary):
             DropoutNoise(0.4, reference="zero"),
             DropoutNoise(0.3, reference=np.linspace(0.0, 1.0, 20)),
             GaussianNoise(0.3),
+            DropoutNoise(0.3, reference=np.linspace(0.0, 1.0, 20), groups=np.arange(20) // 4),
         ],
         [True, False],
-        n=9,
+        n=12,
     ),
     ids=lambda given: str(given) if isinstance(given, bool) else type(given).__name__,
 )
@@ -352,8 +359,7 @@ def test_single_precision_stays():
     assert model.coef_.dtype == np.float32
 
 
-def test_the_example_of_a_text_stream_learns(capsys):
-    runpy.run_path(str(Path(__file__).parents[1] / "examples" / "stream.py"), run_name="__main__")
-    errors = [float(line.split()[-1]) for line in capsys.readouterr().out.splitlines()]
-    assert len(errors) == 9
-    assert errors[-1] < 0.15  # a word in eight tells nothing
+def test_the_example_of_a_text_stream_learns(draw_in_memory):
+    names = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "plot_stream.py"))
+    assert len(names["errors"]) == 19
+    assert np.mean(names["errors"][-5:]) < 0.15  # a word in eight tells nothing

@@ -10,7 +10,6 @@ from sklearn.exceptions import NotFittedError
 from datasets import assert_bitwise_equal, assert_same_state, fitted_state, make_binary
 from dropmargin import (
     DropoutLogisticRegression,
-    DropoutNoise,
     DropoutSVC,
     MCFClassifier,
     NoisyLinearClassifier,
@@ -120,7 +119,6 @@ def test_class_weights_in_a_dict_are_sample_weights():
 @pytest.mark.parametrize(
     ("estimator", "match"),
     [
-        (DropoutSVC(noise=DropoutNoise(0.2, groups=[0] * 10)), "DropoutSVC has no partial_fit for a noise with groups"),
         (MCFClassifier("exponential"), "MCFClassifier has no partial_fit for Exponential"),
         (NoisyLinearClassifier("mcf-logistic"), "NoisyLinearClassifier has no partial_fit for MCFLogistic"),
         (DropoutSVC(l1_ratio=1.0), "partial_fit with l1_ratio=0 only, got 1.0"),

@@ -42,18 +42,10 @@ def find_client(client: Client | None) -> Client:
 
 
 class Cluster:
-    """A client, with a time limit on every wait.
-
-    Parameters
-    ----------
-    client : Client
-    timeout : float or None
-        The longest time in seconds without a finished task.
-    """
+    """A client, and the longest time in seconds without a finished task in every wait."""
 
     def __init__(self, client: Client, timeout: float | None) -> None:
-        self.client = client
-        self.timeout = timeout
+        self.client, self.timeout = client, timeout
 
     def start(
         self, graph: dict[str, Any], keys: Sequence[str], workers: Mapping[str, str | None], n_bytes: int

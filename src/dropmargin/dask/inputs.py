@@ -72,8 +72,7 @@ def partition_rows(X: Any, y: Any, sample_weight: Any) -> list[Delayed]:
             raise ValueError("y is missing. It may be None only if X is a list of delayed pairs (rows, labels).")
         return [_delay(_rows_of_tuple)(part) for part in X]
     given = {"X": X, "y": y, "sample_weight": sample_weight}
-    collections = {name: value for name, value in given.items() if value is not None}
-    blocks = {name: blocks_of(name, value) for name, value in collections.items()}
+    blocks = {name: blocks_of(name, value) for name, value in given.items() if value is not None}
     for name, other in blocks.items():
         _check_alignment(blocks["X"], name, other)
     return [_delay(Rows)(*parts) for parts in zip(*(own.parts for own in blocks.values()), strict=True)]

@@ -18,6 +18,7 @@ import operator
 import uuid
 from collections.abc import Callable, Sequence
 from functools import reduce
+from itertools import chain
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -40,11 +41,7 @@ _INLINE_BYTES_IN_ALL = 2**24
 class RemoteCall:
     """A function of each partition and its arguments, pickled at once; as an item of `PerPartition`, its results.
 
-    Parameters
-    ----------
-    function : callable
-    args : sequence
-        Each partition gets its own item of a `PerPartition`: a value, or its result of another `RemoteCall`.
+    Each partition gets its own item of a `PerPartition` argument: a value, or its result of another `RemoteCall`.
     """
 
     def __init__(self, function: Callable[..., Any], args: Sequence[Any]) -> None:
@@ -74,30 +71,16 @@ class RemoteCall:
         self.is_cached = not self._was_lost
 
     def mark_lost(self) -> None:
-        """Record that a worker may have lost its results.
-
-        From then on the call is always sent: the cache is lost whenever Dask spills a partition to the disk.
-        """
+        """Record that results were lost, as when Dask spills a partition: from then on the call is always sent."""
         self.is_cached, self._was_lost = False, True
 
 
 class DaskPartitions(Partitions[P]):
-    """Partitions on a cluster.
+    """Partitions on a cluster; if Dask cannot recompute the futures in ``parts``, the loss of a worker is an error.
 
-    Parameters
-    ----------
-    client : Client
-        A synchronous client.
-    parts : sequence of Future
-        The partitions. If Dask cannot recompute them, the loss of a worker is an error.
-    timeout : float or None, default=600
-        The longest time in seconds without a finished task; after that a `ClusterError` is raised.
-    inline_bytes : int, default=2**20
-        Larger arguments are sent to one worker, from which the others fetch them.
-    client_bytes : int, default=2**26
-        Larger partial sums are added on the cluster, by a tree of tasks, and not by the client.
-    steps : sequence of RemoteCall
-        Functions to apply to the partitions, one after the other, at the first request.
+    Arguments larger than ``inline_bytes`` are sent to one worker, from which the others fetch them. Partial sums larger
+    than ``client_bytes`` are added on the cluster, by a tree of tasks, and not by the client. ``steps`` are applied to
+    the partitions, one after the other, at the first request.
     """
 
     def __init__(
@@ -130,12 +113,9 @@ class DaskPartitions(Partitions[P]):
         if not any(isinstance(value, RemoteCall) for value in values):
             return list(values)
         shares, results = self._run(tasks.map_group, RemoteCall(identity, [values]))
-        by_partition = {
-            i: value
-            for share, own in zip(shares, results, strict=True)
-            for i, value in zip(share.indices, own, strict=True)
-        }
-        return [by_partition[i] for i in range(self.n_partitions)]
+        indices = [i for share in shares for i in share.indices]
+        found = dict(zip(indices, chain.from_iterable(results), strict=True))
+        return [found[i] for i in range(self.n_partitions)]
 
     def map_sum(self, function: Callable[..., Totals], *args: Any) -> Totals:
         self.count(function)

@@ -53,12 +53,7 @@ class Placement:
 def assign_workers(held: Sequence[Sequence[str]], threads: Mapping[str, int]) -> list[str | None]:
     """Return a worker for each partition: one that has it, unless that worker has too many for its threads.
 
-    Parameters
-    ----------
-    held : sequence of sequences of str
-        The workers that have each partition; a partition that no worker has is not assigned.
-    threads : mapping of str to int
-        The workers and their numbers of threads.
+    ``held`` are the workers that have each partition; a partition that no worker has is not assigned.
     """
     n_partitions, n_threads = len(held), max(1, sum(threads.values()))
     most = {worker: -(-n_partitions * n // n_threads) for worker, n in threads.items()}

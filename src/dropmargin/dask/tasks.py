@@ -67,30 +67,16 @@ class CachedRef(NamedTuple):
 
 @dataclass
 class Group(_Untokenized):
-    """The partitions of one task, and the arguments that differ between them.
-
-    Parameters
-    ----------
-    indices : list of int
-        The partitions.
-    n_partitions : int
-        The number of all partitions.
-    n_threads : int
-        The number of partitions that are processed in parallel.
-    names : list of str
-        The calls of the task: first those whose results are needed and may not be in the cache, last the call itself.
-    args : list of lists of lists
-        The arguments at the slots of each call, for each partition: values or `CachedRef`.
-    live : frozenset of str
-        Names of the calls whose results are still referenced.
-    """
+    """The partitions of one task, and the arguments that differ between them."""
 
     indices: list[int]
-    n_partitions: int
+    n_partitions: int  # of all partitions
     n_threads: int
-    names: list[str]
-    args: list[list[list[Any]]]
-    live: frozenset[str]
+    names: list[
+        str
+    ]  # the calls: first those whose results are needed and may not be in the cache, last the call itself
+    args: list[list[list[Any]]]  # at the slots of each call, for each partition: values or `CachedRef`
+    live: frozenset[str]  # names of the calls whose results are still referenced
 
 
 class CacheMiss:
@@ -158,10 +144,7 @@ def transform(part: Any, payloads: Sequence[Payload], own_args: OwnArgs) -> Any:
 
 
 def identity(payload: Payload) -> Payload:
-    """Return the payload: the result of a task, which Dask can recompute if the worker that has it is lost.
-
-    (Dask cannot recompute the data of ``Client.scatter``.)
-    """
+    """Return the payload as the result of a task, which Dask can recompute, unlike the data of ``Client.scatter``."""
     return payload
 
 

@@ -35,8 +35,6 @@ def _can_stream(estimator: OnlineMixin) -> bool:
         )
     if estimator.l1_ratio != 0.0:
         raise AttributeError(f"{name} has partial_fit with l1_ratio=0 only, got {estimator.l1_ratio!r}; use fit.")
-    if getattr(estimator.noise, "groups", None) is not None:
-        raise AttributeError(f"{name} has no partial_fit for a noise with groups of features; use fit.")
     if estimator.missing != "error":
         raise AttributeError(f"{name} has partial_fit with missing='error' only, got {estimator.missing!r}; use fit.")
     return True

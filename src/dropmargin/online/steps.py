@@ -10,8 +10,9 @@ import numpy as np
 
 from dropmargin.data import LocalPartitions, Output, Rows, is_dense_matrix, row_block
 from dropmargin.losses import MomentLoss
-from dropmargin.objective.curvature import MomentCurvature
+from dropmargin.objective.base import Curvature
 from dropmargin.online.block import BlockObjective, BlockPoint
+from dropmargin.online.grouped import GroupedBlockObjective, GroupedBlockPoint, SmoothedByNoise
 from dropmargin.online.summary import Summary
 from dropmargin.solvers import Options, Problem, conjugate_gradient
 from dropmargin.solvers.newton import newton
@@ -29,6 +30,8 @@ _SMALL_DECREASE, _UNLIKE = 0.01, 2.0
 # The standard deviation of the noise on the scores that smooths a kink, relative to the kink's scale.
 _SMOOTHING = 0.05
 
+AnyPoint = BlockPoint | GroupedBlockPoint
+
 
 class Step(NamedTuple):
     """New coefficients, and the point and the curvature with which the rows of a block are added to a summary.
@@ -38,8 +41,8 @@ class Step(NamedTuple):
     """
 
     summary: Summary
-    point: BlockPoint
-    curvature: MomentCurvature | None
+    point: AnyPoint
+    curvature: Curvature | None
     coef: Array
     last_step: Array
     earlier_products: int = 0
@@ -55,7 +58,7 @@ class Step(NamedTuple):
         return replace(self.summary.after(self.point, curvature), last_step=self.last_step)
 
 
-def start(batch: Batch, problem: Problem, outputs: Sequence[Output], summary: Summary) -> BlockPoint:
+def start(batch: Batch, problem: Problem, outputs: Sequence[Output], summary: Summary) -> AnyPoint:
     """Return the objective of some rows, with a summary as its penalty, at the coefficients of the summary."""
     loss, X = problem.loss, batch.X
     assert isinstance(loss, MomentLoss)
@@ -66,7 +69,11 @@ def start(batch: Batch, problem: Problem, outputs: Sequence[Output], summary: Su
     block = row_block(X, variance.entry if variance.moves_entries else None)
     data = LocalPartitions([Rows(block, targets, problem.C * weights)])
     common = summary, problem.fit_intercept, block.n_features, np.arange(len(outputs))
-    return BlockObjective(data, loss, variance, *common, smoothing=_SMOOTHING * loss.kink).at(summary.coef)
+    smoothing = _SMOOTHING * loss.kink
+    if variance.groups is not None and not variance.is_zero:
+        loss, groups = SmoothedByNoise(loss, smoothing), variance.feature_groups(block.n_features)
+        return GroupedBlockObjective(data, loss, variance, *common, groups=groups).at(summary.coef)
+    return BlockObjective(data, loss, variance, *common, smoothing=smoothing).at(summary.coef)
 
 
 def add_at_zero(batch: Batch, problem: Problem, outputs: Sequence[Output], summary: Summary) -> Step:
@@ -87,7 +94,7 @@ def minimise(parts: Sequence[Batch], problem: Problem, outputs: Sequence[Output]
         objective = point.objective
         if is_cold:
             point = objective.at(objective.starting_coef())
-        elif part is parts[-1]:
+        elif part is parts[-1] and isinstance(point, BlockPoint):
             # 2. A small predicted decrease: one step, without a line search, after the rows are added. Its length is
             # that of the last such step, unless the rows are unlike those before.
             curvature = point.hessian()
@@ -101,8 +108,9 @@ def minimise(parts: Sequence[Batch], problem: Problem, outputs: Sequence[Output]
                 last_step = np.stack([length, decrease], axis=1)
                 return Step(summary, point, curvature, coef, last_step, n_products)
         # 3. Else steps of Newton's method, after which the rows are added.
-        result = newton(objective, point, Options(_TOL, _STEPS, warm=not is_cold, in_plane=True))
-        point = result.point if isinstance(result.point, BlockPoint) else objective.at(result.coef)
+        in_plane = isinstance(point, BlockPoint)
+        result = newton(objective, point, Options(_TOL, _STEPS, warm=not is_cold, in_plane=in_plane))
+        point = result.point if isinstance(result.point, AnyPoint) else objective.at(result.coef)
         if part is not parts[-1]:
             summary, n_products = summary.moved(point.coef), n_products + point.n_products
     return Step(summary, point, None, point.coef, np.zeros_like(summary.last_step), n_products)

@@ -80,39 +80,19 @@ class FeatureMeans:
 
 @dataclass(frozen=True)
 class Stream:
-    """The state of a stream; `after` returns the next state and does not change this one.
+    """The state of a stream; `after` returns the next state and does not change this one."""
 
-    Parameters
-    ----------
-    summaries : tuple of Summary
-        Of the rows of all blocks, one per output.
-    target_weights : ndarray of shape (n_outputs, 2)
-        The weight of the rows of all blocks with target -1, and with target +1.
-    n_rows : int
-        The number of rows of all blocks.
-    buffer : Batch or None
-        Rows that are too few for a block.
-    coef : ndarray of shape (n_outputs, n_features + 1)
-        The coefficients after all rows, those of the buffer included; the last entry is the intercept.
-    objective : ndarray of shape (n_outputs,)
-        An estimate of the objective of all rows at these coefficients.
-    means : FeatureMeans
-        Of the rows of all blocks.
-    feature_means : ndarray of shape (n_features,)
-        Of all rows, those of the buffer included.
-    n_passes : float, default=0.0
-        Passes over the rows of the last call.
-    """
-
-    summaries: tuple[Summary, ...]
-    target_weights: Array
+    # Of the rows of all blocks
+    summaries: tuple[Summary, ...]  # one per output
+    target_weights: Array  # (n_outputs, 2), of targets -1 and +1
     n_rows: int
-    buffer: Batch | None
-    coef: Array
-    objective: Array
     means: FeatureMeans
+    # Of all rows, those of the buffer included
+    buffer: Batch | None  # rows that are too few for a block
+    coef: Array  # (n_outputs, n_features + 1), intercept last
+    objective: Array  # (n_outputs,), an estimate
     feature_means: Array
-    n_passes: float = 0.0
+    n_passes: float = 0.0  # over the rows of the last call
 
     @classmethod
     def start(cls, n_features: int, n_outputs: int, l2: float) -> Stream:
@@ -120,7 +100,7 @@ class Stream:
         summaries = tuple(Summary.start(n_features, l2) for _ in range(n_outputs))
         coef, means = np.zeros((n_outputs, n_features + 1)), np.zeros(n_features)
         target_weights, objective = np.zeros((n_outputs, 2)), np.zeros(n_outputs)
-        return cls(summaries, target_weights, 0, None, coef, objective, FeatureMeans(means, 0.0), means)
+        return cls(summaries, target_weights, 0, FeatureMeans(means, 0.0), None, coef, objective, means)
 
     def after(self, batch: Batch, problem: Problem, outputs: list[Output]) -> Stream:
         """Return the state after the rows of a batch."""

@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dropmargin.data import column_dots
+from dropmargin.objective.base import Curvature
 from dropmargin.objective.curvature import MomentCurvature
+from dropmargin.objective.grouped import GroupedCurvature
 from dropmargin.objective.preconditioner import Diagonal
 from dropmargin.penalties import Penalty
 from dropmargin.typing import Array
@@ -40,29 +42,16 @@ _SIGNS = np.array([-1.0, 1.0, 1.0])
 class Summary(Penalty):
     """See the module's docstring.
 
-    Parameters
-    ----------
-    coef : ndarray of shape (n_features + 1, n_outputs)
-        ``z``, where the summary was made.
-    constant : ndarray of shape (n_outputs,)
-        ``P(z)``.
-    slope : ndarray of shape (n_features + 1, n_outputs)
-        ``g``.
-    diagonal : ndarray of shape (n_features, n_outputs)
-        ``D``.
-    factors : ndarray of shape (n_outputs, 3, n_features + 1)
-        Vectors ``f`` with ``H = D - f_0 f_0' + f_1 f_1' + f_2 f_2'``.
-    last_step : ndarray of shape (n_outputs, 2)
-        The length of the last step along the preconditioned gradient and its predicted decrease, as a share of the
-        objective; zeros if there was a line search.
+    ``last_step`` is the length of the last step along the preconditioned gradient and its predicted decrease, as a
+    share of the objective; zeros if there was a line search.
     """
 
-    coef: Array
-    constant: Array
-    slope: Array
-    diagonal: Array
-    factors: Array
-    last_step: Array
+    coef: Array  # z, (n_features + 1, n_outputs)
+    constant: Array  # P(z), (n_outputs,)
+    slope: Array  # g, (n_features + 1, n_outputs)
+    diagonal: Array  # D, (n_features, n_outputs)
+    factors: Array  # f with H = D - f_0 f_0' + f_1 f_1' + f_2 f_2', (n_outputs, 3, n_features + 1)
+    last_step: Array  # (n_outputs, 2)
 
     @classmethod
     def start(cls, n_features: int, l2: float) -> Summary:
@@ -98,11 +87,12 @@ class Summary(Penalty):
         constant, slope = self.at(coef)
         return replace(self, coef=coef, constant=constant, slope=slope)
 
-    def after(self, point: MomentPoint, curvature: MomentCurvature) -> Summary:
+    def after(self, point: MomentPoint, curvature: Curvature) -> Summary:
         """Return the summary after the rows of an objective, expanded at a point of it with a curvature there.
 
         The objective has this summary as its penalty.
         """
+        assert isinstance(curvature, MomentCurvature | GroupedCurvature)
         assert curvature.deflation is not None
         assert isinstance(curvature.preconditioner, Diagonal)
         coef, coef_image, intercept_image = curvature.deflation

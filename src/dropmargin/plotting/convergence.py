@@ -27,11 +27,11 @@ _MAX_MARKERS = 15
 class Descent:
     """The history of one output, or of outputs that were solved together, and the minimum of their objective."""
 
+    minimum: float
     iterations: Array
-    passes: Array
     objectives: Array
     gaps: Array
-    minimum: float
+    passes: Array
 
     def relative(self, show: str) -> Array:
         """Return the relative gap or excess of each iteration; NaN where it is unknown or not above zero."""
@@ -131,7 +131,10 @@ class ConvergenceDisplay:
         for (name, model), own in zip(models.items(), minima, strict=True):
             parts = _split(model.history_)
             known = own if minimum is None else np.full(len(parts), float(minimum))
-            descents = [_descent(part, float(least)) for part, least in zip(parts, known, strict=True)]
+            descents = [
+                Descent(float(least), *np.array(part, dtype=float).T[:4])
+                for part, least in zip(parts, known, strict=True)
+            ]
             fits[name] = Convergence(descents, float(model.tol))
         return cls(fits).plot(ax, show=show, against=against)
 
@@ -201,11 +204,6 @@ def _split(history: Sequence[Any]) -> list[Sequence[Any]]:
     """Return the histories of outputs that were solved one by one: each begins with iteration 1."""
     starts = [index for index, entry in enumerate(history) if entry.iteration == 1]
     return [history[begin:end] for begin, end in zip(starts, [*starts[1:], len(history)], strict=True)]
-
-
-def _descent(part: Sequence[Any], minimum: float) -> Descent:
-    columns = {name: np.array([getattr(entry, name) for entry in part], dtype=float) for name in part[0]._fields}
-    return Descent(columns["iteration"], columns["passes"], columns["objective"], columns["gap"], minimum)
 
 
 def _minima(models: Sequence[Any]) -> list[Array]:

@@ -150,13 +150,18 @@ class NoiseGridDisplay:
             values = len(self.grid.Cs) <= _MAX_COLUMNS and sum(heights) <= _MAX_ROWS
         for panel, kind in zip(self.axes_, kinds, strict=True):
             self._draw(panel, kind, values, cmap)
-        self._finish()
+        bold = self.texts_ and self._some_stopped_early
+        self.axes_[-1].set_xlabel("C    (bold: solved to the full tolerance)" if bold else "C")
+        if self.grid.chosen is not None:
+            noise, C = self.grid.describe(self.grid.chosen[0]), self.grid.Cs[self.grid.chosen[1]]
+            self.ax_.set_title(f"chosen: {noise}, C = {C:.2g}", fontsize="medium", loc="left")
+        self._add_colorbar()
         return self
 
     def _draw(self, ax: Any, kind: NoiseKind, values: bool, cmap: Any) -> None:
         """Draw the cells of one kind of noise: ``C`` along a logarithmic axis, a row per level."""
         grid, n_rows = self.grid, len(kind.indices)
-        mean, edges = self._shown_mean(), _edges(grid.Cs)
+        mean, edges = self._shown_mean, _edges(grid.Cs)
         mesh = ax.pcolormesh(
             edges,
             np.arange(n_rows + 1) - 0.5,
@@ -179,6 +184,7 @@ class NoiseGridDisplay:
             ax.set_yticks(np.arange(n_rows)[::every], [f"{level:.3g}" for level in kind.levels[::every]])
             ax.set_ylabel(kind.label)
         ax.tick_params(axis="y", length=0)
+        ax.spines[:].set_visible(False)
         if values:
             self._write(ax, kind, mesh)
         if grid.chosen is not None and grid.chosen[0] in kind.indices:
@@ -186,25 +192,16 @@ class NoiseGridDisplay:
 
     def _write(self, ax: Any, kind: NoiseKind, mesh: Any) -> None:
         """Write the scores into the cells, in black or white, whichever has more contrast."""
-        grid, size = self.grid, 8.0 if len(self.grid.Cs) <= 8 else 6.5
-        mean = self._shown_mean()
-        digits = _digits(mean)
+        grid, mean = self.grid, self._shown_mean
+        size, digits = 8.0 if len(grid.Cs) <= 8 else 6.5, _digits(mean)
+        style = {"ha": "center", "va": "center", "fontsize": size}
         for row, index in enumerate(kind.indices):
             for column, C in enumerate(grid.Cs):
                 value = mean[index, column]
                 light = _luminance(mesh.cmap(mesh.norm(value))) > _LIGHT
-                exact = self._some_stopped_early() and grid.refined[index, column]  # type: ignore[index]
-                text = ax.text(
-                    C,
-                    row,
-                    f"{value:.{digits}f}",
-                    ha="center",
-                    va="center",
-                    fontsize=size,
-                    fontweight="bold" if exact else "normal",
-                    color="black" if light else "white",
-                )
-                self.texts_.append(text)
+                exact = self._some_stopped_early and grid.refined[index, column]  # type: ignore[index]
+                look = style | {"fontweight": "bold" if exact else "normal", "color": "black" if light else "white"}
+                self.texts_.append(ax.text(C, row, f"{value:.{digits}f}", **look))
 
     def _frame(self, ax: Any, row: int, column: int, edges: Array) -> None:
         """Draw a frame around the chosen cell; black around white is visible on every colour."""
@@ -224,19 +221,6 @@ class NoiseGridDisplay:
         )
         self.chosen_.append(ax.add_patch(frame))
 
-    def _finish(self) -> None:
-        """Add the labels, the colour bar, and a title that names the chosen point."""
-        grid = self.grid
-        bold = self.texts_ and self._some_stopped_early()
-        self.axes_[-1].set_xlabel("C    (bold: solved to the full tolerance)" if bold else "C")
-        for panel in self.axes_:
-            for spine in panel.spines.values():
-                spine.set_visible(False)
-        if grid.chosen is not None:
-            C = f"{grid.Cs[grid.chosen[1]]:.2g}"
-            self.ax_.set_title(f"chosen: {grid.describe(grid.chosen[0])}, C = {C}", fontsize="medium", loc="left")
-        self._add_colorbar()
-
     def _add_colorbar(self) -> None:
         """Add a colour bar; without a layout engine, fit it with its label into the width of the given axes."""
         grid, figure = self.grid, self.figure_
@@ -249,7 +233,7 @@ class NoiseGridDisplay:
             ax=self.axes_ if len(self.axes_) > 1 else self.ax_,  # a list does not work with tight_layout
             label=f"{label}, %" if grid.metric in SHARES else label,
             aspect=30,
-            extend="min" if self.meshes_[0].norm.vmin > np.nanmin(self._shown_mean()) else "neither",
+            extend="min" if self.meshes_[0].norm.vmin > np.nanmin(self._shown_mean) else "neither",
         )
         self.colorbar_.outline.set_visible(False)
         if figure.get_layout_engine() is not None:
@@ -264,10 +248,12 @@ class NoiseGridDisplay:
             box = ax.get_position()
             ax.set_position([start + shrink * (box.x0 - start), box.y0, shrink * box.width, box.height])
 
+    @property
     def _shown_mean(self) -> Array:
-        """Return the mean scores as they are shown: shares in percent."""
+        """The mean scores as they are shown: shares in percent."""
         return (100.0 if self.grid.metric in SHARES else 1.0) * self.grid.mean
 
+    @property
     def _some_stopped_early(self) -> bool:
         return self.grid.refined is not None and not self.grid.refined.all()
 

@@ -22,24 +22,12 @@ NO_NOISE = "no noise"
 
 @dataclass(frozen=True, eq=False)
 class NoiseKind:
-    """The noises of one kind, from the weakest to the strongest; no noise is level 0 of every kind that has levels.
+    """The noises of one kind, from the weakest to the strongest; no noise is level 0 of every kind that has levels."""
 
-    Parameters
-    ----------
-    name : str
-        Such as ``"dropout"``.
-    label : str or None
-        Label of the axis of levels, such as ``"dropout rate"``; ``None`` for a noise without levels, such as Poisson.
-    indices : ndarray of int
-        Indices of these noises in the grid.
-    levels : ndarray of float
-        NaN for a noise without levels.
-    """
-
-    name: str
-    label: str | None
-    indices: Array
-    levels: Array
+    name: str  # such as "dropout"
+    label: str | None  # of the axis of levels, such as "dropout rate"; None for a noise without levels, such as Poisson
+    indices: Array  # of these noises in the grid
+    levels: Array  # NaN for a noise without levels
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,9 +121,9 @@ class ScoreGrid:
 
     def describe(self, noise_index: int) -> str:
         """Return the name of a noise, such as ``"dropout rate 0.5"``."""
-        kinds = [kind for kind in self.kinds() if noise_index in kind.indices]
-        kind, noise = kinds[0], self.noises[noise_index]
+        noise = self.noises[noise_index]
         if noise is None or noise.variance().is_zero:
             return NO_NOISE
+        kind = next(kind for kind in self.kinds() if noise_index in kind.indices)
         level = kind.levels[list(kind.indices).index(noise_index)]
         return f"{kind.name} noise" if kind.label is None else f"{kind.label} {level:.3g}"

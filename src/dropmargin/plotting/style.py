@@ -50,8 +50,7 @@ def tidy(ax: Any) -> None:
     """Give axes a light grid behind the data, and no frame above and to the right."""
     ax.grid(color=ax.xaxis.label.get_color(), alpha=0.12, linewidth=0.8)
     ax.set_axisbelow(True)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
+    ax.spines[["top", "right"]].set_visible(False)
 
 
 def in_percent(axis: Any) -> None:

@@ -13,7 +13,7 @@ import tempfile
 import time
 import zlib
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from dropmargin.io.data import DataFormatError
 from dropmargin.streaming.checkpoint import hash_of
 from dropmargin.streaming.files import DataFiles, check_files, read_blocks
 from dropmargin.streaming.memory import check_conversion
-from dropmargin.streaming.store import BlockInfo, BlockWriter, MappedBlocks, open_blocks
+from dropmargin.streaming.store import BlockInfo, BlockWriter, MixedPrecisionError, StoredRows, open_blocks
 from dropmargin.typing import Array
 
 FOLDER = ".dropmargin-cache"
@@ -33,48 +33,7 @@ _LEFTOVER_SECONDS = 6 * 3600
 _UNREADABLE = (OSError, ValueError, TypeError, KeyError, IndexError, EOFError)
 
 
-@dataclass(frozen=True)
-class Cache:
-    """Data files as blocks.
-
-    Parameters
-    ----------
-    folder : Path
-    blocks : list of BlockInfo
-    names : list of str
-        Names of the blocks in errors: the file, and which of its rows.
-    n_features : int
-    classes, codes : ndarray
-        The labels are ``classes[codes]``.
-    feature_names : tuple of str or None
-    zero_based : bool or None
-        Whether the feature indices of svmlight files start at 0.
-    """
-
-    folder: Path
-    blocks: list[BlockInfo]
-    names: list[str]
-    n_features: int
-    classes: Array
-    codes: Array
-    feature_names: tuple[str, ...] | None
-    zero_based: bool | None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The numbers of rows and features."""
-        return len(self.codes), self.n_features
-
-    def open(self) -> MappedBlocks:
-        """Open the files of the rows."""
-        return open_blocks(self.folder, self.blocks, self.n_features)
-
-    def rows_hash(self) -> bytes:
-        """Return a hash of the rows, for a checkpoint."""
-        return hash_of(self.n_features, [astuple(block) for block in self.blocks])
-
-
-def open_cache(files: DataFiles, home: Path, block_bytes: int, limit: int) -> Cache:
+def open_cache(files: DataFiles, home: Path, block_bytes: int, limit: int) -> StoredRows:
     """Return the cache of some files; it is written if it does not exist, is stale, or visibly damaged.
 
     ``limit`` is the memory limit of the process.
@@ -83,23 +42,21 @@ def open_cache(files: DataFiles, home: Path, block_bytes: int, limit: int) -> Ca
     _remove_leftovers(home)
     key = hash_of([str(path.resolve()) for path in files.paths], repr(files.options), block_bytes).hex()[:24]
     folder = home / key
-    cache = _read(folder, files)
-    if cache is None:
+    found = _read(folder, files)
+    if found is None:
         largest = max(files.paths, key=lambda path: path.stat().st_size)
         check_conversion(limit, str(largest), largest.stat().st_size if files.format == "npz" else 0, block_bytes)
-        _write(folder, home, files, block_bytes)
-        cache = _read(folder, files)
-    if cache is None:
+        try:
+            _write(folder, files, block_bytes)
+        except MixedPrecisionError:
+            _write(folder, files, block_bytes, np.float64)
+        found = _read(folder, files)
+    if found is None:
         raise ValueError(f"The files changed while they were read, or {str(folder)!r} did. Try again.")
-    return cache
+    return found
 
 
-def discard(cache: Cache) -> None:
-    """Remove a damaged cache."""
-    shutil.rmtree(cache.folder, ignore_errors=True)
-
-
-def _read(folder: Path, files: DataFiles) -> Cache | None:
+def _read(folder: Path, files: DataFiles) -> StoredRows | None:
     """Return a cache, or ``None`` if it does not exist, is stale or inconsistent."""
     try:
         content, checksum = (folder / "manifest.json").read_text().rsplit("\n", 1)
@@ -112,43 +69,42 @@ def _read(folder: Path, files: DataFiles) -> Cache | None:
         classes, codes = (
             np.array(np.lib.format.open_memmap(folder / f"{name}.npy", mode="r")) for name in ("classes", "codes")
         )
-        cache = Cache(
-            folder,
-            [BlockInfo(*map(int, block)) for block in spec["blocks"]],
+        blocks = [BlockInfo(*map(int, block)) for block in spec["blocks"]]
+        found = StoredRows(
+            open_blocks(folder, blocks, int(spec["n_features"])),  # compares sizes and types of the files
             list(map(str, spec["names"])),
-            int(spec["n_features"]),
             classes,
             codes,
+            folder.parent,
             None if spec["feature_names"] is None else tuple(map(str, spec["feature_names"])),
             spec["zero_based"],
         )
-        cache.open()  # compares sizes and types of the files
-        return cache if _labels_checksum(cache.classes, cache.codes) == spec["labels"] and _is_sound(cache) else None
+        return found if _labels_checksum(classes, codes) == spec["labels"] and _is_sound(found) else None
     except _UNREADABLE:
         return None
 
 
-def _is_sound(cache: Cache) -> bool:
+def _is_sound(found: StoredRows) -> bool:
     """Return whether the parts of a cache are consistent: one label per row, one name per block and per feature."""
-    codes, classes = cache.codes, cache.classes
+    codes, classes, blocks = found.codes, found.classes, found.blocks.blocks
     return (
-        codes.shape == (sum(block.n_rows for block in cache.blocks),)
+        codes.shape == (sum(block.n_rows for block in blocks),)
         and codes.dtype.kind == "i"
         and classes.ndim == 1
         and (len(codes) == 0 or 0 <= codes.min() <= codes.max() < len(classes))
-        and min(min(block.n_rows, block.n_stored) for block in cache.blocks) >= 0
-        and len(cache.names) == len(cache.blocks)
-        and (cache.feature_names is None or len(cache.feature_names) == cache.n_features)
+        and min(min(block.n_rows, block.n_stored) for block in blocks) >= 0
+        and len(found.names) == len(blocks)
+        and (found.feature_names is None or len(found.feature_names) == found.blocks.n_features)
     )
 
 
-def _write(folder: Path, home: Path, files: DataFiles, block_bytes: int) -> None:
+def _write(folder: Path, files: DataFiles, block_bytes: int, dtype: Any = None) -> None:
     """Convert the files, in a temporary folder that is renamed at the end."""
     fingerprint = files.fingerprint
     files = check_files(files)  # before the folder exists: this may take long, and writes nothing
-    scratch = Path(tempfile.mkdtemp(prefix="partial-", dir=home))
+    scratch = Path(tempfile.mkdtemp(prefix="partial-", dir=folder.parent))
     try:
-        spec = _convert(scratch, files, block_bytes) | {"version": _VERSION, "files": fingerprint}
+        spec = _convert(scratch, files, block_bytes, dtype) | {"version": _VERSION, "files": fingerprint}
         content = json.dumps(spec)
         (scratch / "manifest.json").write_text(f"{content}\n{zlib.crc32(content.encode())}")
         if _read(folder, files) is not None:  # written by another process meanwhile, which may use it
@@ -163,9 +119,9 @@ def _write(folder: Path, home: Path, files: DataFiles, block_bytes: int) -> None
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _convert(folder: Path, files: DataFiles, block_bytes: int) -> dict[str, Any]:
+def _convert(folder: Path, files: DataFiles, block_bytes: int, dtype: Any) -> dict[str, Any]:
     """Write the rows and labels of all files to a folder, and return the manifest."""
-    writer = BlockWriter(folder)
+    writer = BlockWriter(folder, dtype)
     names: list[str] = []
     labels: list[Array] = []
     n_features, feature_names = 0, None

@@ -18,6 +18,7 @@ import struct
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,19 +42,10 @@ _HASH_BYTES = 32
 _SYNC_SECONDS = 10.0
 
 
-#: Returned by `Log.replay` for a result that is not in the log and must be computed again.
-RECOMPUTE = object()
-
-
 class Log:
-    """The results of requests to the data, in their order.
+    """The results of requests to the data, in their order, in a file that is created if it does not exist.
 
-    Parameters
-    ----------
-    path : Path
-        The file; it is created if it does not exist.
-    data_hash, parameter_hash : bytes
-        Hashes of 32 bytes each that identify the fit.
+    The two hashes of 32 bytes identify the fit.
     """
 
     def __init__(self, path: Path, data_hash: bytes, parameter_hash: bytes) -> None:
@@ -74,23 +66,24 @@ class Log:
         """Whether the log has results that have not been replayed."""
         return self._next is not None
 
-    def replay(self, request: int) -> Any:
-        """Return the next result, which must belong to the request; `RECOMPUTE` if it is not in the log."""
-        assert self._next is not None
+    def result(self, request: int, compute: Callable[[], Any]) -> Any:
+        """Return the next result of the log, which must belong to the request; at its end compute and write it."""
+        if self._next is None:
+            value = compute()
+            self.write(request, value)
+            return value
         logged_request, content = self._next
         if logged_request != request:
-            raise ValueError(
-                f"checkpoint={str(self._path)!r} cannot be resumed: the fit differs from the one that wrote it, for "
-                "example because of another version of NumPy or another type of machine. Delete it to start again."
+            raise self._not_resumed(
+                "the fit differs from the one that wrote it, for example because of another version of NumPy or "
+                "another type of machine"
             )
         self._next = next(self._records, None)
         try:
-            return decode(content) if content else RECOMPUTE
+            return decode(content) if content else compute()
         except CodecError as error:
-            raise ValueError(
-                f"checkpoint={str(self._path)!r} cannot be resumed: it was not written by dropmargin, though its "
-                f"checksums are valid ({error}). Delete it to start again."
-            ) from None
+            what = f"it was not written by dropmargin, though its checksums are valid ({error})"
+            raise self._not_resumed(what) from None
 
     def write(self, request: int, value: Any) -> None:
         """Append a result; for one that cannot be encoded, an empty record."""
@@ -113,6 +106,9 @@ class Log:
         """Synchronise the file with the disk and close it."""
         os.fsync(self._file.fileno())
         self._file.close()
+
+    def _not_resumed(self, what: str) -> ValueError:
+        return ValueError(f"checkpoint={str(self._path)!r} cannot be resumed: {what}. Delete it to start again.")
 
     def _lock(self) -> None:
         if fcntl is None:
@@ -157,17 +153,14 @@ class Log:
 
 
 class _Deferred(PerPartition):
-    """The result of a `map` during the replay, computed when it is first needed."""
+    """The result of a `map` during the replay, computed when it is first needed; its arguments are then freed."""
 
     def __init__(self, make: Callable[[], PerPartition]) -> None:
         super().__init__()
         self._make: Callable[[], PerPartition] | None = make
-        self._values: PerPartition | None = None
 
     def values(self) -> PerPartition:
-        """Return the values."""
-        if self._values is None:
-            assert self._make is not None
+        if self._make is not None:
             self._values, self._make = self._make(), None
         return self._values
 
@@ -175,14 +168,8 @@ class _Deferred(PerPartition):
 class LoggedPartitions(Partitions[Any]):
     """Partitions whose results are replayed from a log, or written to it.
 
-    Parameters
-    ----------
-    make : callable
-        Returns the partitions for requests that are not in the log; called when the first of these is made.
-    n_partitions : int
-    log : Log
-    is_owned : bool
-        Whether `close` also closes the partitions.
+    ``make`` returns the partitions for requests that are not in the log, and is called at the first of these. `close`
+    closes them as well if ``is_owned``.
     """
 
     def __init__(
@@ -194,56 +181,43 @@ class LoggedPartitions(Partitions[Any]):
         is_owned: bool = True,
     ) -> None:
         super().__init__(n_partitions, shared_cache)
-        self._make = make
-        self._data: Partitions[Any] | None = None
-        self._log = log
-        self._is_owned = is_owned
+        self._make, self._log, self._is_owned = make, log, is_owned
 
-    def data(self) -> Partitions[Any]:
-        """Return the partitions behind the log."""
-        if self._data is None:
-            self._data = self._make()
-        return self._data
+    @cached_property
+    def _data(self) -> Partitions[Any]:
+        return self._make()
 
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
         self.count(function)
         if not self._log.is_replaying:
-            return self.data().map(function, *_evaluated(args))
+            return self._data.map(function, *_evaluated(args))
         state = np.geterr()  # the error state of the caller, for the deferred call
 
         def make() -> PerPartition:
             with np.errstate(**state):
-                return self.data().map(function, *_evaluated(args))
+                return self._data.map(function, *_evaluated(args))
 
         return _Deferred(make)
 
     def gather(self, values: PerPartition) -> list[Any]:
-        return self._result(_request("gather", ()), lambda: self.data().gather(_evaluated([values])[0]))
+        return self._log.result(_request("gather", ()), lambda: self._data.gather(_evaluated([values])[0]))
 
     def map_sum(self, function: Callable[..., Totals], *args: Any) -> Totals:
         self.count(function)
         request = _request(function.__name__, args)
-        return self._result(request, lambda: tuple(self.data().map_sum(function, *_evaluated(args))))
+        return self._log.result(request, lambda: tuple(self._data.map_sum(function, *_evaluated(args))))
 
     def map_partitions(
         self, function: Callable[..., Any], *args: Any, shared_cache: dict[Any, Any] | None = None, stored: bool = False
     ) -> LoggedPartitions:
         def make() -> Partitions[Any]:
-            return self.data().map_partitions(function, *_evaluated(args), shared_cache=shared_cache, stored=stored)
+            return self._data.map_partitions(function, *_evaluated(args), shared_cache=shared_cache, stored=stored)
 
         return LoggedPartitions(make, self.n_partitions, self._log, shared_cache)
 
     def close(self) -> None:
-        if self._data is not None and self._is_owned:
+        if "_data" in vars(self) and self._is_owned:
             self._data.close()
-
-    def _result(self, request: int, compute: Callable[[], Any]) -> Any:
-        if not self._log.is_replaying:
-            value = compute()
-            self._log.write(request, value)
-            return value
-        logged = self._log.replay(request)
-        return compute() if logged is RECOMPUTE else logged
 
 
 def _evaluated(args: Sequence[Any]) -> list[Any]:

@@ -139,7 +139,7 @@ def read_blocks(files: DataFiles, block_bytes: int) -> Iterator[tuple[int, Datas
         for number, path in enumerate(files.paths):
             waiting: list[Dataset] = []
             n_bytes = 0
-            for part in _chunks(files, path, block_bytes):
+            for part in read_chunks(path, files.options, chunk_bytes=max(1, min(_CHUNK_BYTES, block_bytes))):
                 X = canonical(matrix_of(part, path))
                 if part.y is None:
                     raise DataFormatError("there are no labels (an array 'y', or the one of options.target)", str(path))
@@ -157,18 +157,13 @@ def read_blocks(files: DataFiles, block_bytes: int) -> Iterator[tuple[int, Datas
             progress.advance(path.stat().st_size // _STEP)
 
 
-def _chunks(files: DataFiles, path: Path, block_bytes: int) -> Iterator[Dataset]:
-    # The reader estimates 16 bytes for a value of a table, which takes 8; text is about twice as long as its numbers.
-    return read_chunks(path, files.options, chunk_bytes=max(1, min(_CHUNK_BYTES, block_bytes)))
-
-
 def matrix_of(part: Dataset, path: Path) -> Any:
-    """Return the rows as a matrix; columns of names are an error."""
+    """Return the rows as a matrix; columns of categories are an error."""
     if not part.is_table:
         return part.X
     for name, dtype in part.X.dtypes.items():
         if dtype.kind != "f":
-            what = f"column {name!r} holds names, not numbers (encode it first, or name it in options.ignore)"
+            what = f"column {name!r} holds categories, not numbers (encode it first, or name it in options.ignore)"
             raise DataFormatError(what, str(path))
     return part.X.to_numpy()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+import shutil
+from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -25,9 +25,8 @@ from dropmargin.streaming import cache as caches
 from dropmargin.streaming.checkpoint import Log, LoggedPartitions, hash_of, parameter_hash
 from dropmargin.streaming.files import PathLike, find_files
 from dropmargin.streaming.memory import parse_size, plan_memory
-from dropmargin.streaming.partitions import FilePartitions, fetched_rows
-from dropmargin.streaming.store import BlockInfo, DamagedStoreError, MappedBlocks
-from dropmargin.typing import Array
+from dropmargin.streaming.partitions import FilePartitions
+from dropmargin.streaming.store import BlockInfo, DamagedStoreError, MappedBlocks, StoredRows
 
 E = TypeVar("E")
 
@@ -103,22 +102,20 @@ def fit(
     """
     problem = check_estimator(estimator)
     limit = parse_size("memory_limit", memory_limit)
+    run = partial(_fit, estimator, problem, sample_weight, limit, checkpoint, progress)
     if y is not None:
-        data = _array_data(X, y, sample_weight, _block_size(block_bytes, limit), cache)
-        return _fit(estimator, problem, data, limit, checkpoint, progress)
+        return run(_array_rows(X, y, _block_size(block_bytes, limit), cache))
     if isinstance(X, np.ndarray):
         raise ValueError("y is missing: an array needs its labels. Only files have their own.")
-    for is_last in (False, True):
-        found = prepare_files(
-            X, options=options, memory_limit=limit, block_bytes=block_bytes, cache=cache, progress=progress
-        )
-        try:
-            return _fit(estimator, problem, _cached_data(found, sample_weight), limit, checkpoint, progress)
-        except DamagedStoreError:
-            caches.discard(found)
-            if is_last:
-                raise
-    raise AssertionError
+    prepare = partial(
+        prepare_files, X, options=options, memory_limit=limit, block_bytes=block_bytes, cache=cache, progress=progress
+    )
+    stored = prepare()
+    try:
+        return run(stored)
+    except DamagedStoreError:  # the files are converted again, once
+        shutil.rmtree(str(stored.blocks.folder), ignore_errors=True)
+        return run(prepare())
 
 
 def prepare_files(
@@ -129,7 +126,7 @@ def prepare_files(
     block_bytes: int | str | None = None,
     cache: PathLike | None = None,
     progress: bool = True,
-) -> caches.Cache:
+) -> StoredRows:
     """Convert files to the cache, unless they have been converted, as `fit` does at its start.
 
     Parameters
@@ -141,7 +138,7 @@ def prepare_files(
 
     Returns
     -------
-    cache : Cache
+    rows : StoredRows
         It has the attributes ``shape``, ``classes``, ``feature_names`` and ``zero_based``.
     """
     limit = parse_size("memory_limit", memory_limit)
@@ -156,51 +153,14 @@ def _block_size(block_bytes: int | str | None, limit: int) -> int:
     return min(max(limit // _BLOCKS_PER_LIMIT, _MIN_BLOCK), _MAX_BLOCK)
 
 
-@dataclass(frozen=True)
-class _Data:
-    """Blocks of rows, their labels, and the folder for temporary rows."""
-
-    open: Callable[[], MappedBlocks]
-    n_rows: list[int]
-    n_features: int
-    classes: Array
-    codes: Array
-    weights: Array | None
-    names: list[str]
-    feature_names: tuple[str, ...] | None
-    rows_hash: Callable[[], bytes]
-    scratch: Path
-
-    def content_hash(self) -> bytes:
-        """Return a hash of rows, labels and weights, for a checkpoint."""
-        return hash_of(self.rows_hash(), self.classes.tolist(), self.codes, self.weights)
-
-    def targets(self) -> list[tuple[Array, Array | None]]:
-        """Return labels and sample weights of each block."""
-        slices = [slice(begin, end) for begin, end in pairwise(np.cumsum([0, *self.n_rows]))]
-        return [(self.classes[self.codes[own]], None if self.weights is None else self.weights[own]) for own in slices]
-
-
-def _cached_data(found: caches.Cache, sample_weight: Any) -> _Data:
-    return _Data(
-        found.open,
-        [block.n_rows for block in found.blocks],
-        found.n_features,
-        found.classes,
-        found.codes,
-        None if sample_weight is None else check_weights(sample_weight, found.shape[0]),
-        found.names,
-        found.feature_names,
-        found.rows_hash,
-        found.folder.parent,
-    )
-
-
-def _array_data(X: Any, y: Any, sample_weight: Any, block_bytes: int, cache: PathLike | None) -> _Data:
+def _array_rows(X: Any, y: Any, block_bytes: int, cache: PathLike | None) -> StoredRows:
     if isinstance(X, str | os.PathLike):
         if Path(X).suffix != ".npy":
             raise ValueError(f"With y, X must be an array or the path of an .npy file, got {os.fspath(X)!r}.")
-        X = np.lib.format.open_memmap(X, mode="r")
+        try:
+            X = np.lib.format.open_memmap(X, mode="r")
+        except ValueError as error:  # such as a file that is shorter than its header says
+            raise ValueError(f"{os.fspath(X)!r} is not an .npy file, or is damaged: {error}.") from error
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub":
         raise ValueError(f"X must be a two-dimensional array of numbers, in memory or memory-mapped, got {type(X)}.")
     X = fill_masked(X)  # as NaN, which is an error later, unless missing="rescale"
@@ -212,56 +172,46 @@ def _array_data(X: Any, y: Any, sample_weight: Any, block_bytes: int, cache: Pat
         raise ValueError("X has no rows.")
     row_bytes = X.shape[1] * (4 if X.dtype == np.float32 else 8)
     edges = [*range(0, len(X), max(1, block_bytes // max(1, row_bytes))), len(X)]
-    n_rows = np.diff(edges).tolist()
-    blocks = MappedBlocks([X], X.shape[1], [BlockInfo(n) for n in n_rows])
+    blocks = MappedBlocks([X], X.shape[1], [BlockInfo(end - begin) for begin, end in pairwise(edges)])
+    names = [f"rows {begin + 1} to {end}" for begin, end in pairwise(edges)]
     classes, codes = np.unique(labels, return_inverse=True)
-    return _Data(
-        lambda: blocks,
-        n_rows,
-        X.shape[1],
-        classes,
-        codes.astype(np.int32),
-        None if sample_weight is None else check_weights(sample_weight, len(X)),
-        [f"rows {begin + 1} to {end}" for begin, end in pairwise(edges)],
-        None,
-        partial(_hash_blocks, blocks),
-        Path(getattr(X, "filename", None) or "x").parent / caches.FOLDER if cache is None else Path(cache),
-    )
+    scratch = Path(getattr(X, "filename", None) or "x").parent / caches.FOLDER if cache is None else Path(cache)
+    return StoredRows(blocks, names, classes, codes.astype(np.int32), scratch)
 
 
-def _hash_blocks(blocks: MappedBlocks) -> bytes:
-    """Return a hash of all rows, by a pass over them."""
-    hashes = []
-    for index in range(len(blocks.blocks)):
-        rows = blocks.fetch(index)
-        hashes.append(hash_of(rows.shape, rows))
-        blocks.release(index)
-    return hash_of(*hashes)
-
-
-def _fit(estimator: E, problem: Problem, data: _Data, limit: int, checkpoint: PathLike | None, progress: bool) -> E:
+def _fit(
+    estimator: E,
+    problem: Problem,
+    sample_weight: Any,
+    limit: int,
+    checkpoint: PathLike | None,
+    progress: bool,
+    stored: StoredRows,
+) -> E:
+    n_rows, n_features = stored.shape
+    weights = None if sample_weight is None else check_weights(sample_weight, n_rows)
     n_threads = effective_n_jobs(estimator.n_jobs)  # type: ignore[attr-defined]
     is_joint = isinstance(problem.loss, MomentLoss) and problem.multi_class == "ovr"
-    blocks = data.open()
+    blocks, n_classes = stored.blocks, len(stored.classes)
     room = plan_memory(
         limit,
-        n_rows=sum(data.n_rows),
-        n_features=data.n_features,
-        n_outputs=len(data.classes) if is_joint and len(data.classes) > 2 else 1,
-        label_bytes=data.classes.itemsize,
+        n_rows=n_rows,
+        n_features=n_features,
+        n_outputs=n_classes if is_joint and n_classes > 2 else 1,
+        label_bytes=stored.classes.itemsize,
         block_bytes=max(blocks.sizes),
         n_threads=n_threads,
     )
     blocks.keep(int(_ROWS_SHARE * room))
     sample_room = room - int(_ROWS_SHARE * room)
     with ExitStack() as stack:
-        files = FilePartitions(
-            fetched_rows(blocks, data.targets()), blocks, n_threads=n_threads, scratch=data.scratch, room=sample_room
-        )
+        rows = stored.rows(weights)
+        files = FilePartitions(rows, blocks, n_threads=n_threads, scratch=stored.scratch, room=sample_room)
         stack.callback(files.close)
         parts: Partitions[Any] = files
         if checkpoint is not None:
-            log = Log(Path(checkpoint), data.content_hash(), parameter_hash(estimator))
+            data_hash = hash_of(blocks.content_hash(), stored.classes.tolist(), stored.codes, weights)
+            log = Log(Path(checkpoint), data_hash, parameter_hash(estimator))
             stack.callback(log.close)
             parts = LoggedPartitions(lambda: files, files.n_partitions, log, is_owned=False)
-        return fit_estimator(estimator, parts, data.names, data.feature_names, progress)  # type: ignore[type-var]
+        return fit_estimator(estimator, parts, stored.names, stored.feature_names, progress)  # type: ignore[type-var]

@@ -62,7 +62,7 @@ def check_conversion(limit: int, path: str, whole_bytes: int, block_bytes: int) 
         reason = f"{path}, which is read at once, needs" if whole_bytes else "Converting the files needs"
         remedy = "save it as several files, or raise the limit" if whole_bytes else "raise it"
         what = f"{format_size(limit)} is too small: {reason} about {format_size(needed)}; {remedy}"
-        _raise_too_small(what, "" if whole_bytes else ", or lower block_bytes")
+        raise _too_small(what, "" if whole_bytes else ", or lower block_bytes")
 
 
 def plan_memory(
@@ -80,7 +80,7 @@ def plan_memory(
     blocks = (2 * n_threads + 2) * block_bytes
     needed = resident_bytes() + _RESERVE + state + vectors + blocks
     if needed > limit:
-        _raise_too_small(
+        raise _too_small(
             f"{format_size(limit)} is too small: the fit needs at least {format_size(needed)}, of which "
             f"{format_size(state)} are for labels, weights and scores of the rows, {format_size(vectors)} for the "
             f"coefficients, {format_size(blocks)} for blocks of rows in use, and the rest for the process as it is. "
@@ -89,5 +89,5 @@ def plan_memory(
     return int(_USED_SHARE * (limit - needed))
 
 
-def _raise_too_small(what: str, more: str = "") -> None:
-    raise ParameterError(f"memory_limit={what}{more}.", "memory_limit", what)
+def _too_small(what: str, more: str = "") -> ParameterError:
+    return ParameterError(f"memory_limit={what}{more}.", "memory_limit", what)

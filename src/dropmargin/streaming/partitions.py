@@ -10,7 +10,6 @@ import shutil
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +17,16 @@ import numpy as np
 
 from dropmargin.data import Partitions, PerPartition, Rows
 from dropmargin.data.partitions import Summation, Totals, identity, select_args
-from dropmargin.streaming.store import BlockWriter, MappedBlocks, open_blocks
+from dropmargin.streaming.store import BlockWriter, MappedBlocks, fetched_rows, open_blocks
 from dropmargin.threads import Job, Threads
 
 
 class FilePartitions(Partitions[Any]):
     """Partitions whose rows are blocks in files; partition ``i`` has the rows of block ``i``.
 
-    Parameters
-    ----------
-    parts : sequence
-        `Rows` that are fetched from ``blocks``, or results of `map_partitions`.
-    blocks : MappedBlocks
-    n_threads : int
-        The number of blocks that are processed in parallel. It does not change a result.
-    scratch : Path
-        A folder for the rows of `map_partitions` with ``stored=True``.
-    room : int
-        The memory in bytes that these rows may use.
+    ``parts`` are `Rows` that are fetched from the blocks, or results of `map_partitions`. ``n_threads`` blocks are
+    processed in parallel, which does not change a result. The rows of `map_partitions` with ``stored=True`` are in the
+    folder ``scratch``, and may use ``room`` bytes of memory.
     """
 
     def __init__(
@@ -142,11 +133,6 @@ class _Lazy:
 def _evaluated(part: Any, args: Sequence[Any]) -> list[Any]:
     """Return the arguments, with the lazy ones computed."""
     return [arg.value(part) if isinstance(arg, _Lazy) else arg for arg in args]
-
-
-def fetched_rows(blocks: MappedBlocks, targets: Sequence[tuple[Any, Any]]) -> list[Rows]:
-    """Return the rows of blocks, with their labels and sample weights."""
-    return [Rows(partial(blocks.fetch, i), y, weights) for i, (y, weights) in enumerate(targets)]
 
 
 def _written(part: Any, writer: BlockWriter, function: Callable[..., Rows], *args: Any) -> Rows:

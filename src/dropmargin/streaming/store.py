@@ -11,15 +11,18 @@ import mmap
 import os
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dropmargin.data import from_arrays, is_dense_matrix, to_arrays
+from dropmargin.data import Rows, from_arrays, is_dense_matrix, to_arrays
 from dropmargin.data.structure import structure_fault
 from dropmargin.io.data import DataFormatError
+from dropmargin.streaming.checkpoint import hash_of
 from dropmargin.typing import Array
 
 _DENSE, _SPARSE = ("rows",), ("data", "indices", "indptr")
@@ -28,6 +31,10 @@ _KINDS = {"rows": "f", "data": "f", "indices": "i", "indptr": "i"}
 
 class DamagedStoreError(Exception):
     """A block differs from what was written."""
+
+
+class MixedPrecisionError(Exception):
+    """Rows in double precision follow rows in single precision."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +47,20 @@ class BlockInfo:
 
 
 class BlockWriter:
-    """Writes blocks of rows to ``.npy`` files in a folder; they are all dense or all sparse, and of one type."""
+    """Writes blocks of rows to ``.npy`` files in a folder; they are all dense or all sparse, and of one precision."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, dtype: Any = None) -> None:
+        self.folder, self._dtype = folder, dtype
         self.blocks: list[BlockInfo] = []
         self._files: list[_NpyWriter] = []
         self._n_stored = 0
 
     def add(self, X: Any) -> None:
         """Append a matrix in canonical form."""
+        self._dtype = X.dtype if self._dtype is None else self._dtype
+        if np.promote_types(X.dtype, self._dtype) != self._dtype:
+            raise MixedPrecisionError
+        X = X.astype(self._dtype, copy=False)
         arrays, n_stored = to_arrays(X), 0
         if not is_dense_matrix(X):
             n_stored = len(X.data)
@@ -84,8 +95,6 @@ class _NpyWriter:
 
     def append(self, array: Array, checksum: int) -> int:
         """Write an array, and return the checksum continued by its bytes."""
-        if array.dtype != self._dtype:
-            raise ValueError(f"rows are {array.dtype}, but those before are {self._dtype}: make all of one type")
         content = np.ascontiguousarray(array, dtype=self._dtype).reshape(-1).view(np.uint8).data
         self._file.write(content)
         self._length += len(array)
@@ -111,21 +120,14 @@ class MappedBlocks:
     At its first use a block is compared with its checksum, and the indices of a sparse one with its shape: a checksum
     can be computed for any content, and an index outside of the shape would crash the process.
 
-    Parameters
-    ----------
-    arrays : sequence of ndarray
-        As of `data.to_arrays`.
-    n_features : int
-    blocks : sequence of BlockInfo
-    folder : Path, default=None
-        The folder of the files, for errors.
+    ``arrays`` are those of `data.to_arrays`; ``folder`` is that of their files, for errors.
     """
 
     def __init__(
         self, arrays: Sequence[Array], n_features: int, blocks: Sequence[BlockInfo], folder: Path | None = None
     ) -> None:
-        self.blocks = blocks
-        self._arrays, self._n_features, self._folder = arrays, n_features, folder
+        self.blocks, self.n_features, self.folder = list(blocks), n_features, folder
+        self._arrays = arrays
         n_rows, n_stored = (
             np.cumsum([0, *sizes]).tolist()
             for sizes in ([block.n_rows for block in blocks], [block.n_stored for block in blocks])
@@ -145,7 +147,7 @@ class MappedBlocks:
         """The size of each block in memory."""
         item_bytes = [np.dtype(self._dtype).itemsize, *(array.itemsize for array in self._arrays[1:])]
         if len(self._arrays) == 1:
-            item_bytes[0] *= self._n_features
+            item_bytes[0] *= self.n_features
         return [
             sum((own.stop - own.start) * size for own, size in zip(slices, item_bytes, strict=True))
             for slices in self._slices
@@ -155,8 +157,19 @@ class MappedBlocks:
         """Keep the first blocks in memory, as many as fit into ``room`` bytes."""
         self._n_cached = int(np.searchsorted(np.cumsum(self.sizes), room, side="right"))
 
+    def content_hash(self) -> bytes:
+        """Return a hash of all rows: of their checksums, or by a pass over the rows."""
+        if all(block.checksum is not None for block in self.blocks):
+            return hash_of(self.n_features, [astuple(block) for block in self.blocks])
+        hashes = []
+        for index in range(len(self.blocks)):
+            hashes.append(hash_of(self.n_features, *to_arrays(self.fetch(index))))
+            self.release(index)
+        return hash_of(*hashes)
+
     def fetch(self, index: int) -> Any:
         """Return the rows of a block; the next block is prefetched."""
+        self._check_length()
         parts = [array[own] for array, own in zip(self._arrays, self._slices[index], strict=True)]
         following = (index + 1) % len(self.blocks)
         if following != self._prefetched:
@@ -167,7 +180,7 @@ class MappedBlocks:
         parts[0] = np.ascontiguousarray(parts[0], dtype=self._dtype)
         if len(parts) == 3:
             parts[2] = (parts[2] - parts[2][0]).astype(parts[1].dtype)
-        X = from_arrays([part.view(np.ndarray) for part in parts], (self.blocks[index].n_rows, self._n_features))
+        X = from_arrays([part.view(np.ndarray) for part in parts], (self.blocks[index].n_rows, self.n_features))
         if index in self._unchecked:
             self._check_structure(index, X)
             self._unchecked.discard(index)
@@ -191,13 +204,22 @@ class MappedBlocks:
                 begin -= begin % mmap.PAGESIZE
             mapped.madvise(getattr(mmap, advice), begin, max(0, end - begin))
 
+    def _check_length(self) -> None:
+        """Raise an error if a mapped file has become shorter: reading beyond its end would end the process."""
+        for array in self._arrays:
+            mapped, offset = getattr(array, "_mmap", None), getattr(array, "offset", 0)
+            if mapped is not None and mapped.size() < offset - offset % mmap.ALLOCATIONGRANULARITY + len(mapped):
+                if self.folder is not None:
+                    raise DamagedStoreError(f"a file in {self.folder} has become shorter")
+                raise ValueError("The file of X has become shorter since it was opened: open it again.")
+
     def _check_bytes(self, index: int, parts: list[Array]) -> None:
         checksum = 0
         for k, part in enumerate(parts):
             # The first row pointer was written with the block before.
             checksum = zlib.crc32(part[int(k == 2 and index > 0) :].reshape(-1).view(np.uint8).data, checksum)
         if checksum != self.blocks[index].checksum:
-            raise DamagedStoreError(f"block {index} of {self._folder} is not what was written")
+            raise DamagedStoreError(f"block {index} of {self.folder} is not what was written")
 
     def _check_structure(self, index: int, X: Any) -> None:
         fault = structure_fault(X, exact=True)
@@ -205,7 +227,7 @@ class MappedBlocks:
             raise DataFormatError(
                 f"block {index} was not written by dropmargin, though its checksum is right: {fault}. Delete the "
                 "folder, which is only a cache, and run again: the data files are converted again",
-                str(self._folder),
+                str(self.folder),
             )
 
 
@@ -222,3 +244,38 @@ def open_blocks(folder: Path, blocks: Sequence[BlockInfo], n_features: int) -> M
             raise ValueError(f"{name} has the shape {array.shape} and type {array.dtype}, expected {shape}")
         arrays.append(array)
     return MappedBlocks(arrays, n_features, blocks, folder)
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows in blocks, and their labels ``classes[codes]``.
+
+    ``names`` are those of the blocks in errors: the file, and which of its rows. ``scratch`` is a folder for temporary
+    rows. ``zero_based`` is whether the feature indices of svmlight files start at 0.
+    """
+
+    blocks: MappedBlocks
+    names: list[str]
+    classes: Array
+    codes: Array
+    scratch: Path
+    feature_names: tuple[str, ...] | None = None
+    zero_based: bool | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and features."""
+        return len(self.codes), self.blocks.n_features
+
+    def rows(self, sample_weight: Array | None) -> list[Rows]:
+        """Return the rows of each block, which are fetched at every use, with their labels and sample weights."""
+        slices = [slice(*own) for own in pairwise(np.cumsum([0, *(block.n_rows for block in self.blocks.blocks)]))]
+        targets = [
+            (self.classes[self.codes[own]], None if sample_weight is None else sample_weight[own]) for own in slices
+        ]
+        return fetched_rows(self.blocks, targets)
+
+
+def fetched_rows(blocks: MappedBlocks, targets: Sequence[tuple[Any, Any]]) -> list[Rows]:
+    """Return the rows of blocks, with their labels and sample weights."""
+    return [Rows(partial(blocks.fetch, i), y, weights) for i, (y, weights) in enumerate(targets)]

@@ -62,10 +62,10 @@ class _Archive:
     """Arrays of a file."""
 
     def __init__(self, source: Source, stream: Any) -> None:
-        self._source = source
+        self.source = source
         self._n_bytes = 0
         try:
-            self._size = stream.seek(0, 2)
+            self.size = stream.seek(0, 2)
             stream.seek(0)
             self._arrays: Any = np.load(stream, allow_pickle=False)
             self._zip = self._arrays.zip
@@ -75,15 +75,11 @@ class _Archive:
 
     def error(self, what: str) -> DataFormatError:
         """Return the error to raise."""
-        return DataFormatError(what, self._source.name)
+        return DataFormatError(what, self.source.name)
 
     def has(self, name: str) -> bool:
         """Return whether there is an array of this name."""
         return name in self.names
-
-    def check_rows(self, n_rows: int) -> None:
-        """Raise an error if an array with an entry per row is too large for a file of this size."""
-        self._source.check_size(8 * n_rows, self._size)
 
     def read(self, name: str, kind: str, shape: tuple[int | None, ...]) -> Array:
         """Return an array of this kind (a key of `_KINDS`) and shape; None is any length."""
@@ -115,7 +111,7 @@ class _Archive:
             raise self.error(f"the array {name!r} has the shape {shape}, it should be ({expected})")
         n_bytes = math.prod(shape) * dtype.itemsize
         self._n_bytes += n_bytes
-        self._source.check_size(self._n_bytes, self._size)
+        self.source.check_size(self._n_bytes, self.size)
         if self._zip.getinfo(f"{name}.npy").file_size != n_header + n_bytes:
             raise self.error(f"the array {name!r} does not have the size of its header")
 
@@ -143,7 +139,7 @@ def _read_matrix(archive: _Archive, options: ReadOptions) -> Any:
     values = _as_float(archive.read(f"{prefix}data", "numbers", (None,)))
     shape = tuple(int(n) for n in archive.read(f"{prefix}shape", "whole numbers", (2,)))
     _check_width(archive, shape[1], options)
-    archive.check_rows(shape[0])
+    archive.source.check_size(8 * shape[0], archive.size)  # of an array with an entry per row
     parts = (values, (first, second)) if layout == "coo" else (values, first, second)
     try:
         X = getattr(sparse, f"{layout}_array")(parts, shape=shape)

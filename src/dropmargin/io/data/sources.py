@@ -27,16 +27,10 @@ _BUFFER_BYTES = 2**20
 
 
 class Source:
-    """A file to be read once.
+    """A file to be read once; ``-`` is standard input.
 
-    Parameters
-    ----------
-    path : str or path-like
-        ``-`` is standard input.
-    max_ratio : int
-        Largest allowed ratio of the sizes of decompressed and compressed data.
-    hashed : bool
-        Whether to compute `sha256` while the file is read.
+    ``max_ratio`` is the largest allowed ratio of the sizes of decompressed and compressed data. If ``hashed``, `sha256`
+    is computed while the file is read.
     """
 
     def __init__(self, path: str | os.PathLike[str], max_ratio: int, hashed: bool = False) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
-from typing import IO
 
 import numpy as np
 from scipy import sparse
@@ -11,7 +11,7 @@ from scipy import sparse
 from dropmargin.io.data.dataset import Dataset, ReadOptions
 from dropmargin.io.data.errors import DataFormatError
 from dropmargin.io.data.sources import Source, line_blocks
-from dropmargin.io.data.svmlight_blocks import BlockParser, RawRows
+from dropmargin.io.data.svmlight_blocks import BlockParser
 from dropmargin.io.data.svmlight_lines import IndexRange
 from dropmargin.typing import Array
 
@@ -22,8 +22,19 @@ _INT32_MAX = 2**31 - 1
 def read(source: Source, options: ReadOptions) -> Dataset:
     """Return all rows; indices start at 0 if ``zero_based`` is not given and index 0 occurs."""
     parser = BlockParser(source.name, IndexRange.from_options(options))
+    pieces: dict[str, list[Array]] = defaultdict(list)
+    n_entries = 0
     with source.open() as stream:
-        pieces = _Pieces(parser, stream, source.name)
+        for buffer, length in line_blocks(stream, source.name, _BLOCK_BYTES):
+            rows = parser.parse(buffer, length)  # in buffers that are reused
+            is_small = rows.indices.max(initial=0) <= _INT32_MAX
+            pieces["indices"].append(rows.indices.astype(np.int32 if is_small else np.int64))
+            pieces["values"].append(rows.values.copy())
+            pieces["row_ends"].append(rows.row_ends + n_entries)
+            pieces["labels"].append(rows.labels.copy())
+            if rows.qids is not None:
+                pieces["qids"].append(rows.qids.copy())
+            n_entries += len(rows.indices)
     zero_based = parser.smallest == 0 if options.zero_based is None else options.zero_based
     first = 0 if zero_based else 1
     n_seen = 0 if parser.largest is None else parser.largest + 1 - first
@@ -36,11 +47,16 @@ def read(source: Source, options: ReadOptions) -> Dataset:
     if n_features > options.max_features:
         what = f"{n_features} features, but at most {options.max_features} are allowed"
         raise DataFormatError(f"{what} (raise --max-features if that is intended)", source.name)
-    if not pieces.n_rows:
+    if not sum(map(len, pieces["labels"])):
         raise DataFormatError("there are no rows", source.name)
-    X = _as_csr(pieces.take("indices"), pieces.take("values"), pieces.take("row_ends"), first, n_features)
-    qid = pieces.take("qids") if pieces.has_qids else None
-    return Dataset(X, integers_if_possible(pieces.take("labels")), qid, zero_based=zero_based)
+
+    def joined(name: str) -> Array:
+        """Return one array of all rows, and free its blocks."""
+        return np.concatenate(pieces.pop(name))
+
+    X = _as_csr(joined("indices"), joined("values"), joined("row_ends"), first, n_features)
+    qid = joined("qids") if "qids" in pieces else None
+    return Dataset(X, integers_if_possible(joined("labels")), qid, zero_based=zero_based)
 
 
 def chunks(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
@@ -59,42 +75,6 @@ def chunks(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[D
                 X = _as_csr(rows.indices, rows.values.copy(), rows.row_ends, first, options.n_features)
                 qid = None if rows.qids is None else rows.qids.copy()
                 yield Dataset(X, integers_if_possible(rows.labels.copy()), qid, zero_based=options.zero_based)
-
-
-class _Pieces:
-    """The arrays of all blocks of a file; the blocks of an array are freed when they are concatenated."""
-
-    def __init__(self, parser: BlockParser, stream: IO[bytes], name: str) -> None:
-        self._pieces: dict[str, list[Array]] = {}
-        self.n_rows = n_entries = 0
-        for buffer, length in line_blocks(stream, name, _BLOCK_BYTES):
-            rows = parser.parse(buffer, length)
-            self._add(rows, n_entries)
-            self.n_rows += len(rows.labels)
-            n_entries += len(rows.indices)
-
-    def _add(self, rows: RawRows, n_before: int) -> None:
-        indices = rows.indices
-        small = not len(indices) or indices.max() <= _INT32_MAX
-        arrays = {
-            "labels": rows.labels.copy(),
-            "row_ends": rows.row_ends + n_before,
-            "indices": indices.astype(np.int32 if small else np.int64),
-            "values": rows.values.copy(),
-        }
-        if rows.qids is not None:
-            arrays["qids"] = rows.qids.copy()
-        for name, array in arrays.items():
-            self._pieces.setdefault(name, []).append(array)
-
-    @property
-    def has_qids(self) -> bool:
-        """Whether the rows have qids."""
-        return "qids" in self._pieces
-
-    def take(self, name: str) -> Array:
-        """Return one array of all rows, and free its blocks."""
-        return np.concatenate(self._pieces.pop(name))
 
 
 def _as_csr(indices: Array, values: Array, row_ends: Array, first: int, n_features: int) -> sparse.csr_array:

@@ -13,7 +13,7 @@ import numpy as np
 
 from dropmargin.compiled import load_library
 from dropmargin.io.data.errors import DataFormatError
-from dropmargin.io.data.svmlight_lines import LARGEST_INTEGER, IndexRange, LineError, parse_line
+from dropmargin.io.data.svmlight_lines import LARGEST_INTEGER, IndexRange, LineError, Row, parse_line
 from dropmargin.typing import Array
 
 _DONE, _REJECTED = 0, 1
@@ -71,20 +71,11 @@ def available() -> bool:
 
 
 class BlockParser:
-    """Parses a file block by block, and records the smallest and largest index of the file.
+    """Parses a file block by block, and records the smallest and largest index of the file."""
 
-    Parameters
-    ----------
-    name : str
-        The file, for error messages.
-    indices : IndexRange
-    compiled : bool, optional
-        Whether to use compiled code; by default if it was built.
-    """
-
-    def __init__(self, name: str, indices: IndexRange, compiled: bool | None = None) -> None:
+    def __init__(self, name: str, indices: IndexRange, compiled: bool = True) -> None:
         self._name, self._range = name, indices
-        self._library = _LIBRARY if compiled is None or compiled else None
+        self._library = _LIBRARY if compiled else None
         self._state = _State(
             lowest=indices.lowest,
             highest=indices.highest,
@@ -116,8 +107,8 @@ class BlockParser:
         status = self._library.svmlight_parse(text.ctypes.data, length, ctypes.byref(state), *arrays)
         if status == _REJECTED:
             end = buffer.find(b"\n", state.begin)
-            line = bytes(buffer[state.begin : end])
-            self._raise_error(line, state.n_lines + 1)
+            row = self._parse_line(bytes(buffer[state.begin : end]), state.n_lines + 1)  # raises its error
+            raise self._qid_error(row, state.n_lines + 1)
         if status != _DONE:
             raise RuntimeError(f"The compiled reader of svmlight files ended with status {status}.")
         n, m = state.n_rows, state.n_entries
@@ -132,19 +123,16 @@ class BlockParser:
             self._buffers = [np.empty(n, dtype=dtype) for n, dtype in (*sizes, (n_entries, np.float64))]
         return self._buffers
 
-    def _raise_error(self, line: bytes, number: int) -> None:
-        """Raise the error of a malformed line."""
+    def _parse_line(self, line: bytes, number: int) -> Row | None:
         try:
-            row = parse_line(line, self._range)
+            return parse_line(line, self._range)
         except LineError as error:
             raise DataFormatError(error.what, self._name, number, error.column) from None
-        has_qid = row is not None and row.qid is not None
-        what = (
-            "this line has a qid, but the lines before have none"
-            if has_qid
-            else "qid is missing, but the lines before have one"
-        )
-        raise DataFormatError(what, self._name, number)
+
+    def _qid_error(self, row: Row | None, number: int) -> DataFormatError:
+        if row is None or row.qid is None:
+            return DataFormatError("qid is missing, but the lines before have one", self._name, number)
+        return DataFormatError("this line has a qid, but the lines before have none", self._name, number)
 
     def _parse_lines(self, buffer: bytearray, length: int) -> RawRows:
         state = self._state
@@ -158,15 +146,12 @@ class BlockParser:
             lines.pop()
         for line in lines:
             state.n_lines += 1
-            try:
-                row = parse_line(line, self._range)
-            except LineError as error:
-                raise DataFormatError(error.what, self._name, state.n_lines, error.column) from None
+            row = self._parse_line(line, state.n_lines)
             if row is None:
                 continue
             has_qid = _QID_ABSENT if row.qid is None else _QID_PRESENT
             if state.has_qid not in (_QID_UNKNOWN, has_qid):
-                self._raise_error(line, state.n_lines)
+                raise self._qid_error(row, state.n_lines)
             state.has_qid = has_qid
             labels.append(row.label)
             qids.append(row.qid)

@@ -27,12 +27,23 @@ def to_sklearn(model: Any) -> Any:
         `OneVsOneClassifier` for ``multi_class="ovo"``, and inside a `OneVsRestClassifier` for one-vs-rest log-odds,
         because a multi-class `LogisticRegression` computes other probabilities from the same scores (softmax).
     """
+    from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
+    from sklearn.preprocessing import LabelBinarizer
+
     model = linear_classifier(model, "scikit-learn")
-    if is_one_vs_one(model):
-        return _one_vs_one(model)
-    if hasattr(model, "predict_proba") and len(model.classes_) > 2:
-        return _one_vs_rest(model)
-    return _fitted(model, model.classes_, slice(None))
+    is_ovo, n_outputs = is_one_vs_one(model), len(model.coef_)
+    if not is_ovo and (len(model.classes_) == 2 or not hasattr(model, "predict_proba")):
+        return _fitted(model, model.classes_, slice(None))
+    estimator = (OneVsOneClassifier if is_ovo else OneVsRestClassifier)(_unfitted(model))
+    # one estimator per output, for the classes 0 and 1
+    estimator.estimators_ = [_fitted(model, np.array([0, 1]), slice(k, k + 1)) for k in range(n_outputs)]
+    if is_ovo:
+        estimator.pairwise_indices_ = None
+    else:
+        estimator.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(model.classes_)
+    if not isinstance(getattr(type(estimator), "classes_", None), property):  # a property in scikit-learn 1.6
+        estimator.classes_ = model.classes_.copy()
+    return _with_features(estimator, model)
 
 
 def _unfitted(model: Any) -> Any:
@@ -58,30 +69,3 @@ def _with_features(estimator: Any, model: Any) -> Any:
     if hasattr(model, "feature_names_in_"):
         estimator.feature_names_in_ = model.feature_names_in_.copy()
     return estimator
-
-
-def _binary_estimators(model: Any) -> list[Any]:
-    """Return one estimator per output, for the classes 0 and 1."""
-    return [_fitted(model, np.array([0, 1]), slice(k, k + 1)) for k in range(len(model.coef_))]
-
-
-def _one_vs_rest(model: Any) -> Any:
-    from sklearn.multiclass import OneVsRestClassifier
-    from sklearn.preprocessing import LabelBinarizer
-
-    estimator = OneVsRestClassifier(_unfitted(model))
-    estimator.estimators_ = _binary_estimators(model)
-    estimator.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(model.classes_)
-    if not isinstance(getattr(OneVsRestClassifier, "classes_", None), property):  # a property in scikit-learn 1.6
-        estimator.classes_ = model.classes_.copy()
-    return _with_features(estimator, model)
-
-
-def _one_vs_one(model: Any) -> Any:
-    from sklearn.multiclass import OneVsOneClassifier
-
-    estimator = OneVsOneClassifier(_unfitted(model))
-    estimator.estimators_ = tuple(_binary_estimators(model))
-    estimator.classes_ = model.classes_.copy()
-    estimator.pairwise_indices_ = None
-    return _with_features(estimator, model)
