@@ -22,8 +22,10 @@ from dropmargin import (
     DropoutLogisticRegression,
     DropoutLogisticRegressionCV,
     DropoutNoise,
+    DropoutRidgeCV,
     DropoutSVC,
     DropoutSVCCV,
+    DropoutSVRCV,
     GaussianNoise,
     NoisyLinearClassifierCV,
     PoissonNoise,
@@ -153,7 +155,12 @@ _CHECKED = {"noises": [0.1, 0.3], "Cs": [1], "cv": 2, "store_coefs": False}
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @deal_checks(
     [DropoutLogisticRegressionCV(**_CHECKED)],
-    [DropoutSVCCV(**_CHECKED), NoisyLinearClassifierCV("quadratic", **_CHECKED)],
+    [
+        DropoutSVCCV(**_CHECKED),
+        NoisyLinearClassifierCV("quadratic", **_CHECKED),
+        DropoutRidgeCV(**_CHECKED),
+        DropoutSVRCV(**_CHECKED),
+    ],
     stride=6,
     keep_slow=True,
 )

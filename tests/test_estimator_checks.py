@@ -13,14 +13,25 @@ from dealing import deal_checks
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutNoise,
+    DropoutRidge,
     DropoutSVC,
+    DropoutSVR,
     GaussianNoise,
     LaplaceNoise,
     MCFClassifier,
     NoisyLinearClassifier,
+    NoisyLinearRegressor,
 )
 
-_CLASSES = [DropoutSVC(), DropoutLogisticRegression(), MCFClassifier(), NoisyLinearClassifier("logistic")]
+_CLASSES = [
+    DropoutSVC(),
+    DropoutLogisticRegression(),
+    MCFClassifier(),
+    NoisyLinearClassifier("logistic"),
+    DropoutRidge(),
+    DropoutSVR(),
+    NoisyLinearRegressor(),
+]
 _PARAMETERS = [
     MCFClassifier("exponential"),
     MCFClassifier("logistic"),
@@ -39,6 +50,10 @@ _PARAMETERS = [
     DropoutLogisticRegression(noise=GaussianNoise(scale=0.5), missing="rescale"),
     DropoutSVC(multi_class="ovo", missing="rescale"),
     MCFClassifier("exponential", missing="rescale"),
+    DropoutRidge(noise=None, missing="conditional"),
+    DropoutSVR(noise=None),
+    DropoutSVR(l1_ratio=1.0, missing="rescale"),
+    NoisyLinearRegressor(approximation="gaussian"),
     DropoutSVC(missing="conditional"),
     DropoutLogisticRegression(missing="conditional", missing_rank=1),
 ]

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import ndtr
 
 from dealing import deal
-from dropmargin import MCFClassifier, NoisyLinearClassifier
+from dropmargin import MCFClassifier, NoisyLinearClassifier, NoisyLinearRegressor
 from dropmargin.data import ClassArray, canonical
 from dropmargin.losses import MGFLoss, MomentLoss, RadialLoss, as_loss
 from dropmargin.noise import Noise, Variance
@@ -164,6 +164,44 @@ def test_a_loss_and_a_noise_from_outside_reach_the_minimum(loss, noise, solver, 
     assert model.converged_
     assert model.objective_ == pytest.approx(found.fun, rel=1e-7)
     assert_allclose(np.append(model.coef_, model.intercept_), found.x, atol=2e-4)
+
+
+class ExpectedSquare(MomentLoss):
+    """``(y - m)^2 + v``, written as a loss that is neither radial nor known to be quadratic."""
+
+    suits_regression = True
+
+    def value(self, y, m, v):
+        return np.square(y - m) + v
+
+    def gradient(self, y, m, v):
+        return 2.0 * (m - y), np.ones_like(m)
+
+    def curvature(self, y, m, v):
+        return np.full_like(m, 2.0), np.zeros_like(m), np.zeros_like(m)
+
+    def majoriser(self, y, m, v):
+        return np.full_like(m, 2.0)
+
+
+@pytest.mark.parametrize(("noise", "layout"), deal(NOISES, ["dense", "sparse"]))
+@pytest.mark.parametrize("loss", [PseudoHuber(), ExpectedSquare()], ids=_name)
+def test_a_loss_from_outside_trains_a_regressor(loss, noise, layout):
+    """The solvers see one output with numbers as targets; nothing in them is about regression."""
+    X, _, weights = make_data(n_samples=60, seed=4)
+    y, noise = 20.0 + 3.0 * X @ np.arange(N_FEATURES) + weights, NOISES[noise]
+    model = NoisyLinearRegressor(loss, noise=noise, C=0.7, tol=1e-11).fit(as_format(X, layout), y)
+
+    def objective(coef):
+        m, v = X @ coef[:-1] + coef[-1], (_size_squared(noise) * X**2) @ coef[:-1] ** 2
+        return 0.5 * coef[:-1] @ coef[:-1] + 0.7 * loss.value(y, m, v).sum()
+
+    start = np.append(np.zeros(N_FEATURES), y.mean())
+    found = minimize(objective, start, method="BFGS", jac="3-point", options={"gtol": 1e-7})
+    assert model.objective_ == pytest.approx(found.fun, rel=1e-7)
+    assert_allclose(np.append(model.coef_, model.intercept_), found.x, atol=2e-3)
+    with pytest.raises(ValueError, match="loss must be a function of the residual"):
+        NoisyLinearRegressor(GaussianSquaredHinge()).fit(X, y)
 
 
 @pytest.mark.parametrize("noise", NOISES)

@@ -53,7 +53,8 @@ def fit(
     Parameters
     ----------
     estimator : DropoutSVC, DropoutLogisticRegression, MCFClassifier, NoisyLinearClassifier or their CV variants
-        The estimator to fit. It is fitted in place; if the fit fails or is interrupted, it is unchanged.
+        The estimator to fit; or a DropoutRidge, DropoutSVR or NoisyLinearRegressor. It is fitted in place; if the fit
+        fails or is interrupted, it is unchanged.
     X : dask array or data frame of shape (n_samples, n_features), or list of delayed partitions
         Training data. Blocks are dense, CSR or data frames, whatever the meta of the collection is, and have all
         columns. If ``y`` is ``None``, each item of the list is a pair of rows and labels, or a triple with weights.

@@ -48,7 +48,8 @@ class LabelEncoding:
     classes : ndarray
         All labels, sorted.
     index, factors : ndarray, one per class
-        The index of each among those with any weight, or -1; the factor of its weights.
+        The index of each among those with any weight, or -1; the factor of its weights. In a regression, where each
+        target is a class, the targets and ones.
     n_features : int
     is_dense : bool
     dtype : dtype
@@ -169,6 +170,30 @@ class ClassPartitions(ClassRows):
         return BinaryPartitions(self.rows, self.shape, positive, both, self.is_dense, self.used_features)
 
 
+class NumberPartitions(ClassPartitions):
+    """Rows in partitions with the numbers that a regression is to predict in place of classes: one output."""
+
+    #: The intercept to start from.
+    first_intercept = 0.0
+
+    @cached_property
+    def filled(self) -> NumberPartitions:
+        means = self.feature_means if self.used_features is None else self.feature_means[self.used_features[0]]
+        rows = self.rows.map_partitions(_fill_missing, means)
+        filled = NumberPartitions(rows, self.shape, self.class_weights, self.is_dense, self.used_features)
+        filled.first_intercept = self.first_intercept
+        return filled
+
+    def outputs(self, multi_class: str) -> list[Output]:
+        return [Output(0)]
+
+    def open(self, outputs: Sequence[Output], n_threads: int = 1) -> BinaryPartitions:
+        both = np.array([[self.class_weights.sum()], [0.0]])
+        rows = _NumberRows(self.rows, self.shape, np.zeros(1), both, self.is_dense, self.used_features)
+        rows.first_intercept = self.first_intercept
+        return rows
+
+
 class BinaryPartitions(BinaryRows):
     """Encoded rows in partitions, as the rows of some outputs.
 
@@ -224,17 +249,33 @@ class BinaryPartitions(BinaryRows):
         (square,) = self.rows.map_sum(_column_variances, self.weight, full, mean)
         return means_to_subtract(mean, square, full, self.n_features, ratio, not self.is_dense)
 
+    @property
+    def _set_targets(self) -> Any:
+        """The function of a partition that sets the targets."""
+        return _with_targets
+
     def _partitions(
         self, C: float, entry: EntryFunction | None, feature_means: Array | None, shared_cache: dict[Any, Any]
     ) -> Partitions[Rows]:
         args = self.positive, C, entry, feature_means
-        data = self.rows.map_partitions(_with_targets, *args, shared_cache=shared_cache)
+        data = self.rows.map_partitions(self._set_targets, *args, shared_cache=shared_cache)
         set_target_summary(data, TargetSummary(self.n_rows, C * self.target_weights))
         return data
 
     def close(self) -> None:
         if self.is_own:
             self.rows.close()
+
+
+class _NumberRows(BinaryPartitions):
+    """Rows in partitions whose targets are numbers."""
+
+    @property
+    def _set_targets(self) -> Any:
+        return _with_numbers
+
+    def subsample(self) -> None:
+        return None
 
 
 # Functions of one partition ---------------------------------------------------------------------------------------
@@ -254,6 +295,10 @@ def _with_targets(
 ) -> Rows:
     targets = np.where(rows.y[:, None] == positive, 1.0, -1.0)
     return Rows(rows.transformed(_as_block, entry, feature_means), targets, C * rows.sample_weight)
+
+
+def _with_numbers(rows: Rows, _: Array, C: float, entry: EntryFunction | None, feature_means: Array | None) -> Rows:
+    return Rows(rows.transformed(_as_block, entry, feature_means), rows.y[:, None], C * rows.sample_weight)
 
 
 def _as_block(X: Any, entry: EntryFunction | None, feature_means: Array | None) -> Block:

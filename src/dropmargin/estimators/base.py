@@ -72,7 +72,22 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
         """Return the loss. Each subclass defines it."""
         raise NotImplementedError
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training data, never changed; float32 is kept. NaN is a missing entry, unless ``missing="error"``.
+        y : array-like of shape (n_samples,)
+            Labels (numbers, strings, booleans) for a classifier, numbers for a regressor.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows; a row of weight 2 counts as the row twice, one of weight 0 not at all.
+
+        Returns
+        -------
+        self : the fitted estimator. If the fit fails or is interrupted, the estimator is as it was before.
+        """
         with validation.unchanged_on_failure(self):
             problem = self._problem()
             rows = self._check_data(problem, X, y, sample_weight)
@@ -284,7 +299,7 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
         True
         """
         check_is_fitted(self)
-        self.coef_ = as_sparse(self.coef_)
+        self.coef_ = as_sparse(self._coefficients()[0])
         return self
 
     def densify(self) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.special import log_expit, logsumexp
@@ -39,24 +39,6 @@ def _gives_probabilities(estimator: MarginalisedClassifier) -> bool:
 
 class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel):
     """Base of the linear classifiers whose loss is marginalised over noise on the features."""
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training data, never changed; float32 is kept. NaN is a missing entry, unless ``missing="error"``.
-        y : array-like of shape (n_samples,)
-            Labels: numbers, strings, booleans.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows; a row of weight 2 counts as the row twice, one of weight 0 not at all.
-
-        Returns
-        -------
-        self : the fitted estimator. If the fit fails or is interrupted, the estimator is as it was before.
-        """
-        return self._fit(X, y, sample_weight)
 
     def _encode(self, rows: CheckedRows) -> tuple[Array, ClassArray]:
         """Return the classes, and the rows with the index of their class and their final weights."""

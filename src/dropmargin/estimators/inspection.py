@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from dropmargin.data import Partitions, Rows, canonical, entry_range, inputs, is_dense_matrix, worst_column
 from dropmargin.data.missing_values import nan_to_negative_zero
 from dropmargin.estimators import validation
+from dropmargin.estimators.regression import check_targets
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
@@ -118,10 +119,12 @@ class DataSummary:
         return np.dtype(np.float32 if single else np.float64)
 
 
-def inspect(data: Partitions[Rows], names: Sequence[str], allow_missing: bool) -> DataSummary:
+def inspect(
+    data: Partitions[Rows], names: Sequence[str], allow_missing: bool, is_regression: bool = False
+) -> DataSummary:
     """Return the summary of all partitions; an error names the first partition that is invalid.
 
-    A partition may be empty, and may lack some classes.
+    A partition may be empty, and may lack some classes. In a regression, each target is a class.
     """
     summaries = data.gather(data.map(summarize_partition, allow_missing))
     for name, summary in zip(names, summaries, strict=True):
@@ -140,12 +143,12 @@ def inspect(data: Partitions[Rows], names: Sequence[str], allow_missing: bool) -
         if summary.is_dense != first.is_dense:
             kinds = ["dense" if own.is_dense else "sparse" for own in (summary, first)]
             raise ValueError(f"{name} is {kinds[0]}, but {first_name} is {kinds[1]}: make all partitions the same.")
-    return _merge(nonempty)
+    return _merge(nonempty, is_regression)
 
 
-def _merge(nonempty: list[tuple[str, PartitionSummary]]) -> DataSummary:
+def _merge(nonempty: list[tuple[str, PartitionSummary]], is_regression: bool) -> DataSummary:
     every = [summary for _, summary in nonempty]
-    classes, totals = _merge_classes(nonempty)
+    classes, totals = _merge_classes(nonempty, is_regression)
     low = int(np.argmin([summary.lowest for summary in every]))
     sizes = [max(abs(summary.lowest), abs(summary.highest)) for summary in every]
     large = int(np.argmax(sizes))
@@ -168,7 +171,7 @@ def _merge(nonempty: list[tuple[str, PartitionSummary]]) -> DataSummary:
     )
 
 
-def _merge_classes(nonempty: list[tuple[str, PartitionSummary]]) -> tuple[Array, Array]:
+def _merge_classes(nonempty: list[tuple[str, PartitionSummary]], is_regression: bool) -> tuple[Array, Array]:
     """Return all labels, and the sum of their sample weights in the order of the partitions."""
     kinds = {name: "text" if summary.classes.dtype.kind in "OUST" else "numbers" for name, summary in nonempty}  # type: ignore[union-attr]
     first = next(iter(kinds))
@@ -178,7 +181,12 @@ def _merge_classes(nonempty: list[tuple[str, PartitionSummary]]) -> tuple[Array,
                 f"{name} has {kind} as labels, but {first} has {kinds[first]}: make all labels of one kind."
             )
     classes = np.unique(np.concatenate([summary.classes for _, summary in nonempty]))
-    check_classification_targets(classes)
+    if not is_regression:
+        check_classification_targets(classes)
+    elif kinds[first] == "text":
+        raise ValueError(f"{first} has text as targets; a regressor needs numbers.")
+    else:
+        classes = check_targets(classes)
     totals = np.zeros(len(classes))
     for _, summary in nonempty:
         assert summary.classes is not None

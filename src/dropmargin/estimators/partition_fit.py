@@ -1,6 +1,6 @@
 """Fit an estimator to rows in partitions, in files or on a cluster.
 
-`fit_partitions` is the fit of a plain classifier. `PartitionRows` and `Fit` are its parts: the rows after all checks,
+`fit_partitions` is the fit of a plain model. `PartitionRows` and `Fit` are its parts: the rows after all checks,
 and what the estimator contributes. The search over noise and ``C`` (`model_selection.partitions`) uses them, too.
 """
 
@@ -19,18 +19,20 @@ from dropmargin.data.missing_values import FeatureStatistics
 from dropmargin.data.partitioned import (
     ClassPartitions,
     LabelEncoding,
+    NumberPartitions,
     encode_rows,
     feature_statistics,
     find_used_features,
     mean_square,
 )
 from dropmargin.estimators import missing, validation
-from dropmargin.estimators.classification import MarginalisedClassifier
+from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.inspection import DataSummary, check_rows, inspect
+from dropmargin.estimators.regression import MarginalisedRegressor, first_intercept
 from dropmargin.solvers import Iteration, Monitor, Problem, Result, solve
 from dropmargin.typing import Array
 
-E = TypeVar("E", bound=MarginalisedClassifier)
+E = TypeVar("E", bound=MarginalisedModel)
 
 
 class Fit:
@@ -38,13 +40,14 @@ class Fit:
 
     Parameters
     ----------
-    estimator : MarginalisedClassifier
+    estimator : MarginalisedModel
         Its parameters are checked.
     """
 
-    def __init__(self, estimator: MarginalisedClassifier) -> None:
+    def __init__(self, estimator: MarginalisedModel) -> None:
         self.estimator = estimator
         self.problem: Problem = estimator._problem()
+        self.is_regression = isinstance(estimator, MarginalisedRegressor)
         if estimator.missing == "conditional":
             raise ValueError(
                 "missing='conditional' needs all rows in memory, got rows in files or on a cluster: set "
@@ -59,15 +62,17 @@ class Fit:
     def encode_classes(self, classes: Array, totals: Array) -> tuple[Array, Array, Array]:
         """Return which classes take part, the index of each, and its weight factor; ``totals`` are their weights."""
         own = self.estimator
+        if isinstance(own, MarginalisedRegressor):
+            return totals > 0.0, classes, np.ones(len(classes))
         return validation.encode_classes(classes, totals, own.class_weight, type(own).__name__)
 
-    def start(self, classes: Array, n_features: int) -> Array | None:
+    def start(self, classes: Array | None, n_features: int) -> Array | None:
         """Return the coefficients of an earlier fit to start from, if there are any (``warm_start``)."""
         return self.estimator._warm_coefficients(classes, n_features)
 
     def set_classes(self, encoded: EncodedRows) -> None:
         """Set the classes and what prediction needs to know of the features."""
-        self.estimator.classes_ = encoded.classes
+        self.estimator._set_classes(encoded.classes)
         self.estimator._set_statistics(encoded.statistics)
 
     def store(self, result: Result, encoded: EncodedRows, dtype: Any) -> None:
@@ -83,9 +88,12 @@ class WeightedRows(NamedTuple):
 
 
 class EncodedRows(NamedTuple):
-    """The classes, the rows with the index of their class, and the statistics of the features, if they are needed."""
+    """The classes, the rows with the index of their class, and the statistics of the features, if they are needed.
 
-    classes: Array
+    A regression has no classes, and rows with their targets.
+    """
+
+    classes: Array | None
     rows: ClassPartitions
     statistics: FeatureStatistics | None
 
@@ -136,10 +144,13 @@ class PartitionRows:
             used_features = None if used is None else (used, whole.n_features)
             shape = whole.n_rows, whole.n_features if used is None else len(used)
             weights = (totals * factors)[present]
-            outputs = ClassPartitions(encoded, shape, weights, whole.is_dense, used_features, whole.has_missing)
+            given = encoded, shape, weights, whole.is_dense, used_features, whole.has_missing
+            outputs: ClassPartitions = NumberPartitions(*given) if fit.is_regression else ClassPartitions(*given)
+            if isinstance(outputs, NumberPartitions):
+                outputs.first_intercept = first_intercept(fit.problem.loss, classes[present], weights)
             if statistics is None:
                 statistics = FeatureStatistics(outputs.feature_means, None)
-            yield EncodedRows(classes[present], outputs, statistics)
+            yield EncodedRows(None if fit.is_regression else classes[present], outputs, statistics)
 
     def mean_square(self) -> float:
         """Return the weighted mean of the squared norm of a row; dense rows are centred."""
@@ -161,7 +172,7 @@ def checked_rows(
     """Yield the rows after the first pass, which checks all partitions; ``names`` are those of errors."""
     if names is None:
         names = [f"partition {i}" for i in range(data.n_partitions)]
-    summary = inspect(data, names, fit.uses_statistics)
+    summary = inspect(data, names, fit.uses_statistics, fit.is_regression)
     fit.set_features(summary.whole.n_features, feature_names)
     with data.map_partitions(check_rows) as checked:
         yield PartitionRows(checked, summary, feature_names)
@@ -180,7 +191,7 @@ def fit_partitions(
 
     Parameters
     ----------
-    estimator : MarginalisedClassifier
+    estimator : MarginalisedModel
     data : Partitions of Rows
         They are not closed. A partition may be empty, and may lack some classes.
     names : sequence of str, default=None
@@ -191,7 +202,7 @@ def fit_partitions(
 
     Returns
     -------
-    estimator : MarginalisedClassifier
+    estimator : MarginalisedModel
         The fitted estimator. If the fit fails or is interrupted, its attributes are those before the call.
     """
     with validation.unchanged_on_failure(estimator):

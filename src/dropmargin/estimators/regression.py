@@ -26,24 +26,6 @@ METRICS = ("squared", "absolute")
 class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
     """Base of the linear regressors whose loss is marginalised over noise on the features."""
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training data, never changed; float32 is kept. NaN is a missing entry, unless ``missing="error"``.
-        y : array-like of shape (n_samples,)
-            Targets: numbers.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows; a row of weight 2 counts as the row twice, one of weight 0 not at all.
-
-        Returns
-        -------
-        self : the fitted estimator. If the fit fails or is interrupted, the estimator is as it was before.
-        """
-        return self._fit(X, y, sample_weight)
-
     def _validate_rows(self, X: Any, y: Any) -> tuple[Any, Any]:
         X, y = validate_rows(self, X, y, ensure_all_finite=self._finite(), y_numeric=True)
         return X, check_targets(y)
@@ -66,6 +48,18 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
     def _set_coefficients(self, coef: Array, dtype: Any) -> None:
         self.coef_ = np.ascontiguousarray(coef[:-1, 0].astype(dtype))
         self.intercept_ = coef[-1, 0].astype(dtype)
+
+    def densify(self) -> Self:
+        """Convert the coefficients to a dense array, which they are after `fit`.
+
+        Returns
+        -------
+        self : object
+            The estimator, with ``coef_`` as an ndarray.
+        """
+        super().densify()
+        self.coef_ = self.coef_.reshape(-1)
+        return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the predicted number of each row of ``X``.

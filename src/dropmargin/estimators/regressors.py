@@ -38,12 +38,14 @@ class DropoutRidge(MarginalisedRegressor):
         The largest number of outer iterations.
     fit_intercept : bool, default=True
         Whether to fit an intercept. It is neither corrupted nor penalised.
-    missing : {"error", "rescale"}, default="error"
-        What NaN in ``X`` means: an error, or a missing feature. In training a missing entry adds nothing to the mean
-        and to the variance of the score. At prediction the score is
+    missing : {"error", "rescale", "conditional"}, default="error"
+        What NaN in ``X`` means: an error, or a missing feature, also in training. A column that a data frame lacks is
+        missing in every row. At prediction the score is, with ``"rescale"``,
         ``b + w.mu + 1 / share * sum_observed w_d (x_d - mu_d)``, where ``mu`` are the training means and ``share`` is
-        the observed share of ``sum_d |w_d| sd_d``, at least half of the share of observed features. A row without any
-        observed feature has the score ``b + w.mu``. A column that a data frame lacks is missing in every row.
+        the observed share of ``sum_d |w_d| sd_d``, at least half of that of the features; with ``"conditional"`` it is
+        the expected score given the observed features, all being Gaussian with low-rank plus diagonal covariance.
+    missing_rank : int or None, default=None
+        Number of factors of that covariance. ``None`` chooses it by the likelihood of held-out rows.
     n_jobs : int or None, default=None
         Number of threads that share the rows, -1 for all cores. It does not change the result.
     verbose : int, default=0
@@ -70,6 +72,8 @@ class DropoutRidge(MarginalisedRegressor):
     feature_means_, feature_deviations_ : ndarray of shape (n_features,)
         Mean and standard deviation of the observed entries of each feature, weighted by the sample weights. The
         deviations only with ``missing="rescale"``.
+    feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
+        Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -125,12 +129,14 @@ class DropoutSVR(EpsilonParameter, MarginalisedRegressor):
         The largest number of outer iterations.
     fit_intercept : bool, default=True
         Whether to fit an intercept. It is neither corrupted nor penalised.
-    missing : {"error", "rescale"}, default="error"
-        What NaN in ``X`` means: an error, or a missing feature. In training a missing entry adds nothing to the mean
-        and to the variance of the score. At prediction the score is
+    missing : {"error", "rescale", "conditional"}, default="error"
+        What NaN in ``X`` means: an error, or a missing feature, also in training. A column that a data frame lacks is
+        missing in every row. At prediction the score is, with ``"rescale"``,
         ``b + w.mu + 1 / share * sum_observed w_d (x_d - mu_d)``, where ``mu`` are the training means and ``share`` is
-        the observed share of ``sum_d |w_d| sd_d``, at least half of the share of observed features. A row without any
-        observed feature has the score ``b + w.mu``. A column that a data frame lacks is missing in every row.
+        the observed share of ``sum_d |w_d| sd_d``, at least half of that of the features; with ``"conditional"`` it is
+        the expected score given the observed features, all being Gaussian with low-rank plus diagonal covariance.
+    missing_rank : int or None, default=None
+        Number of factors of that covariance. ``None`` chooses it by the likelihood of held-out rows.
     n_jobs : int or None, default=None
         Number of threads that share the rows, -1 for all cores. It does not change the result.
     verbose : int, default=0
@@ -159,6 +165,8 @@ class DropoutSVR(EpsilonParameter, MarginalisedRegressor):
     feature_means_, feature_deviations_ : ndarray of shape (n_features,)
         Mean and standard deviation of the observed entries of each feature, weighted by the sample weights. The
         deviations only with ``missing="rescale"``.
+    feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
+        Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -222,12 +230,14 @@ class NoisyLinearRegressor(ApproximationParameter, MarginalisedRegressor):
         The largest number of outer iterations.
     fit_intercept : bool, default=True
         Whether to fit an intercept. It is neither corrupted nor penalised.
-    missing : {"error", "rescale"}, default="error"
-        What NaN in ``X`` means: an error, or a missing feature. In training a missing entry adds nothing to the mean
-        and to the variance of the score. At prediction the score is
+    missing : {"error", "rescale", "conditional"}, default="error"
+        What NaN in ``X`` means: an error, or a missing feature, also in training. A column that a data frame lacks is
+        missing in every row. At prediction the score is, with ``"rescale"``,
         ``b + w.mu + 1 / share * sum_observed w_d (x_d - mu_d)``, where ``mu`` are the training means and ``share`` is
-        the observed share of ``sum_d |w_d| sd_d``, at least half of the share of observed features. A row without any
-        observed feature has the score ``b + w.mu``. A column that a data frame lacks is missing in every row.
+        the observed share of ``sum_d |w_d| sd_d``, at least half of that of the features; with ``"conditional"`` it is
+        the expected score given the observed features, all being Gaussian with low-rank plus diagonal covariance.
+    missing_rank : int or None, default=None
+        Number of factors of that covariance. ``None`` chooses it by the likelihood of held-out rows.
     n_jobs : int or None, default=None
         Number of threads that share the rows, -1 for all cores. It does not change the result.
     verbose : int, default=0
@@ -257,6 +267,8 @@ class NoisyLinearRegressor(ApproximationParameter, MarginalisedRegressor):
     feature_means_, feature_deviations_ : ndarray of shape (n_features,)
         Mean and standard deviation of the observed entries of each feature, weighted by the sample weights. The
         deviations only with ``missing="rescale"``.
+    feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
+        Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)

@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_regressor
 
 from dropmargin.data.deletion import delete_columns, delete_entries, is_documents, is_frame
 from dropmargin.data.inputs import column_names
@@ -161,6 +162,8 @@ def deletion_curve(
     # At level 1 no entry is left to rescale.
     factors = [1.0 / (1.0 - share) if rescale and share < 1.0 else 1.0 for share in shares]
     if strategy == "worst":
+        if is_regressor(estimator):
+            raise ValueError("strategy='worst' needs a classifier, because it ranks columns by the margin.")
         seeds = seeds[:1]
         losses = np.bincount(numbers, margin_losses(case, filling, int(seeds[0]), verbose), minlength=n_groups)
         most_useful_first = np.argsort(-losses, kind="stable")

@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_regressor
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
@@ -101,6 +102,10 @@ def make_case(
         )
     check_unmasked(y, "y")
     check_consistent_length(values, y)
+    if is_regressor(estimator) and scoring == "accuracy":
+        raise ValueError(
+            "scoring='accuracy' needs a classifier; for a regressor pass scoring='r2' or 'neg_root_mean_squared_error'."
+        )
     # Imported here because the scorers take a large part of a second to import.
     from sklearn.metrics import check_scoring
 

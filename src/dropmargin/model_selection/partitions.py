@@ -18,12 +18,14 @@ import numpy as np
 
 from dropmargin.data import Partitions, PerPartition, Rows
 from dropmargin.estimators import validation
+from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.estimators.parameters import check_parameters
 from dropmargin.estimators.partition_fit import Fit, PartitionRows, WeightedRows, checked_rows, fit_partitions
 from dropmargin.model_selection.classification import MarginalisedClassifierCV
 from dropmargin.model_selection.grid import check_grid_of_scale
 from dropmargin.model_selection.path_solver import PathSolver
+from dropmargin.model_selection.regression import MarginalisedRegressorCV
 from dropmargin.model_selection.search import ExpectedAccuracy, Fold, Search, SearchData, accuracy
 from dropmargin.noise import Noise
 from dropmargin.progress import Progress
@@ -40,10 +42,16 @@ def check_estimator(estimator: Any) -> Problem:
     if isinstance(estimator, MarginalisedClassifierCV):
         check_parameters(estimator)
         return Fit(estimator._plain()).problem
-    if not isinstance(estimator, MarginalisedClassifier):
+    if isinstance(estimator, MarginalisedRegressorCV):
         raise TypeError(
-            "estimator must be a DropoutSVC, DropoutLogisticRegression, MCFClassifier or NoisyLinearClassifier, or one "
-            f"of the estimators with CV in their names, got {type(estimator).__name__}."
+            f"{type(estimator).__name__} searches over rows in memory only, by fit(X, y): choose noise and C there on "
+            f"some of the rows, and fit {estimator._plain_class.__name__} with them."
+        )
+    if not isinstance(estimator, MarginalisedModel):
+        raise TypeError(
+            "estimator must be a DropoutSVC, DropoutLogisticRegression, MCFClassifier or NoisyLinearClassifier, one of "
+            "the classifiers with CV in their names, or a DropoutRidge, DropoutSVR or NoisyLinearRegressor, got "
+            f"{type(estimator).__name__}."
         )
     return Fit(estimator).problem
 

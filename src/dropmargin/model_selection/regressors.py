@@ -183,7 +183,7 @@ class DropoutSVRCV(EpsilonParameter, MarginalisedRegressorCV):
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = DropoutSVRCV(noises=[0, 0.1, 0.3], Cs=[0.1, 1, 10, 100], target_noise=0.3).fit(scale(X), y)
     >>> model.noise_
-    DropoutNoise(rate=0.3)
+    DropoutNoise(rate=0.1)
     """
 
     _plain_class = DropoutSVR

@@ -1,6 +1,6 @@
-"""Fitted classifiers and their parameters as plain data, and back.
+"""Fitted models and their parameters as plain data, and back.
 
-A classifier is made by its constructor from checked parameters, and then gets its fitted attributes, which are listed
+A model is made by its constructor from checked parameters, and then gets its fitted attributes, which are listed
 here. A file can name only the classes, noises and losses listed here.
 """
 
@@ -18,14 +18,26 @@ from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.baselines import FDropSVC
 from dropmargin.data.missing_values import STATISTICS
-from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
+from dropmargin.estimators import (
+    DropoutLogisticRegression,
+    DropoutRidge,
+    DropoutSVC,
+    DropoutSVR,
+    MCFClassifier,
+    NoisyLinearClassifier,
+    NoisyLinearRegressor,
+)
 from dropmargin.estimators.parameters import INTEGER, NUMBER, specification
+from dropmargin.estimators.regression import MarginalisedRegressor
 from dropmargin.io.model.checks import ModelFormatError, check_choice, check_fields, check_type, shorten, to_plain
 from dropmargin.losses import (
+    EpsilonInsensitive,
     Exponential,
     GaussianHinge,
+    GaussianHuber,
     GaussianLogistic,
     Hinge,
+    Huber,
     Logistic,
     Loss,
     MCFLogistic,
@@ -40,9 +52,13 @@ from dropmargin.typing import Array
 CLASSES: dict[str, type] = {
     cls.__name__: cls for cls in (DropoutSVC, DropoutLogisticRegression, MCFClassifier, NoisyLinearClassifier, FDropSVC)
 }
+REGRESSORS: dict[str, type] = {cls.__name__: cls for cls in (DropoutRidge, DropoutSVR, NoisyLinearRegressor)}
 #: The noises and losses that a file can name.
 NOISES = (DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise)
-LOSSES = (Hinge, Logistic, Quadratic, GaussianHinge, GaussianLogistic, Exponential, MCFLogistic)
+LOSSES = (
+    *(Hinge, Logistic, Quadratic, GaussianHinge, GaussianLogistic, Exponential, MCFLogistic),
+    *(EpsilonInsensitive, Huber, GaussianHuber),
+)
 
 _SCALARS = ("n_iter_", "objective_", "n_passes_", "converged_")
 _FDROP_SCALARS = ("n_iter_", "objective_", "gap_", "converged_")
@@ -54,15 +70,20 @@ _FDROP_TYPES = {"n_deleted": INTEGER}
 
 
 def plain_classifier(model: Any) -> Any:
-    """Return the fitted classifier of a model that a file can hold, with dense coefficients.
+    """Return the fitted classifier of a model that can be exported, with dense coefficients; see `plain_model`."""
+    return plain_model(model, CLASSES, "Exports")
+
+
+def plain_model(model: Any, classes: dict[str, type] = CLASSES | REGRESSORS, what: str = "Model files") -> Any:
+    """Return the fitted model that a file can hold, with dense coefficients.
 
     Of a search over parameters it is ``best_estimator_``, of a classifier of `dropmargin.dask` the local one.
     """
     found = getattr(model, "best_estimator_", model)
     found = found.to_local() if hasattr(found, "to_local") else found
-    if CLASSES.get(type(found).__name__) is not type(found):
+    if classes.get(type(found).__name__) is not type(found):
         raise ValueError(
-            f"Model files and exports take a fitted {', '.join(CLASSES)}, or a Pipeline that ends with one of these; "
+            f"{what} take a fitted {', '.join(classes)}, or a Pipeline that ends with one of these; "
             f"got {type(found).__name__}."
         )
     check_is_fitted(found)
@@ -72,6 +93,8 @@ def plain_classifier(model: Any) -> Any:
 def encode_classifier(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return a fitted classifier as JSON values and arrays."""
     arrays = {name: np.asarray(getattr(model, name)) for name in (*_ARRAYS, *_OPTIONAL_ARRAYS) if hasattr(model, name)}
+    if isinstance(model, MarginalisedRegressor):
+        arrays["coef_"], arrays["intercept_"] = model._coefficients()
     history = np.array([tuple(entry) for entry in model.history_], dtype=np.float64)
     arrays[_HISTORY] = history.reshape(len(history), len(Iteration._fields))
     parameters = {name: _encode_parameter(name, value, arrays) for name, value in model.get_params(deep=False).items()}
@@ -82,17 +105,22 @@ def encode_classifier(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
 def decode_classifier(entries: Any, arrays: dict[str, Array]) -> Any:
     """Return the fitted classifier of JSON values and arrays, all checked; removes its arrays from ``arrays``."""
     entries = check_fields(entries, "model", ("class", "parameters", "fitted"))
-    cls = CLASSES[check_choice(entries["class"], "class", CLASSES)]
+    known = CLASSES | REGRESSORS
+    cls = known[check_choice(entries["class"], "class", known)]
     model = cls(**_decode_parameters(entries["parameters"], cls, arrays))
     scalars = check_fields(entries["fitted"], "fitted", _scalars(cls))
-    absent = [name for name in (*_ARRAYS, _HISTORY) if name not in arrays]
+    is_regressor = issubclass(cls, MarginalisedRegressor)
+    needed = _ARRAYS[:2] if is_regressor else _ARRAYS
+    absent = [name for name in (*needed, _HISTORY) if name not in arrays]
     if absent:
         raise ModelFormatError(f"it lacks the array {absent[0]!r}")
-    found = {name: arrays.pop(name) for name in (*_ARRAYS, *_OPTIONAL_ARRAYS) if name in arrays}
-    _check_arrays(found, getattr(model, "multi_class", "ovr"))
+    found = {name: arrays.pop(name) for name in (*needed, *_OPTIONAL_ARRAYS) if name in arrays}
+    _check_arrays(found, None if is_regressor else getattr(model, "multi_class", "ovr"))
     _check_parameters(model, found)
     for name, array in found.items():
         setattr(model, name, array)
+    if is_regressor:
+        model._set_coefficients(np.vstack([model.coef_.T, model.intercept_]), model.coef_.dtype)
     types = {"n_iter_": (int,), "converged_": (bool,)}
     for name, value in scalars.items():
         setattr(model, name, check_type(value, name, *types.get(name, (int, float))))
@@ -238,23 +266,27 @@ def _check_parameters(model: Any, arrays: dict[str, Array]) -> None:
         if noise is not None:
             names = arrays.get("feature_names_in_")
             noise.resolve(arrays["coef_"].shape[1], None if names is None else names.tolist())
-        if hasattr(model, "approximation"):
+        if isinstance(model, MarginalisedRegressor):
+            model._make_loss()
+        elif hasattr(model, "approximation"):
             as_loss(getattr(model, "loss", "hinge"), model.approximation)
     except ValueError as error:
         raise ModelFormatError(str(error).removesuffix(".")) from None
 
 
-def _check_arrays(arrays: dict[str, Array], multi_class: str) -> None:
-    """Check that coefficients, classes and the statistics of the features fit together and are finite."""
-    coef, intercept, classes = (arrays[name] for name in _ARRAYS)
+def _check_arrays(arrays: dict[str, Array], multi_class: str | None) -> None:
+    """Check that coefficients, classes and the statistics of the features fit together and are finite.
+
+    ``multi_class`` is ``None`` in a regression.
+    """
+    coef, intercept = arrays["coef_"], arrays["intercept_"]
     if coef.ndim != 2 or coef.shape[1] == 0 or coef.dtype.name not in ("float32", "float64"):
         raise ModelFormatError(f"coef_ must be a matrix of floats, got shape {coef.shape} and dtype {coef.dtype}")
-    _check_classes(classes)
-    n_classes, (n_outputs, n_features) = len(classes), coef.shape
-    n_pairs = n_classes * (n_classes - 1) // 2
-    possible = {n_pairs} if multi_class == "ovo" or n_classes == 2 else {n_classes, n_pairs}
-    if n_outputs not in possible:
-        raise ModelFormatError(f"coef_ has {n_outputs} rows, which do not fit {n_classes} classes ({multi_class})")
+    n_outputs, n_features = coef.shape
+    if multi_class is not None:
+        _check_classes(arrays["classes_"], n_outputs, multi_class)
+    elif n_outputs != 1:
+        raise ModelFormatError(f"coef_ has {n_outputs} rows, and a regressor has one")
     _check_finite(coef, "coef_")
     _check_vector(intercept, "intercept_", n_outputs, str(coef.dtype))
     _check_statistics({name: arrays[name] for name in STATISTICS if name in arrays}, n_features)
@@ -285,13 +317,18 @@ def _check_statistics(statistics: dict[str, Array], n_features: int) -> None:
         _check_finite(factors, "feature_factors_")
 
 
-def _check_classes(classes: Array) -> None:
+def _check_classes(classes: Array, n_outputs: int, multi_class: str) -> None:
     if classes.ndim != 1 or len(classes) < 2:
         raise ModelFormatError(f"classes_ must hold at least two labels, got shape {classes.shape}")
     if classes.dtype.kind == "f":
         _check_finite(classes, "classes_")
     if not all(one < other for one, other in pairwise(classes.tolist())):
         raise ModelFormatError("classes_ must be in ascending order, each label once")
+    n_classes = len(classes)
+    n_pairs = n_classes * (n_classes - 1) // 2
+    possible = {n_pairs} if multi_class == "ovo" or n_classes == 2 else {n_classes, n_pairs}
+    if n_outputs not in possible:
+        raise ModelFormatError(f"coef_ has {n_outputs} rows, which do not fit {n_classes} classes ({multi_class})")
 
 
 def _check_vector(values: Array, name: str, size: int, dtype: str) -> None:

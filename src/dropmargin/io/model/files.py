@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 from dropmargin.io.atomic import Path, write_atomically
 from dropmargin.io.model import container
 from dropmargin.io.model.checks import ModelFormatError, check_fields, check_type, to_plain
-from dropmargin.io.model.estimators import decode_classifier, encode_classifier, plain_classifier
+from dropmargin.io.model.estimators import decode_classifier, encode_classifier, plain_model
 from dropmargin.io.model.preprocessing import decode_preprocessing, encode_preprocessing, encoder_kind
 from dropmargin.typing import Array
 
@@ -66,7 +66,7 @@ def save(model: Any, path: Path, *, summary: Mapping[str, Any] | None = None, da
         raise ValueError(f"data_hash must be a string or None, got {data_hash!r}.")
     model = getattr(model, "best_estimator_", model)
     steps, encoder, classifier = _split_pipeline(model) if isinstance(model, Pipeline) else (None, None, model)
-    classifier_entries, arrays = encode_classifier(plain_classifier(classifier))
+    classifier_entries, arrays = encode_classifier(plain_model(classifier))
     preprocessing = None
     if encoder is not None:
         preprocessing, more = encode_preprocessing(encoder)
@@ -156,7 +156,7 @@ def load_described(path: Path) -> tuple[Any, dict[str, Any]]:
         "model": entries["model"]["class"],
         "parameters": entries["model"]["parameters"],
         "fitted": entries["model"]["fitted"],
-        "classes": classifier.classes_.tolist(),
+        "classes": classifier.classes_.tolist() if hasattr(classifier, "classes_") else None,
         "n_features": classifier.n_features_in_,
         "n_nonzero": int(np.count_nonzero(classifier.coef_)),
         "dtype": str(classifier.coef_.dtype),

@@ -1,0 +1,94 @@
+"""The losses of regression: derivatives, and what they claim to be: bounds, expectations, ordinary losses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.integrate import quad
+
+from dropmargin.losses import EpsilonInsensitive, GaussianHuber, Huber, Quadratic
+from regression_data import plain_loss
+
+LOSSES = {
+    "quadratic": Quadratic(),
+    "epsilon-insensitive": EpsilonInsensitive(0.5),
+    "absolute": EpsilonInsensitive(0.0),
+    "smoothed": EpsilonInsensitive(0.5).smoothed(0.3),
+    "huber": Huber(1.5),
+    "gaussian huber": GaussianHuber(1.5),
+}
+
+
+def random_scores(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    return 10.0 * rng.normal(size=n), 10.0 * rng.normal(size=n), 10.0 ** rng.uniform(-1.0, 2.0, n)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_derivatives_match_finite_differences(name):
+    loss = LOSSES[name]
+    y, m, v = random_scores()
+    step, step_v = 1e-5 * np.maximum(np.abs(m), 0.1), 1e-5 * v
+
+    def difference(function, by_mean):
+        if by_mean:
+            return (function(y, m + step, v) - function(y, m - step, v)) / (2.0 * step)
+        return (function(y, m, v + step_v) - function(y, m, v - step_v)) / (2.0 * step_v)
+
+    def part(method, index):
+        return lambda *at: getattr(loss, method)(*at)[index]
+
+    by_mean, by_variance = loss.gradient(y, m, v)
+    assert_allclose(by_mean, difference(loss.value, True), rtol=1e-5, atol=1e-6)
+    assert_allclose(by_variance, difference(loss.value, False), rtol=1e-5, atol=1e-6)
+    mean_twice, mixed, variance_twice = loss.curvature(y, m, v)
+    away = np.abs(np.sqrt((m - y) ** 2 + v) - 1.5) > 1e-2  # the second derivative of `Huber` jumps there
+    assert_allclose(mean_twice[away], difference(part("gradient", 0), True)[away], rtol=1e-4, atol=1e-6)
+    assert_allclose(mixed[away], difference(part("gradient", 1), True)[away], rtol=1e-4, atol=1e-6)
+    assert_allclose(variance_twice[away], difference(part("gradient", 1), False)[away], rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSES if name != "smoothed"])
+def test_without_variance_they_are_the_ordinary_losses(name):
+    loss = LOSSES[name]
+    y, m, _ = random_scores()
+    assert_allclose(loss.without_noise().value(y, m, np.zeros_like(m)), plain_loss(loss, y - m), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["quadratic", "epsilon-insensitive", "huber", "gaussian huber"])
+def test_expected_losses_of_a_normal_score_are_exact_or_bounded(name):
+    loss = LOSSES[name]
+    for y, m, v in [(0.3, 0.1, 0.5), (2.0, -1.0, 4.0), (0.0, 1.5, 0.01), (-5.0, 5.0, 9.0)]:
+        sd = np.sqrt(v)
+        kinks = [(y - m + sign * 1.5) / sd for sign in (-1.0, 1.0)]
+        expected, _ = quad(
+            lambda t, y=y, m=m, sd=sd: plain_loss(loss, y - m - sd * t) * np.exp(-0.5 * t * t) / np.sqrt(2.0 * np.pi),
+            *(-12.0, 12.0),
+            points=sorted(np.clip(kinks, -11.0, 11.0)),
+            limit=200,
+        )
+        value = loss.value(np.array([y]), np.array([m]), np.array([v]))[0]
+        if name in ("quadratic", "gaussian huber"):
+            assert value == pytest.approx(expected, rel=1e-7)
+        else:
+            assert value >= expected
+
+
+@pytest.mark.parametrize("name", ["epsilon-insensitive", "huber"])
+def test_the_majoriser_is_above_the_loss(name):
+    """``gamma / 2 (m^2 + v)`` plus the linear function that makes it touch."""
+    loss = LOSSES[name]
+    y, m0, v0 = random_scores()
+    _, m, v = random_scores(seed=1)
+    gamma, (slope, by_variance) = loss.majoriser(y, m0, v0), loss.gradient(y, m0, v0)
+    assert_allclose(by_variance, 0.5 * gamma)
+    above = loss.value(y, m0, v0) + slope * (m - m0) + 0.5 * gamma * ((m - m0) ** 2 + v - v0)
+    assert np.all(loss.value(y, m, v) <= above + 1e-9)
+
+
+@pytest.mark.parametrize("wrong", [-1.0, np.nan, "0.1", None])
+def test_parameters_of_losses_are_checked(wrong):
+    for make, name in [(EpsilonInsensitive, "epsilon"), (Huber, "delta"), (GaussianHuber, "delta")]:
+        with pytest.raises(ValueError, match=f"{name} must be a positive number"):
+            make(wrong)
