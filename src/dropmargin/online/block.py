@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.data import Rows, SquaredDeviation, products, target_summary
+from dropmargin.data import Rows, SquaredDeviation, products
 from dropmargin.losses.base import Expanded
 from dropmargin.objective import MomentObjective
 from dropmargin.objective.curvature import CurvatureWeights, MomentCurvature
@@ -102,12 +102,6 @@ class BlockPoint(MomentPoint):
     def select(self, outputs: Any) -> BlockPoint:
         scores = self.objective.data.map(take_scores, self.scores, outputs)
         return BlockPoint(self.objective.select(outputs), np.ascontiguousarray(self.coef[:, outputs]), scores)
-
-    @property
-    def n_products(self) -> int:
-        """The number of products with the rows so far, times the number of rows."""
-        data = self.objective.data
-        return data.n_products * target_summary(data).n_rows
 
 
 def _expand(part: Rows, loss: RowLoss, scores: Scores) -> Expanded:

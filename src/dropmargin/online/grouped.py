@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.data import target_summary
 from dropmargin.losses import MomentLoss
 from dropmargin.objective import grouped
 from dropmargin.objective.base import DeflationSpace
@@ -86,12 +85,6 @@ class GroupedBlockPoint(GroupedPoint):
             coef_image[-1], intercept_image = coef[-1], intercept
         deflation = DeflationSpace(coef, coef_image, intercept_image)
         return GroupedBlockCurvature(objective, coef, of_penalty, weights, Diagonal(diagonal), deflation)
-
-    @property
-    def n_products(self) -> int:
-        """The number of products with the rows so far, times the number of rows."""
-        data = self.objective.data
-        return data.n_products * target_summary(data).n_rows
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import LocalPartitions, Output, Rows, is_dense_matrix, row_block
+from dropmargin.data import LocalPartitions, Output, Rows, is_dense_matrix, row_block, target_summary
 from dropmargin.losses import MomentLoss
 from dropmargin.objective.base import Curvature
 from dropmargin.online.block import BlockObjective, BlockPoint
@@ -50,12 +50,18 @@ class Step(NamedTuple):
     @property
     def n_products(self) -> int:
         """The number of products with the rows so far, each times its number of rows."""
-        return self.earlier_products + self.point.n_products
+        return self.earlier_products + _n_products(self.point)
 
     def summary_after(self) -> Summary:
         """Return the summary with the rows of the block."""
         curvature = self.point.hessian() if self.curvature is None else self.curvature
         return replace(self.summary.after(self.point, curvature), last_step=self.last_step)
+
+
+def _n_products(point: AnyPoint) -> int:
+    """Return the number of products with the rows so far, times the number of rows."""
+    data = point.objective.data
+    return data.n_products * target_summary(data).n_rows
 
 
 def start(batch: Batch, problem: Problem, outputs: Sequence[Output], summary: Summary) -> AnyPoint:
@@ -112,5 +118,5 @@ def minimise(parts: Sequence[Batch], problem: Problem, outputs: Sequence[Output]
         result = newton(objective, point, Options(_TOL, _STEPS, warm=not is_cold, in_plane=in_plane))
         point = result.point if isinstance(result.point, AnyPoint) else objective.at(result.coef)
         if part is not parts[-1]:
-            summary, n_products = summary.moved(point.coef), n_products + point.n_products
+            summary, n_products = summary.moved(point.coef), n_products + _n_products(point)
     return Step(summary, point, None, point.coef, np.zeros_like(summary.last_step), n_products)
