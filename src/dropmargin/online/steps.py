@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import LocalPartitions, Output, Rows, is_dense_matrix, row_block, target_summary
+from dropmargin.data import LocalPartitions, Output, Rows, column_dots, is_dense_matrix, row_block, target_summary
 from dropmargin.losses import MomentLoss
 from dropmargin.objective.base import Curvature
 from dropmargin.online.block import BlockObjective, BlockPoint
@@ -100,7 +100,7 @@ def minimise(parts: Sequence[Batch], problem: Problem, outputs: Sequence[Output]
         objective = point.objective
         if is_cold:
             point = objective.at(objective.starting_coef())
-        elif part is parts[-1] and isinstance(point, BlockPoint):
+        elif part is parts[-1]:
             # 2. A small predicted decrease: one step, without a line search, after the rows are added. Its length is
             # that of the last such step, unless the rows are unlike those before.
             curvature = point.hessian()
@@ -109,7 +109,8 @@ def minimise(parts: Sequence[Batch], problem: Problem, outputs: Sequence[Output]
             if np.all(decrease <= _SMALL_DECREASE):
                 length, last_decrease = summary.last_step.T
                 if np.any(decrease > _UNLIKE * last_decrease):
-                    length = 1.0 / conjugate_gradient.solve_in_plane(curvature, point)[0].lowest
+                    along = column_dots(first.direction, curvature.product(first.direction))
+                    length = np.divide(first.square, along, out=np.ones_like(along), where=along > 0.0)
                 coef = point.coef + (first.solution + length * first.direction)
                 last_step = np.stack([length, decrease], axis=1)
                 return Step(summary, point, curvature, coef, last_step, n_products)
