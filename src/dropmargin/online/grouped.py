@@ -12,33 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.losses import MomentLoss
 from dropmargin.objective import grouped
 from dropmargin.objective.base import DeflationSpace
 from dropmargin.objective.grouped import GroupedCurvature, GroupedObjective, GroupedPoint
 from dropmargin.objective.preconditioner import Diagonal
 from dropmargin.online.summary import Summary
 from dropmargin.typing import Array
-
-
-class SmoothedByNoise(MomentLoss):
-    """A loss whose kink is smoothed by noise on the scores of this standard deviation, see `online.block`."""
-
-    def __init__(self, loss: MomentLoss, deviation: float) -> None:
-        self._loss, self._variance = loss, deviation**2
-        self.has_majoriser = loss.has_majoriser
-
-    def value(self, y: Array, m: Array, v: Array) -> Array:
-        return self._loss.value(y, m, v + self._variance)
-
-    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
-        return self._loss.gradient(y, m, v + self._variance)
-
-    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
-        return self._loss.curvature(y, m, v + self._variance)
-
-    def majoriser(self, y: Array, m: Array, v: Array) -> Array:
-        return self._loss.majoriser(y, m, v + self._variance)
 
 
 @dataclass(frozen=True)

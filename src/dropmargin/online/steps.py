@@ -11,8 +11,8 @@ import numpy as np
 from dropmargin.data import LocalPartitions, Output, Rows, column_dots, is_dense_matrix, row_block, target_summary
 from dropmargin.losses import MomentLoss
 from dropmargin.objective.base import Curvature
-from dropmargin.online.block import BlockObjective, BlockPoint
-from dropmargin.online.grouped import GroupedBlockObjective, GroupedBlockPoint, SmoothedByNoise
+from dropmargin.online.block import BlockObjective, BlockPoint, SmoothedByNoise
+from dropmargin.online.grouped import GroupedBlockObjective, GroupedBlockPoint
 from dropmargin.online.summary import Summary
 from dropmargin.solvers import Options, Problem, conjugate_gradient
 from dropmargin.solvers.newton import newton
@@ -71,15 +71,16 @@ def start(batch: Batch, problem: Problem, outputs: Sequence[Output], summary: Su
     variance = problem.variance if is_dense_matrix(X) else problem.variance.of_stored_entries()
     if variance.is_zero and not loss.kink:
         loss = loss.without_noise()
+    if loss.kink:
+        loss = SmoothedByNoise(loss, _SMOOTHING * loss.kink)
     X, targets, weights = batch.of_outputs(outputs)
     block = row_block(X, variance.entry if variance.moves_entries else None)
     data = LocalPartitions([Rows(block, targets, problem.C * weights)])
     common = summary, problem.fit_intercept, block.n_features, np.arange(len(outputs))
-    smoothing = _SMOOTHING * loss.kink
     if variance.groups is not None and not variance.is_zero:
-        loss, groups = SmoothedByNoise(loss, smoothing), variance.feature_groups(block.n_features)
+        groups = variance.feature_groups(block.n_features)
         return GroupedBlockObjective(data, loss, variance, *common, groups=groups).at(summary.coef)
-    return BlockObjective(data, loss, variance, *common, smoothing=smoothing).at(summary.coef)
+    return BlockObjective(data, loss, variance, *common).at(summary.coef)
 
 
 def add_at_zero(batch: Batch, problem: Problem, outputs: Sequence[Output], summary: Summary) -> Step:
