@@ -4,12 +4,13 @@ VENV ?= .venv
 RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-all lint bench reproduce clean help
+.PHONY: demo test test-all lint docs bench reproduce clean help
 
 help:
 	@echo "make demo      the main job from end to end on the digits data; writes dropmargin-demo/report.html"
 	@echo "make test      style, types and tests"
 	@echo "make test-all  those, and the tests that take minutes"
+	@echo "make docs      the documentation as a site, docs/_build/html/index.html; fails on a broken link or example"
 	@echo "make bench     the benchmarks (hours; needs the data, see benchmarks/README.md)"
 	@echo "make reproduce the paper's experiments (hours; downloads the data, see docs/reproduction.md)"
 	@echo "make clean     remove the virtual environment and caches"
@@ -35,6 +36,11 @@ $(STAMP): pyproject.toml hatch_build.py src/dropmargin/data/_kernels.c src/dropm
 	@$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@
 
+docs: $(STAMP)
+	@$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@$(RUN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
 bench: $(STAMP)
 	@$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	@$(RUN)/python -m benchmarks
@@ -44,4 +50,4 @@ reproduce: $(STAMP)
 	@$(RUN)/python -m reproduction all
 
 clean:
-	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) docs/_build docs/api docs/gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis

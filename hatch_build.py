@@ -17,8 +17,12 @@ _SOURCES = {
     Path("src/dropmargin/data/_kernels.c"): "SciPy's products",
     Path("src/dropmargin/io/data/_svmlight.c"): "a slower reader of svmlight files",
 }
-# gnu11 for always_inline and target_clones; no fused multiply-add, so that every machine gets the same digits
-_FLAGS = ["-O3", "-std=gnu11", "-shared", "-fPIC", "-ffp-contract=off"]
+# gnu11 for always_inline, vectors and target_clones; no fused multiply-add, so that every machine gets the same digits
+_FLAGS = ["-O3", "-std=gnu11", "-shared", "-ffp-contract=off"]
+if os.name != "nt":
+    _FLAGS.append("-fPIC")
+# The compiler of Python on Windows is MSVC, which lacks the extensions of GNU C: MinGW's gcc is tried there.
+_DEFAULT_COMPILER = "gcc" if os.name == "nt" else "cc"
 
 
 class KernelBuildHook(BuildHookInterface):
@@ -27,7 +31,9 @@ class KernelBuildHook(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build, and tell hatchling that the wheel is for this platform."""
         # CC may have arguments, as in CC="ccache gcc -pipe".
-        compiler = shlex.split(os.environ.get("CC", "")) or (sysconfig.get_config_var("CC") or "cc").split()[:1]
+        compiler = (
+            shlex.split(os.environ.get("CC", "")) or (sysconfig.get_config_var("CC") or _DEFAULT_COMPILER).split()[:1]
+        )
         built = [path for path, instead in _SOURCES.items() if self._build(Path(self.root) / path, compiler, instead)]
         if not built:
             return

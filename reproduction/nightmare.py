@@ -26,7 +26,7 @@ from sklearn.svm import LinearSVC
 from dropmargin.baselines import FDropSVC
 from dropmargin.estimators import DropoutLogisticRegression, NoisyLinearClassifier
 from dropmargin.evaluation import deletion_curve
-from dropmargin.evaluation.stress import RescalingClassifier
+from dropmargin.evaluation.rescaling import RescalingClassifier
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 from reproduction import published

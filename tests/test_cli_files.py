@@ -188,7 +188,8 @@ def test_the_default_name_of_a_model_is_that_of_the_data(run, tmp_path):
 
 def test_a_column_of_documents_and_prediction_of_raw_text(run, tmp_path):
     write_csv(tmp_path / "reviews.csv", ["review", "when", "stars"], [DOCUMENTS, range(6), STARS])
-    run("train", "reviews.csv", "model.safetensors", "--text", "review", "--target", "stars", "--loss", "logistic")
+    arguments = ("--text", "review", "--ignore", "when", "--target", "stars", "--loss", "logistic")
+    run("train", "reviews.csv", "model.safetensors", *arguments)
     model = make_pipeline(TextEncoder(), DropoutLogisticRegression()).fit(DOCUMENTS, STARS)
     assert_same(run, "reviews.csv", model, DOCUMENTS)
     (tmp_path / "later.txt").write_text("such a good day\nwhat a bad idea\n")

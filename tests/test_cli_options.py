@@ -17,6 +17,7 @@ LEVELS = ("x", "", "1.5", "-0.1", "nan", "0:1", "0:1:1", "0:1:x", "0.5,0.5")
 #: Wrong values of each option, whatever the command.
 WRONG = {
     "--C": NUMBERS,
+    "--analyzer": ("x",),
     "--approximation": ("exact",),
     "--categorical": ("", " "),
     "--choose-at": LEVELS,

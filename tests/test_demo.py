@@ -37,7 +37,7 @@ def test_demo(tmp_path, capsys):
     # The report has the first sentence about the results.
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert_self_contained(page)
-    sentence = re.search(r"^Error of .*$", err, re.M)[0]
+    sentence = re.search(r"^With half of the features .*$", err, re.M)[0]
     assert sentence in page.replace("\N{NO-BREAK SPACE}", " ")
 
     # A demo may be repeated in its folder; it ends with the first command that fails.

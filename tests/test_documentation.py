@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import dropmargin
 from dropmargin import estimators, model_selection, noise
@@ -38,7 +39,8 @@ def test_parameters_and_fitted_attributes_are_documented(cls):
     assert _documented(cls, "Parameters") == set(cls().get_params())
     frame = pytest.importorskip("pandas").DataFrame(np.eye(4), columns=list("abcd"))
     model = cls(missing="rescale").fit(frame, [0, 1, 0, 1])
-    assert _documented(cls, "Attributes") == {name for name in vars(model) if name.endswith("_")}
+    names = set(vars(model)) | set(vars(clone(model).set_params(missing="conditional").fit(frame, [0, 1, 0, 1])))
+    assert _documented(cls, "Attributes") == {name for name in names if name.endswith("_")}
 
 
 @pytest.mark.parametrize("cls", [getattr(model_selection, name) for name in model_selection.__all__ if "CV" in name])

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dealing import round_robin, together
-from dropmargin import DropoutLogisticRegression, DropoutSVC
-from dropmargin.io.data import ReadOptions, TableEncoder, TextEncoder, read_chunks, read_data
+from dealing import together
+from dropmargin import DropoutSVC
+from dropmargin.io.data import ReadOptions, TableEncoder, read_chunks, read_data
 
 NAN = np.nan
 TABLE = {
@@ -130,60 +129,6 @@ def test_errors_of_tables():
         TableEncoder().transform(TABLE)
 
 
-# Text -----------------------------------------------------------------------------------------------------------------
-
-DOCUMENTS = ["A good, good film", "Bad film: not good", "", "Ein schöner Film"]
-
-
-@pytest.mark.parametrize(
-    ("options", "binary"),
-    round_robin([{}, {"lowercase": False, "ngram_range": (1, 2)}, {"min_df": 2}, {"max_features": 3}], [False, True]),
-)
-def test_text_is_encoded_as_by_scikit_learn(options, binary):
-    for weighting, make in (("tfidf", TfidfVectorizer), ("counts", CountVectorizer)):
-        wanted = make(binary=binary, dtype=np.float64, **options).fit(DOCUMENTS)
-        encoder = TextEncoder(weighting, binary=binary, **options).fit(DOCUMENTS)
-        assert encoder.get_feature_names_out().tolist() == wanted.get_feature_names_out().tolist()
-        new = ["good bad unseen", *DOCUMENTS]
-        assert encoder.transform(new).toarray().tobytes() == wanted.transform(new).toarray().tobytes()
-
-
-def test_documents_in_tables():
-    pd, pl, pa = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
-    table = {"review": [*DOCUMENTS[:3], None], "stars": [1, 2, 3, 4]}
-    wanted = TextEncoder().fit([*DOCUMENTS[:3], ""]).transform([*DOCUMENTS[:3], ""]).toarray()
-    encoder = TextEncoder(column="review")
-    for make in (dict, pd.DataFrame, pl.DataFrame, pa.table):
-        np.testing.assert_array_equal(encoder.fit(make(table)).transform(make(table)).toarray(), wanted)
-    for documents in (table["review"], np.array(table["review"], dtype=object), pd.Series(table["review"])):
-        np.testing.assert_array_equal(encoder.transform(documents).toarray(), wanted)
-    with pytest.raises(ValueError, match=r"X has no column 'review', but \['text'\]"):
-        encoder.transform({"text": ["x"]})
-    with pytest.raises(ValueError, match=r"X is a table .*: set column to the name of"):
-        TextEncoder().fit(pd.DataFrame(table))
-
-
-def test_errors_of_text():
-    for options, match in (
-        ({"weighting": "bm25"}, "weighting must be one of"),
-        ({"ngram_range": (2, 1)}, "ngram_range must go up"),
-        ({"ngram_range": (1, 10**9)}, "ngram_range must go up, to at most 20"),
-        ({"min_df": 0}, "min_df must be a whole number of at least 1"),
-        ({"min_df": 1.5}, r"min_df must be a share in \[0, 1\]"),
-        ({"max_features": 0}, "max_features must be a whole number"),
-        ({"lowercase": "yes"}, "lowercase must be true or false"),
-        ({"column": 3}, "column must be a string"),
-    ):
-        with pytest.raises(ValueError, match=match):
-            TextEncoder(**options).fit(DOCUMENTS)
-    with pytest.raises(ValueError, match="got str"):
-        TextEncoder().fit("one document")
-    with pytest.raises(ValueError, match="Document 1 must be a string, got int"):
-        TextEncoder().fit(["a document", 3])
-    with pytest.raises(NotFittedError):
-        TextEncoder().transform(DOCUMENTS)
-
-
 # scikit-learn and pipelines ------------------------------------------------------------------------------------------
 
 
@@ -192,9 +137,9 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-def test_encoders_can_be_cloned():
-    for encoder in (TableEncoder(("größe",), 7).fit(TABLE), TextEncoder("counts", "review", ngram_range=(1, 2))):
-        assert clone(encoder).get_params() == encoder.get_params()
+def test_a_table_encoder_can_be_cloned():
+    encoder = TableEncoder(("größe",), 7).fit(TABLE)
+    assert clone(encoder).get_params() == encoder.get_params()
 
 
 def test_a_pipeline_on_tables(tmp_path):
@@ -227,16 +172,6 @@ def test_a_pipeline_on_tables(tmp_path):
     np.testing.assert_allclose(np.concatenate(scores), wanted, rtol=1e-12)
 
 
-def test_a_pipeline_on_reviews(tmp_path):
-    path = tmp_path / "reviews.csv"
-    rows = ['"a good film, really",5', '"bad, bad film",1', "very good,5", "not bad at all,5", "so bad,1"] * 3
-    path.write_text("review,stars\n" + "\n".join(rows))
-    data = read_data(path, ReadOptions(text="review", target="stars"))
-    model = make_pipeline(TextEncoder(column="review"), DropoutLogisticRegression(noise=0.3)).fit(data.X, data.y)
-    assert model.predict(["good film", "bad film"]).tolist() == [5, 1]
-    assert model.predict({"review": ["good film", "bad film"]}).tolist() == [5, 1]
-
-
 # States ---------------------------------------------------------------------------------------------------------------
 
 
@@ -254,16 +189,6 @@ def test_state_of_a_table_encoder(encoder):
     np.testing.assert_array_equal(again.transform(TABLE), encoder.transform(TABLE))
     assert again.get_state()[0] == facts
     np.testing.assert_array_equal(again.get_state()[1]["widths"], arrays["widths"])
-
-
-@pytest.mark.parametrize("encoder", [TextEncoder(), TextEncoder("counts", "review", False, (1, 3), 0.1, 30, True)])
-def test_state_of_a_text_encoder(encoder):
-    encoder.fit(DOCUMENTS)
-    facts, arrays = encoder.get_state()
-    again = TextEncoder.from_state(through_json(facts), arrays)
-    assert again.get_params() == encoder.get_params()
-    assert again.transform(DOCUMENTS).toarray().tobytes() == encoder.transform(DOCUMENTS).toarray().tobytes()
-    assert "token_pattern" not in facts
 
 
 def _changed(facts, path, value):
@@ -320,46 +245,3 @@ def test_wrong_arrays_of_a_table_encoder():
     for facts in (None, [], {"names": ["a"]}):
         with pytest.raises(ValueError, match="must"):
             TableEncoder.from_state(facts, arrays)
-
-
-@together(
-    ("path", "value"),
-    [
-        (("terms",), []),
-        (("terms",), ["a", "a"]),
-        (("terms",), [1]),
-        (("terms",), {"a": 0}),
-        (("weighting",), "pickle"),
-        (("weighting",), ["tfidf"]),
-        (("ngram_range",), [1, 1000]),
-        (("ngram_range",), [1]),
-        (("ngram_range",), 3),
-        (("min_df",), float("nan")),
-        (("token_pattern",), "(a+)+$"),
-        (("column",), 5),
-        (("lowercase",), 1),
-        (("max_features",), 1.5),
-    ],
-)
-def test_wrong_states_of_a_text_encoder(path, value):
-    facts, arrays = TextEncoder().fit(DOCUMENTS).get_state()
-    with pytest.raises(ValueError, match="must"):
-        TextEncoder.from_state(_changed(facts, path, value), arrays)
-
-
-def test_wrong_arrays_of_a_text_encoder():
-    facts, arrays = TextEncoder().fit(DOCUMENTS).get_state()
-    idf = arrays["idf"]
-    for wrong in (
-        {},
-        {"idf": idf[:-1]},
-        {"idf": idf * NAN},
-        {"idf": idf.astype("f4")},
-        {"idf": idf.tolist()},
-        {"idf": idf, "x": idf},
-    ):
-        with pytest.raises(ValueError, match="must"):
-            TextEncoder.from_state(facts, wrong)
-    for facts in (None, [], {"terms": ["a"]}):
-        with pytest.raises(ValueError, match="must"):
-            TextEncoder.from_state(facts, arrays)

@@ -39,6 +39,8 @@ _PARAMETERS = [
     DropoutLogisticRegression(noise=GaussianNoise(scale=0.5), missing="rescale"),
     DropoutSVC(multi_class="ovo", missing="rescale"),
     MCFClassifier("exponential", missing="rescale"),
+    DropoutSVC(missing="conditional"),
+    DropoutLogisticRegression(missing="conditional", missing_rank=1),
 ]
 
 

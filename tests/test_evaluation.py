@@ -316,7 +316,6 @@ def test_sample_weight_is_passed_to_the_scorer():
         ({"fill": "mean"}, "fill .*'mean'"),
         ({"fill": np.inf}, "fill must be"),
         ({"fill": True}, "fill must be"),
-        ({"fill": None}, "fill must be"),
         ({"fill": [1.0, 2.0]}, r"fill must be.*\(8 of them\)"),
         ({"fill": [np.nan] * 8}, "fill must be"),
         ({"rescale": "anchored"}, r"rescale .*fill=X_train"),

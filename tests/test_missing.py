@@ -353,7 +353,7 @@ def test_infinity_is_an_error_even_so():
 @pytest.mark.parametrize("value", ["ignore", None, True, np.nan])
 def test_another_word_for_missing_is_an_error(value):
     X, y = make_binary()
-    with pytest.raises(ValueError, match=r"missing must be one of \['error', 'rescale'\], got"):
+    with pytest.raises(ValueError, match=r"missing must be one of \['error', 'rescale', 'conditional'\], got"):
         DropoutSVC(missing=value).fit(X, y)
 
 

@@ -75,8 +75,10 @@ def test_numeric_columns_as_categories(tmp_path):
     "encoder",
     [
         TextEncoder(),
-        TextEncoder(weighting="counts", ngram_range=(1, 2), min_df=2, binary=True),
-        TextEncoder(lowercase=False, max_features=5, min_df=0.1),
+        TextEncoder("tfidf", stop_words=["the", "ein"]),
+        TextEncoder(weighting="counts", ngram_range=(1, 2), min_df=2, stop_words="english"),
+        TextEncoder("tfidf", lowercase=False, max_features=5, min_df=0.1, stop_words=[]),
+        TextEncoder(analyzer="char_wb", ngram_range=(2, 3)),
     ],
 )
 def test_text(encoder, tmp_path):

@@ -30,7 +30,7 @@ from sklearn.svm import LinearSVC
 from datasets import N_FEATURES, make_binary, make_multiclass
 from dealing import deal, round_robin, together
 from dropmargin import DropoutLogisticRegression, DropoutSVC, FDropSVC, MCFClassifier
-from dropmargin.io.data import TableEncoder, TextEncoder
+from dropmargin.io.data import FrameEncoder, TableEncoder, TextEncoder
 from dropmargin.io.model import export_onnx
 
 pytest.importorskip("skl2onnx")
@@ -154,9 +154,9 @@ def _documents(words=_WORDS):
 
 
 _ENCODERS = {
-    "tf-idf": TextEncoder(),
-    "n-grams": TextEncoder(weighting="counts", ngram_range=(1, 2), binary=True),
-    "case": TextEncoder(lowercase=False, ngram_range=(2, 3), max_features=20),
+    "tf-idf": TextEncoder("tfidf", stop_words="english"),
+    "n-grams": TextEncoder(ngram_range=(1, 2)),
+    "case": TextEncoder("counts", lowercase=False, ngram_range=(2, 3), max_features=20),
     "TfidfVectorizer": TfidfVectorizer(norm="l1", ngram_range=(1, 2), max_df=0.3, stop_words=None),
     "stop words": TfidfVectorizer(stop_words="english", norm=None),
     "CountVectorizer": CountVectorizer(vocabulary=["good cat", "bad", "not"], ngram_range=(1, 2)),
@@ -213,6 +213,38 @@ def test_table_encoder_of_one_kind_of_columns(tmp_path):
     for columns in (["Größe", "n"], ["col our"]):
         model = make_pipeline(TableEncoder(), DropoutSVC()).fit(frame[columns], y)
         assert_same(model, frame[columns], tmp_path, 1e-12)
+
+
+@pytest.mark.parametrize("text", [["text"], ["col our", "text"]])
+def test_frame_encoder(text, tmp_path):
+    frame, y = _frame()
+    frame["Größe"] = frame["Größe"].where(frame.index % 7 > 0)
+    encoder = FrameEncoder(text, TextEncoder("tfidf" if len(text) == 1 else "presence"))
+    model = make_pipeline(encoder, DropoutLogisticRegression(missing="rescale")).fit(frame, y)
+    session = assert_same(model, frame, tmp_path, 1e-6)
+    assert sorted(given.name for given in session.get_inputs()) == sorted(frame.columns)
+
+
+def test_frame_encoder_of_text_alone(tmp_path):
+    frame, y = _frame()
+    frame = frame[["text", "col our"]]
+    model = make_pipeline(FrameEncoder(["col our", "text"]), DropoutSVC()).fit(frame, y)
+    assert_same(model, frame, tmp_path, 1e-6)
+
+
+@together(
+    ("encoder", "message"),
+    [
+        (TextEncoder(analyzer="char", ngram_range=(2, 3)), "cannot express analyzer='char'"),
+        (TextEncoder(ngram_range=(1, 2), stop_words=["the"]), "cannot express stop_words"),
+        (FrameEncoder(["text"], TextEncoder(analyzer="char_wb")), "cannot express analyzer='char_wb'"),
+    ],
+)
+def test_text_that_cannot_be_exported_is_refused_by_name(encoder, message, tmp_path):
+    frame, y = _frame()
+    model = make_pipeline(encoder, DropoutSVC()).fit(frame["text"] if isinstance(encoder, TextEncoder) else frame, y)
+    with pytest.raises(ValueError, match=f"Step '(text|frame)encoder' cannot be exported to ONNX: .*{message}"):
+        export_onnx(model, tmp_path / "model.onnx")
 
 
 _TRANSFORMERS = {

@@ -19,7 +19,7 @@ from dropmargin.evaluation import DeletionCurve
 from dropmargin.evaluation.stress import MethodResult
 from dropmargin.plotting.style import COLOURS, plain_text
 from dropmargin.report import Plot, Section, Table, draw_svg, render_page, write_page
-from dropmargin.report.stress import findings, percent, stress_sections
+from dropmargin.report.stress import percent, stress_sections, verdict
 from dropmargin.report.svg import colour_sheet
 from pages import assert_self_contained, contrast, parse, rows_of, themes, words
 
@@ -31,8 +31,8 @@ LEVELS = (0.0, 0.5, 0.9)
 def a_result(method, treatment, errors, levels=LEVELS, search=None):
     scores = 1.0 - np.array(errors)[:, None] + np.array([[-0.01, 0.01]])
     curve = DeletionCurve(scores, "accuracy", np.array(levels), "entries", 0.0, False)
-    noise = DropoutNoise(rate=0.3) if method == "DropoutSVC" else None
-    return MethodResult(method, treatment, noise, 0.1, SimpleNamespace(), curve, search, True)
+    noise = {"noise": DropoutNoise(rate=0.3)} if method == "DropoutSVC" else {}
+    return MethodResult(method, treatment, noise | {"C": 0.1}, SimpleNamespace(), curve, search, True, (1.0, 0.5))
 
 
 def some_results(ours=(0.1, 0.2, 0.4), other=(0.1, 0.5, 0.7), levels=LEVELS, search=None):
@@ -42,7 +42,8 @@ def some_results(ours=(0.1, 0.2, 0.4), other=(0.1, 0.5, 0.7), levels=LEVELS, sea
         a_result("LinearSVC", "zero", [0.08, 0.43, 0.73][:n], levels),
         a_result("LogisticRegression", "zero", [0.12, 0.41, 0.71][:n], levels),
         a_result("DropoutSVC", "missing", ours, levels),
-        a_result("LinearSVC", "missing", other, levels),
+        a_result("LinearSVC (rescaled)", "missing", other, levels),
+        a_result("HistGradientBoosting", "missing", [0.05, 0.6, 0.8][:n], levels),
     ]
 
 
@@ -55,7 +56,7 @@ def a_page(results, n_test=1000, facts=None, command="dropmargin stress a b"):
         facts={"rows": "1000"} if facts is None else facts,
         command=command,
     )
-    return render_page("When features go missing", findings(results, n_test)[0], sections)
+    return render_page("When features go missing", verdict(results, n_test), sections)
 
 
 @pytest.fixture(scope="module")
@@ -207,47 +208,45 @@ def test_only_clear_winners_are_bold():
         [False, False, False],
         [False, True, True],
         [False, False, False],
+        [True, False, False],
     ]
     page = a_page(some_results(), n_test=2)
     assert "too close to call" in words(page)
     assert not any(bold for _, _, cells in rows_of(page) for bold, _ in cells)
 
 
-def test_findings_compare_with_the_best_other_method(page):
-    verdict, zero, missing = findings(some_results(), 1000)
-    assert verdict == (
-        "Error of DropoutSVC with 50 % of the features deleted: 36.0 % if they are set to zero (5.0 points less than "
-        "the best other, LogisticRegression); 20.0 % if they are known to be missing (30.0 points less than the best "
-        "other, LinearSVC)."
+def test_the_verdict_is_about_half_of_the_features(page):
+    sentence = verdict(some_results(), 1000)
+    assert sentence == (
+        "With half of the features missing, the error goes from 10.0 % to 20.0 % for DropoutSVC, from 10.0 % to 50.0 % "
+        "for LinearSVC (rescaled) (the best other) and from 5.0 % to 60.0 % for HistGradientBoosting (the worst)."
     )
-    assert zero == (
-        "Deleted features are zeros: DropoutSVC has a lower error than all others at 2 of 3 levels (50 % to 90 %); "
-        "DropoutSVC has a higher error than the best other at 1 of 3 levels (0 %)."
-    )
-    assert missing.endswith("at 2 of 3 levels (50 % to 90 %); 1 of 3 levels is too close to call (0 %).")
-    text = words(page)
-    assert verdict in text
-    assert all(finding.partition(": ")[2] in text for finding in (zero, missing))
+    assert sentence in words(page)
 
 
-def test_findings_report_losses_and_close_results():
-    verdict, _, missing = findings(some_results(ours=(0.3, 0.5, 0.7), other=(0.1, 0.2, 0.4)), 1000)
-    assert verdict.endswith("50.0 % if they are known to be missing (30.0 points more than the best other, LinearSVC).")
-    assert "has a higher error than the best other at 3 of 3 levels (0 % to 90 %)" in missing
-    verdict, *_ = findings(some_results(ours=(0.1, 0.31, 0.4), other=(0.1, 0.3, 0.5)), 10)
-    assert verdict.endswith(
-        "31.0 % if they are known to be missing (too close to call: the best other, LinearSVC, has 30.0 %)."
+def test_the_verdict_reports_losses_and_close_results():
+    # A method that loses to all others is not compared with the worst of them.
+    sentence = verdict(some_results(ours=(0.3, 0.65, 0.7), other=(0.1, 0.2, 0.4)), 1000)
+    assert sentence.endswith(
+        "to 65.0 % for DropoutSVC and from 10.0 % to 20.0 % for LinearSVC (rescaled) (the best other)."
     )
-    one = findings(some_results(ours=(0.2,), other=(0.4,), levels=(0.7,))[3:], 1000)
-    assert one[0].startswith("Error of DropoutSVC with 70 % of the features deleted: 20.0 % if they are known")
+    close = verdict(some_results(ours=(0.1, 0.31, 0.4), other=(0.1, 0.3, 0.5)), 10)
+    assert close.endswith(" The first two are too close to call.")
+    one = verdict(some_results(ours=(0.2,), other=(0.4,), levels=(0.7,))[3:5], 1000)
+    assert one == (
+        "With 70 % of the features missing, the error is 20.0 % for DropoutSVC and 40.0 % for LinearSVC (rescaled) "
+        "(the best other)."
+    )
+    zero = verdict(some_results()[:3], 1000)
+    assert zero.startswith("With half of the features set to zero, the error goes from 11.0 % to 36.0 % for DropoutSVC")
 
 
 def test_parameters_and_limits_of_iterations_are_listed():
     results = some_results()
     results[1] = replace(results[1], converged=False)
     rows = [(name, [text for _, text in cells]) for _, name, cells in rows_of(a_page(results)) if len(cells) == 4]
-    assert rows[0] == ("DropoutSVC", ["zero", "DropoutNoise(rate=0.3)", "0.1", "yes"])
-    assert rows[1] == ("LinearSVC", ["zero", "", "0.1", "no, stopped at the limit of iterations"])
+    assert rows[0] == ("DropoutSVC", ["zero", "noise = DropoutNoise(rate=0.3), C = 0.1", "1.5 s", "yes"])
+    assert rows[1] == ("LinearSVC", ["zero", "C = 0.1", "1.5 s", "no, stopped at the limit of iterations"])
 
 
 def test_percentages():

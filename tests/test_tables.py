@@ -167,8 +167,13 @@ def test_targets(read):
 
 def test_text_column(read):
     data = read('id,review,stars\n1," good, really ",5\n2,,1\n3,null,2\n', target="stars", text="review")
-    assert data.X == [" good, really ", "", "null"]
+    assert data.X.to_dict("list") == {"id": [1.0, 2.0, 3.0], "review": [" good, really ", "", "null"]}
     assert data.y.tolist() == [5, 1, 2]
+    assert data.feature_names == ("id", "review")
+    data = read("b,c,a\nx,y,1\n", target="a", text=("c", "b"), columns={})
+    assert data.X.to_dict("list") == {"c": ["y"], "b": ["x"]}
+    with pytest.raises(DataFormatError, match=r"no column 'd' \(--text\)"):
+        read("b,c,a\nx,y,1\n", text=("c", "d"))
     with pytest.raises(ValueError, match="target and text are the same"):
         read("a\nx\n", target="a", text="a")
 
@@ -254,7 +259,7 @@ def test_chunks_are_equal_to_the_whole_file(tmp_path, name, chunk_bytes):
         assert [value for part in parts for value in plain(part.X[column])] == plain(whole.X[column])
     np.testing.assert_array_equal(np.concatenate([part.y for part in parts]), whole.y)
     parts = list(read_chunks(tmp_path / name, ReadOptions(text="name"), chunk_bytes=chunk_bytes))
-    assert [document for part in parts for document in part.X] == [cell or "" for cell in _TABLE["name"]]
+    assert [document for part in parts for document in part.X["name"]] == [cell or "" for cell in _TABLE["name"]]
 
 
 def test_chunks_do_not_determine_kinds(tmp_path):
@@ -352,7 +357,7 @@ def test_json_lines(read):
     data = read(text, name="data.jsonl", target="l", categorical=("size",))
     assert_frame(data.X, size=["1", None, None], colour=["red", "12", None], more=[np.nan, 1.0, np.nan])
     assert data.y.tolist() == ["a", "b", "a"]
-    assert read(text, name="data.jsonl", text="colour").X == ["red", "12", ""]
+    assert read(text, name="data.jsonl", text="colour").X["colour"].tolist() == ["red", "12", ""]
     # Dates and numbers in quotes stay text.
     assert_frame(read('{"when": "2020-01-01", "n": "1"}', name="data.jsonl").X, when=["2020-01-01"], n=["1"])
     nested = read('{"a": [1], "b": {"c": 2}, "d": 1}\n', name="data.jsonl", ignore=("a", "b"))

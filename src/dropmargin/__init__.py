@@ -1,16 +1,26 @@
-"""Linear classifiers that survive the loss of their features: dropout training in closed form."""
+"""Linear models that survive the loss of their features: dropout training in closed form."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dropmargin.baselines import ExplicitCorruption, FDropSVC
-    from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
+    from dropmargin.estimators import (
+        DropoutLogisticRegression,
+        DropoutRidge,
+        DropoutSVC,
+        DropoutSVR,
+        MCFClassifier,
+        NoisyLinearClassifier,
+        NoisyLinearRegressor,
+    )
     from dropmargin.evaluation import corruption_curve, deletion_curve
     from dropmargin.io.model import load, save
     from dropmargin.model_selection import (
         DropoutLogisticRegressionCV,
+        DropoutRidgeCV,
         DropoutSVCCV,
+        DropoutSVRCV,
         NoisyLinearClassifierCV,
         noise_path,
     )
@@ -32,8 +42,12 @@ __all__ = [
     "DropoutLogisticRegression",
     "DropoutLogisticRegressionCV",
     "DropoutNoise",
+    "DropoutRidge",
+    "DropoutRidgeCV",
     "DropoutSVC",
     "DropoutSVCCV",
+    "DropoutSVR",
+    "DropoutSVRCV",
     "ExplicitCorruption",
     "FDropSVC",
     "GaussianNoise",
@@ -44,6 +58,7 @@ __all__ = [
     "NoiseTransformer",
     "NoisyLinearClassifier",
     "NoisyLinearClassifierCV",
+    "NoisyLinearRegressor",
     "PoissonNoise",
     "corruption_curve",
     "deletion_curve",
@@ -56,7 +71,15 @@ __all__ = [
 # Names come from these packages when first asked for: `dropmargin --help` needs none of them, nor scikit-learn.
 _PACKAGES = {
     "baselines": ("ExplicitCorruption", "FDropSVC"),
-    "estimators": ("DropoutLogisticRegression", "DropoutSVC", "MCFClassifier", "NoisyLinearClassifier"),
+    "estimators": (
+        "DropoutLogisticRegression",
+        "DropoutRidge",
+        "DropoutSVC",
+        "DropoutSVR",
+        "MCFClassifier",
+        "NoisyLinearClassifier",
+        "NoisyLinearRegressor",
+    ),
     "evaluation": ("corruption_curve", "deletion_curve"),
     "io.model": ("load", "save"),
     "noise": (
@@ -67,7 +90,14 @@ _PACKAGES = {
         "PoissonNoise",
         "estimate_dropout_rates",
     ),
-    "model_selection": ("DropoutLogisticRegressionCV", "DropoutSVCCV", "NoisyLinearClassifierCV", "noise_path"),
+    "model_selection": (
+        "DropoutLogisticRegressionCV",
+        "DropoutRidgeCV",
+        "DropoutSVCCV",
+        "DropoutSVRCV",
+        "NoisyLinearClassifierCV",
+        "noise_path",
+    ),
     "plotting": ("ConvergenceDisplay", "DeletionCurveDisplay", "NoiseGridDisplay", "NoisePathDisplay"),
 }
 # Packages of the library that are attributes of it. Dask is imported only if `dropmargin.dask` is used.

@@ -23,7 +23,7 @@ from safetensors.numpy import save as save_tensors
 from sklearn.pipeline import make_pipeline
 
 import dropmargin
-from dropmargin.io.data import TableEncoder, TextEncoder
+from dropmargin.io.data import FrameEncoder, TableEncoder, TextEncoder
 from dropmargin.io.model import ModelFormatError
 from dropmargin.losses import Hinge
 
@@ -57,7 +57,10 @@ def sample_models() -> dict[str, Any]:
         ),
         "worst case": dropmargin.FDropSVC(C=0.1).fit(X, codes.astype(float)),
         "table": make_pipeline(TableEncoder(), dropmargin.DropoutSVC()).fit(table, pairs),
-        "text": make_pipeline(TextEncoder(), dropmargin.DropoutSVC()).fit(documents, words),
+        "text": make_pipeline(TextEncoder("tfidf"), dropmargin.DropoutSVC()).fit(documents, words),
+        "frame": make_pipeline(FrameEncoder(["review"]), dropmargin.DropoutSVC()).fit(
+            dict(table) | {"review": documents}, pairs
+        ),
     }
     models["missing"].feature_names_in_ = np.array([f"Größe {d}" for d in range(5)], dtype=object)
     return models

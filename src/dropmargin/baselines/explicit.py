@@ -17,7 +17,7 @@ from dropmargin.data import canonical, row_blocks, stack_blocks
 from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import feature_means
 from dropmargin.estimators import validation
-from dropmargin.estimators.base import MarginalisedClassifier
+from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.noise import DropoutNoise, Noise, as_noise
 from dropmargin.typing import Array
 

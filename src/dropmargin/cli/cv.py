@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError, closest
-from dropmargin.cli.files import check_can_read, check_can_write, check_replaces_model
+from dropmargin.cli.files import check_can_read, check_can_write, check_replaces_model, more_inputs
 from dropmargin.cli.program import NOT_CONVERGED, SUCCESS, Command
+
+if TYPE_CHECKING:
+    from dropmargin.cli.training import TrainingData
 
 _PARAMS = [
     shared.file_argument("data"),
@@ -30,6 +33,7 @@ _PARAMS = [
     shared.option("--rule", choices=["best", "one-se"], default="best", help="one-se: smallest C near the best score."),
     *shared.DATA_OPTIONS,
     *shared.FEATURE_OPTIONS,
+    *shared.WEIGHTING_OR_AUTO,
     *shared.LEARNING_OPTIONS,
 ]
 
@@ -40,9 +44,10 @@ def cv(options: SimpleNamespace, console: Console) -> int:
 
     DATA may be - for standard input (with --format).
     """
-    check_can_read(options.data, options.feature_names)
+    inputs = (options.data, *more_inputs(options))
+    check_can_read(*inputs)
     if options.out is not None:
-        check_can_write("--out", options.out, (options.data, options.feature_names))
+        check_can_write("--out", options.out, inputs)
         check_replaces_model("--out", options.out, options)
     from sklearn.model_selection import StratifiedKFold
 
@@ -64,9 +69,8 @@ def cv(options: SimpleNamespace, console: Console) -> int:
         "cv": folds,
         "verbose": 0 if console.quiet else 1,
     }
-    search = training.make_classifier(options, data.X, console, **own)
-    search.fit(data.X, data.y)
-    facts = _facts(search, options) | {"seconds": watch.seconds}
+    search, data, facts = _choose_weighting(data, options, console, own)
+    facts["seconds"] = watch.seconds
     saved = options.out is not None and (facts["converged"] or not options.strict)
     if saved:
         settings = {name: facts[name] for name in ("noise", "C", "score", "standard_error", "seconds", "converged")}
@@ -75,6 +79,25 @@ def cv(options: SimpleNamespace, console: Console) -> int:
     facts |= {"model": options.out if saved else None, "data_hash": data.data_hash}
     console.result(data.summary | facts, _text(facts))
     return SUCCESS if facts["converged"] or not options.strict else NOT_CONVERGED
+
+
+def _choose_weighting(
+    data: TrainingData, options: SimpleNamespace, console: Console, own: dict[str, Any]
+) -> tuple[Any, TrainingData, dict[str, Any]]:
+    """Return the fitted search, its data and its facts: with ``--weighting auto``, those with the best score."""
+    from dropmargin.cli import training
+
+    tried = []
+    for encoded in training.weightings(data, options):
+        search = training.make_classifier(options, encoded.X, console, **own)
+        search.fit(encoded.X, encoded.y)
+        options.missing = search.missing  # missing values are reported once
+        tried.append((search, encoded, _facts(search, options) | {"weighting": encoded.summary["weighting"]}))
+    names = ("weighting", "noise", "C", "score", "standard_error")
+    levels = [{name: facts[name] for name in names} for _, _, facts in tried]
+    best = max(tried, key=lambda one: one[2]["score"])  # the first of equal ones
+    best[2]["weightings"] = levels if len(levels) > 1 else None
+    return best
 
 
 def _check_scoring(scoring: str | None) -> None:
@@ -122,11 +145,24 @@ def _text(facts: dict[str, Any]) -> str:
         [level["noise"], f"{level['C']:g}", f"{level['score']:.4f}", f"{level['standard_error']:.4f}"]
         for level in facts["noises"]
     ]
+    columns = ["noise", "best C", facts["scoring"], "+/-"]
+    weighting = f"--weighting {facts['weighting']} " if facts["weightings"] else ""
     lines = [
-        table_text(["noise", "best C", facts["scoring"], "+/-"], rows),
+        *_weighting_lines(facts["weightings"] or [], columns),
+        table_text(columns, rows),
         "",
-        f"chosen: --noise {facts['noise']} --C {facts['C']:g}",
+        f"chosen: {weighting}--noise {facts['noise']} --C {facts['C']:g}",
         f"{facts['scoring']} {facts['score']:.4f} +/- {facts['standard_error']:.4f} over {facts['folds']} folds, "
         f"{facts['seconds']:.1f} s",
     ]
     return "\n".join(lines) + (f"\nsaved {facts['model']}" if facts["model"] else "")
+
+
+def _weighting_lines(levels: list[dict[str, Any]], columns: list[str]) -> list[str]:
+    from dropmargin.cli.formatting import table_text
+
+    rows = [
+        [one["weighting"], one["noise"], f"{one['C']:g}", f"{one['score']:.4f}", f"{one['standard_error']:.4f}"]
+        for one in levels
+    ]
+    return [table_text(["weighting", *columns], rows), ""] if rows else []

@@ -24,6 +24,11 @@ def check_can_read(*paths: str | None) -> None:
             os.stat(path)
 
 
+def more_inputs(options: Any) -> tuple[str | None, ...]:
+    """Return the files that training reads besides the data."""
+    return options.feature_names, None if options.stop_words == "english" else options.stop_words
+
+
 def check_can_write(option: str, path: str, inputs: Iterable[str | None]) -> None:
     """Refuse an output that cannot be written or would replace an input.
 

@@ -164,7 +164,7 @@ def column_name(text: str) -> str:
 
 def column_names(text: str) -> tuple[str, ...]:
     """Return the names of columns, separated by commas; a name with a comma is in double quotes."""
-    return tuple(map(column_name, next(csv.reader([text]), []) or [""]))
+    return tuple(dict.fromkeys(map(column_name, next(csv.reader([text]), []) or [""])))
 
 
 def _texts(text: str) -> list[str]:
@@ -175,7 +175,7 @@ def _ngram_range(text: str) -> tuple[int, int]:
     found = re.fullmatch(r"([0-9]{1,4})(?:,([0-9]{1,4}))?", text.strip())
     low, high = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
     if not 1 <= low <= high <= _MAX_WORDS:
-        expected = f"a number of words from 1 to {_MAX_WORDS}, or a range such as 1,2"
+        expected = f"a number of words or characters from 1 to {_MAX_WORDS}, or a range such as 1,2"
         raise click.BadParameter(f"expected {expected}, got {text!r}")
     return low, high
 
@@ -251,6 +251,8 @@ FORCE = option("--force", help="Replace an existing file of any kind.")
 IGNORE_EXTRA = option("--ignore-extra", help="svmlight: ignore features that the training data lack.")
 NOISES_HELP = "Noises such as 0,0.1,gaussian=1, or a number of dropout rates."
 CS_HELP = "Values of C such as 0.1,1,10, or a number of values."
+WEIGHTINGS = ["presence", "counts", "tfidf"]
+_WEIGHTING_HELP = "Text: weighting of terms."
 _FORMATS = ["svmlight", "csv", "tsv", "jsonl", "parquet", "arrow", "npz", "text"]
 _LOSSES = ["hinge", "logistic", "quadratic", "exponential", "mcf-logistic"]
 
@@ -259,7 +261,7 @@ DATA_OPTIONS = section(
     "Data",
     option("--format", choices=_FORMATS, help="Format of the data; by default the file name tells it."),
     option("--target", type=column_name, metavar="COLUMN", help="Column of the labels (npz: array, by default y)."),
-    option("--text", type=column_name, metavar="COLUMN", help="Column of documents; other columns are not read."),
+    list_option("--text", parse=column_names, empty=(), help="Columns of documents; the others are a table."),
     option("--zero-based/--one-based", default=None, help="svmlight: the first feature has index 0 or 1."),
     option("--separator", type=_separator, metavar="CHAR", help="csv, tsv: the character between cells."),
     list_option("--missing-values", parse=_texts, help="csv, tsv: cells that are missing values, besides empty ones."),
@@ -272,11 +274,30 @@ FEATURE_OPTIONS = section(
     list_option("--categorical", parse=column_names, empty=(), help="Numeric columns to treat as categorical."),
     list_option("--ignore", parse=column_names, empty=(), help="Columns to ignore."),
     option("--max-categories", type=count, default=1000, metavar="N", help="Most categories of a column."),
-    option("--weighting", choices=["tfidf", "counts"], default="tfidf", help="Text: weighting of terms."),
-    option("--ngrams", type=_ngram_range, default="1,1", metavar="A,B", help="Text: terms of A to B words."),
+    option("--analyzer", choices=["word", "char", "char_wb"], default="word", help="Text: what terms are made of."),
+    option(
+        "--ngrams",
+        type=_ngram_range,
+        metavar="A,B",
+        show_default="1,1; 2,5 with --analyzer char and char_wb",
+        help="Text: terms of A to B words or characters.",
+    ),
+    path_option("--stop-words", help="Text: english, or a file of words that are left out."),
     option("--min-df", type=_document_frequency, default=1, metavar="N", help="Text: ignore terms of fewer documents."),
     option("--max-features", type=count, metavar="N", help="Text: the most frequent terms. Else: more are an error."),
     path_option("--feature-names", help="svmlight, npz: file with the name of a feature per line."),
+)
+
+WEIGHTING = section("Features", option("--weighting", choices=WEIGHTINGS, default=WEIGHTINGS[0], help=_WEIGHTING_HELP))
+#: Of ``cv``, which can choose the weighting, too.
+WEIGHTING_OR_AUTO = section(
+    "Features",
+    option(
+        "--weighting",
+        choices=[*WEIGHTINGS, "auto"],
+        default=WEIGHTINGS[0],
+        help=f"{_WEIGHTING_HELP} auto: choose by the score.",
+    ),
 )
 
 #: Parameters of the classifiers, except noise and C; an option has the name of its parameter (`make_classifier`).
@@ -287,7 +308,11 @@ LEARNING_OPTIONS = section(
     option("--l1-ratio", type=_ratio, default=0.0, metavar="R", help="0 is an l2 penalty, 1 is l1."),
     option("--multi-class", choices=["ovr", "ovo"], default="ovr", help="One-vs-rest or one-vs-one."),
     option("--class-weight", choices=["balanced"], help="Weights that make classes equally important."),
-    option("--missing", choices=["error", "rescale"], help="Missing values; by default rescale if there are any."),
+    option(
+        "--missing",
+        choices=["error", "rescale", "conditional"],
+        help="Missing values; by default rescale if there are any.",
+    ),
     option("--intercept/--no-intercept", "fit_intercept", default=True, help="Whether to fit an intercept."),
     option("--tol", type=positive_number, default=1e-4, metavar="R", help="Relative gap of the objective to stop at."),
     option("--max-iter", type=count, default=1000, metavar="N", help="Most iterations."),

@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 
 from dropmargin.cli.console import Console, UsageError, printable
 from dropmargin.cli.training import basic_read_options, format_of, require_target
-from dropmargin.io.data import TABLES, Dataset, ReadOptions, TableEncoder, TextEncoder, read_chunks
+from dropmargin.io.data import TABLES, Dataset, FrameEncoder, ReadOptions, TableEncoder, TextEncoder, read_chunks
 from dropmargin.io.data.readers import CHUNK_BYTES
 from dropmargin.io.model import load_described
 from dropmargin.progress import Progress
@@ -56,7 +56,7 @@ class SavedModel:
     @property
     def drops_missing(self) -> bool:
         """Whether the classifier accepts missing values."""
-        return getattr(self.classifier, "missing", "error") == "rescale"
+        return getattr(self.classifier, "missing", "error") != "error"
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +109,16 @@ def _check_format(path: str, form: str, model: SavedModel) -> None:
 def _choose_columns(path: str, given: ReadOptions, model: SavedModel) -> ReadOptions:
     """Return the options with the columns of the training data."""
     if model.takes == "text":
-        column = given.text or model.encoder.column
-        if column is None:
+        text = given.text_columns or ((model.encoder.column,) if model.encoder.column else ())
+        if len(text) != 1:
             raise UsageError(f"{model.path} was trained on text: name the column of {path} that has it with --text")
-        return replace(given, text=column)
-    if given.text is not None:
+        return replace(given, text=text, columns={})
+    if isinstance(model.encoder, FrameEncoder):
+        known = tuple(model.encoder.text)
+        if given.text_columns not in ((), known):
+            raise UsageError(f"--text: {model.path} was trained on text of the columns {', '.join(map(repr, known))}")
+        return replace(given, text=known, columns=model.encoder.column_kinds_)
+    if given.text_columns:
         raise UsageError(f"--text is for models that were trained on text; {model.path} was trained on {model.takes}")
     if isinstance(model.encoder, TableEncoder):
         return replace(given, columns=model.encoder.column_kinds_)
@@ -170,6 +175,8 @@ def _check_columns(path: str, data: Dataset, read_options: ReadOptions, model: S
 
 
 def _encode(data: Dataset, model: SavedModel, path: str) -> Any:
+    if model.takes == "text" and data.is_table:  # the column of the text may have another name
+        return model.encoder.transform(data.X.iloc[:, 0])
     if model.encoder is not None:
         return model.encoder.transform(data.X)
     if data.is_table:

@@ -11,7 +11,7 @@ import click
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError
-from dropmargin.cli.files import check_can_read, check_can_write
+from dropmargin.cli.files import check_can_read, check_can_write, more_inputs
 from dropmargin.cli.program import SUCCESS, Command
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ _MAX_LEVELS = 1000
 # Deleted zeros of a sparse matrix are stored if they are missing values: about 12 bytes each.
 _MAX_STORED = 10**8
 _DELETIONS = {
-    "entries": "Each entry of each test row was deleted with the given probability, independently of all others.",
-    "columns": "Random columns were deleted, the same for all test rows, as if sensors had died.",
-    "worst": "Columns were deleted, those first whose loss alone costs the method the most margin.",
+    "entries": "Each {one} of each test row was deleted with the given probability, independently of all others.",
+    "columns": "Random {many} were deleted, the same for all test rows, as if sensors had died.",
+    "worst": "{many} were deleted, the same for all test rows: those first whose deletion decreases the margin most.",
 }
 
 
@@ -58,7 +58,11 @@ _PARAMS = [
             "--delete", parse=levels_of, default=["0:0.9:10"], help="Fractions; A:B:N are N from A to B."
         ),
         shared.option("--strategy", choices=list(_DELETIONS), default="entries", help="What is deleted."),
-        shared.option("--treatment", choices=["zero", "missing", "both"], help="Of deleted features; by default both."),
+        shared.option(
+            "--treatment",
+            choices=["zero", "missing", "both"],
+            help="Of deleted features; by default both, for tables missing.",
+        ),
         shared.option("--repeats", type=shared.count, default=5, metavar="N", help="Random deletions per level."),
         shared.option("--seed", type=shared.seed, default=0, metavar="N", help="Seed of the deletions and the folds."),
         shared.path_option("--html", help="Write a report with plots and tables."),
@@ -80,23 +84,25 @@ _PARAMS = [
     shared.IGNORE_EXTRA,
     *shared.DATA_OPTIONS,
     *shared.FEATURE_OPTIONS,
+    *shared.WEIGHTING,
 ]
 
 
 @click.command(cls=Command, params=_PARAMS, short_help="Compare classifiers when features are deleted.")
 def stress(options: SimpleNamespace, console: Console) -> int:
-    """Train DropoutSVC, LinearSVC and LogisticRegression on the file TRAIN, and delete features of the file TEST.
+    """Train DropoutSVC and other classifiers on the file TRAIN, and delete features of the file TEST.
 
-    The error of each is printed for each fraction of deleted features.
+    The error of each is printed for each fraction of deleted features. Of a table, cells and columns are deleted.
     """
     if options.noise is not None and options.noises is not None:
         raise UsageError("--noise and --noises cannot be combined: --noises is the list to choose the noise from")
-    check_can_read(options.train, options.test, options.feature_names)
+    inputs = (options.train, options.test, *more_inputs(options))
+    check_can_read(*inputs)
     if options.html is not None:
-        check_can_write("--html", options.html, (options.train, options.test, options.feature_names))
+        check_can_write("--html", options.html, inputs)
     from dropmargin.cli.training import check_folds, read_training_data
     from dropmargin.evaluation.stress import stress_test
-    from dropmargin.report.stress import findings
+    from dropmargin.report.stress import verdict
 
     data = read_training_data(options.train, options, console)
     check_folds(options.folds, data.y)
@@ -107,12 +113,12 @@ def stress(options: SimpleNamespace, console: Console) -> int:
         if not result.converged:
             console.warn(f"{result.method} (deleted = {result.treatment}) did not converge within its iterations")
     n_test = int(test[0].shape[0])
-    sentences = findings(results, n_test)
+    sentence = verdict(results, n_test)
     if options.html is not None:
-        _write_html(options, data, n_test, plan, results)
-    text = "\n\n".join([*_tables(results), *sentences])
+        _write_html(options, data, n_test, plan, results, sentence)
+    text = "\n\n".join([*_tables(results), sentence])
     saved = "" if options.html is None else f"\n\nsaved {options.html}"
-    console.result(_facts(options, data, n_test, plan, results, sentences), text + saved)
+    console.result(_facts(options, data, n_test, plan, results, sentence), text + saved)
     return SUCCESS
 
 
@@ -147,7 +153,10 @@ def _make_plan(options: SimpleNamespace, data: TrainingData, X_test: Any, consol
     from dropmargin.evaluation.stress import TREATMENTS, Plan
 
     treatments: tuple[str, ...] = TREATMENTS if options.treatment in (None, "both") else (options.treatment,)
-    if options.treatment is None and X_test.size < math.prod(X_test.shape) and math.prod(X_test.shape) > _MAX_STORED:
+    groups = _columns_of_features(data.encoder)
+    if options.treatment is None and groups is not None:
+        treatments = ("missing",)
+    elif options.treatment is None and X_test.size < math.prod(X_test.shape) > _MAX_STORED:
         console.note(
             "the test file has too many features to store deleted zeros as missing values: --treatment zero is used"
         )
@@ -160,6 +169,7 @@ def _make_plan(options: SimpleNamespace, data: TrainingData, X_test: Any, consol
         choose_at=options.choose_at or [options.delete[len(options.delete) // 2]],
         treatments=treatments,
         strategy=options.strategy,
+        groups=groups,
         noises=noises if isinstance(noises, int) else [name.make() for name in noises],
         Cs=options.cs,
         own_c=options.C,
@@ -168,6 +178,18 @@ def _make_plan(options: SimpleNamespace, data: TrainingData, X_test: Any, consol
         random_state=options.seed,
         n_jobs=options.n_jobs,
     )
+
+
+def _columns_of_features(encoder: Any) -> Any:
+    """Return the number of the column that each encoded feature comes from; ``None`` if there are no such columns."""
+    import numpy as np
+
+    from dropmargin.io.data import TableEncoder
+
+    if not isinstance(encoder, TableEncoder):
+        return None
+    widths = encoder.get_state()[1]["widths"]
+    return np.repeat(np.arange(len(widths)), np.where(widths < 0, 1, widths))
 
 
 # Output -------------------------------------------------------------------------------------------------------------
@@ -180,11 +202,8 @@ def _tables(results: list[MethodResult]) -> list[str]:
 
     texts = []
     for treatment, group in by_treatment(results).items():
-        header = ["features deleted", *(one.method for one in group)]
-        rows = [
-            [percent(level), *(f"{100.0 * one.error[at]:.1f}" for one in group)]
-            for at, level in enumerate(group[0].curve.levels.tolist())
-        ]
+        header = ["deleted", *map(percent, group[0].curve.levels.tolist())]
+        rows = [[one.method, *(f"{100.0 * error:.1f}" for error in one.error)] for one in group]
         how = {"zero": "is zero", "missing": "is a missing value"}[treatment]
         texts.append(f"error in percent; a deleted feature {how}\n{table_text(header, rows, left=0)}")
     return texts
@@ -196,7 +215,7 @@ def _facts(
     n_test: int,
     plan: Plan,
     results: list[MethodResult],
-    sentences: list[str],
+    sentence: str,
 ) -> dict[str, Any]:
     from dropmargin.cli.formatting import noise_text
 
@@ -216,26 +235,33 @@ def _facts(
             {
                 "method": one.method,
                 "treatment": one.treatment,
-                "noise": noise_text(one.noise),
-                "C": one.C,
+                "parameters": {
+                    name: noise_text(value) if name == "noise" else value for name, value in one.parameters.items()
+                },
+                "seconds": [round(spent, 3) for spent in one.seconds],
                 "converged": one.converged,
                 "accuracy": one.curve.mean,
                 "accuracy_std": one.curve.std,
             }
             for one in results
         ],
-        "summary": sentences,
+        "verdict": sentence,
         "html": options.html,
     }
 
 
 def _write_html(
-    options: SimpleNamespace, data: TrainingData, n_test: int, plan: Plan, results: list[MethodResult]
+    options: SimpleNamespace,
+    data: TrainingData,
+    n_test: int,
+    plan: Plan,
+    results: list[MethodResult],
+    sentence: str,
 ) -> None:
     from dropmargin.cli.formatting import plural
     from dropmargin.io.model.files import versions
     from dropmargin.report import write_page
-    from dropmargin.report.stress import findings, percent, stress_sections
+    from dropmargin.report.stress import percent, stress_sections
 
     facts = {
         "training file": f"{options.train}: {plural(data.summary['rows'], 'row')}",
@@ -252,9 +278,16 @@ def _write_html(
         results,
         n_test=n_test,
         chosen_at=f"with {', '.join(map(percent, plan.choose_at))} of the features deleted",
-        deletion=_DELETIONS[plan.strategy],
+        deletion=_deletion_text(plan),
         facts=facts,
         command=options.command_line,
     )
     title = f"When features go missing: {os.path.basename(options.train)}"
-    write_page(options.html, title, findings(results, n_test)[0], sections)
+    write_page(options.html, title, sentence, sections)
+
+
+def _deletion_text(plan: Plan) -> str:
+    """Return what was deleted."""
+    one, many = ("entry", "features") if plan.groups is None else ("cell", "columns of the file")
+    text = _DELETIONS[plan.strategy].format(one=one, many=many)
+    return text[0].upper() + text[1:]

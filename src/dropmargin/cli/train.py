@@ -10,7 +10,7 @@ import click
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError
-from dropmargin.cli.files import check_can_read, check_can_write, check_replaces_model
+from dropmargin.cli.files import check_can_read, check_can_write, check_replaces_model, more_inputs
 from dropmargin.cli.program import NOT_CONVERGED, SUCCESS, Command
 
 _PARAMS = [
@@ -24,6 +24,7 @@ _PARAMS = [
     shared.FORCE,
     *shared.DATA_OPTIONS,
     *shared.FEATURE_OPTIONS,
+    *shared.WEIGHTING,
     *shared.LEARNING_OPTIONS,
     *shared.STREAMING_OPTIONS,
 ]
@@ -73,14 +74,14 @@ def _check_streaming_options(options: SimpleNamespace) -> None:
         if not streamed and getattr(options, name) is not None:
             raise UsageError(f"--{name} is for --memory-limit: without it, data are read into memory")
     for name in ("text", "separator", "missing_values", "feature_names"):  # for formats that are read as a whole
-        if streamed and getattr(options, name) is not None:
+        if streamed and getattr(options, name) not in (None, ()):
             raise UsageError(f"--{name.replace('_', '-')} cannot be used with --memory-limit")
 
 
 def _check_files(options: SimpleNamespace) -> None:
     """Check that inputs exist, and that outputs can be written and replace neither an input nor each other."""
-    check_can_read(options.data, options.feature_names)
-    inputs = [options.data, options.feature_names]
+    inputs = [options.data, *more_inputs(options)]
+    check_can_read(*inputs)
     if options.memory_limit is not None and os.path.isdir(options.data):
         inputs += [entry.path for entry in os.scandir(options.data)]
     check_can_write("MODEL", options.model, inputs)

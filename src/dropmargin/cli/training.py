@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from dropmargin.cli.console import Console, UsageError
@@ -20,6 +23,7 @@ from dropmargin.io.data import (
     FORMATS,
     TABLES,
     Dataset,
+    FrameEncoder,
     ReadOptions,
     TableEncoder,
     TextEncoder,
@@ -28,12 +32,16 @@ from dropmargin.io.data import (
     read_data,
 )
 from dropmargin.io.data.dataset import MISSING_VALUES
+from dropmargin.io.data.text_encoder import WEIGHTINGS
 from dropmargin.io.model import save
 from dropmargin.losses import as_loss
 from dropmargin.model_selection import DropoutLogisticRegressionCV, DropoutSVCCV, NoisyLinearClassifierCV
 from dropmargin.typing import Array
 
 _STDIN = "-"
+_AUTO = "auto"
+#: Sizes of terms if ``--ngrams`` is not given.
+_NGRAMS = {"word": (1, 1), "char": (2, 5), "char_wb": (2, 5)}
 #: The classifier of a loss, and the search over noise and C.
 _CLASSES: dict[str, tuple[Any, Any]] = {
     "hinge": (DropoutSVC, DropoutSVCCV),
@@ -45,7 +53,8 @@ _CLASSES: dict[str, tuple[Any, Any]] = {
 class TrainingData:
     """Encoded training data: ``encoder`` is fitted, ``feature_names`` are those of data without an encoder.
 
-    ``summary`` has facts for the model file, such as the target column, which prediction needs.
+    ``summary`` has facts for the model file, such as the target column, which prediction needs. ``documents`` are the
+    rows before they were encoded, if another encoding is to be tried.
     """
 
     X: Any
@@ -54,6 +63,7 @@ class TrainingData:
     feature_names: Array | None
     summary: dict[str, Any]
     data_hash: str | None
+    documents: Any = None
 
 
 def basic_read_options(options: SimpleNamespace, form: str) -> ReadOptions:
@@ -79,8 +89,9 @@ def basic_read_options(options: SimpleNamespace, form: str) -> ReadOptions:
 
 def _refuse_conflicts(options: SimpleNamespace) -> None:
     """Refuse a column that two options name."""
-    roles = [("--target", options.target), ("--text", options.text)]
-    roles += [(f"--{name}", column) for name in ("categorical", "ignore") for column in getattr(options, name, ())]
+    roles = [("--target", options.target)]
+    for name in ("text", "categorical", "ignore"):
+        roles += [(f"--{name}", column) for column in getattr(options, name, ())]
     for i, (option, column) in enumerate(roles):
         for other, same in roles[:i]:
             if column is not None and column == same and option != other:
@@ -102,7 +113,7 @@ def require_target(path: str, form: str, read_options: ReadOptions) -> ReadOptio
     if form == "text":
         return replace(read_options, target=read_options.target or "label")
     if form in TABLES and read_options.target is None:
-        names = next(iter(read_chunks(path, replace(read_options, text=None)))).feature_names or ()
+        names = next(iter(read_chunks(path, replace(read_options, text=())))).feature_names or ()
         listed = ", ".join(map(repr, names[:20])) + (" ..." if len(names) > 20 else "")
         raise UsageError(f"--target is missing, the column of the labels; the columns of {path} are {listed}")
     return read_options
@@ -119,7 +130,7 @@ def read_training_data(path: str, options: SimpleNamespace, console: Console) ->
     if data.y is None:
         raise UsageError(f"{path} has no labels: there is no array 'y'; name the array by --target")
     encoder = _make_encoder(data, options)
-    X = data.X if encoder is None else encoder.fit(data.X).transform(data.X)
+    X = data.X if encoder is None else encoder.fit_transform(data.X)
     names = None if encoder is not None else _feature_names(data, options.feature_names)
     summary = {
         "rows": int(X.shape[0]),
@@ -128,22 +139,57 @@ def read_training_data(path: str, options: SimpleNamespace, console: Console) ->
         "target": read_options.target,
         "zero_based": data.zero_based,
     }
+    text = encoder.text_encoder if isinstance(encoder, FrameEncoder) else encoder
+    summary["weighting"] = text.weighting if isinstance(text, TextEncoder) else None
     console.note(f"{path}: {X.shape[0]} rows, {X.shape[1]} features")
-    return TrainingData(X, data.y, encoder, names, summary, f"sha256:{data.sha256}")
+    if isinstance(encoder, FrameEncoder) and encoder.column_kinds_:
+        others = ", ".join(map(repr, encoder.column_kinds_))
+        console.note(f"columns besides the text are features of their own (--ignore leaves them out): {others}")
+    documents = data.X if options.weighting == _AUTO else None
+    return TrainingData(X, data.y, encoder, names, summary, f"sha256:{data.sha256}", documents)
+
+
+def weightings(data: TrainingData, options: SimpleNamespace) -> Iterator[TrainingData]:
+    """Yield the data; with ``--weighting auto``, in each of the weightings of text."""
+    yield data
+    name = "weighting" if isinstance(data.encoder, TextEncoder) else "text_encoder__weighting"
+    for weighting in WEIGHTINGS[1:] if options.weighting == _AUTO else ():
+        encoder = clone(data.encoder).set_params(**{name: weighting})
+        X, summary = encoder.fit_transform(data.documents), data.summary | {"weighting": weighting}
+        yield replace(data, X=X, encoder=encoder, summary=summary)
 
 
 def _make_encoder(data: Dataset, options: SimpleNamespace) -> Any:
-    if data.is_table:
-        return TableEncoder(max_categories=options.max_categories)
-    if not isinstance(data.X, list):
-        return None
-    return TextEncoder(
-        weighting=options.weighting,
-        column=options.text,
-        ngram_range=options.ngrams,
-        min_df=options.min_df,
-        max_features=options.max_features,
-    )
+    table = TableEncoder(max_categories=options.max_categories)
+    if options.text or isinstance(data.X, list):
+        text = TextEncoder(
+            weighting=WEIGHTINGS[0] if options.weighting == _AUTO else options.weighting,
+            ngram_range=options.ngrams or _NGRAMS[options.analyzer],
+            min_df=options.min_df,
+            max_features=options.max_features,
+            stop_words=_stop_words(options.stop_words),
+            analyzer=options.analyzer,
+        )
+        if data.is_table and data.X.shape[1] > 1:
+            return FrameEncoder(options.text, text, table)
+        return text.set_params(column=options.text[0] if options.text else None)
+    if options.weighting == _AUTO:
+        raise UsageError("--weighting auto is for text; name the columns of text by --text")
+    return table if data.is_table else None
+
+
+def _stop_words(given: str | None) -> str | list[str] | None:
+    """Return the words of a file, as documents are split into words; ``english`` is the list of scikit-learn."""
+    if given is None or given == "english":
+        return given
+    try:
+        with open(given, encoding="utf-8-sig") as file:
+            words = sorted(set(re.findall(r"\w\w+", file.read().lower())))
+    except UnicodeDecodeError:
+        raise UsageError(f"--stop-words {given}: this is not a text file in UTF-8") from None
+    if not words:
+        raise UsageError(f"--stop-words {given}: there are no words in this file")
+    return words
 
 
 def _feature_names(data: Dataset, path: str | None) -> Array | None:
@@ -201,7 +247,7 @@ def save_model(classifier: Any, data: TrainingData, path: str, summary: dict[str
     """Save a fitted classifier with its encoder."""
     model = classifier
     if data.encoder is not None:
-        first = "table" if isinstance(data.encoder, TableEncoder) else "text"
+        first = "text" if isinstance(data.encoder, TextEncoder) else "table"
         model = Pipeline([(first, data.encoder), ("classifier", classifier)])
     elif data.feature_names is not None:
         classifier.feature_names_in_ = data.feature_names

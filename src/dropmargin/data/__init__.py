@@ -47,7 +47,7 @@ from dropmargin.data.matrix import (
 from dropmargin.data.outputs import Output, binary_outputs
 from dropmargin.data.partitions import LocalPartitions, Partitions, PerPartition, products
 from dropmargin.data.rows import Rows, TargetSummary, set_target_summary, target_summary
-from dropmargin.data.training import BinaryRows, ClassArray, ClassRows
+from dropmargin.data.training import BinaryRows, ClassArray, ClassRows, NumberArray
 
 __all__ = [
     "BinaryRows",
@@ -59,6 +59,7 @@ __all__ = [
     "EntryFunction",
     "FeatureGroups",
     "LocalPartitions",
+    "NumberArray",
     "Output",
     "Partitions",
     "PerPartition",

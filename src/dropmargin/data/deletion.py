@@ -1,8 +1,9 @@
-"""Deletion of entries and of features of a dense or CSR matrix; the matrix itself is not changed.
+"""Deletion of entries and of features of a dense or CSR matrix, a data frame or documents, which are not changed.
 
 A deleted entry becomes ``fill``: a number, one number per feature, or NaN. An observed entry becomes
 ``fill + (x - fill) * factor``. A CSR matrix stays sparse with a fill of 0, and with NaN: each deleted zero becomes a
-stored NaN. Other fills raise an error.
+stored NaN. Other fills raise an error. A deleted cell of a data frame is a missing value, whatever its type, and a
+deleted entry of a document is a word that is left out.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ def delete_entries(
     level are deleted at every higher level. The random numbers of a dense and of a CSR ``X`` differ, unless there are
     groups. ``groups`` is the number of each feature's group.
     """
+    if is_documents(X):
+        return [_delete_words(text, level, rng) for text in X]
+    if is_frame(X):
+        return _delete_cells(X, _draw_groups(len(X), level, rng, X.shape[1], groups))
     if not sparse.issparse(X):
         result = np.empty(X.shape, dtype=X.dtype)
         for begin, end in _chunks(*X.shape):
@@ -77,6 +82,8 @@ def delete_columns(X: Any, features: Array, fill: Any, factor: float) -> Any:
     """Return ``X`` with all entries of these features deleted."""
     deleted = np.zeros(X.shape[1], dtype=bool)
     deleted[features] = True
+    if is_frame(X):
+        return _delete_cells(X, np.broadcast_to(deleted, X.shape))
     if not sparse.issparse(X):
         return np.where(deleted, fill, _rescaled(X, fill, factor)).astype(X.dtype)
     fill = _sparse_fill(fill)
@@ -89,6 +96,43 @@ def delete_columns(X: Any, features: Array, fill: Any, factor: float) -> Any:
     indptr = np.arange(rows.shape[0] + 1) * int(deleted.sum())
     missing = np.full(len(indices), np.nan, dtype=rows.dtype)
     return _as_given(X, observed + sparse.csr_array((missing, indices, indptr), shape=rows.shape))
+
+
+def is_frame(X: Any) -> bool:
+    """Return whether ``X`` is a data frame of pandas or polars."""
+    return hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "schema")) and not hasattr(X, "column_names")
+
+
+def is_documents(X: Any) -> bool:
+    """Return whether ``X`` is a sequence of texts."""
+    if is_frame(X) or getattr(X, "ndim", 1) != 1 or isinstance(X, str) or not hasattr(X, "__len__"):
+        return False
+    return len(X) > 0 and all(isinstance(text, str) for text in X)
+
+
+def has_other_than_numbers(frame: Any) -> bool:
+    """Return whether a data frame has a column of texts, categories or dates."""
+    dtypes = frame.dtypes
+    if hasattr(frame, "iloc"):
+        return not all(getattr(dtype, "kind", "O") in "fiub" for dtype in dtypes)
+    return not all(dtype.is_numeric() or str(dtype) == "Boolean" for dtype in dtypes)
+
+
+def _delete_cells(frame: Any, deleted: Array) -> Any:
+    if hasattr(frame, "iloc"):
+        return frame.mask(deleted)
+    columns = frame.get_columns()
+    return type(frame)(
+        [
+            column.zip_with(type(column)(~deleted[:, index]), column.clear(len(column)))
+            for index, column in enumerate(columns)
+        ]
+    )
+
+
+def _delete_words(text: str, level: float, rng: np.random.Generator) -> str:
+    words = text.split()
+    return " ".join(word for word, draw in zip(words, rng.random(len(words)), strict=True) if draw >= level)
 
 
 def presence(X: Any, groups: Array | None = None) -> Array:

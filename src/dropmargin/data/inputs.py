@@ -32,16 +32,23 @@ _REMEDIES = {
 
 
 def validate_rows(
-    estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, ensure_all_finite: Any = True
+    estimator: Any,
+    X: Any,
+    y: Any = "no_validation",
+    *,
+    reset: bool = True,
+    ensure_all_finite: Any = True,
+    **options: Any,
 ) -> Any:
     """Return ``X``, or ``X`` and ``y``, after the checks of this module and `sklearn.utils.validation.validate_data`.
 
-    ``ensure_all_finite`` has the meaning of scikit-learn; unless it is True, masked entries become NaN.
+    ``ensure_all_finite`` and ``options`` have the meaning of scikit-learn; unless the first is True, masked entries
+    become NaN.
     """
     X = _prepared(X, "X", ensure_all_finite)
     check_unmasked(y, "y")
     try:
-        return validate_data(estimator, X, y, reset=reset, ensure_all_finite=ensure_all_finite, **_ACCEPTED)
+        return validate_data(estimator, X, y, reset=reset, ensure_all_finite=ensure_all_finite, **_ACCEPTED, **options)
     except ValueError as error:
         # The message of scikit-learn recommends another estimator.
         if hasattr(estimator, "missing") and str(error).startswith("Input X contains NaN"):

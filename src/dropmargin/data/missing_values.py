@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dropmargin.data.blocks import Block
-from dropmargin.data.matrix import entry_range, map_entries, row_block, row_blocks
+from dropmargin.data.matrix import (
+    entry_range,
+    entry_rows,
+    is_dense_matrix,
+    linear_scores,
+    map_entries,
+    row_block,
+    row_blocks,
+)
 from dropmargin.typing import Array
 
 # Rows are processed in chunks of about this many entries and results.
@@ -45,10 +53,19 @@ def is_negative_zero(values: Array) -> Array:
 
 
 class FeatureStatistics(NamedTuple):
-    """Mean and standard deviation of each feature's observed entries; ``None`` for what is not known."""
+    """Mean and standard deviation of each feature's observed entries; ``None`` for what is not known.
+
+    ``factors`` and ``residual_variance`` are those of a Gaussian with low-rank plus diagonal covariance.
+    """
 
     mean: Array
     deviation: Array | None
+    factors: Array | None = None
+    residual_variance: Array | None = None
+
+
+#: The attributes of a fitted estimator that hold them.
+STATISTICS = ("feature_means_", "feature_deviations_", "feature_factors_", "residual_variances_")
 
 
 def feature_statistics(X: Any, weights: Array, has_missing: bool) -> FeatureStatistics:
@@ -99,6 +116,26 @@ def fill_missing(X: Any, values: Array) -> Any:
     return map_entries(X, fill, zeros_stay=True, what="X without NaN")
 
 
+def fill_low_rank(X: Any, mean: Array, left: Array, right: Array) -> Any:
+    """Return a copy of ``X`` with ``mean_d + left_i.right_d`` for a missing entry (minus zero) of row i, feature d."""
+    if is_dense_matrix(X):
+        filled = np.array(X)
+        for where in row_chunks(X, left.shape[1]):
+            np.copyto(
+                filled[where], mean + left[where] @ right.T, where=is_negative_zero(X[where]), casting="same_kind"
+            )
+        return filled
+    rows, places = entry_rows(X), np.flatnonzero(is_negative_zero(X.data))
+    assert rows is not None
+    filled = X.copy()
+    step = max(1, _CHUNK_ENTRIES // max(1, left.shape[1]))
+    for begin in range(0, len(places), step):
+        own = places[begin : begin + step]
+        features = X.indices[own]
+        filled.data[own] = mean[features] + np.einsum("nk,nk->n", left[rows[own]], right[features])
+    return filled
+
+
 def feature_sums(X: Any, weights: Array, has_missing: bool) -> Sums:
     """Return the total weight, and by feature the sum of the entries, the stored weight and the missing weight."""
     sums, stored, missing = (np.zeros(X.shape[1]) for _ in range(3))
@@ -135,9 +172,73 @@ def _ratio(above: Array, below: Array) -> Array:
     return np.divide(above, below, out=np.zeros_like(above), where=(above != 0.0) & (below > 0.0))
 
 
-def row_chunks(X: Any, n_results: int) -> Iterator[slice]:
-    """Yield slices of rows, small enough for temporary copies and ``n_results`` numbers per row."""
-    n_rows = X.shape[0]
-    step = max(16, _CHUNK_ENTRIES // (X.size // max(1, n_rows) + n_results))  # X.size counts stored entries
+def row_chunks(X: Any, n_results: int, n_chosen: int | None = None) -> Iterator[slice]:
+    """Yield slices of rows, small enough for temporary copies and ``n_results`` numbers per row.
+
+    With ``n_chosen`` they are slices of so many rows, which are like those of ``X``.
+    """
+    n_rows = X.shape[0] if n_chosen is None else n_chosen
+    step = max(16, _CHUNK_ENTRIES // (X.size // max(1, X.shape[0]) + n_results))  # X.size counts stored entries
     for begin in range(0, n_rows, step):
         yield slice(begin, min(begin + step, n_rows))
+
+
+# Rows to predict, where NaN is a missing feature --------------------------------------------------------------------
+
+
+def mark_missing(X: Any) -> Any:
+    """Return 1 for missing features and 0 for others; zeros that a sparse ``X`` does not store stay so."""
+    return map_entries(X, _mark_nan, zeros_stay=True, what="X")
+
+
+def zero_missing(X: Any) -> Any:
+    """Return a copy of ``X`` with 0 for missing features."""
+    return map_entries(X, _zero_nan, zeros_stay=True, what="X")
+
+
+def _mark_nan(values: Array, features: Any) -> Array:
+    return np.isnan(values).astype(np.float64)
+
+
+def _zero_nan(values: Array, features: Any) -> Array:
+    return np.where(np.isnan(values), values.dtype.type(0.0), values)
+
+
+def incomplete_rows(X: Any) -> Array:
+    """Return which rows have missing features."""
+    found = np.zeros(X.shape[0], dtype=bool)
+    for where in row_chunks(X, 1):
+        found[where] = np.isnan(linear_scores(X[where], np.ones((1, X.shape[1]), dtype=X.dtype), np.zeros(1)))[:, 0]
+    return found
+
+
+def missing_features(missing: Any) -> list[Array]:
+    """Return the indices of the missing features of each row, from what `mark_missing` returns."""
+    if is_dense_matrix(missing):
+        return [np.flatnonzero(row) for row in missing]
+    is_missing = missing.data > 0.0
+    before = np.concatenate([[0], np.cumsum(is_missing)])
+    return np.split(missing.indices[is_missing], before[missing.indptr[1:-1]])
+
+
+def row_patterns(X: Any) -> tuple[Array, list[Array]]:
+    """Return the incomplete rows whose missing features no other row has, and groups of rows that share theirs."""
+    members: dict[bytes, list[int]] = {}
+    for where in row_chunks(X, 1):
+        for i, key in _pattern_keys(X[where], where.start):
+            members.setdefault(key, []).append(i)
+    groups = [np.array(rows) for rows in members.values()]
+    alone = [rows for rows in groups if len(rows) == 1]
+    return np.concatenate([np.empty(0, dtype=int), *alone]), [rows for rows in groups if len(rows) > 1]
+
+
+def _pattern_keys(X: Any, begin: int) -> Iterator[tuple[int, bytes]]:
+    if is_dense_matrix(X):
+        is_missing = np.isnan(X)
+        packed = np.packbits(is_missing, axis=1)
+        for i in np.flatnonzero(is_missing.any(axis=1)).tolist():
+            yield begin + i, packed[i].tobytes()
+    else:
+        for i, features in enumerate(missing_features(mark_missing(X)), begin):
+            if len(features):
+                yield i, features.tobytes()

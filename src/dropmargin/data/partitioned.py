@@ -93,7 +93,7 @@ def feature_statistics(data: Partitions[Rows], has_missing: bool) -> missing_val
 
 def mean_square(data: Partitions[Rows], is_dense: bool) -> float:
     """Return the weighted mean of the squared norm of a row, as `matrix.mean_square`: dense rows are centred."""
-    mean, deviation = feature_statistics(data, False)
+    mean, deviation, *_ = feature_statistics(data, False)
     assert deviation is not None
     square, centre = float(deviation @ deviation), float(mean @ mean)
     if not is_dense:

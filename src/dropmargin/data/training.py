@@ -2,7 +2,8 @@
 
 `ClassRows` are all rows of a classification; `ClassRows.open` makes the `BinaryRows` of some outputs, which a solver
 uses for several values of ``C``, of the noise or of the tolerance. `ClassArray` and `BinaryArray` are those in memory;
-`data.partitioned` has those in partitions elsewhere.
+`data.partitioned` has those in partitions elsewhere. A regression has one output, whose targets are the numbers
+themselves: `NumberArray` has the interface of `ClassRows` for it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dropmargin.data.matrix import (
     subtract,
 )
 from dropmargin.data.missing_values import feature_means, fill_missing
-from dropmargin.data.outputs import Output
+from dropmargin.data.outputs import Output, binary_outputs
 from dropmargin.data.partitions import LocalPartitions, Partitions
 from dropmargin.data.rows import Rows
 from dropmargin.typing import Array
@@ -45,7 +46,7 @@ class Subsample(NamedTuple):
 
 
 class BinaryRows(ABC):
-    """Rows with targets of -1 or +1, one column per output; the outputs are solved together.
+    """Rows with targets, -1 or +1 or the numbers of a regression, one column per output, which are solved together.
 
     Parameters
     ----------
@@ -55,6 +56,9 @@ class BinaryRows(ABC):
     used_features : tuple of ndarray and int, default=None
         The features that ``X`` has, and the number of all: the coefficients of the others are zero.
     """
+
+    #: The intercept to start from.
+    first_intercept = 0.0
 
     def __init__(
         self, shape: tuple[int, int, int], is_dense: bool, used_features: tuple[Array, int] | None = None
@@ -99,7 +103,7 @@ class BinaryRows(ABC):
 
 
 class ClassRows(ABC):
-    """All rows of a classification, with the index of their class (-1: none) and their weight."""
+    """All rows of a classification, with the index of their class (-1: none) and their weight; or of a regression."""
 
     n_features: int
     n_classes: int
@@ -118,6 +122,10 @@ class ClassRows(ABC):
     def filled(self) -> ClassRows:
         """The rows with the feature means for missing entries."""
 
+    def outputs(self, multi_class: str) -> list[Output]:
+        """Return the outputs: the classes against the rest, or their pairs."""
+        return binary_outputs(self.n_classes, multi_class)
+
     @abstractmethod
     def open(self, outputs: Sequence[Output], n_threads: int = 1) -> BinaryRows:
         """Return the rows of some outputs: of several classes against the rest, or of one pair."""
@@ -130,7 +138,7 @@ class ClassArray(ClassRows):
     ----------
     X : ndarray or csr_array of shape (n_samples, n_features)
     classes : ndarray of shape (n_samples,)
-        The index of each row's class, -1 for none.
+        The index of each row's class, -1 for none; in a regression, the targets.
     sample_weight : ndarray of shape (n_samples,)
     n_classes : int
     has_missing : bool, default=False
@@ -158,12 +166,37 @@ class ClassArray(ClassRows):
             index = np.flatnonzero(output.takes_part(self.classes))
             targets = output.targets(self.classes[index])[:, None]
             return BinaryArray(self.X[index], targets, self.sample_weight[index], n_threads)
+        X, used_features = self._without_empty_columns()
+        targets = np.stack([output.targets(self.classes) for output in outputs], axis=1)
+        return BinaryArray(X, targets, self.sample_weight, n_threads, used_features)
+
+    def _without_empty_columns(self) -> tuple[Any, tuple[Array, int] | None]:
         if self._whole is None:
             X, used = drop_empty_columns(self.X)
             self._whole = X, None if used is None else (used, self.n_features)
-        X, used_features = self._whole
-        targets = np.stack([output.targets(self.classes) for output in outputs], axis=1)
-        return BinaryArray(X, targets, self.sample_weight, n_threads, used_features)
+        return self._whole
+
+
+class NumberArray(ClassArray):
+    """Rows in memory with the numbers that a regression is to predict in place of classes: one output."""
+
+    #: The intercept to start from.
+    first_intercept = 0.0
+
+    @cached_property
+    def filled(self) -> NumberArray:
+        rows = NumberArray(fill_missing(self.X, self.feature_means), self.classes, self.sample_weight, 1)
+        rows.first_intercept = self.first_intercept
+        return rows
+
+    def outputs(self, multi_class: str) -> list[Output]:
+        return [Output(0)]
+
+    def open(self, outputs: Sequence[Output], n_threads: int = 1) -> BinaryArray:
+        X, used_features = self._without_empty_columns()
+        rows = BinaryArray(X, self.classes[:, None], self.sample_weight, n_threads, used_features)
+        rows.first_intercept, rows.is_binary = self.first_intercept, False
+        return rows
 
 
 class BinaryArray(BinaryRows):
@@ -176,6 +209,9 @@ class BinaryArray(BinaryRows):
     sample_weight : ndarray of shape (n_samples,)
     n_threads : int
     """
+
+    #: Whether the targets are -1 and +1, and not the numbers of a regression.
+    is_binary = True
 
     def __init__(
         self,
@@ -196,12 +232,15 @@ class BinaryArray(BinaryRows):
         index = np.sort(rng.choice(self.n_rows, size=self.n_rows // SUBSAMPLE_EVERY, replace=False))
         targets, weights = self.targets[index], self.sample_weight[index]
         counted = weights > SMALL_WEIGHT * self.sample_weight.mean()
-        for target in (1.0, -1.0):
+        for target in (1.0, -1.0) if self.is_binary else ():
             inside, whole = weights @ (targets == target), self.sample_weight @ (self.targets == target)
             number = np.count_nonzero((targets == target) & counted[:, None], axis=0)
             if not is_represented(inside, whole, number):
                 return None
+        if np.count_nonzero(counted) < _LEAST_OF_TARGET:
+            return None
         rows = BinaryArray(self.X[index], targets, weights, self.n_threads)
+        rows.first_intercept, rows.is_binary = self.first_intercept, self.is_binary
         return Subsample(rows, weights.sum() / self.sample_weight.sum())
 
     def _find_means(self, ratio: float) -> Array | None:

@@ -6,5 +6,14 @@ from dropmargin.estimators.classifiers import (
     MCFClassifier,
     NoisyLinearClassifier,
 )
+from dropmargin.estimators.regressors import DropoutRidge, DropoutSVR, NoisyLinearRegressor
 
-__all__ = ["DropoutLogisticRegression", "DropoutSVC", "MCFClassifier", "NoisyLinearClassifier"]
+__all__ = [
+    "DropoutLogisticRegression",
+    "DropoutRidge",
+    "DropoutSVC",
+    "DropoutSVR",
+    "MCFClassifier",
+    "NoisyLinearClassifier",
+    "NoisyLinearRegressor",
+]

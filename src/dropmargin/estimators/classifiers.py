@@ -39,12 +39,14 @@ class DropoutSVC(ApproximationParameter, OnlineMixin):
         Whether to fit an intercept. It is neither corrupted nor penalised.
     multi_class : {"ovr", "ovo"}, default="ovr"
         Strategy for more than two classes: one output per class against the rest, or one per pair of classes.
-    missing : {"error", "rescale"}, default="error"
-        What NaN in ``X`` means: an error, or a missing feature. In training a missing entry adds nothing to the mean
-        and to the variance of the score. At prediction the score is
+    missing : {"error", "rescale", "conditional"}, default="error"
+        What NaN in ``X`` means: an error, or a missing feature, also in training. A column that a data frame lacks is
+        missing in every row. At prediction the score is, with ``"rescale"``,
         ``b + w.mu + 1 / share * sum_observed w_d (x_d - mu_d)``, where ``mu`` are the training means and ``share`` is
-        the observed share of ``sum_d |w_d| sd_d``, at least half of the share of observed features. A row without any
-        observed feature has the score ``b + w.mu``. A column that a data frame lacks is missing in every row.
+        the observed share of ``sum_d |w_d| sd_d``, at least half of that of the features; with ``"conditional"`` it is
+        the expected score given the observed features, all being Gaussian with low-rank plus diagonal covariance.
+    missing_rank : int or None, default=None
+        Number of factors of that covariance. ``None`` chooses it by the likelihood of held-out rows.
     class_weight : dict, "balanced" or None, default=None
         Factors of the sample weights by class. ``"balanced"`` gives all classes the same total weight.
     n_jobs : int or None, default=None
@@ -81,6 +83,8 @@ class DropoutSVC(ApproximationParameter, OnlineMixin):
     feature_means_, feature_deviations_ : ndarray of shape (n_features,)
         Mean and standard deviation of the observed entries of each feature, weighted by the sample and class weights.
         The deviations only with ``missing="rescale"``.
+    feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
+        Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -142,12 +146,14 @@ class DropoutLogisticRegression(ApproximationParameter, OnlineMixin):
         Whether to fit an intercept. It is neither corrupted nor penalised.
     multi_class : {"ovr", "ovo"}, default="ovr"
         Strategy for more than two classes: one output per class against the rest, or one per pair of classes.
-    missing : {"error", "rescale"}, default="error"
-        What NaN in ``X`` means: an error, or a missing feature. In training a missing entry adds nothing to the mean
-        and to the variance of the score. At prediction the score is
+    missing : {"error", "rescale", "conditional"}, default="error"
+        What NaN in ``X`` means: an error, or a missing feature, also in training. A column that a data frame lacks is
+        missing in every row. At prediction the score is, with ``"rescale"``,
         ``b + w.mu + 1 / share * sum_observed w_d (x_d - mu_d)``, where ``mu`` are the training means and ``share`` is
-        the observed share of ``sum_d |w_d| sd_d``, at least half of the share of observed features. A row without any
-        observed feature has the score ``b + w.mu``. A column that a data frame lacks is missing in every row.
+        the observed share of ``sum_d |w_d| sd_d``, at least half of that of the features; with ``"conditional"`` it is
+        the expected score given the observed features, all being Gaussian with low-rank plus diagonal covariance.
+    missing_rank : int or None, default=None
+        Number of factors of that covariance. ``None`` chooses it by the likelihood of held-out rows.
     class_weight : dict, "balanced" or None, default=None
         Factors of the sample weights by class. ``"balanced"`` gives all classes the same total weight.
     n_jobs : int or None, default=None
@@ -184,6 +190,8 @@ class DropoutLogisticRegression(ApproximationParameter, OnlineMixin):
     feature_means_, feature_deviations_ : ndarray of shape (n_features,)
         Mean and standard deviation of the observed entries of each feature, weighted by the sample and class weights.
         The deviations only with ``missing="rescale"``.
+    feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
+        Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -248,12 +256,14 @@ class NoisyLinearClassifier(LossParameter, ApproximationParameter, OnlineMixin):
         Whether to fit an intercept. It is neither corrupted nor penalised.
     multi_class : {"ovr", "ovo"}, default="ovr"
         Strategy for more than two classes: one output per class against the rest, or one per pair of classes.
-    missing : {"error", "rescale"}, default="error"
-        What NaN in ``X`` means: an error, or a missing feature. In training a missing entry adds nothing to the mean
-        and to the variance of the score. At prediction the score is
+    missing : {"error", "rescale", "conditional"}, default="error"
+        What NaN in ``X`` means: an error, or a missing feature, also in training. A column that a data frame lacks is
+        missing in every row. At prediction the score is, with ``"rescale"``,
         ``b + w.mu + 1 / share * sum_observed w_d (x_d - mu_d)``, where ``mu`` are the training means and ``share`` is
-        the observed share of ``sum_d |w_d| sd_d``, at least half of the share of observed features. A row without any
-        observed feature has the score ``b + w.mu``. A column that a data frame lacks is missing in every row.
+        the observed share of ``sum_d |w_d| sd_d``, at least half of that of the features; with ``"conditional"`` it is
+        the expected score given the observed features, all being Gaussian with low-rank plus diagonal covariance.
+    missing_rank : int or None, default=None
+        Number of factors of that covariance. ``None`` chooses it by the likelihood of held-out rows.
     class_weight : dict, "balanced" or None, default=None
         Factors of the sample weights by class. ``"balanced"`` gives all classes the same total weight.
     n_jobs : int or None, default=None
@@ -290,6 +300,8 @@ class NoisyLinearClassifier(LossParameter, ApproximationParameter, OnlineMixin):
     feature_means_, feature_deviations_ : ndarray of shape (n_features,)
         Mean and standard deviation of the observed entries of each feature, weighted by the sample and class weights.
         The deviations only with ``missing="rescale"``.
+    feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
+        Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -358,12 +370,14 @@ class MCFClassifier(OnlineMixin):
         Whether to fit an intercept. It is neither corrupted nor penalised.
     multi_class : {"ovr", "ovo"}, default="ovr"
         Strategy for more than two classes: one output per class against the rest, or one per pair of classes.
-    missing : {"error", "rescale"}, default="error"
-        What NaN in ``X`` means: an error, or a missing feature. In training a missing entry adds nothing to the mean
-        and to the variance of the score. At prediction the score is
+    missing : {"error", "rescale", "conditional"}, default="error"
+        What NaN in ``X`` means: an error, or a missing feature, also in training. A column that a data frame lacks is
+        missing in every row. At prediction the score is, with ``"rescale"``,
         ``b + w.mu + 1 / share * sum_observed w_d (x_d - mu_d)``, where ``mu`` are the training means and ``share`` is
-        the observed share of ``sum_d |w_d| sd_d``, at least half of the share of observed features. A row without any
-        observed feature has the score ``b + w.mu``. A column that a data frame lacks is missing in every row.
+        the observed share of ``sum_d |w_d| sd_d``, at least half of that of the features; with ``"conditional"`` it is
+        the expected score given the observed features, all being Gaussian with low-rank plus diagonal covariance.
+    missing_rank : int or None, default=None
+        Number of factors of that covariance. ``None`` chooses it by the likelihood of held-out rows.
     class_weight : dict, "balanced" or None, default=None
         Factors of the sample weights by class. ``"balanced"`` gives all classes the same total weight.
     n_jobs : int or None, default=None
@@ -397,6 +411,8 @@ class MCFClassifier(OnlineMixin):
     feature_means_, feature_deviations_ : ndarray of shape (n_features,)
         Mean and standard deviation of the observed entries of each feature, weighted by the sample and class weights.
         The deviations only with ``missing="rescale"``.
+    feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
+        Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)

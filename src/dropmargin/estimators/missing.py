@@ -29,11 +29,18 @@ from sklearn.utils import check_array
 
 from dropmargin.data import EntryFunction, FeatureGroups, apply_entry, group_sums, linear_scores, map_entries
 from dropmargin.data.inputs import column_names
-from dropmargin.data.missing_values import FeatureStatistics, has_missing, is_negative_zero, row_chunks
+from dropmargin.data.missing_values import (
+    FeatureStatistics,
+    has_missing,
+    is_negative_zero,
+    mark_missing,
+    row_chunks,
+    zero_missing,
+)
 from dropmargin.noise import Noise, Variance
 from dropmargin.typing import Array
 
-CHOICES = ("error", "rescale")
+CHOICES = ("error", "rescale", "conditional")
 
 
 def restore_columns(X: Any, names: Array | None) -> Any:
@@ -204,12 +211,12 @@ def anchored_rows(
         if statistics is None or not has_missing(rows):
             yield where, IncompleteRows(rows, None, np.ones(shape), np.broadcast_to(intercept, shape))
             continue
-        missing = map_entries(rows, _mark_nan, zeros_stay=True, what="X")
+        missing = mark_missing(rows)
         at_mean = statistics.mean * coef.astype(np.float64)
         anchor = at_mean.sum(axis=1)
         factor, complete = _factors(missing, np.abs(coef) * statistics.deviation)
         shift = intercept + anchor - factor * (anchor - _times(missing, at_mean))
-        filled = map_entries(rows, _zero_nan, zeros_stay=True, what="X")
+        filled = zero_missing(rows)
         yield where, IncompleteRows(filled, missing, factor, np.where(complete, intercept, shift))
 
 
@@ -243,11 +250,3 @@ def anchored_scores(X: Any, coef: Array, intercept: Array, statistics: FeatureSt
 def _times(X: Any, coef: Array) -> Array:
     """Return ``X @ coef.T`` as a dense array."""
     return linear_scores(X, coef, np.zeros(1, dtype=coef.dtype))
-
-
-def _mark_nan(values: Array, features: Any) -> Array:
-    return np.isnan(values).astype(np.float64)
-
-
-def _zero_nan(values: Array, features: Any) -> Array:
-    return np.where(np.isnan(values), values.dtype.type(0.0), values)

@@ -14,7 +14,7 @@ from dropmargin.data import binary_outputs, canonical
 from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import FeatureStatistics
 from dropmargin.estimators import validation
-from dropmargin.estimators.base import MarginalisedClassifier
+from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.losses import MomentLoss
 from dropmargin.online import Batch, Stream
 from dropmargin.solvers import no_monitor

@@ -1,4 +1,4 @@
-"""The constructor parameters of the classifiers, each declared once.
+"""The constructor parameters of the estimators, each declared once.
 
 A class that derives from `Parameters` declares a parameter as an annotated attribute::
 
@@ -161,6 +161,10 @@ def _as_bool(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def _rank(name: str, value: Any) -> int | None:
+    return None if value is None else validation.check_integer(name, value, 0)
+
+
 def _n_jobs(name: str, value: Any) -> int | None:
     if value is not None:
         validation.check_n_jobs(value)
@@ -178,15 +182,21 @@ class NoiseParameters(Parameters):
 
 
 class SharedParameters(Parameters):
-    """Parameters of all classifiers, also of those that choose noise and ``C``."""
+    """Parameters of all models, also of those that choose noise and ``C``."""
 
     l1_ratio: float = parameter(default=0.0, check=number(0.0, 1.0), stored_as=NUMBER)
     solver: str = parameter(default="auto", stored_as=TEXT)
     tol: float = parameter(default=1e-4, check=number(0.0), stored_as=NUMBER)
     max_iter: int = parameter(default=1000, check=integer(1), stored_as=INTEGER)
     fit_intercept: bool = parameter(default=True, check=_as_bool, stored_as=INTEGER)
-    multi_class: str = parameter(default="ovr", choices=("ovr", "ovo"))
     missing: str = parameter(default="error", choices=MISSING_CHOICES)
+    missing_rank: int | None = parameter(default=None, check=_rank, stored_as=(int, type(None)), optional_in_files=True)
+
+
+class ClassParameters(Parameters):
+    """Parameters of all classifiers."""
+
+    multi_class: str = parameter(default="ovr", choices=("ovr", "ovo"))
     class_weight: Any = parameter(default=None)
 
 
@@ -198,13 +208,13 @@ class RunParameters(Parameters):
 
 
 class ModelParameters(RunParameters, SharedParameters, NoiseParameters):
-    """Parameters of the classifiers with a given noise and ``C``."""
+    """Parameters of the models with a given noise and ``C``."""
 
     warm_start: bool = parameter(default=False, check=_as_bool, stored_as=INTEGER)
 
 
 class ApproximationParameter(Parameters):
-    """The parameter of the classifiers with a bound and a normal approximation of the expected loss."""
+    """The parameter of the models with a bound and a normal approximation of the expected loss."""
 
     approximation: str = parameter(default="bound", choices=("bound", "gaussian"))
 
@@ -213,3 +223,9 @@ class LossParameter(Parameters):
     """The parameter of the classifiers with any loss."""
 
     loss: Any = parameter(default="hinge", kw_only=False)
+
+
+class EpsilonParameter(Parameters):
+    """The parameter of support vector regression."""
+
+    epsilon: float = parameter(default=0.1, check=number(0.0), stored_as=NUMBER)

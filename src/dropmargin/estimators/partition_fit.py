@@ -25,7 +25,7 @@ from dropmargin.data.partitioned import (
     mean_square,
 )
 from dropmargin.estimators import missing, validation
-from dropmargin.estimators.base import MarginalisedClassifier
+from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.estimators.inspection import DataSummary, check_rows, inspect
 from dropmargin.solvers import Iteration, Monitor, Problem, Result, solve
 from dropmargin.typing import Array
@@ -45,6 +45,11 @@ class Fit:
     def __init__(self, estimator: MarginalisedClassifier) -> None:
         self.estimator = estimator
         self.problem: Problem = estimator._problem()
+        if estimator.missing == "conditional":
+            raise ValueError(
+                "missing='conditional' needs all rows in memory, got rows in files or on a cluster: set "
+                "missing='rescale', or fit to an array."
+            )
         self.uses_statistics: bool = estimator.missing == "rescale"
 
     def set_features(self, n_features: int, names: Sequence[str] | None) -> None:

@@ -105,6 +105,53 @@ def label_probabilities(rows: IncompleteRows, coef: Array, variance: Variance, l
     return normal_given_predicted(_multiclass_differences(rows, coef, variance, labels))
 
 
+def of_normal_scores(
+    mean: Array, covariance: Array, method: str, predict_pairs: PredictIndex | None, n_draws: int, seed: int
+) -> Array:
+    """Return the probability of an unchanged label for normal scores with these moments, a row each.
+
+    ``predict_pairs`` are the votes of one-vs-one scores, which are sampled.
+    """
+    if predict_pairs is not None:
+        return _survives_normal_draws(mean, covariance, predict_pairs, n_draws, seed)
+    if mean.shape[1] == 1:
+        differences = ScoreDifferences(np.abs(mean), np.maximum(covariance[:, 0], 0.0), np.zeros_like(mean))
+        exact = _probability_positive(differences.mean, np.sqrt(differences.variance))[:, 0]
+        return guaranteed(differences) if method == "guaranteed" else exact
+    predicted = mean.argmax(axis=1)
+    differences = _normal_differences(mean, covariance, predicted)
+    if method == "guaranteed":
+        return guaranteed(differences)
+    if mean.shape[1] > _MAX_CLASSES:
+        return normal_given_predicted(differences)
+    return normal(differences, _covariances_of_differences(covariance, predicted))
+
+
+def normal_label_probabilities(mean: Array, covariance: Array, labels: Array) -> Array:
+    """Return, for each row, the probability that a given class is predicted, for normal scores with these moments."""
+    if mean.shape[1] == 1:
+        deviation = np.sqrt(np.maximum(covariance[:, 0, 0], 0.0))
+        return _probability_positive(np.where(labels == 1, 1.0, -1.0) * mean[:, 0], deviation)
+    return normal_given_predicted(_normal_differences(mean, covariance, labels))
+
+
+def _normal_differences(mean: Array, covariance: Array, predicted: Array) -> ScoreDifferences:
+    """Return the differences of the score of a class to the others."""
+    every_row = np.arange(len(mean))
+    own = np.diagonal(covariance, axis1=1, axis2=2)
+    return _differences(mean, own, covariance[every_row, predicted], predicted)
+
+
+def _survives_normal_draws(mean: Array, covariance: Array, predict: PredictIndex, n_draws: int, seed: int) -> Array:
+    """Return the share of draws from normal scores that do not change each label; all rows have the same draws."""
+    before, out = predict(mean), np.empty(len(mean))
+    draws = np.random.RandomState(seed).normal(size=(n_draws, mean.shape[1]))
+    values, vectors = np.linalg.eigh(covariance)
+    for i, root in enumerate(vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]):
+        out[i] = np.mean(predict(mean[i] + draws @ root.T) == before[i])
+    return out
+
+
 def n_results(n_classes: int, groups: Array | None = None) -> int:
     """Return how many numbers per row `closed_form` has in memory at a time."""
     n_groups = 0 if groups is None else 2 * (int(groups.max()) + 1)
@@ -190,8 +237,13 @@ def _multiclass_differences(
         members = np.flatnonzero(predicted == k)
         covariance[members] = rows.covariances(members, variance, coef[k], coef)
     own = np.square(rows.factor) * rows.covariances(every_row, variance, coef, coef)
-    at_predicted = (every_row, predicted)
-    covariance *= rows.factor * rows.factor[at_predicted][:, None]
+    covariance *= rows.factor * rows.factor[every_row, predicted][:, None]
+    return _differences(scores, own, covariance, predicted)
+
+
+def _differences(scores: Array, own: Array, covariance: Array, predicted: Array) -> ScoreDifferences:
+    """Return the differences from the variances of the scores, and their covariances with that of ``predicted``."""
+    at_predicted = (np.arange(len(scores)), predicted)
     predicted_variance = np.maximum(covariance[at_predicted], 0.0)[:, None]
     total = predicted_variance + own - 2.0 * covariance
     total[total < _ROUNDING * (predicted_variance + own)] = 0.0
@@ -209,7 +261,13 @@ def _difference_covariances(rows: IncompleteRows, coef: Array, variance: Varianc
     for k in range(n_classes):
         scores[:, k, k:] = scores[:, k:, k] = rows.covariances(every_row, variance, coef[k], coef[k:])
     scores *= rows.factor[:, :, None] * rows.factor[:, None, :]
-    predicted = rows.scores(coef).argmax(axis=1)
+    return _covariances_of_differences(scores, rows.scores(coef).argmax(axis=1))
+
+
+def _covariances_of_differences(scores: Array, predicted: Array) -> Array:
+    """Return the covariances of the differences to the predicted class from those of the scores, a matrix per row."""
+    n_rows, n_classes = scores.shape[:2]
+    every_row = np.arange(n_rows)
     with_predicted = scores[every_row, predicted]
     variances = with_predicted[every_row, predicted][:, None, None]
     covariances = variances - with_predicted[:, :, None] - with_predicted[:, None, :] + scores

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.data.deletion import delete_columns, delete_entries
+from dropmargin.data.deletion import delete_columns, delete_entries, is_documents, is_frame
 from dropmargin.data.inputs import column_names
 from dropmargin.estimators.validation import check_choice
 from dropmargin.evaluation.curve import ScoreCurve
@@ -52,7 +52,7 @@ def deletion_curve(
     strategy: str = "entries",
     groups: Any = None,
     n_repeats: int = 5,
-    fill: Any = 0.0,
+    fill: Any = None,
     rescale: bool = False,
     scoring: Any = "accuracy",
     sample_weight: Any = None,
@@ -62,15 +62,18 @@ def deletion_curve(
 ) -> DeletionCurve:
     """Return the scores of a fitted classifier when a share of its features is deleted.
 
-    A deleted entry becomes ``fill``, and the others ``x``, or with ``rescale=True``
-    ``fill + (x - fill) / (1 - share deleted)``, which leaves their expectation as it was.
+    Cells of a data frame with texts, categories or dates are deleted before the pipeline encodes them, and become
+    missing values; of documents, words are left out. In rows of numbers a deleted entry becomes ``fill``, and the
+    others ``x``, or with ``rescale=True`` ``fill + (x - fill) / (1 - share deleted)``, which leaves their expectation
+    as it was.
 
     Parameters
     ----------
     estimator : classifier
         Any fitted scikit-learn classifier or pipeline.
-    X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
-        Test rows, numeric. They are not changed; a data frame is passed to the estimator as a data frame.
+    X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features), or sequence of str
+        Test rows as the estimator expects them: numbers, a data frame with columns of any type (pandas or polars), or
+        documents. They are not changed; a data frame is passed to the estimator as a data frame.
     y : array-like of shape (n_samples,)
         Their labels.
     levels : array-like of shape (n_levels,), default=(0, 0.1, ..., 0.9)
@@ -79,21 +82,24 @@ def deletion_curve(
     strategy : {"entries", "columns", "worst"}, default="entries"
         What is deleted:
 
-        - ``"entries"``: each entry of ``X`` with probability ``level``, independently, as in the paper;
+        - ``"entries"``: each entry of ``X`` with probability ``level``, independently, as in the paper; of a data frame
+          each cell, of a document each word;
         - ``"columns"``: ``level * n_features`` random columns, rounded, the same for all rows, as if sensors fail;
         - ``"worst"``: as many columns, in the order of the decrease of the mean margin of this classifier on ``X`` if
           the column alone is deleted (on 1,000 random rows, if there are more). The margin is the response for the
           correct class minus the largest one for another class; responses are decision values, or else
           probabilities. As nothing else is random, there is one repeat.
     groups : array-like of shape (n_features,) or mapping, default=None
-        Features that are deleted together, as for `DropoutNoise`: ``level`` is then the share of the groups. The
-        decrease of the margin of a group, for ``strategy="worst"``, is the sum over its features.
+        Features that are deleted together, as for `DropoutNoise`: the group of each feature, or the features of each
+        group by index, name or pattern. ``level`` is then the share of the groups. The decrease of the margin of a
+        group, for ``strategy="worst"``, is the sum over its features.
     n_repeats : int, default=5
         Number of random deletions per level.
-    fill : float or array-like of shape (n_features,), default=0.0
+    fill : float, array-like of shape (n_features,) or None, default=None
         The value of deleted entries: 0 as in the paper, the means of the training columns for mean imputation, or NaN
-        for a classifier that accepts missing values. For a sparse ``X``, 0 or NaN; with NaN every deleted entry is
-        stored, zeros included.
+        for a classifier that accepts missing values. ``None`` is 0 in rows of numbers, and a missing value in a data
+        frame with other columns, where nothing else is possible. For a sparse ``X``, 0 or NaN; with NaN every deleted
+        entry is stored, zeros included.
     rescale : bool, default=False
         Whether the other entries are scaled up, as above. With ``fill`` the training means this is
         *anchored* rescaling; a linear classifier then scores ``b + w.mu + sum_kept w_d (x_d - mu_d) / (1 - level)``.
@@ -125,13 +131,27 @@ def deletion_curve(
     >>> curve = deletion_curve(model, X[1000:] / 16, y[1000:], levels=[0.0, 0.5], random_state=0)
     >>> [f"{accuracy:.1f}" for accuracy in curve.mean]
     ['0.9', '0.6']
+
+    A table with categories, whose cells are deleted before a pipeline encodes them:
+
+    >>> import pandas as pd
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from dropmargin.io.data import TableEncoder
+    >>> table = pd.DataFrame({"colour": ["red", "blue"] * 20, "size": [1.0, 2.0] * 20})
+    >>> pipeline = make_pipeline(TableEncoder(), DropoutSVC(missing="rescale")).fit(table, [0, 1] * 20)
+    >>> deletion_curve(pipeline, table, [0, 1] * 20, levels=[0.5], strategy="columns", random_state=0).mean
+    array([1.])
     """
     levels = check_levels(levels)
     check_choice("strategy", strategy, _STRATEGIES)
     seeds = repeat_seeds(n_repeats, random_state)
-    case = make_case(estimator, X, y, scoring, sample_weight, "deletion_curve")
-    values, n_features = case.values, case.values.shape[1]
-    filling = _check_fill(fill, rescale, n_features)
+    case = make_case(estimator, X, y, scoring, sample_weight, "deletion_curve", any_type=True)
+    values = case.values
+    if is_documents(values):
+        _check_documents(strategy, groups)
+    n_features = 1 if is_documents(values) else values.shape[1]
+    is_other = is_documents(values) or is_frame(values)
+    filling = _check_fill_of_other(fill, rescale) if is_other else _check_fill(fill, rescale, n_features)
     numbers, n_groups = np.arange(n_features), n_features
     if groups is not None:
         numbers, names = group_features(groups, n_features, column_names(X))
@@ -155,7 +175,7 @@ def deletion_curve(
         return delete_columns(values, features, filling, factors[level])
 
     scores = score_levels(case, delete, shares == 0.0, seeds, n_jobs=n_jobs, verbose=verbose, label="deletion curve")
-    return DeletionCurve(scores, scoring, levels, strategy, fill, rescale)
+    return DeletionCurve(scores, scoring, levels, strategy, filling if fill is None else fill, rescale)
 
 
 def check_levels(levels: Any) -> Array:
@@ -175,6 +195,26 @@ def check_levels(levels: Any) -> Array:
     return checked.astype(np.float64)
 
 
+def _check_documents(strategy: str, groups: Any) -> None:
+    if strategy != "entries" or groups is not None:
+        raise ValueError(
+            "Words of documents are deleted one by one: X is a sequence of texts, which needs strategy='entries' and "
+            f"groups=None, got strategy={strategy!r} and groups={groups!r}. To delete whole features, pass the encoded "
+            "rows and the classifier without its encoder."
+        )
+
+
+def _check_fill_of_other(fill: Any, rescale: Any) -> float:
+    """Return NaN, the only fill of data frames with other columns than numbers, and of documents."""
+    is_missing = fill is None or (isinstance(fill, float) and math.isnan(fill))
+    if not is_missing or rescale:
+        raise ValueError(
+            "X has texts, categories or dates: a deleted cell is a missing value, and nothing can be rescaled. Leave "
+            f"out fill and rescale, got fill={fill!r}, rescale={rescale!r}; an imputer of the pipeline may fill cells."
+        )
+    return math.nan
+
+
 def _check_fill(fill: Any, rescale: Any, n_features: int) -> Any:
     """Return the fill as a number or an array of one number per feature."""
     if not isinstance(rescale, bool | np.bool_):
@@ -182,6 +222,7 @@ def _check_fill(fill: Any, rescale: Any, n_features: int) -> Any:
             f"rescale must be True or False, got {rescale!r}. The value of deleted entries is set by fill: "
             "for anchored rescaling pass fill=X_train.mean(axis=0) and rescale=True."
         )
+    fill = 0.0 if fill is None else fill
     if isinstance(fill, Real) and not isinstance(fill, bool) and not math.isinf(fill):
         if rescale and math.isnan(fill):
             raise ValueError(

@@ -13,6 +13,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
+from dropmargin.data.deletion import has_other_than_numbers, is_documents, is_frame
 from dropmargin.data.inputs import check_rows, check_unmasked
 from dropmargin.estimators.validation import check_integer, check_n_jobs
 from dropmargin.progress import Progress
@@ -29,8 +30,8 @@ class ScoringCase:
         A fitted classifier.
     X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
         As given.
-    values : ndarray or CSR matrix of shape (n_samples, n_features)
-        The entries of ``X``.
+    values : ndarray, CSR matrix, data frame or sequence of str
+        The entries of ``X``; ``X`` itself if it has other columns than numbers, or documents.
     y : array-like of shape (n_samples,)
     scorer : callable
         ``scorer(estimator, X, y)``, as scikit-learn makes them.
@@ -48,13 +49,25 @@ class ScoringCase:
         """Return the score of corrupted rows, or of the given ones."""
         X = self.X if values is None else self.in_container(values)
         weights = {} if self.sample_weight is None else {"sample_weight": self.sample_weight}
-        score = self.scorer(self.estimator, X, self.y, **weights)
+        try:
+            score = self.scorer(self.estimator, X, self.y, **weights)
+        except (ValueError, TypeError, AttributeError) as error:
+            if values is None or not is_frame(values):
+                raise
+            reason = str(error).splitlines()[0]
+            raise ValueError(
+                f"Deleted cells are missing values, and {type(self.estimator).__name__} does not predict with them "
+                f"({reason}). Add an imputer to the pipeline, such as SimpleImputer(strategy='most_frequent'), or use "
+                "steps that accept missing values, such as TableEncoder and DropoutSVC(missing='rescale')."
+            ) from error
         if not isinstance(score, Real):
             raise ValueError(f"scoring must give one number per data set, got {score!r}. Choose a single metric.")
         return float(score)
 
     def in_container(self, values: Any, rows: Any = slice(None)) -> Any:
         """Return the values of these rows as a data frame if ``X`` is one, with its columns, else unchanged."""
+        if is_frame(values) or is_documents(values):
+            return values
         if hasattr(self.X, "iloc"):  # pandas
             return type(self.X)(values, columns=self.X.columns, index=self.X.index[rows])
         if hasattr(self.X, "column_names"):  # pyarrow
@@ -64,16 +77,24 @@ class ScoringCase:
         return values
 
 
-def make_case(estimator: Any, X: Any, y: Any, scoring: Any, sample_weight: Any, caller: str) -> ScoringCase:
-    """Return the test case of an estimator after checking that it is fitted and has the features of ``X``."""
+def make_case(
+    estimator: Any, X: Any, y: Any, scoring: Any, sample_weight: Any, caller: str, *, any_type: bool = False
+) -> ScoringCase:
+    """Return the test case of an estimator after checking that it is fitted and has the features of ``X``.
+
+    With ``any_type``, ``X`` may be a data frame with columns that are not numbers, or a sequence of documents.
+    """
     if isinstance(estimator, type) or not hasattr(estimator, "predict"):
         raise TypeError(f"{caller} needs a fitted classifier with predict(), got {estimator!r}.")
     check_is_fitted(
         estimator, msg=f"{caller} needs a fitted classifier; this %(name)s is not fitted yet: call its fit first."
     )
-    values = check_rows(X, ensure_all_finite=False)  # some classifiers accept NaN; others raise their own error
-    n_expected = getattr(estimator, "n_features_in_", values.shape[1])
-    if n_expected != values.shape[1]:
+    if any_type and (is_documents(X) or (is_frame(X) and has_other_than_numbers(X))):
+        values = X
+    else:
+        values = check_rows(X, ensure_all_finite=False)  # some classifiers accept NaN; others raise their own error
+    n_expected = None if is_documents(values) else getattr(estimator, "n_features_in_", values.shape[1])
+    if n_expected is not None and n_expected != values.shape[1]:
         raise ValueError(
             f"X has {values.shape[1]} features, but {type(estimator).__name__} was fitted with {n_expected}. "
             "Give it the columns of its training data."

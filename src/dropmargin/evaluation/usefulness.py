@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 
 from dropmargin.data import linear_scores
 from dropmargin.data.deletion import column_entries, delete_columns
@@ -36,7 +37,7 @@ def margin_losses(case: ScoringCase, fill: Any, seed: int, verbose: int) -> Arra
 
 
 def _losses_one_by_one(case: ScoringCase, rows: Array, fill: Any, verbose: int) -> Array:
-    values, labels = case.values[rows], np.asarray(case.y)[rows]
+    values, labels = _safe_indexing(case.values, rows), np.asarray(case.y)[rows]
     respond = _responses(case.estimator)
     own = None if respond is None else _own_class(case.estimator, labels)
 

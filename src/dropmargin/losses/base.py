@@ -1,4 +1,7 @@
-"""Base classes of the losses: functions of the targets ``y`` in {-1, +1} and of moments of the noisy score."""
+"""Base classes of the losses: functions of the targets ``y`` and of moments of the noisy score.
+
+Targets are -1 or +1 in classification, and any numbers in regression.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ class Loss:
 
     #: Whether a score is a log-odds, so that ``expit(score)`` is a probability.
     scores_are_log_odds = False
+    #: Whether the loss is a function of the residual ``y - score``, for any number ``y``.
+    suits_regression = False
 
 
 class Expanded(NamedTuple):
@@ -38,6 +43,8 @@ class MomentLoss(Loss, ABC):
     #: Whether ``gamma``, which `majoriser` returns, defines a quadratic majoriser of ``phi``:
     #: ``phi(m, v) <= gamma / 2 * ((m - o)^2 + v) - k y m + const``.
     has_majoriser = False
+    #: Whether the second derivatives are constant, so that one Newton step reaches the minimum.
+    is_quadratic = False
 
     @abstractmethod
     def value(self, y: Array, m: Array, v: Array) -> Array:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -35,6 +36,10 @@ class RadialLoss(MomentLoss):
     #: The factor ``k`` of ``y m``, and the margin ``l`` of ``o = l y``.
     k = 0.0
     margin = 0.0
+
+    @property
+    def suits_regression(self) -> bool:  # type: ignore[override]
+        return self.k == 0.0 and self.margin == 1.0
 
     @abstractmethod
     def tail(self, r: Array) -> Array:
@@ -110,6 +115,14 @@ class RadialLoss(MomentLoss):
         return self.gamma(np.maximum(self._polar(y, m, v)[1], _TINY))
 
 
+def check_positive(name: str, value: Any, or_zero: bool = False) -> float:
+    """Return a parameter of a loss after checking that it is a positive number, or zero."""
+    number = float(value) if isinstance(value, Real) else np.nan
+    if not (np.isfinite(number) and (number > 0.0 or (or_zero and number == 0.0))):
+        raise ValueError(f"{name} must be a positive number{' or 0' if or_zero else ''}, got {value!r}.")
+    return number
+
+
 # A smaller radius is replaced by this, whose cube does not underflow.
 _TINY = 1e-100
 # `expand` replaces a smaller variance by this: psi'' - gamma would lose precision.
@@ -128,9 +141,7 @@ class Hinge(RadialLoss):
     k = 0.5
 
     def __init__(self, margin: float = 1.0) -> None:
-        if not (isinstance(margin, Real) and np.isfinite(margin) and margin > 0.0):
-            raise ValueError(f"margin must be a positive number, got {margin!r}.")
-        self.margin = self.kink = float(margin)
+        self.margin = self.kink = check_positive("margin", margin)
 
     def smoothed(self, width: float | Array) -> SmoothedHinge:
         return SmoothedHinge(self.margin, width)
@@ -242,6 +253,7 @@ class Logistic(RadialLoss):
 class Quadratic(RadialLoss):
     """The expected squared error ``(y - m)^2 + v``, exact under every noise (MCF-quadratic)."""
 
+    is_quadratic = True
     margin = 1.0
 
     def tail(self, r: Array) -> Array:

@@ -2,5 +2,14 @@
 
 from dropmargin.model_selection.estimators import DropoutLogisticRegressionCV, DropoutSVCCV, NoisyLinearClassifierCV
 from dropmargin.model_selection.noise_path import NoisePath, noise_path
+from dropmargin.model_selection.regressors import DropoutRidgeCV, DropoutSVRCV
 
-__all__ = ["DropoutLogisticRegressionCV", "DropoutSVCCV", "NoisePath", "NoisyLinearClassifierCV", "noise_path"]
+__all__ = [
+    "DropoutLogisticRegressionCV",
+    "DropoutRidgeCV",
+    "DropoutSVCCV",
+    "DropoutSVRCV",
+    "NoisePath",
+    "NoisyLinearClassifierCV",
+    "noise_path",
+]

@@ -1,25 +1,23 @@
-"""Base of the classifiers that choose noise and ``C``: checks, folds, metadata routing, search and final fit."""
+"""Base of the models that choose noise and ``C``: checks, folds, metadata routing, search and final fit."""
 
 from __future__ import annotations
 
 import warnings
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn import get_config
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.data import ClassArray, binary_outputs
-from dropmargin.estimators import validation
-from dropmargin.estimators.base import CheckedRows, MarginalisedClassifier
+from dropmargin.data import ClassArray
+from dropmargin.estimators.base import CheckedRows, MarginalisedModel
 from dropmargin.estimators.parameters import (
     Parameters,
     RunParameters,
@@ -38,8 +36,6 @@ from dropmargin.model_selection.search import (
     Outcome,
     Search,
     SearchData,
-    accuracy,
-    target_scorer,
     try_scorer,
     warn_unconverged,
 )
@@ -48,16 +44,6 @@ from dropmargin.typing import Array
 
 # Coefficients of all points are kept up to this many bytes, if nobody says otherwise.
 _MOST_STORED = 2**28
-
-
-def _plain_has(name: str) -> Any:
-    """Return the check that the plain classifier has a method; if not, it raises the error of the plain classifier."""
-
-    def check(estimator: MarginalisedClassifierCV) -> bool:
-        getattr(getattr(estimator, "best_estimator_", None) or estimator._plain(), name)
-        return True
-
-    return check
 
 
 class GridParameters(Parameters):
@@ -73,60 +59,31 @@ class GridParameters(Parameters):
     store_coefs: bool | str = parameter(default="auto")
 
 
-class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, ClassifierMixin, BaseEstimator):
-    """Base of the classifiers that choose noise and ``C`` by cross-validation."""
+class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseEstimator):
+    """Base of the models that choose noise and ``C`` by cross-validation."""
 
     verbose: int = parameter(default=1)
 
-    #: The classifier with a given noise and ``C``.
-    _plain_class: ClassVar[type[MarginalisedClassifier]]
+    #: The model with a given noise and ``C``.
+    _plain_class: ClassVar[type[MarginalisedModel]]
+    #: The score for ``scoring=None``, and the same for rows that have been checked.
+    _default_scoring: ClassVar[str]
+    _plain_scorer: ClassVar[Any]
 
-    def _plain(self) -> MarginalisedClassifier:
-        """Return the plain classifier with the parameters that it shares with the search, and without noise."""
+    def _plain(self) -> MarginalisedModel:
+        """Return the plain model with the parameters that it shares with the search, and without noise."""
         shared = specification(type(self)).keys() & specification(self._plain_class).keys()
         shared -= specification(RunParameters).keys()
         return self._plain_class(noise=None, **{name: getattr(self, name) for name in shared})
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> MarginalisedClassifierCV:
-        """Choose noise and ``C`` by cross-validation and fit the model with them to all rows.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training data. With ``missing="rescale"``, NaN is a missing feature.
-        y : array-like of shape (n_samples,)
-            Labels: numbers, strings or booleans.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, in the fits and in the scores. With scikit-learn's metadata routing enabled, the scores
-            have weights only if the scorer requests them.
-        groups : array-like of shape (n_samples,), default=None
-            Groups of rows, for a ``cv`` that needs them, such as `sklearn.model_selection.GroupKFold`.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator. If the fit fails or is interrupted, the estimator is unchanged.
-
-        Warns
-        -----
-        UserWarning
-            If the chosen ``C``, or the chosen noise among those of its class, is at an end of the grid, so that values
-            outside of the grid may score higher. There is no warning for a grid of one value, where the score does not
-            change towards the end, or at a natural end: no noise, and dropout rates from 0.9 on.
-        ConvergenceWarning
-            If a fit did not converge.
-        """
-        with validation.unchanged_on_failure(self):
-            return self._fit(X, y, sample_weight, groups)
-
-    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> MarginalisedClassifierCV:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
         # All checks come before the search.
         check_parameters(self)
         template = self._plain()
         X, y = indexable(X, y)
         rows = template._check_data(template._problem(), X, y, sample_weight)
         classes, encoded = template._encode(rows)
-        grid = check_grid(self.noises, self.Cs, rows)
+        grid = check_grid(self.noises, self.Cs, rows, template._scale_of_C(rows))
         problem = check_noisy_problems(template, rows, grid)
         split_params, score_params = self._route(sample_weight, groups)
         splits = self._splits(X, y, rows, classes, split_params)
@@ -139,22 +96,23 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
     def _search(
         self,
         data: SearchData,
-        template: MarginalisedClassifier,
+        template: MarginalisedModel,
         problem: Problem,
         grid: Grid,
         n_threads: int,
         verbose: int,
-    ) -> MarginalisedClassifierCV:
+    ) -> Self:
         """Run the search over rows in memory or elsewhere, and set the fitted attributes."""
         tol = FINAL_SHARE * problem.tol
         rough_tol = max(problem.tol, ROUGH_TOL) if self.prune else tol
-        plain = (self.scoring is None or self.scoring == "accuracy") and not data.has_missing
-        scorer: Any = target_scorer(self.target_noise, self.scoring, self.multi_class)
+        plain = self.scoring in (None, self._default_scoring) and not data.has_missing
+        scorer = self._target_scorer()
         if scorer is not None:
             scorer.noise.resolve(data.n_features, getattr(template, "feature_names_in_", None))
         else:
-            scorer = accuracy if plain else self._scorer()
-        store = self._stores(len(data.folds), grid, len(data.classes), data.n_features)
+            scorer = self._plain_scorer if plain else self._scorer()
+        n_outputs = template._n_outputs(data.classes)
+        store = self._stores(len(data.folds), grid, n_outputs, data.n_features)
         search = Search(template, problem, grid, scorer, tol, rough_tol, self.rule, store, n_threads, data.n_rows)
         with data.folds[0]() as fold:
             try_scorer(search, fold)
@@ -167,23 +125,22 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         warn_at_ends(grid, outcome.mean, self.best_index_, stacklevel=4)
         return self
 
-    def _stores(self, n_folds: int, grid: Grid, n_classes: int, n_features: int) -> bool:
+    def _stores(self, n_folds: int, grid: Grid, n_outputs: int, n_features: int) -> bool:
         """Return whether to keep the coefficients of the whole grid."""
         if isinstance(self.store_coefs, bool | np.bool_):
             return bool(self.store_coefs)
         if not isinstance(self.store_coefs, str) or self.store_coefs != "auto":
             raise ValueError(f"store_coefs must be True, False or 'auto', got {self.store_coefs!r}.")
-        n_outputs = len(binary_outputs(n_classes, self.multi_class))
         return 8 * n_folds * grid.shape[0] * grid.shape[1] * n_outputs * (n_features + 1) <= _MOST_STORED
 
     def _splits(
-        self, X: Any, y: Any, rows: Any, classes: Array, split_params: dict[str, Any]
+        self, X: Any, y: Any, rows: Any, classes: Array | None, split_params: dict[str, Any]
     ) -> list[tuple[Array, Array]]:
         """Return training and test rows of each fold, after checking that it can be learnt from and scored.
 
         ``rows`` has the labels and the sample weights after all checks, `Rows` without need of ``X``.
         """
-        splits = list(check_cv(self.cv, rows.y, classifier=True).split(X, y, **split_params))
+        splits = list(check_cv(self.cv, rows.y, classifier=is_classifier(self)).split(X, y, **split_params))
         if not splits:
             raise ValueError(f"cv={self.cv!r} gives no folds.")
         checked = []
@@ -193,15 +150,17 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
             )
             if not np.any(rows.sample_weight[test]):
                 raise ValueError(f"Fold {index} of cv has no rows to score, or only rows of weight 0.")
-            present = np.unique(rows.y[train][rows.sample_weight[train] > 0.0]).tolist()
-            absent = [label for label in classes.tolist() if label not in present]
-            if absent:
-                raise ValueError(
-                    f"Fold {index} of cv has no training row of class {absent[0]!r}. Use fewer folds, stratified ones "
-                    "(sklearn.model_selection.StratifiedKFold), or leave out classes with hardly any rows."
-                )
+            self._check_training_rows(index, rows.y[train][rows.sample_weight[train] > 0.0], classes)
             checked.append((train, test))
         return checked
+
+    def _check_training_rows(self, index: int, y: Array, classes: Array | None) -> None:
+        """Raise an error if the targets of the training rows of a fold, without those of weight 0, are too few."""
+        raise NotImplementedError
+
+    def _target_scorer(self) -> Any:
+        """Return the scorer of ``target_noise``; ``None`` if it is ``None``."""
+        raise NotImplementedError
 
     def _route(self, sample_weight: Any, groups: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what the splitter and what the scorer are to be given."""
@@ -219,7 +178,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         # Imported late, because it takes a good part of a second.
         from sklearn.metrics import check_scoring
 
-        return check_scoring(self._plain(), scoring="accuracy" if self.scoring is None else self.scoring)
+        return check_scoring(self._plain(), scoring=self._default_scoring if self.scoring is None else self.scoring)
 
     def _store(self, grid: Grid, outcome: Outcome, chosen: tuple[int, int]) -> None:
         self.noises_, self.Cs_ = grid.noises, grid.Cs
@@ -233,7 +192,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         self.best_score_ = float(outcome.mean[chosen])
         self.noise_, self.C_ = grid.noises[chosen[0]], float(grid.Cs[chosen[1]])
 
-    def _refit(self, template: MarginalisedClassifier, data: SearchData, outcome: Outcome) -> None:
+    def _refit(self, template: MarginalisedModel, data: SearchData, outcome: Outcome) -> None:
         """Fit the chosen model to all rows, from the mean of its folds."""
         best = template.set_params(noise=self.noise_, C=self.C_)
         where = (slice(None), *self.best_index_)
@@ -241,127 +200,20 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # one warning counts all fits
             self.best_estimator_ = data.refit(best, start)
-        self.coef_, self.intercept_, self.classes_ = best.coef_, best.intercept_, best.classes_
+        self.coef_, self.intercept_ = best.coef_, best.intercept_
+        if hasattr(best, "classes_"):
+            self.classes_ = best.classes_
         self.n_features_in_ = best.n_features_in_
         if hasattr(best, "feature_names_in_"):
             self.feature_names_in_ = best.feature_names_in_
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    def _best(self) -> MarginalisedClassifier:
+    def _best(self) -> MarginalisedModel:
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_
 
-    def predict(self, X: Any) -> Array:
-        """Return the predicted label of each row of ``X``.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Labels of ``classes_``.
-        """
-        return self._best().predict(X)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the score of the rows of ``X``.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
-        y : array-like of shape (n_samples,)
-            True labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
-
-        Returns
-        -------
-        score : float
-            The score of ``scoring``, accuracy by default.
-        """
-        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return float(self._scorer()(self._best(), X, y, **weights))
-
-    def decision_function(self, X: Any) -> Array:
-        """Return the scores of the rows of ``X``.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            As in `DropoutSVC.decision_function`.
-        """
-        return self._best().decision_function(X)
-
-    @available_if(_plain_has("predict_proba"))
-    def predict_proba(self, X: Any) -> Array:
-        """Return the probability of each class.
-
-        Only for losses whose scores are log-odds (the logistic losses), and with ``multi_class="ovr"``.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-            As in `DropoutLogisticRegression.predict_proba`.
-        """
-        return self._best().predict_proba(X)
-
-    @available_if(_plain_has("predict_log_proba"))
-    def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithm of the probability of each class.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
-
-        Returns
-        -------
-        log_probabilities : ndarray of shape (n_samples, n_classes)
-            The logarithm of `predict_proba`.
-        """
-        return self._best().predict_log_proba(X)
-
-    def predict_stability(
-        self, X: Any, noise: Any = None, method: str = "auto", *, n_draws: int = 2048, random_state: Any = 0
-    ) -> Array:
-        """Return, for each row, the probability that its predicted label is still predicted under noise.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. With ``missing="rescale"``, NaN is a missing feature.
-        noise : float, Noise or None, default=None
-            A number means ``DropoutNoise(rate=noise)``, ``None`` the chosen noise.
-        method : {"auto", "normal", "guaranteed"}, default="auto"
-            As in `DropoutSVC.predict_stability`.
-        n_draws : int, default=2048
-            Number of draws of ``method="auto"``.
-        random_state : int, RandomState instance or None, default=0
-            Seed of these draws.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples,)
-            Probabilities, or lower bounds on them.
-        """
-        return self._best().predict_stability(X, noise, method, n_draws=n_draws, random_state=random_state)
-
-    def sparsify(self) -> MarginalisedClassifierCV:
+    def sparsify(self) -> Self:
         """Convert the coefficients to a sparse array, see `DropoutSVC.sparsify`.
 
         Returns
@@ -372,7 +224,7 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         self.coef_ = self._best().sparsify().coef_
         return self
 
-    def densify(self) -> MarginalisedClassifierCV:
+    def densify(self) -> Self:
         """Convert the coefficients to a dense array, which they are after `fit`.
 
         Returns
@@ -394,14 +246,14 @@ class MarginalisedClassifierCV(RunParameters, SharedParameters, GridParameters, 
         return (
             MetadataRouter(owner=self)
             .add_self_request(self)
-            .add(splitter=check_cv(self.cv, classifier=True), method_mapping=_mapping("split"))
+            .add(splitter=check_cv(self.cv, classifier=is_classifier(self)), method_mapping=_mapping("split"))
             .add(scorer=self._scorer(), method_mapping=_mapping("score"))
         )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = self.missing == "rescale"
+        tags.input_tags.allow_nan = self.missing != "error"
         return tags
 
 
@@ -411,13 +263,13 @@ def _mapping(callee: str) -> MethodMapping:
 
 def _refit(
     rows: CheckedRows,
-    classes: Array,
+    classes: Array | None,
     encoded: ClassArray,
     n_threads: int,
-    best: MarginalisedClassifier,
+    best: MarginalisedModel,
     start: Array | None,
-) -> MarginalisedClassifier:
-    """Fit a classifier to rows in memory, and return it."""
+) -> MarginalisedModel:
+    """Fit a model to rows in memory, and return it."""
     result = solve(rows.problem(best._problem()), encoded, start, n_threads)
     return best._store(result, classes, rows.X.dtype, best._statistics(encoded))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, NoisyLinearClassifier
 from dropmargin.estimators.parameters import ApproximationParameter, LossParameter
-from dropmargin.model_selection.base import MarginalisedClassifierCV
+from dropmargin.model_selection.classification import MarginalisedClassifierCV
 
 
 class DropoutSVCCV(ApproximationParameter, MarginalisedClassifierCV):

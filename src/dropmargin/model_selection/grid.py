@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from dropmargin.data import mean_square
-from dropmargin.estimators.base import CheckedRows, MarginalisedClassifier
+from dropmargin.estimators.base import CheckedRows, MarginalisedModel
 from dropmargin.estimators.validation import check_entries, check_number
 from dropmargin.noise import Noise, Variance, as_noise
 from dropmargin.solvers import Problem
@@ -101,7 +101,7 @@ def _strengths(noise: Noise | None) -> Any:
     return variance.slope + variance.floor
 
 
-def check_grid(noises: Any, Cs: Any, rows: CheckedRows) -> Grid:
+def check_grid(noises: Any, Cs: Any, rows: CheckedRows, factor: float = 1.0) -> Grid:
     """Return the grid of the parameters ``noises`` and ``Cs``.
 
     Parameters
@@ -112,8 +112,13 @@ def check_grid(noises: Any, Cs: Any, rows: CheckedRows) -> Grid:
         Positive numbers. An integer is the number of values, see `default_cs`.
     rows : CheckedRows
         The training data.
+    factor : float, default=1.0
+        The factor of the default values of ``C``.
     """
-    scale = partial(mean_square, rows.X, rows.sample_weight)
+
+    def scale() -> float:
+        return mean_square(rows.X, rows.sample_weight) / factor
+
     return check_grid_of_scale(noises, Cs, rows.X.shape[1], rows.feature_names, scale)
 
 
@@ -124,7 +129,7 @@ def check_grid_of_scale(
     return Grid(_check_noises(noises, n_features, feature_names), _check_cs(Cs, scale))
 
 
-def check_noisy_problems(template: MarginalisedClassifier, rows: CheckedRows, grid: Grid) -> Problem:
+def check_noisy_problems(template: MarginalisedModel, rows: CheckedRows, grid: Grid) -> Problem:
     """Return the problem without noise, after checking each noise of the grid against the problem and the data."""
     for noise in grid.noises:
         rows.problem(template.set_params(noise=noise)._problem())

@@ -10,7 +10,7 @@ from joblib import effective_n_jobs
 from sklearn.base import clone
 
 from dropmargin.estimators import DropoutSVC
-from dropmargin.estimators.base import MarginalisedClassifier
+from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.model_selection.grid import Point, check_grid, check_noisy_problems
 from dropmargin.model_selection.path_solver import Solution
 from dropmargin.model_selection.search import (

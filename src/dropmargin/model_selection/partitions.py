@@ -18,10 +18,10 @@ import numpy as np
 
 from dropmargin.data import Partitions, PerPartition, Rows
 from dropmargin.estimators import validation
-from dropmargin.estimators.base import MarginalisedClassifier
+from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.estimators.parameters import check_parameters
 from dropmargin.estimators.partition_fit import Fit, PartitionRows, WeightedRows, checked_rows, fit_partitions
-from dropmargin.model_selection.base import MarginalisedClassifierCV
+from dropmargin.model_selection.classification import MarginalisedClassifierCV
 from dropmargin.model_selection.grid import check_grid_of_scale
 from dropmargin.model_selection.path_solver import PathSolver
 from dropmargin.model_selection.search import ExpectedAccuracy, Fold, Search, SearchData, accuracy

@@ -24,7 +24,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dropmargin.data import linear_scores
 from dropmargin.errors import ParameterError
-from dropmargin.estimators.base import CheckedRows, MarginalisedClassifier
+from dropmargin.estimators.base import CheckedRows, MarginalisedModel
+from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.model_selection.grid import Grid, Point
 from dropmargin.model_selection.path_solver import PathSolver, Solution
 from dropmargin.noise import Noise, as_noise
@@ -54,11 +55,11 @@ class Fold(ABC):
     dtype: Any
 
     @abstractmethod
-    def prepare(self, search: Search, n_threads: int) -> tuple[PathSolver, MarginalisedClassifier]:
+    def prepare(self, search: Search, n_threads: int) -> tuple[PathSolver, MarginalisedModel]:
         """Return the solver of the training rows, and a classifier for `set_solution`."""
 
     @abstractmethod
-    def score(self, scorer: Callable[..., Any], classifier: MarginalisedClassifier) -> Any:
+    def score(self, scorer: Callable[..., Any], classifier: MarginalisedModel) -> Any:
         """Return the score of a fitted classifier on the test rows; the scorer is as in `Search`."""
 
     def __enter__(self) -> Fold:
@@ -85,20 +86,26 @@ class ArrayFold(Fold):
     def dtype(self) -> Any:
         return self.rows.X.dtype
 
-    def prepare(self, search: Search, n_threads: int) -> tuple[PathSolver, MarginalisedClassifier]:
+    def prepare(self, search: Search, n_threads: int) -> tuple[PathSolver, MarginalisedModel]:
         template, rows = search.template, self.rows
         classes, encoded = template._encode(rows)
         classifier = copy(template)
-        classifier.classes_ = classes
-        classifier._set_statistics(template._statistics(encoded))
+        classifier._set_classes(classes)
+        # The scores of complete rows do not depend on them.
+        is_plain = search.scorer is accuracy or not getattr(search.scorer, "needs_statistics", True)
+        classifier._set_statistics(None if is_plain else template._statistics(encoded))
         return PathSolver(search.grid, search.problem, rows, encoded, n_threads), classifier
 
-    def score(self, scorer: Callable[..., Any], classifier: MarginalisedClassifier) -> Any:
+    def score(self, scorer: Callable[..., Any], classifier: MarginalisedModel) -> Any:
         if scorer is accuracy:
             return accuracy(classifier, self)
-        if isinstance(scorer, ExpectedAccuracy) and self.test is not None and not self.test.has_missing:
+        if isinstance(scorer, CheckedScorer) and self.test is not None and not self.test.has_missing:
             return scorer.of_checked_rows(classifier, self)
         return scorer(classifier, self.test_rows, self.test_labels, **self.score_params)
+
+    def noise(self, noise: Noise, model: MarginalisedModel) -> Noise:
+        """Return a noise on the test rows for the feature names and the training means of a model."""
+        return model._at_training_means(noise.resolve(self.rows.X.shape[1], self.rows.feature_names))
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,8 @@ class SearchData:
     Parameters
     ----------
     n_rows, n_features : int
-    classes : ndarray
+    classes : ndarray or None
+        ``None`` in a regression.
     has_missing : bool
         Whether any entry is missing.
     folds : sequence of callables
@@ -119,10 +127,10 @@ class SearchData:
 
     n_rows: int
     n_features: int
-    classes: Array
+    classes: Array | None
     has_missing: bool
     folds: Sequence[Callable[[], Fold]]
-    refit: Callable[[MarginalisedClassifier, Array | None], MarginalisedClassifier]
+    refit: Callable[[MarginalisedModel, Array | None], MarginalisedModel]
 
 
 @dataclass(frozen=True)
@@ -131,7 +139,7 @@ class Search:
 
     Parameters
     ----------
-    template : MarginalisedClassifier
+    template : MarginalisedModel
         Unfitted, with all parameters except noise and ``C``, and with the feature names of the data.
     problem : Problem
         The problem of the template.
@@ -150,7 +158,7 @@ class Search:
         The number of rows of the data.
     """
 
-    template: MarginalisedClassifier
+    template: MarginalisedModel
     problem: Problem
     grid: Grid
     scorer: Callable[..., Any]
@@ -207,7 +215,7 @@ class Search:
 
     def _score_point(
         self,
-        classifier: MarginalisedClassifier,
+        classifier: MarginalisedModel,
         fold: Fold,
         index: int,
         outcome: Outcome,
@@ -236,11 +244,10 @@ def _configured(jobs: Iterable[Callable[[], None]]) -> list[Callable[[], None]]:
     return [partial(run, job) for job in jobs]
 
 
-def set_solution(classifier: MarginalisedClassifier, grid: Grid, point: Point, solution: Solution, dtype: Any) -> None:
+def set_solution(classifier: MarginalisedModel, grid: Grid, point: Point, solution: Solution, dtype: Any) -> None:
     """Set parameters, coefficients and intercept of a classifier to those of a grid point."""
     classifier.noise, classifier.C = grid.noises[point[0]], float(grid.Cs[point[1]])
-    classifier.coef_ = np.ascontiguousarray(solution.coef[:-1].T.astype(dtype))
-    classifier.intercept_ = solution.coef[-1].astype(dtype)
+    classifier._set_coefficients(solution.coef, dtype)
 
 
 def score_fold(scorer: Callable[..., Any], estimator: Any, fold: Fold) -> float:
@@ -264,7 +271,20 @@ def accuracy(estimator: MarginalisedClassifier, fold: ArrayFold) -> float:
     return float(np.average(correct, weights=fold.score_params.get("sample_weight")))
 
 
-class ExpectedAccuracy:
+class CheckedScorer:
+    """A scorer that can also score the rows of a fold without checking them again."""
+
+    needs_statistics = True
+
+    def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        raise NotImplementedError
+
+    def of_checked_rows(self, estimator: Any, fold: ArrayFold) -> float:
+        """Return the score of a fold without missing entries."""
+        raise NotImplementedError
+
+
+class ExpectedAccuracy(CheckedScorer):
     """The score under ``target_noise``: the expected accuracy if the features are corrupted by that noise."""
 
     def __init__(self, noise: Noise) -> None:
@@ -274,12 +294,9 @@ class ExpectedAccuracy:
         return estimator.expected_accuracy(X, y, self.noise, sample_weight)
 
     def of_checked_rows(self, estimator: MarginalisedClassifier, fold: ArrayFold) -> float:
-        """Return the score of a fold without checking its rows again."""
         assert fold.test is not None
-        noise = self.noise.resolve(fold.test.X.shape[1], fold.test.feature_names)
-        noise = noise.with_means(estimator.feature_means_) if noise.needs_means else noise
-        weights = fold.score_params.get("sample_weight")
-        return estimator._expected_accuracy(fold.test.X, fold.test.y, noise, weights)
+        noise = fold.noise(self.noise, estimator)
+        return estimator._expected_accuracy(fold.test.X, fold.test.y, noise, fold.score_params.get("sample_weight"))
 
 
 def target_scorer(target_noise: Any, scoring: Any, multi_class: str) -> ExpectedAccuracy | None:
@@ -301,9 +318,7 @@ def target_scorer(target_noise: Any, scoring: Any, multi_class: str) -> Expected
 def try_scorer(search: Search, fold: Fold) -> None:
     """Score a model with arbitrary coefficients, so that errors of the scorer are raised before the search."""
     _, classifier = fold.prepare(search, 1)
-    n_features, n_classes = classifier.n_features_in_, len(classifier.classes_)
-    n_pairs = n_classes * (n_classes - 1) // 2
-    n_outputs = 1 if n_classes == 2 else n_pairs if classifier.multi_class == "ovo" else n_classes
+    n_features, n_outputs = classifier.n_features_in_, classifier._n_outputs(getattr(classifier, "classes_", None))
     coef = 1e-3 * np.cos(np.arange((n_features + 1) * n_outputs)).reshape(n_features + 1, n_outputs)
     set_solution(classifier, search.grid, (0, 0), Solution(coef, [], 0.0, 0, True), fold.dtype)
     with warnings.catch_warnings():

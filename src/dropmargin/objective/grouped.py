@@ -44,8 +44,8 @@ class GroupedObjective(MomentObjective):
     groups: FeatureGroups | None = None
 
     def at(self, coef: Array) -> GroupedPoint:
-        if not coef.any():
-            scores = self.data.map(row_functions.zero_scores, coef.shape[1])
+        if not coef[:-1].any():
+            scores = self.data.map(row_functions.constant_scores, coef[-1])
         else:
             scores = self.data.map(_scores, coef, self.groups)
         return GroupedPoint(self, coef, scores)

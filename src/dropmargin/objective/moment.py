@@ -55,7 +55,7 @@ class MomentObjective(Objective):
     Parameters
     ----------
     data : Partitions of Rows
-        ``X`` are blocks, ``y`` targets of -1 or +1, the weights include ``C``.
+        ``X`` are blocks, ``y`` targets, the weights include ``C``.
     loss : MomentLoss
     variance : Variance
         Of the noise; arrays have one number per feature.
@@ -93,8 +93,8 @@ class MomentObjective(Objective):
         return RowLoss(self.loss, self.variance, self.outputs, self.smoothing)
 
     def at(self, coef: Array) -> MomentPoint:
-        if not coef.any():  # the usual start: no product is needed
-            scores = self.data.map(row_functions.zero_scores, coef.shape[1])
+        if not coef[:-1].any():  # the usual start: no product is needed
+            scores = self.data.map(row_functions.constant_scores, coef[-1])
         else:
             scores = self.data.map(row_functions.row_scores, *self.packed(coef, np.square(coef[:-1])))
         return MomentPoint(self, coef, scores)
@@ -234,6 +234,8 @@ class MomentPoint(Point):
 
     def hessian(self, direct: bool = False) -> Curvature:
         of_penalty = self.objective.penalty.curvature(self.coef)
+        if self.objective.loss.is_quadratic:  # its Hessian is its majoriser, which is cheaper
+            return self._curvature(row_functions.majoriser_weights, of_penalty, False, direct)
         is_coupled = not self.objective.variance.is_zero
         return self._curvature(row_functions.hessian_weights, of_penalty, is_coupled, direct)
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from dropmargin.objective.moment import MomentObjective, MomentPoint
 
 
-# Up to this many features, or rows if they are fewer, a request for a factorisation is met.
-_DIRECT_SIZE = 1500
+#: Up to this many features, or rows if they are fewer, a request for a factorisation is met.
+DIRECT_SIZE = 1500
 # Up to this many features a Cholesky factor is preferred: features of very different units cost it no digits.
 _FEW_FEATURES = 100
 # Without noise, the products of up to so many rows with each other are cached.
@@ -141,7 +141,7 @@ def may_be_exact(point: MomentPoint, direct: bool) -> bool:
 
 def may_factorise(point: MomentPoint, direct: bool) -> bool:
     """Return whether the curvature is small enough to be factorised as a matrix."""
-    return direct and point.objective.n_features <= _DIRECT_SIZE
+    return direct and point.objective.n_features <= DIRECT_SIZE
 
 
 def exact_preconditioner(
@@ -171,7 +171,7 @@ def suits_gram(point: MomentPoint) -> bool:
 def suits_woodbury(point: MomentPoint, n_active: Array, direct: bool = False) -> bool:
     """Return whether few rows have curvature; those of a hinge far from its kink have none."""
     n_rows, objective = int(np.max(n_active)), point.objective
-    most = min(objective.n_features - 1, _DIRECT_SIZE if direct else _FEW_ROWS)
+    most = min(objective.n_features - 1, DIRECT_SIZE if direct else _FEW_ROWS)
     return n_rows <= most and objective.penalty.has_curvature
 
 
@@ -387,7 +387,8 @@ def _explicit(part: Rows, variance: Any, weights: CurvatureWeights, coef: Array,
     total = np.zeros((size, size))
     for where, dense in part.X.dense_chunks():
         rows = np.hstack([dense, np.ones((len(dense), 1))])
-        total += (rows * weights.by_mean[where, k, None]).T @ rows
+        scaled = rows * np.sqrt(np.maximum(weights.by_mean[where, k, None], 0.0))
+        total += scaled.T @ scaled  # BLAS computes one triangle of a product with the own transpose
         if weights.is_coupled:
             spread = np.zeros_like(rows)  # V_i * w, the derivative of half the variance
             entries = variance.slope * variance.entry(dense) if variance.moves_entries else 0.0

@@ -51,8 +51,10 @@ def row_scores(part: Rows, factors: Array, shift: Array, n_means: int) -> Scores
     return Scores(mean, out[:, n_means:] + shift[n_means:])
 
 
-def zero_scores(part: Rows, n: int) -> Scores:
-    return Scores(np.zeros((len(part.y), n)), np.zeros((len(part.y), n)))
+def constant_scores(part: Rows, intercept: Array) -> Scores:
+    """Return the scores if all coefficients are zero."""
+    shape = len(part.y), len(intercept)
+    return Scores(np.zeros(shape) + intercept, np.zeros(shape))
 
 
 def take_outputs(part: Rows, values: Array, outputs: Any) -> Array:

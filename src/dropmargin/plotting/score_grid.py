@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.model_selection import NoisePath
-from dropmargin.model_selection.estimators import MarginalisedClassifierCV
+from dropmargin.model_selection.base import MarginalisedModelCV
 from dropmargin.model_selection.grid import noise_level
 from dropmargin.noise import Noise
 from dropmargin.plotting.arguments import last_step
@@ -58,13 +58,13 @@ class ScoreGrid:
     def of_estimator(cls, estimator: Any) -> ScoreGrid:
         """Return the grid of a fitted search."""
         search = last_step(estimator)
-        if isinstance(search, type) or not isinstance(search, MarginalisedClassifierCV):
+        if isinstance(search, type) or not isinstance(search, MarginalisedModelCV):
             raise TypeError(
-                "The estimator must be a DropoutSVCCV, DropoutLogisticRegressionCV or NoisyLinearClassifierCV, which "
-                f"have scores by noise and C; got {search!r}."
+                "The estimator must be one with CV in its name, such as DropoutSVCCV or DropoutRidgeCV, which have "
+                f"scores by noise and C; got {search!r}."
             )
         check_is_fitted(search, "scores_")
-        metric = metric_name(search.scoring, "accuracy")
+        metric = metric_name(search.scoring, search._default_scoring)
         return cls(search.noises_, search.Cs_, search.scores_, metric, search.best_index_, search.refined_)
 
     @classmethod

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import Any
 
-from dropmargin.evaluation.stress import METHODS, MethodResult
+from dropmargin.evaluation.methods import OURS
+from dropmargin.evaluation.stress import MethodResult
+from dropmargin.model_selection import DropoutSVCCV
+from dropmargin.noise import DropoutNoise
 from dropmargin.plotting import DeletionCurveDisplay, NoiseGridDisplay
 from dropmargin.plotting.score_grid import ScoreGrid
 from dropmargin.report.page import Plot, Section, Table
@@ -17,9 +19,12 @@ from dropmargin.report.svg import draw_svg
 _TITLES = {"zero": "Deleted features are zeros", "missing": "Deleted features are known to be missing"}
 _NOTES = {
     "zero": "No method knows which features were deleted.",
-    "missing": "Every method predicts by the rule for missing features of DropoutSVC (missing='rescale').",
+    "missing": (
+        "Rescaled: the rule for missing features of DropoutSVC. Means and iterative: imputation before the classifier. "
+        "HistGradientBoosting accepts missing values."
+    ),
 }
-_CONDITIONS = {"zero": "set to zero", "missing": "known to be missing"}
+_CONDITIONS = {"zero": "set to zero", "missing": "missing"}
 _CLOSE = "too close to call"
 
 
@@ -36,8 +41,10 @@ def percent(share: float) -> str:
     return f"{100.0 * share:.1f}".removesuffix(".0") + " %"
 
 
-def findings(results: Sequence[MethodResult], n_test: int) -> list[str]:
-    """Return the results in words: a verdict on the level nearest to 50 %, and a sentence per treatment on all levels.
+def verdict(results: Sequence[MethodResult], n_test: int) -> str:
+    """Return the main result in one sentence: the errors with about half of the features deleted.
+
+    It has the best of ours, the best and the worst of the others, with the last treatment of the results.
 
     Parameters
     ----------
@@ -48,25 +55,34 @@ def findings(results: Sequence[MethodResult], n_test: int) -> list[str]:
 
     Returns
     -------
-    list of str
-        The verdict first.
+    str
     """
-    groups = by_treatment(results)
-    levels = results[0].curve.levels.tolist()
+    treatment, group = list(by_treatment(results).items())[-1]
+    levels = group[0].curve.levels.tolist()
     at = min(range(len(levels)), key=lambda i: (abs(levels[i] - 0.5), levels[i]))
-    clauses = []
-    for treatment, group in groups.items():
-        other = _best_other(group, at)
-        ours, theirs = _points(group[0].error[at]), _points(other.error[at])
-        if _is_close(group[0], other, at, n_test):
-            comparison = f"{_CLOSE}: the best other, {other.method}, has {theirs} %"
-        else:
-            difference = float(ours) - float(theirs)  # of the printed numbers
-            word = "less" if group[0].error[at] < other.error[at] else "more"
-            comparison = f"{abs(difference):.1f} points {word} than the best other, {other.method}"
-        clauses.append(f"{ours} % if they are {_CONDITIONS[treatment]} ({comparison})")
-    verdict = f"Error of {METHODS[0]} with {percent(levels[at])} of the features deleted: {'; '.join(clauses)}."
-    return [verdict, *(f"{_TITLES[name]}: {_all_levels(group, n_test)}" for name, group in groups.items())]
+    start = levels.index(0.0) if 0.0 in levels[:at] else None
+    ranked = sorted(group, key=lambda result: float(result.error[at]))
+    ours = next(result for result in ranked if _is_ours(result))
+    best, *_, worst = [result for result in ranked if not _is_ours(result)] * 2
+    roles = [(ours, ""), (best, " (the best other)")]
+    if worst is not best and worst.error[at] > ours.error[at]:
+        roles.append((worst, " (the worst)"))
+    clauses = [f"{_change(result, start, at)} for {result.method}{role}" for result, role in roles]
+    listed = f"{', '.join(clauses[:-1])} and {clauses[-1]}"
+    close = f" The first two are {_CLOSE}." if _is_close(ours, best, at, n_test) else ""
+    share = "half" if levels[at] == 0.5 else percent(levels[at])
+    verb = "is" if start is None else "goes"
+    return f"With {share} of the features {_CONDITIONS[treatment]}, the error {verb} {listed}.{close}"
+
+
+def _is_ours(result: MethodResult) -> bool:
+    return result.method.startswith(OURS)
+
+
+def _change(result: MethodResult, start: int | None, at: int) -> str:
+    """Return the error of a method at a level, and at the level ``start`` if there is one."""
+    after = f"{_points(result.error[at])} %"
+    return after if start is None else f"from {_points(result.error[start])} % to {after}"
 
 
 def stress_sections(
@@ -103,58 +119,21 @@ def stress_sections(
     highest = max(float((result.error + result.curve.std).max()) for result in results)
     errors = Section(
         "Error by share of features deleted",
-        plots=[_curve_plot(name, group, n_test, highest) for name, group in groups.items()],
+        plots=[_curve_plot(name, group, highest) for name, group in groups.items()],
         tables=[_error_table(name, group, n_test) for name, group in groups.items()],
     )
     parameters = Section(
         "Choice of parameters",
-        plots=[_search_plot(result) for result in results if result.search is not None],
+        plots=[_search_plot(result) for result in results if _has_grid(result.search)],
         paragraphs=[
-            f"Noise and C were chosen by cross-validation on the training rows, by the accuracy {chosen_at}. The test "
-            "rows were not used. All methods had the same folds, deletions and values of C, unless the command says "
-            "otherwise."
+            f"Parameters were chosen by cross-validation on the training rows, by the accuracy {chosen_at}. The test "
+            "rows were not used. All methods had the same folds and deletions, and the linear ones the same values of "
+            "C, unless the command says otherwise."
         ],
         tables=[_parameter_table(results)],
     )
     measurement = Section("Measurement", paragraphs=[deletion, _precision(results, n_test)], facts=facts)
     return [errors, parameters, measurement, Section("Command", command=command)]
-
-
-# Words --------------------------------------------------------------------------------------------------------------
-
-
-def _all_levels(group: Sequence[MethodResult], n_test: int) -> str:
-    """Return at which levels `DropoutSVC` has a lower or higher error than the best other method."""
-    lower: list[int] = []
-    higher: list[int] = []
-    close: list[int] = []
-    n_levels = len(group[0].curve.levels)
-    for at in range(n_levels):
-        other = _best_other(group, at)
-        is_lower = group[0].error[at] < other.error[at]
-        (close if _is_close(group[0], other, at, n_test) else lower if is_lower else higher).append(at)
-    parts = [
-        f"{METHODS[0]} has a {word} error than {whom} at {len(where)} of {n_levels} levels ({_ranges(group, where)})"
-        for word, whom, where in (("lower", "all others", lower), ("higher", "the best other", higher))
-        if where
-    ]
-    if close:
-        verb = "is" if len(close) == 1 else "are"
-        parts.append(f"{len(close)} of {n_levels} levels {verb} {_CLOSE} ({_ranges(group, close)})")
-    return "; ".join(parts) + "."
-
-
-def _ranges(group: Sequence[MethodResult], where: Sequence[int]) -> str:
-    """Return levels as ranges, such as ``10 % to 30 %, 90 %``."""
-    texts = []
-    for _, run in groupby(enumerate(where), key=lambda pair: pair[1] - pair[0]):
-        ends = [percent(float(group[0].curve.levels[at])) for _, at in run]
-        texts.append(ends[0] if len(ends) == 1 else f"{ends[0]} to {ends[-1]}")
-    return ", ".join(texts)
-
-
-def _best_other(group: Sequence[MethodResult], at: int) -> MethodResult:
-    return min(group[1:], key=lambda result: float(result.error[at]))
 
 
 def _is_close(first: MethodResult, second: MethodResult, at: int, n_test: int) -> bool:
@@ -181,7 +160,7 @@ def _precision(results: Sequence[MethodResult], n_test: int) -> str:
 # Plots and tables ---------------------------------------------------------------------------------------------------
 
 
-def _curve_plot(treatment: str, group: Sequence[MethodResult], n_test: int, highest: float) -> Plot:
+def _curve_plot(treatment: str, group: Sequence[MethodResult], highest: float) -> Plot:
     def draw(figure: Any) -> None:
         ax = figure.subplots()
         DeletionCurveDisplay({result.method: result.curve for result in group}).plot(ax)
@@ -197,7 +176,7 @@ def _curve_plot(treatment: str, group: Sequence[MethodResult], n_test: int, high
     svg = draw_svg(
         draw, title=_TITLES[treatment], description=f"Error by share of features deleted: {'; '.join(ends)}."
     )
-    return Plot(svg, _TITLES[treatment], f"{_NOTES[treatment]} {_all_levels(group, n_test)}")
+    return Plot(svg, _TITLES[treatment], _NOTES[treatment])
 
 
 def _error_table(treatment: str, group: Sequence[MethodResult], n_test: int) -> Table:
@@ -219,13 +198,24 @@ def _parameter_table(results: Sequence[MethodResult]) -> Table:
         [
             result.method,
             result.treatment,
-            "" if result.noise is None else str(result.noise),
-            f"{result.C:.3g}",
+            ", ".join(f"{name} = {_short(value)}" for name, value in result.parameters.items()),
+            f"{sum(result.seconds):.1f} s",
             "yes" if result.converged else "no, stopped at the limit of iterations",
         ]
         for result in results
     ]
-    return Table("Chosen parameters", ["method", "deleted =", "noise", "C", "converged"], rows, is_text=True)
+    header = ["method", "deleted =", "parameters", "processor time", "converged"]
+    return Table("Chosen parameters; time of the choice, the fit and the predictions", header, rows, is_text=True)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, DropoutNoise):
+        value = DropoutNoise(value.rate, reference=value.reference)  # a group per feature would be a long list
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _has_grid(search: Any) -> bool:
+    return isinstance(search, DropoutSVCCV) and search.cv_results_["mean_test_score"].size > 1
 
 
 def _search_plot(result: MethodResult) -> Plot:
@@ -238,7 +228,7 @@ def _search_plot(result: MethodResult) -> Plot:
         axes = figure.subplots(len(rows), 1, sharex=True, squeeze=False, height_ratios=rows)
         NoiseGridDisplay(grid).plot(axes[:, 0])
 
-    i, j = result.search.best_index_  # type: ignore[union-attr]
+    i, j = result.search.best_index_
     title = f"{result.method}, deleted = {result.treatment}"
     description = (
         f"Cross-validated accuracy by noise and C. Chosen: {grid.describe(i)}, C = {grid.Cs[j]:.3g}, with "

@@ -58,6 +58,8 @@ Method = Callable[[Any, Any, Options], Result]
 def follow_central_path(method: Method, objective: Any, start: Point, options: Options) -> Result:
     """Minimise an objective with kinks by a method for smooth ones; an l1 penalty allows one output only."""
     path = _Path(method, objective, start, options)
+    if not path.stage.value.any():  # no loss is negative, and a barrier is relative to the objective
+        return Result(path.stage.point.coef, path.stage.value, 0, True, "the objective is zero at the start")
     while True:
         # 1. Minimise with the barrier of this stage.
         smooth, begin = path.stage.smoothed(path.barrier)
@@ -92,7 +94,7 @@ class _Path:
         self.history: list[Iteration] = []
         self.has_kink = isinstance(objective, MomentObjective) and objective.loss.kink > 0.0
         self.has_barrier = objective.penalty.l1 > 0.0 and method is not orthant
-        if self.has_kink and not options.warm:
+        if self.has_kink and not options.warm and not objective.loss.suits_regression:
             # Far from its kinks a hinge has little curvature: the first intercept is between them.
             start = objective.at(objective.starting_coef())
         self.stage = _Stage(objective, start, self.has_kink, self.has_barrier)
@@ -207,7 +209,7 @@ class _Stage:
     def cleaned(self, smooth: Objective) -> tuple[Array, Array]:
         """Return the coefficients and the objective there, with exact zeros where the barrier left small numbers."""
         coef, value = self.point.coef, self.value
-        if self.has_kink:
+        if self.has_kink and not self.objective.loss.suits_regression:
             coef, value = _constant_if_better(self.objective, coef, value)
         if self.has_barrier:
             size = smooth.penalty.barrier / self.objective.penalty.l1

@@ -1,9 +1,10 @@
 """``solve(problem, rows, start) -> Result``: from training data to coefficients.
 
 The one entry point below the estimators, for rows in memory, in files and on a cluster. It makes the binary problems of
-a classification, centres features that are far from zero, starts from a subsample where that saves passes, and calls
-the method that suits the problem:
+a classification (a regression is one problem), centres features that are far from zero, starts from a subsample where
+that saves passes, and calls the method that suits the problem:
 
+- for a quadratic loss on a few features, one Newton step by a factorisation;
 - Newton's method for smooth objectives; "irls" and "lbfgs" are there for comparison;
 - for the hinge loss, its central path (`central_path`), and without noise coordinate descent in the dual first;
 - for an l1 penalty, steps within an orthant (`orthant`), and the central path where they do not suffice.
@@ -19,12 +20,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import BinaryRows, ClassRows, Output, Partitions, PerPartition, Rows, binary_outputs
+from dropmargin.data import BinaryRows, ClassRows, Output, Partitions, PerPartition, Rows
 from dropmargin.data.training import SUBSAMPLE_EVERY
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import DropoutNoise, Noise, Variance
 from dropmargin.objective import GroupedMGFObjective, GroupedObjective, MGFObjective, MomentObjective, Objective
 from dropmargin.objective.moment import MomentPoint
+from dropmargin.objective.preconditioner import DIRECT_SIZE
 from dropmargin.objective.row_functions import take_outputs
 from dropmargin.penalties import Penalty
 from dropmargin.solvers.central_path import follow_central_path
@@ -144,11 +146,11 @@ class OutputGroup(NamedTuple):
 
 
 def open_outputs(loss: Loss, rows: ClassRows, multi_class: str) -> list[OutputGroup]:
-    """Return the outputs of a classification in groups.
+    """Return the outputs of a classification, or the one of a regression, in groups.
 
     All one-vs-rest outputs are one group if they share products; each pair of classes is a group of its own.
     """
-    outputs = binary_outputs(rows.n_classes, multi_class)
+    outputs = rows.outputs(multi_class)
     is_joint = rows.shares_products and isinstance(loss, MomentLoss) and outputs[0].negative is None
     size = len(outputs) if is_joint else 1
     groups: list[list[Output]] = [outputs[k : k + size] for k in range(0, len(outputs), size)]
@@ -156,7 +158,7 @@ def open_outputs(loss: Loss, rows: ClassRows, multi_class: str) -> list[OutputGr
 
 
 def solve(problem: Problem, rows: ClassRows, start: Array | None = None, n_threads: int = 1) -> Result:
-    """Return the solution of a classification problem.
+    """Return the solution of a classification or regression problem.
 
     Parameters
     ----------
@@ -214,19 +216,22 @@ def solve_outputs(problem: Problem, rows: BinaryRows, start: Array | None = None
         problem = replace(problem, noise=None if problem.noise is None else problem.noise.take(used))
         start = None if start is None else start[np.append(used, n_features)]
     first_passes = 0.0
-    if start is None and _suits_subsample(problem, rows):
+    if start is None and _suits_subsample(problem, rows) and not _suits_direct(problem, rows):
         start, first_passes = _start_from_subsample(problem, rows)
     means = _feature_means(problem, rows)
     if means is not None and problem.noise is not None:
         problem = replace(problem, noise=problem.noise.shifted(means))
     variance = problem.variance if rows.is_dense else problem.variance.of_stored_entries()
     coef = np.zeros((rows.n_features + 1, rows.n_outputs)) if start is None else start.astype(np.float64)
+    if start is None and problem.fit_intercept:
+        coef[-1] = rows.first_intercept
     if means is not None:
         coef[-1] += means @ coef[:-1]
+    is_direct = _suits_direct(problem, rows)
     entry = variance.entry if variance.moves_entries and isinstance(problem.loss, MomentLoss) else None
-    options = Options(problem.tol, problem.max_iter, problem.monitor, warm=start is not None)
+    options = Options(problem.tol, problem.max_iter, problem.monitor, warm=start is not None or is_direct)
     with rows.partitions(problem.C, entry, means) as data, one_blas_thread():
-        objective = _objective(problem, data, variance, rows)
+        objective = _objective(problem, data, variance, rows, is_direct)
         method = choose_method(problem.solver, objective, rescaled_dual(data, dual, problem.C))
         result = method(objective, objective.at(coef), options)
         n_passes = data.n_passes
@@ -333,6 +338,13 @@ def combine(results: list[Result]) -> Result:
     )
 
 
+def _suits_direct(problem: Problem, rows: BinaryRows) -> bool:
+    """Return whether one Newton step by a factorisation, which is exact, is the fastest way to the minimum."""
+    is_quadratic = isinstance(problem.loss, MomentLoss) and problem.loss.is_quadratic and not problem.penalty.l1
+    is_small = min(rows.n_features, rows.n_rows) <= DIRECT_SIZE
+    return is_quadratic and problem.solver.run is newton and rows.is_dense and rows.n_outputs == 1 and is_small
+
+
 def _suits_subsample(problem: Problem, rows: BinaryRows) -> bool:
     """Return whether a first fit to a subsample saves passes: for a smooth loss, and many rows for each feature."""
     is_smooth = isinstance(problem.loss, MomentLoss) and not (problem.loss.kink and problem.variance.is_zero)
@@ -365,7 +377,9 @@ def _feature_means(problem: Problem, rows: BinaryRows) -> Array | None:
     return rows.means_far_from_zero(_FAR_FOR_DIAGONAL if is_slow else _FAR)
 
 
-def _objective(problem: Problem, data: Partitions[Rows], variance: Variance, rows: BinaryRows) -> Objective:
+def _objective(
+    problem: Problem, data: Partitions[Rows], variance: Variance, rows: BinaryRows, is_direct: bool
+) -> Objective:
     """Return the objective: of all outputs for a moment loss, of the one output for a loss through the MGF."""
     common = problem.penalty, problem.fit_intercept, rows.n_features
     if isinstance(problem.loss, MGFLoss):
@@ -378,5 +392,6 @@ def _objective(problem: Problem, data: Partitions[Rows], variance: Variance, row
     loss = problem.loss.without_noise() if variance.is_zero else problem.loss
     outputs = np.arange(rows.n_outputs)
     if variance.groups is None or variance.is_zero:
-        return MomentObjective(data, loss, variance, *common, outputs)
-    return GroupedObjective(data, loss, variance, *common, outputs, groups=variance.feature_groups(rows.n_features))
+        return MomentObjective(data, loss, variance, *common, outputs, is_stiff=is_direct)
+    groups = variance.feature_groups(rows.n_features)
+    return GroupedObjective(data, loss, variance, *common, outputs, is_stiff=is_direct, groups=groups)

@@ -54,13 +54,14 @@ class Converter:
         target = self._options.target
         try:
             y = None if target is None else self._labels(target, columns.pop(target))
-            if self._format == "text" or self._options.text is not None:
+            if self._format == "text":
                 return Dataset(self._documents(*columns.popitem()), y)
-            names = tuple(columns)
-            X = pd.DataFrame(dict(self._typed_features(columns) if self._is_typed else self._text_features(columns)))
+            documents = {name: self._documents(name, columns.pop(name)) for name in self._options.text_columns}
+            features = dict(self._typed_features(columns) if self._is_typed else self._text_features(columns))
+            X = pd.DataFrame(features | documents)
         except (pa.ArrowException, UnicodeError) as error:
             raise DataFormatError(f"this file cannot be read: {one_line(error)}", self._name) from error
-        return Dataset(X, y, feature_names=names)
+        return Dataset(X, y, feature_names=tuple(X.columns))
 
     def _documents(self, name: str, cells: Any) -> list[str]:
         if not _is_text(cells) and cells.null_count < len(cells):

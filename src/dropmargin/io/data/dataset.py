@@ -25,7 +25,8 @@ class Dataset:
     Parameters
     ----------
     X : csr_array, ndarray, pandas.DataFrame or list of str
-        A matrix, a table or documents. Columns of a table have the dtype float64 or category.
+        A matrix, a table or documents. Columns of a table have the dtype float64 or category; those of text have
+        strings.
     y : ndarray or None
         Labels: int64 if all are integers, else strings; svmlight and npz files may have other numbers.
     qid : ndarray of int64, or None
@@ -68,8 +69,8 @@ class ReadOptions:
     target : str, optional
         Column of the labels (npz: the array, ``y`` by default). Without it a table has no labels.
         Text: if given, each line is a label, a tab and a document.
-    text : str, optional
-        Tables: column of documents. The other columns, except the target, are not read.
+    text : str or sequence of str
+        Tables: columns of documents, which are strings in the data frame, empty if they are missing.
     zero_based : bool, optional
         svmlight: whether feature indices start at 0. By default they do if index 0 occurs anywhere in the file;
         required for reading in chunks.
@@ -98,7 +99,7 @@ class ReadOptions:
 
     format: str | None = None
     target: str | None = None
-    text: str | None = None
+    text: str | Sequence[str] = ()
     zero_based: bool | None = None
     n_features: int | None = None
     ignore_extra: bool = False
@@ -110,6 +111,11 @@ class ReadOptions:
     label_kind: LabelKind | None = None
     missing_values: Sequence[str] = MISSING_VALUES
     max_ratio: int = 200
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns of documents."""
+        return (self.text,) if isinstance(self.text, str) else tuple(self.text)
 
 
 def concatenate(parts: list[Dataset]) -> Dataset:

@@ -165,7 +165,7 @@ def _check_options(options: ReadOptions, name: str) -> None:
         raise ValueError(f"label_kind must be 'integer', 'string' or None, got {options.label_kind!r}.")
     if options.separator is not None and (len(options.separator) != 1 or options.separator in '"\r\n'):
         raise ValueError(f"separator must be one character, not a quote or a line end, got {options.separator!r}.")
-    if options.target is not None and options.target == options.text:
+    if options.target is not None and options.target in options.text_columns:
         raise ValueError(f"target and text are the same column, {options.target!r}.")
     for column, kind in (options.columns or {}).items():
         if kind not in ("number", "category"):

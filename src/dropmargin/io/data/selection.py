@@ -29,21 +29,19 @@ def select_columns(names: Sequence[str], options: ReadOptions, file: str, line: 
         raise DataFormatError(f"column {list(names).index('') + 1} has no name (name it, or remove it)", file, line)
     if len(counts) < len(names):
         raise DataFormatError(f"there are two columns named {quoted(counts.most_common(1)[0][0])}", file, line)
-    asked = [("target", options.target), ("text", options.text)]
+    asked = [("target", options.target), *(("text", name) for name in options.text_columns)]
     asked += [(option, name) for option in ("categorical", "ignore") for name in getattr(options, option)]
     for option, name in asked:
         if name is not None and name not in counts:
             raise DataFormatError(_absent(name, option, list(names)), file, line)
-    extra = [name for name in (options.target, options.text) if name is not None]
-    if options.text is not None:
-        return extra
-    excluded = {options.target, *options.ignore}
+    extra = [name for name in (options.target, *options.text_columns) if name is not None]
+    excluded = {*extra, *options.ignore}
     features = [name for name in names if name not in excluded]
     what = "there are no columns besides those of --target and --ignore"
     if options.columns is not None:
         features = [name for name in features if name in options.columns]
         what = f"the file has none of the columns {_listed(list(options.columns))}, but {_listed(names)}"
-    if not features:
+    if not features and not options.text_columns:
         raise DataFormatError(what, file, line)
     return features + extra
 

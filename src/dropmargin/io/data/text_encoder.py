@@ -1,4 +1,4 @@
-"""`TextEncoder`: documents as counts of words or tf-idf, by the vectorizers of scikit-learn."""
+"""`TextEncoder`: documents as presence of terms, counts or tf-idf, by the vectorizers of scikit-learn."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.utils.validation import check_is_fitted
 
+from dropmargin.errors import ParameterError
 from dropmargin.io.data.frames import is_missing, table_names
 from dropmargin.io.data.state import check_flag, check_keys, check_string, check_strings, check_vector, check_whole
 from dropmargin.typing import Array
@@ -17,52 +19,73 @@ from dropmargin.typing import Array
 # The default of scikit-learn, words of two letters or more. It is not a parameter, because a model file must not bring
 # a regular expression: one can be made to run forever.
 _WORD = r"(?u)\b\w\w+\b"
-_WEIGHTINGS = ("tfidf", "counts")
+#: The weightings of terms; the first is the default.
+WEIGHTINGS = ("presence", "counts", "tfidf")
+_ANALYZERS = ("word", "char", "char_wb")
 _MAX_NGRAM = 20
 
 
 class TextEncoder(TransformerMixin, BaseEstimator):
-    """Encode documents as a sparse matrix with a column per word, or per sequence of words.
+    """Encode documents as a sparse matrix with a feature per term: a word, or a sequence of words or characters.
 
     Parameters
     ----------
-    weighting : {"tfidf", "counts"}
-        `sklearn.feature_extraction.text.TfidfVectorizer` or `CountVectorizer`.
+    weighting : {"presence", "counts", "tfidf"}
+        The value of a term in a document: 1 if it occurs, the number of times that it occurs, or this number times the
+        inverse document frequency of the term, in rows of norm 1. Dropout gains most with presence (docs/text.md).
     column : str, optional
         Column of the documents in a table. Without it the input is a sequence of strings.
-    lowercase, ngram_range, min_df, max_features, binary
-        As in scikit-learn.
+    lowercase : bool
+        Whether to convert documents to lower case.
+    ngram_range : tuple of two int
+        The smallest and the largest number of words, or of characters, of a term.
+    min_df : int or float
+        Terms that occur in fewer documents (int), or in a smaller share of them (float), are left out.
+    max_features : int, optional
+        Keep this number of terms, those that occur most often.
+    stop_words : "english" or list of str, optional
+        Words that are left out: the list of scikit-learn, or your own. Only for ``analyzer="word"``.
+    analyzer : {"word", "char", "char_wb"}
+        Terms are words, sequences of characters, or sequences of characters within words.
 
     Attributes
     ----------
     terms_ : list of str
-        The word or words of each column.
+        The term of each feature.
     idf_ : ndarray of shape (n_terms,), or None
         Inverse document frequencies, for tf-idf.
 
     See Also
     --------
+    FrameEncoder : Encodes tables that have text and other columns.
     TableEncoder : Encodes tables of numbers and categories.
+
+    Notes
+    -----
+    A missing document (None or NaN) is an empty document: it has none of the terms.
 
     Examples
     --------
     >>> from dropmargin.io.data import TextEncoder
-    >>> encoder = TextEncoder("counts").fit(["good film", "bad film"])
+    >>> encoder = TextEncoder().fit(["good film", "bad film"])
     >>> encoder.terms_
     ['bad', 'film', 'good']
     >>> encoder.transform(["good, good"]).toarray()
-    array([[0., 0., 2.]])
+    array([[0., 0., 1.]])
+    >>> TextEncoder("counts").fit(["good film"]).transform(["good, good"]).toarray()
+    array([[0., 2.]])
     """
 
     def __init__(
         self,
-        weighting: str = "tfidf",
+        weighting: str = "presence",
         column: str | None = None,
         lowercase: bool = True,
         ngram_range: tuple[int, int] = (1, 1),
         min_df: int | float = 1,
         max_features: int | None = None,
-        binary: bool = False,
+        stop_words: str | list[str] | None = None,
+        analyzer: str = "word",
     ) -> None:
         self.weighting = weighting
         self.column = column
@@ -70,10 +93,11 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         self.ngram_range = ngram_range
         self.min_df = min_df
         self.max_features = max_features
-        self.binary = binary
+        self.stop_words = stop_words
+        self.analyzer = analyzer
 
     def fit(self, X: Any, y: Any = None) -> TextEncoder:
-        """Learn the words of documents.
+        """Learn the terms of documents.
 
         Parameters
         ----------
@@ -84,15 +108,35 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         -------
         TextEncoder
         """
-        self._check_parameters()
-        vectorizer = self._vectorizer(min_df=self.min_df, max_features=self.max_features)
-        vectorizer.fit(self._documents(X))
-        terms = sorted(vectorizer.vocabulary_, key=vectorizer.vocabulary_.__getitem__)
-        self._set_terms(terms, vectorizer.idf_ if self.weighting == "tfidf" else None)
+        self.fit_transform(X)
         return self
 
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Learn the terms of documents and encode these; the documents are split into terms once.
+
+        Parameters
+        ----------
+        X : sequence of str, or table with the column ``column``
+        y : ignored
+
+        Returns
+        -------
+        csr_array of float64
+        """
+        self._check_parameters()
+        documents = self._documents(X)
+        vectorizer = self._vectorizer(min_df=self.min_df, max_features=self.max_features)
+        try:
+            counts = sparse.csr_array(vectorizer.fit_transform(documents))
+        except ValueError as error:
+            raise _without_terms(self.column, error) from error
+        terms = sorted(vectorizer.vocabulary_, key=vectorizer.vocabulary_.__getitem__)
+        counts.sort_indices()  # scikit-learn has renumbered the terms
+        self._set_terms(terms, TfidfTransformer().fit(counts).idf_ if self.weighting == "tfidf" else None)
+        return self._weighted(counts)
+
     def transform(self, X: Any) -> Any:
-        """Encode documents; words that `fit` has not seen are left out.
+        """Encode documents; terms that `fit` has not seen are left out.
 
         Parameters
         ----------
@@ -100,16 +144,22 @@ class TextEncoder(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        csr_matrix of float64
+        csr_array of float64
         """
         check_is_fitted(self, "terms_")
         vectorizer = self._vectorizer(vocabulary=self._vocabulary)
-        if self.idf_ is not None:
-            vectorizer.idf_ = self.idf_
-        return vectorizer.transform(self._documents(X))
+        return self._weighted(sparse.csr_array(vectorizer.transform(self._documents(X))))
+
+    def _weighted(self, counts: Any) -> Any:
+        """Return tf-idf of counts if this is the weighting, else the counts."""
+        if self.idf_ is None:
+            return counts
+        transformer = TfidfTransformer()
+        transformer.n_features_in_, transformer.idf_ = len(self.idf_), self.idf_
+        return sparse.csr_array(transformer.transform(counts))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Return the word or words of each column."""
+        """Return the term of each feature."""
         check_is_fitted(self, "terms_")
         return np.array(self.terms_, dtype=object)
 
@@ -122,7 +172,7 @@ class TextEncoder(TransformerMixin, BaseEstimator):
     @classmethod
     def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> TextEncoder:
         """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError."""
-        names = {"weighting", "column", "lowercase", "ngram_range", "min_df", "max_features", "binary"}
+        names = set(cls().get_params())
         check_keys("The state of a TextEncoder", facts, names | {"terms"})
         parameters = {name: facts[name] for name in names}
         ngram_range = parameters["ngram_range"]
@@ -139,12 +189,13 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         return encoder
 
     def _check_parameters(self) -> None:
-        if self.weighting not in _WEIGHTINGS or not isinstance(self.weighting, str):
-            raise ValueError(f"weighting must be one of {list(_WEIGHTINGS)}, got {self.weighting!r:.40}.")
+        for name, allowed in (("weighting", WEIGHTINGS), ("analyzer", _ANALYZERS)):
+            value = getattr(self, name)
+            if not isinstance(value, str) or value not in allowed:
+                raise ValueError(f"{name} must be one of {list(allowed)}, got {value!r:.40}.")
         if self.column is not None:
             check_string("column", self.column)
         check_flag("lowercase", self.lowercase)
-        check_flag("binary", self.binary)
         if not isinstance(self.ngram_range, tuple) or len(self.ngram_range) != 2:
             raise ValueError(f"ngram_range must be two numbers, got {self.ngram_range!r:.40}.")
         low, high = (check_whole("ngram_range", n, 1) for n in self.ngram_range)
@@ -157,18 +208,34 @@ class TextEncoder(TransformerMixin, BaseEstimator):
             check_whole("min_df", self.min_df, 1)
         if self.max_features is not None:
             check_whole("max_features", self.max_features, 1)
+        self._check_stop_words()
+
+    def _check_stop_words(self) -> None:
+        words = self.stop_words
+        if words is None:
+            return
+        is_list = isinstance(words, list) and all(isinstance(word, str) for word in words)
+        if not is_list and not (isinstance(words, str) and words == "english"):
+            raise ValueError(f"stop_words must be 'english', a list of strings or None, got {words!r:.40}.")
+        if self.analyzer != "word":
+            raise ParameterError(
+                f"stop_words must be None with analyzer={self.analyzer!r}: its terms are not words.",
+                "stop_words",
+                f"these are for --analyzer word; the terms of --analyzer {self.analyzer} are not words",
+            )
 
     def _set_terms(self, terms: list[str], idf: Array | None) -> None:
         self.terms_, self.idf_ = terms, idf
         self._vocabulary = {term: j for j, term in enumerate(terms)}
 
     def _vectorizer(self, **more: Any) -> Any:
-        make = TfidfVectorizer if self.weighting == "tfidf" else CountVectorizer
-        return make(
+        return CountVectorizer(
             lowercase=self.lowercase,
             ngram_range=self.ngram_range,
-            binary=self.binary,
-            token_pattern=_WORD,
+            binary=self.weighting == "presence",
+            analyzer=self.analyzer,
+            stop_words=self.stop_words,
+            token_pattern=_WORD if self.analyzer == "word" else None,
             dtype=np.float64,
             **more,
         )
@@ -198,6 +265,20 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         tags.input_tags.two_d_array = False
         tags.requires_fit = True
         return tags
+
+
+def _without_terms(column: str | None, error: ValueError) -> ValueError:
+    """Return the error for documents without terms, which scikit-learn describes in its own words."""
+    where = "" if column is None else f" of column {column!r}"
+    if "empty vocabulary" in str(error):
+        return ValueError(f"The documents{where} have no terms: they are empty, or have only stop words.")
+    if "min_df" in str(error):
+        return ParameterError(
+            f"min_df must be smaller: no term of the documents{where} occurs in so many of them.",
+            "min_df",
+            f"no term of the documents{where} occurs in so many of them",
+        )
+    return error
 
 
 def _is_sequence(X: Any) -> bool:

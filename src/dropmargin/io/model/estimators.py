@@ -17,6 +17,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.baselines import FDropSVC
+from dropmargin.data.missing_values import STATISTICS
 from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, MCFClassifier, NoisyLinearClassifier
 from dropmargin.estimators.parameters import NUMBER, specification
 from dropmargin.io.model.checks import ModelFormatError, check_choice, check_fields, check_type, shorten, to_plain
@@ -46,7 +47,7 @@ LOSSES = (Hinge, Logistic, Quadratic, GaussianHinge, GaussianLogistic, Exponenti
 _SCALARS = ("n_iter_", "objective_", "n_passes_", "converged_")
 _FDROP_SCALARS = ("n_iter_", "objective_", "gap_", "converged_")
 _ARRAYS = ("coef_", "intercept_", "classes_")
-_OPTIONAL_ARRAYS = ("feature_names_in_", "feature_means_", "feature_deviations_")
+_OPTIONAL_ARRAYS = ("feature_names_in_", *STATISTICS)
 _HISTORY = "history_"
 
 
@@ -225,6 +226,8 @@ def _check_parameters(model: Any, arrays: dict[str, Array]) -> None:
             check_choice(getattr(model, name), name, declared.choices)
     if getattr(model, "missing", "error") == "rescale" and "feature_deviations_" not in arrays:
         raise ModelFormatError("missing='rescale' needs the arrays 'feature_means_' and 'feature_deviations_'")
+    if getattr(model, "missing", "error") == "conditional" and "feature_factors_" not in arrays:
+        raise ModelFormatError("missing='conditional' needs the arrays 'feature_factors_' and 'residual_variances_'")
     try:
         noise = as_noise(getattr(model, "noise", None))
         if noise is not None:
@@ -249,16 +252,32 @@ def _check_arrays(arrays: dict[str, Array], multi_class: str) -> None:
         raise ModelFormatError(f"coef_ has {n_outputs} rows, which do not fit {n_classes} classes ({multi_class})")
     _check_finite(coef, "coef_")
     _check_vector(intercept, "intercept_", n_outputs, str(coef.dtype))
-    statistics = [name for name in ("feature_means_", "feature_deviations_") if name in arrays]
-    for name in statistics:
-        _check_vector(arrays[name], name, n_features, "float64")
-    if statistics == ["feature_deviations_"]:
-        raise ModelFormatError("feature_deviations_ needs the array 'feature_means_'")
-    if "feature_deviations_" in arrays and arrays["feature_deviations_"].min() < 0.0:
-        raise ModelFormatError("feature_deviations_ has a negative number")
+    _check_statistics({name: arrays[name] for name in STATISTICS if name in arrays}, n_features)
     names = arrays.get("feature_names_in_")
     if names is not None and (names.dtype != object or names.shape != (n_features,)):
         raise ModelFormatError(f"feature_names_in_ must hold {n_features} strings")
+
+
+def _check_statistics(statistics: dict[str, Array], n_features: int) -> None:
+    """Check means, deviations and Gaussian of the features."""
+    for name, values in statistics.items():
+        if "feature_means_" not in statistics:
+            raise ModelFormatError(f"{name} needs the array 'feature_means_'")
+        if name != "feature_factors_":
+            _check_vector(values, name, n_features, "float64")
+        if name in ("feature_deviations_", "residual_variances_") and values.min() < 0.0:
+            raise ModelFormatError(f"{name} has a negative number")
+    if ("feature_factors_" in statistics) != ("residual_variances_" in statistics):
+        raise ModelFormatError("feature_factors_ and residual_variances_ need each other")
+    if "feature_factors_" not in statistics:
+        return
+    factors = statistics["feature_factors_"]
+    if factors.ndim != 2 or len(factors) != n_features or factors.dtype != np.float64:
+        raise ModelFormatError(
+            f"feature_factors_ must hold {n_features} rows of type float64, got {factors.shape}, {factors.dtype}"
+        )
+    if factors.size:
+        _check_finite(factors, "feature_factors_")
 
 
 def _check_classes(classes: Array) -> None:

@@ -31,8 +31,9 @@ def save(model: Any, path: Path, *, summary: Mapping[str, Any] | None = None, da
     Parameters
     ----------
     model : estimator
-        A fitted classifier of dropmargin, or a `Pipeline` of a `TableEncoder` or `TextEncoder` and such a classifier.
-        Of a search over parameters, such as `sklearn.model_selection.GridSearchCV`, the refitted model is saved.
+        A fitted classifier of dropmargin, or a `Pipeline` of a `TableEncoder`, `TextEncoder` or `FrameEncoder` and such
+        a classifier. Of a search over parameters, such as `sklearn.model_selection.GridSearchCV`, the refitted model is
+        saved.
     path : str or path-like
         The file, with any name; ``.safetensors`` is the usual ending. A symbolic link is followed; an existing file
         keeps its permissions.
@@ -217,8 +218,8 @@ def _split_pipeline(pipeline: Pipeline) -> tuple[list[str], Any, Any]:
     if len(pipeline.steps) != 2 or encoder_kind(pipeline.steps[0][1]) is None:
         steps = [type(step).__name__ for _, step in pipeline.steps]
         raise ValueError(
-            f"A Pipeline can be saved if it is a TableEncoder or TextEncoder and a classifier, got {steps}. Save the "
-            "classifier alone, pipeline[-1], and the other steps by other means."
+            f"A Pipeline can be saved if it is a TableEncoder, TextEncoder or FrameEncoder and a classifier, got "
+            f"{steps}. Save the classifier alone, pipeline[-1], and the other steps by other means."
         )
     (first, encoder), (second, classifier) = pipeline.steps
     return [first, second], encoder, classifier

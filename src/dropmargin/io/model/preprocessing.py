@@ -16,6 +16,7 @@ from dropmargin.typing import Array
 KINDS: dict[str, str] = {
     "TableEncoder": "dropmargin.io.data.table_encoder",
     "TextEncoder": "dropmargin.io.data.text_encoder",
+    "FrameEncoder": "dropmargin.io.data.frame_encoder",
 }
 _PREFIX = "preprocessing."
 

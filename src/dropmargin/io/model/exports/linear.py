@@ -17,9 +17,10 @@ def linear_classifier(model: Any, target: str) -> Any:
             f"{target} takes the classifier without its preprocessing: export pipeline[-1], and transform the rows "
             "with pipeline[:-1]. export_onnx exports the whole pipeline."
         )
-    if getattr(model, "missing", "error") == "rescale":
+    missing = getattr(model, "missing", "error")
+    if missing != "error":
         raise ValueError(
-            f"{target} does not support missing values, got a model with missing='rescale'. For complete rows it is "
+            f"{target} does not support missing values, got a model with missing={missing!r}. For complete rows it is "
             "an ordinary linear model: export it after model.set_params(missing='error')."
         )
     return plain_classifier(model)

@@ -13,6 +13,7 @@ import numpy as np
 from onnx import TensorProto
 from onnx.helper import np_dtype_to_tensor_dtype
 from skl2onnx import update_registered_converter
+from skl2onnx._parse import _parse_sklearn
 from skl2onnx.common.data_types import (
     BooleanTensorType,
     DoubleTensorType,
@@ -36,6 +37,13 @@ def register_table_encoder(cls: type) -> None:
     """Register the converter of `TableEncoder` with skl2onnx."""
     update_registered_converter(
         cls, "DropmarginTableEncoder", _keep_types, _convert_table_encoder, parser=_parse_table_encoder
+    )
+
+
+def register_frame_encoder(cls: type) -> None:
+    """Register the parser of `FrameEncoder` with skl2onnx; it has no operator of its own, but those of its parts."""
+    update_registered_converter(
+        cls, "DropmarginFrameEncoder", _keep_types, _convert_table_encoder, parser=_parse_frame_encoder
     )
 
 
@@ -108,7 +116,13 @@ def _convert_classifier(scope: Any, operator: Any, container: Any) -> None:
     graph = _Graph(scope, container)
     label, decision, *probability = (variable.full_name for variable in operator.outputs)
     X = graph.cast(operator.inputs[0].full_name, model.coef_.dtype)
-    if getattr(model, "missing", "error") == "rescale":
+    missing = getattr(model, "missing", "error")
+    if missing == "conditional":
+        raise ValueError(
+            "export_onnx does not support missing='conditional', whose scores need a linear system per row. Export the "
+            "model after model.set_params(missing='error'), for complete rows, or fit with missing='rescale'."
+        )
+    if missing == "rescale":
         scores = _add_rescaled_scores(graph, X, model)
     else:
         product = graph.add("MatMul", X, graph.constant(model.coef_.T))
@@ -200,6 +214,21 @@ def _parse_table_encoder(scope: Any, model: Any, inputs: list[Any], custom_parse
     operator.inputs = inputs
     n_features = len(model.get_feature_names_out())
     operator.outputs.append(scope.declare_local_variable("encoded", DoubleTensorType([None, n_features])))
+    return operator.outputs
+
+
+def _parse_frame_encoder(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:
+    """Declare the operators of the parts, each with its columns, and their concatenation.
+
+    ``model.parts`` has the parts as skl2onnx can convert them, and the names of their columns.
+    """
+    given = {variable.raw_name: variable for variable in inputs}
+    outputs = []
+    for part, columns in model.parts:
+        outputs += _parse_sklearn(scope, part, [given[name] for name in columns], custom_parsers)
+    operator = scope.declare_local_operator("SklearnConcat")
+    operator.inputs = outputs
+    operator.outputs.append(scope.declare_local_variable("encoded", outputs[0].type.__class__([None, None])))
     return operator.outputs
 
 

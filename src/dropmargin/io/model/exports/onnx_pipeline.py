@@ -24,7 +24,11 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from dropmargin.io.model.exports.onnx_converters import register_classifier, register_table_encoder
+from dropmargin.io.model.exports.onnx_converters import (
+    register_classifier,
+    register_frame_encoder,
+    register_table_encoder,
+)
 from dropmargin.io.model.preprocessing import KINDS, encoder_kind
 
 _TARGET_OPSET = {"": 17, "ai.onnx.ml": 3}
@@ -86,13 +90,21 @@ class _Steps:
             step = copy(step)
             setattr(step, listed, parts)
             return step
-        if encoder_kind(step) == "TableEncoder":
-            if not is_first:
-                raise ValueError(f"Step {name!r} cannot be exported to ONNX: a TableEncoder must be the first step.")
+        kind = encoder_kind(step)
+        if kind in ("TableEncoder", "FrameEncoder") and not is_first:
+            raise ValueError(f"Step {name!r} cannot be exported to ONNX: a {kind} must be the first step.")
+        if kind == "FrameEncoder":
+            register_frame_encoder(type(step))
+            parts = [] if step.table_encoder_ is None else [(step.table_encoder_, list(step.column_kinds_))]
+            parts += [(encoder, [encoder.column]) for encoder in step.text_encoders_]
+            step = copy(step)
+            step.parts = [(self.prepare(name, part, is_first=True), columns) for part, columns in parts]
+            return step
+        if kind == "TableEncoder":
             register_table_encoder(type(step))
             self._names[id(step)] = name
             return step
-        if encoder_kind(step) == "TextEncoder":
+        if kind == "TextEncoder":
             step = _as_vectorizer(step)
         _check_step(name, step)
         if isinstance(step, CountVectorizer):  # TfidfVectorizer is a subclass
@@ -132,7 +144,13 @@ def _as_vectorizer(encoder: Any) -> Any:
     """Return the fitted vectorizer of scikit-learn that is equivalent to a `TextEncoder`."""
     is_tfidf = encoder.idf_ is not None
     vectorizer = (TfidfVectorizer if is_tfidf else CountVectorizer)(
-        lowercase=encoder.lowercase, ngram_range=tuple(encoder.ngram_range), binary=encoder.binary, dtype=np.float64
+        lowercase=encoder.lowercase,
+        ngram_range=tuple(encoder.ngram_range),
+        binary=encoder.weighting == "presence",
+        # The terms do not include stop words, so these matter only between the words of a longer term.
+        stop_words=encoder.stop_words if encoder.ngram_range[1] > 1 else None,
+        analyzer=encoder.analyzer,
+        dtype=np.float64,
     )
     vectorizer.vocabulary_ = {term: index for index, term in enumerate(encoder.terms_)}
     vectorizer.fixed_vocabulary_ = True
@@ -159,9 +177,11 @@ def _prepare_vectorizer(vectorizer: Any) -> tuple[Any, dict[str, Any]]:
 def _inputs(pipeline: Pipeline, number: Any) -> list[tuple[str, Any]]:
     """Return the names and types of the inputs of the graph; ``number`` is the type of numbers."""
     first = pipeline[0]
-    if encoder_kind(first) == "TableEncoder":
+    if encoder_kind(first) in ("TableEncoder", "FrameEncoder"):
         is_text = [kind == "category" for kind in first.column_kinds_.values()]
         names = list(first.column_kinds_)
+        text = first.text if encoder_kind(first) == "FrameEncoder" else ()
+        is_text, names = is_text + [True] * len(text), names + list(text)
     elif isinstance(first, ColumnTransformer) and hasattr(first, "feature_names_in_"):
         is_text = _text_columns(first)
         names = first.feature_names_in_.tolist()

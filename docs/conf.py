@@ -1,0 +1,74 @@
+"""Configuration of the documentation: ``make docs`` builds it."""
+
+from __future__ import annotations
+
+import warnings
+
+from sphinx_gallery.sorting import ExplicitOrder
+
+import dropmargin
+
+project = "dropmargin"
+author = "the dropmargin developers"
+copyright = author
+release = version = dropmargin.__version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "_templates", "**/sg_execution_times.rst"]
+templates_path = ["_templates"]
+
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+autodoc_default_options = {"members": True, "inherited-members": True}
+numpydoc_show_class_members = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"dropmargin {version}"
+html_static_path = ["_static"]
+html_css_files = ["narrow.css"]
+html_show_sourcelink = False
+html_theme_options = {
+    "show_prev_next": False,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+_FIRST = ["plot_missing_pixels.py", "plot_text.py", "plot_sensors.py", "plot_form.py"]
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"/plot_",
+    "ignore_pattern": r"(^|/)(?!plot_)[^/]+\.py$",
+    "within_subsection_order": ExplicitOrder([*_FIRST, "*"]),
+    "show_memory": False,
+    "download_all_examples": False,
+    "write_computation_times": False,
+    "abort_on_example_error": True,
+}
+
+
+def skip_members_of_other_packages(app, what, name, obj, skip, options):
+    """Leave out what scikit-learn documents, such as `get_params`."""
+    return skip or not str(getattr(obj, "__module__", "dropmargin")).startswith("dropmargin")
+
+
+def setup(app):
+    """Connect the function above."""
+    app.connect("autodoc-skip-member", skip_members_of_other_packages)
+
+
+# Without a screen, `plt.show()` in an example warns.
+warnings.filterwarnings("ignore", message=".*non-interactive.*")

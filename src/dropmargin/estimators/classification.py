@@ -1,0 +1,338 @@
+"""What the classifiers have in common beyond `estimators.base`: labels, votes, probabilities, stability."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import log_expit, logsumexp
+from sklearn.base import ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import column_or_1d
+
+from dropmargin.data import ClassArray, as_dense, binary_outputs, canonical, missing_values
+from dropmargin.data.missing_values import has_missing
+from dropmargin.estimators import missing, stability, validation
+from dropmargin.estimators.base import CheckedRows, MarginalisedModel
+from dropmargin.estimators.conditional import log_expected_expit
+from dropmargin.estimators.factor_analysis import ConditionalRows
+from dropmargin.estimators.parameters import ClassParameters
+from dropmargin.estimators.patterns import DropoutPatterns
+from dropmargin.noise import DropoutNoise, Noise, as_noise
+from dropmargin.typing import Array
+
+
+def _gives_probabilities(estimator: MarginalisedClassifier) -> bool:
+    """Return whether `predict_proba` exists; if not, raise an error that names the alternatives."""
+    if not estimator._make_loss().scores_are_log_odds:
+        raise AttributeError(
+            f"{type(estimator).__name__} has no predict_proba: its scores are not log-odds. Wrap it in "
+            "sklearn.calibration.CalibratedClassifierCV, or use DropoutLogisticRegression."
+        )
+    if estimator.multi_class == "ovo":
+        raise AttributeError("predict_proba needs multi_class='ovr', or sklearn.calibration.CalibratedClassifierCV.")
+    return True
+
+
+class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel):
+    """Base of the linear classifiers whose loss is marginalised over noise on the features."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training data, never changed; float32 is kept. NaN is a missing entry, unless ``missing="error"``.
+        y : array-like of shape (n_samples,)
+            Labels: numbers, strings, booleans.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows; a row of weight 2 counts as the row twice, one of weight 0 not at all.
+
+        Returns
+        -------
+        self : the fitted estimator. If the fit fails or is interrupted, the estimator is as it was before.
+        """
+        return self._fit(X, y, sample_weight)
+
+    def _encode(self, rows: CheckedRows) -> tuple[Array, ClassArray]:
+        """Return the classes, and the rows with the index of their class and their final weights."""
+        classes, index, weights = validation.encode_labels(
+            rows.y, self.class_weight, rows.sample_weight, type(self).__name__
+        )
+        if self.missing == "conditional":
+            return classes, ConditionalRows(rows.X, index, weights, len(classes), rows.has_missing, self.missing_rank)
+        return classes, ClassArray(rows.X, index, weights, len(classes), rows.has_missing)
+
+    def _set_classes(self, classes: Array | None) -> None:
+        assert classes is not None
+        self.classes_ = classes
+
+    def _n_outputs(self, classes: Array | None) -> int:
+        assert classes is not None
+        return len(binary_outputs(len(classes), self.multi_class))
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the scores of the rows of ``X``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. NaN is a missing feature, unless ``missing="error"``.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes one score per row, positive for ``classes_[1]``; for more, one per class. With
+            ``multi_class="ovo"`` the score of a class is its number of votes, plus less than half a vote from the sums
+            of the scores, which decides ties.
+        """
+        return self._combine(self._scores(X))
+
+    def _combine(self, scores: Array) -> Array:
+        """Return one score per row for two classes, one per class for more: the votes, if columns are pairs."""
+        if scores.shape[1] == 1:
+            return scores[:, 0]
+        if len(self.classes_) != scores.shape[1] or self.multi_class == "ovo":
+            return _votes(scores, len(self.classes_))
+        return scores
+
+    def predict(self, X: Any) -> Array:
+        """Return the predicted label of each row of ``X``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. NaN is a missing feature, unless ``missing="error"``.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Labels of ``classes_``.
+        """
+        winners = _winners(self.decision_function(X))
+        return self.classes_[winners]
+
+    def predict_stability(
+        self, X: Any, noise: Any = None, method: str = "auto", *, n_draws: int = 2048, random_state: Any = 0
+    ) -> Array:
+        """Return, for each row, the probability that its predicted label is still predicted under noise.
+
+        The noise is unbiased, ``E[x~] = x``: dropout divides the features that it keeps by ``1 - rate``. Features that
+        are missing stay missing, and only the observed ones are corrupted.
+
+        With ``missing="conditional"``, the probability of an incomplete row is that its label is the label of the
+        complete row, whose score is normal given the observed features; noise on these adds a variance, and the sum is
+        taken as normal.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. NaN is a missing feature, unless ``missing="error"``.
+        noise : float, Noise or None, default=None
+            A number means ``DropoutNoise(rate=noise)``, ``None`` the noise of the estimator. Without noise, every
+            probability is 1, except of incomplete rows with ``missing="conditional"``; for these alone pass
+            ``noise=0``.
+        method : {"auto", "normal", "guaranteed"}, default="auto"
+            ``"auto"``: the probability itself, exact or with a known standard error. It is exact for Gaussian noise,
+            and for dropout in rows where the features that are not zero and have a coefficient can be dropped in at
+            most ``4 * n_draws`` ways, by default 13 features. Otherwise it is the share of ``n_draws`` draws from the
+            noise that do not change the label, with a standard error of at most ``sqrt(p (1 - p) / (n_draws - 1))``,
+            by default .011. For a noise that cannot be drawn (a class without ``draw``; Laplace noise on a sparse
+            ``X``, which it would make dense) it is that of ``"normal"``.
+            ``"normal"``: a fast approximation that takes the scores as normally distributed: ``Phi(|m| / sqrt(v))`` for
+            two classes, with ``m`` and ``v`` the mean and the variance of the score; for more, the probability that
+            the score of the predicted class stays above all others. It is inaccurate if few features determine the
+            score.
+            ``"guaranteed"``: a lower bound for every noise with these variances, ``m^2 / (m^2 + v)`` (Cantelli) for two
+            classes; for more, 1 minus the sum of ``v / (m^2 + v)`` over the other classes, at least 0.
+            ``"normal"`` and ``"guaranteed"`` need ``multi_class="ovr"`` if there are more than two classes.
+        n_draws : int, default=2048
+            Number of draws of ``method="auto"``. Four times as many halve the standard error.
+        random_state : int, RandomState instance or None, default=0
+            Seed of these draws. With an integer, the probability of a row is the same in every call and does not depend
+            on the other rows of ``X``.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples,)
+            Probabilities, or lower bounds on them.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dropmargin import DropoutSVC
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = DropoutSVC(noise=0.1).fit(X, y)
+        >>> model.predict_stability(X[[0, 50, 100]], 0.1).round(2)
+        array([1.  , 0.81, 0.99])
+        """
+        X = self._check_rows(X)
+        by_pairs = self.multi_class == "ovo" and len(self.classes_) > 2
+        validation.check_choice("method", method, stability.METHODS)
+        stability.check_scores(by_pairs, method)
+        n_draws = validation.check_integer("n_draws", n_draws, 1)
+        seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        noise = as_noise(self.noise if noise is None else noise)
+        names, X = getattr(self, "feature_names_in_", None), canonical(X)
+        out, complete = np.ones(X.shape[0]), np.ones(X.shape[0], dtype=bool)
+        if noise is not None:
+            noise = self._at_training_means(noise.resolve(X.shape[1], names))
+        if self.missing == "conditional":
+            variance = None if noise is None else noise.variance()
+            if noise is not None:
+                validation.check_entries(missing_values.zero_missing(X), noise, names)
+            for rows, mean, covariance in self._normal_scores(X, variance):
+                out[rows] = stability.of_normal_scores(
+                    mean, covariance, method, self._winners_of if by_pairs else None, n_draws, seed
+                )
+            complete = ~missing_values.incomplete_rows(X)
+        if noise is not None and complete.all():
+            return self._unchanged(X, noise, method, n_draws, seed)
+        if noise is not None and complete.any():
+            out[complete] = self._unchanged(X[complete], noise, method, n_draws, seed)
+        return out
+
+    def _unchanged(self, X: Any, noise: Noise, method: str, n_draws: int, seed: int) -> Array:
+        """Return the probabilities of `predict_stability` for checked rows and a noise for these features."""
+        by_pairs = self.multi_class == "ovo" and len(self.classes_) > 2
+        names, out = getattr(self, "feature_names_in_", None), np.empty(X.shape[0])
+        statistics = self._feature_statistics() if self.missing == "rescale" else None
+        coef = as_dense(self.coef_)
+        room = stability.n_results(len(coef), noise.variance().groups)
+        patterns = None
+        if method == "auto" and isinstance(noise, DropoutNoise):
+            patterns = DropoutPatterns(coef, noise, n_draws, seed)
+        for where, rows in missing.anchored_rows(X, coef, self.intercept_, statistics, room):
+            rows = replace(rows, filled=validation.check_entries(rows.filled, noise, names))
+            if patterns is not None:
+                out[where] = patterns.unchanged(rows, self._winners_of)
+            elif method == "auto":
+                out[where] = stability.exact_or_drawn(
+                    rows, coef, noise, self._winners_of, by_pairs=by_pairs, n_draws=n_draws, seed=seed
+                )
+            else:
+                out[where] = stability.closed_form(rows, coef, noise.variance(), method)
+        return out
+
+    def expected_accuracy(self, X: Any, y: Any, noise: Any = None, sample_weight: Any = None) -> float:
+        """Return the expected accuracy if the features are corrupted by noise, in closed form.
+
+        It is the mean probability that the predicted label of a row is the given one, for normally distributed scores.
+        Nothing is sampled.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Complete data, or with NaN for missing features unless ``missing="error"``.
+        y : array-like of shape (n_samples,)
+            The correct labels.
+        noise : float, Noise or None, default=None
+            A number means ``DropoutNoise(rate=noise)``, ``None`` the noise of the estimator.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        accuracy : float
+            The expected accuracy.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_wine
+        >>> from dropmargin import DropoutSVC
+        >>> X, y = load_wine(return_X_y=True)
+        >>> model = DropoutSVC(noise=0.3).fit(X, y)
+        >>> model.expected_accuracy(X, y, noise=0.3) < model.score(X, y)
+        True
+        """
+        X, y = self._check_rows(X), column_or_1d(y)
+        noise = as_noise(self.noise if noise is None else noise)
+        noise = DropoutNoise(0.0, reference="zero") if noise is None else noise
+        noise = self._at_training_means(noise.resolve(X.shape[1], getattr(self, "feature_names_in_", None)))
+        return self._expected_accuracy(canonical(X), y, noise, sample_weight)
+
+    def _expected_accuracy(self, X: Any, y: Array, noise: Noise, sample_weight: Any) -> float:
+        """Return the expected accuracy for checked rows and a noise for these features."""
+        if self.multi_class == "ovo" and len(self.classes_) > 2:
+            raise ValueError("The expected accuracy under noise needs multi_class='ovr', got multi_class='ovo'.")
+        index = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        is_known = self.classes_[index] == y
+        statistics = self._feature_statistics() if self.missing == "rescale" else None
+        coef, variance = as_dense(self.coef_), noise.variance()
+        room = stability.n_results(len(coef), variance.groups)
+        right, complete = np.empty(X.shape[0]), np.arange(X.shape[0])
+        if self.missing == "conditional" and has_missing(X):
+            complete = np.flatnonzero(~missing_values.incomplete_rows(X))
+            for members, mean, covariance in self._normal_scores(X, variance):
+                right[members] = stability.normal_label_probabilities(mean, covariance, index[members])
+            X = X[complete]
+        for where, rows in missing.anchored_rows(X, coef, self.intercept_, statistics, room):
+            own = complete[where]
+            right[own] = stability.label_probabilities(rows, coef, variance, index[own])
+        return float(np.average(right * is_known, weights=sample_weight))
+
+    def _winners_of(self, scores: Array) -> Array:
+        """Return the index of the predicted class from the scores of all columns."""
+        return _winners(self._combine(scores))
+
+    @available_if(_gives_probabilities)
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each class.
+
+        Only for losses whose scores are log-odds (the logistic losses), and with ``multi_class="ovr"``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. NaN is a missing feature, unless ``missing="error"``.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            For more than two classes, the one-vs-rest probabilities divided by their sum.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    @available_if(_gives_probabilities)
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithm of the probability of each class, accurate also for very small probabilities.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. NaN is a missing feature, unless ``missing="error"``.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+            The logarithm of `predict_proba`.
+        """
+        scores = self.decision_function(X)
+        scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
+        logs = log_expit(scores)
+        if self.missing == "conditional":
+            for rows, mean, covariance in self._normal_scores(canonical(self._check_rows(X))):
+                mean = np.hstack([-mean, mean]) if mean.shape[1] == 1 else mean
+                logs[rows] = log_expected_expit(mean, np.diagonal(covariance, axis1=1, axis2=2))
+        return logs if len(self.classes_) == 2 else logs - logsumexp(logs, axis=1, keepdims=True)
+
+
+def _winners(scores: Array) -> Array:
+    """Return the index of the predicted class of each row of what `decision_function` returns."""
+    return (scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+
+
+def _votes(scores: Array, n_classes: int) -> Array:
+    """Return the votes of one-vs-one scores; sums of the scores, squeezed to under half a vote, break ties."""
+    votes = np.zeros((len(scores), n_classes))
+    sums = np.zeros((len(scores), n_classes))
+    for column, (first, second) in enumerate(combinations(range(n_classes), 2)):
+        score = scores[:, column]
+        votes[np.arange(len(scores)), np.where(score > 0.0, second, first)] += 1.0
+        sums[:, second] += score
+        sums[:, first] -= score
+    return votes + sums / (3.0 * (np.abs(sums) + 1.0))

@@ -1,0 +1,205 @@
+"""What the regressors have in common beyond `estimators.base`: targets that are numbers, and expected errors."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import ndtr
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import column_or_1d
+
+from dropmargin.data import NumberArray, as_dense, canonical
+from dropmargin.data.inputs import validate_rows
+from dropmargin.data.missing_values import has_missing, incomplete_rows
+from dropmargin.estimators import missing, stability, validation
+from dropmargin.estimators.base import CheckedRows, MarginalisedModel
+from dropmargin.estimators.factor_analysis import ConditionalNumbers
+from dropmargin.losses import Loss, MomentLoss
+from dropmargin.noise import DropoutNoise, Noise, as_noise
+from dropmargin.typing import Array
+
+#: The errors of `MarginalisedRegressor.expected_error`.
+METRICS = ("squared", "absolute")
+
+
+class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
+    """Base of the linear regressors whose loss is marginalised over noise on the features."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training data, never changed; float32 is kept. NaN is a missing entry, unless ``missing="error"``.
+        y : array-like of shape (n_samples,)
+            Targets: numbers.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows; a row of weight 2 counts as the row twice, one of weight 0 not at all.
+
+        Returns
+        -------
+        self : the fitted estimator. If the fit fails or is interrupted, the estimator is as it was before.
+        """
+        return self._fit(X, y, sample_weight)
+
+    def _validate_rows(self, X: Any, y: Any) -> tuple[Any, Any]:
+        X, y = validate_rows(self, X, y, ensure_all_finite=self._finite(), y_numeric=True)
+        return X, check_targets(y)
+
+    def _encode(self, rows: CheckedRows) -> tuple[None, NumberArray]:
+        given = rows.X, rows.y, rows.sample_weight, 1, rows.has_missing
+        is_conditional = self.missing == "conditional"
+        encoded = ConditionalNumbers(*given, self.missing_rank) if is_conditional else NumberArray(*given)
+        encoded.first_intercept = first_intercept(self._make_loss(), rows.y, rows.sample_weight)
+        return None, encoded
+
+    def _scale_of_C(self, rows: CheckedRows) -> float:  # noqa: N802
+        # The best C of a ridge regression is about R^2 / (1 - R^2) / (2 * mean squared norm of a row): R^2 may be small
+        return 0.01
+
+    def _coefficients(self) -> tuple[Any, Array]:
+        coef = self.coef_ if self.coef_.ndim == 2 else self.coef_[None, :]
+        return coef, np.atleast_1d(self.intercept_)
+
+    def _set_coefficients(self, coef: Array, dtype: Any) -> None:
+        self.coef_ = np.ascontiguousarray(coef[:-1, 0].astype(dtype))
+        self.intercept_ = coef[-1, 0].astype(dtype)
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return the predicted number of each row of ``X``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. NaN is a missing feature, unless ``missing="error"``.
+        return_std : bool, default=False
+            Whether to return the standard deviation of the prediction of the complete row given the observed features,
+            as well. It needs ``missing="conditional"``.
+
+        Returns
+        -------
+        predictions : ndarray of shape (n_samples,)
+            The predicted numbers.
+        deviations : ndarray of shape (n_samples,)
+            The standard deviations, 0 for complete rows; only with ``return_std=True``. They do not include the
+            residuals of complete rows: a target is normal with variance ``deviations ** 2`` plus the mean squared
+            residual of complete rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_diabetes
+        >>> from dropmargin import DropoutRidge
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = DropoutRidge(C=100.0, missing="conditional").fit(X, y)
+        >>> X[0, 2] = np.nan
+        >>> _, deviations = model.predict(X[:2], return_std=True)
+        >>> deviations[0] > 10.0, deviations[1]
+        (np.True_, np.float64(0.0))
+        """
+        scores = self._scores(X)[:, 0]
+        if not return_std:
+            return scores
+        if self.missing != "conditional":
+            raise ValueError(f"return_std=True needs missing='conditional' before fit, got missing={self.missing!r}.")
+        deviations = np.zeros(len(scores))
+        for rows, _, covariance in self._normal_scores(canonical(self._check_rows(X))):
+            deviations[rows] = np.sqrt(np.maximum(covariance[:, 0, 0], 0.0))
+        return scores, deviations
+
+    def expected_error(
+        self, X: Any, y: Any, noise: Any = None, sample_weight: Any = None, *, metric: str = "squared"
+    ) -> float:
+        """Return the expected error of the predictions if the features are corrupted by noise, in closed form.
+
+        Nothing is sampled. The squared error is exact for every noise; the absolute error is that of normally
+        distributed predictions.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Complete data, or with NaN for missing features unless ``missing="error"``.
+        y : array-like of shape (n_samples,)
+            The correct numbers.
+        noise : float, Noise or None, default=None
+            A number means ``DropoutNoise(rate=noise)``, ``None`` the noise of the estimator.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+        metric : {"squared", "absolute"}, default="squared"
+            The error.
+
+        Returns
+        -------
+        error : float
+            The expected mean squared or absolute error.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from dropmargin import DropoutRidge
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = DropoutRidge(noise=0.3, C=1000.0).fit(X, y)
+        >>> model.expected_error(X, y, noise=0.3) > model.expected_error(X, y, noise=0.0)
+        True
+        """
+        validation.check_choice("metric", metric, METRICS)
+        X, y = self._check_rows(X), check_targets(column_or_1d(y))
+        noise = as_noise(self.noise if noise is None else noise)
+        noise = DropoutNoise(0.0, reference="zero") if noise is None else noise
+        noise = self._at_training_means(noise.resolve(X.shape[1], getattr(self, "feature_names_in_", None)))
+        return self._expected_error(canonical(X), y, noise, sample_weight, metric)
+
+    def _expected_error(self, X: Any, y: Array, noise: Noise, sample_weight: Any, metric: str) -> float:
+        """Return the expected error for checked rows and a noise for these features."""
+        coef, intercept = self._coefficients()
+        coef, variance = as_dense(coef).astype(np.float64), noise.variance()
+        statistics = self._feature_statistics() if self.missing == "rescale" else None
+        room = stability.n_results(1, variance.groups)
+        errors, complete = np.empty(X.shape[0]), np.arange(X.shape[0])
+        if self.missing == "conditional" and has_missing(X):
+            complete = np.flatnonzero(~incomplete_rows(X))
+            for members, mean, covariance in self._normal_scores(X, variance):
+                errors[members] = expected_errors(y[members] - mean[:, 0], covariance[:, 0, 0], metric)
+            X = X[complete]
+        for where, rows in missing.anchored_rows(X, coef, intercept, statistics, room):
+            own = complete[where]
+            v = np.square(rows.factor) * rows.covariances(np.arange(len(own)), variance, coef, coef)
+            errors[own] = expected_errors(y[own] - rows.scores(coef)[:, 0], v[:, 0], metric)
+        return float(np.average(errors, weights=sample_weight))
+
+
+def check_targets(y: Any) -> Array:
+    """Return the targets of a regression in double precision, after checking their size."""
+    y = np.asarray(y, dtype=np.float64)
+    largest = float(np.abs(y).max(initial=0.0))
+    if largest > validation.LARGEST:
+        raise ValueError(f"y has values up to {largest:.1e}, whose squares overflow; scale it.")
+    return y
+
+
+def first_intercept(loss: Loss, y: Array, weights: Array) -> float:
+    """Return the intercept to start from: the weighted mean of the targets, or one without any loss."""
+    assert isinstance(loss, MomentLoss)
+    counted = y[weights > 0.0]
+    middle = 0.5 * (counted.min() + counted.max())
+    if not loss.value(counted, np.full_like(counted, middle), np.zeros_like(counted)).any():
+        return float(middle)
+    return float(np.average(y, weights=weights))
+
+
+def weighted_deviation(y: Array, weights: Array) -> float:
+    """Return the standard deviation of the targets."""
+    return float(np.sqrt(np.average(np.square(y - np.average(y, weights=weights)), weights=weights)))
+
+
+def expected_errors(residual: Array, variance: Array, metric: str) -> Array:
+    """Return the expected squared or absolute value of normal variables with these means and variances."""
+    variance = np.maximum(variance, 0.0)
+    if metric == "squared":
+        return np.square(residual) + variance
+    sd = np.sqrt(variance)
+    ratio = np.divide(residual, sd, out=np.zeros_like(residual), where=sd > 0.0)
+    folded = sd * np.sqrt(2.0 / np.pi) * np.exp(-0.5 * np.square(ratio)) + residual * (1.0 - 2.0 * ndtr(-ratio))
+    return np.where(sd > 0.0, folded, np.abs(residual))

@@ -1,0 +1,71 @@
+"""`RescalingClassifier`: a linear classifier of scikit-learn with the rule of ``missing="rescale"``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from dropmargin.data import canonical, map_entries
+from dropmargin.data.inputs import check_rows
+from dropmargin.data.missing_values import FeatureStatistics, feature_statistics, has_missing, nan_to_negative_zero
+from dropmargin.estimators.missing import anchored_scores
+from dropmargin.typing import Array
+
+
+class RescalingClassifier(ClassifierMixin, BaseEstimator):
+    """A linear classifier of scikit-learn that predicts with missing features as ``missing="rescale"`` does.
+
+    In training a missing value is replaced by the mean of its feature.
+
+    Parameters
+    ----------
+    estimator : classifier
+        A linear classifier: after ``fit`` it has ``coef_``, ``intercept_`` and ``classes_``.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        The fitted classifier.
+    columns_ : FeatureStatistics
+        Means and standard deviations of the features.
+    classes_ : ndarray of shape (n_classes,)
+    n_features_in_ : int
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+
+    def fit(self, X: Any, y: Any) -> RescalingClassifier:
+        """Fit the classifier to ``X`` with its missing values replaced by means."""
+        X = canonical(X)
+        missing = has_missing(X)
+        self.columns_ = feature_statistics(nan_to_negative_zero(X) if missing else X, np.ones(X.shape[0]), missing)
+        if missing:
+            X = _impute_means(X, self.columns_)
+        self.estimator_ = clone(self.estimator).fit(X, y)
+        self.classes_, self.n_features_in_ = self.estimator_.classes_, X.shape[1]
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the scores of each row: one for two classes, else one per class."""
+        check_is_fitted(self)
+        X = check_rows(X, ensure_all_finite="allow-nan")
+        scores = anchored_scores(X, self.estimator_.coef_, self.estimator_.intercept_, self.columns_)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> Array:
+        """Return the predicted label of each row."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+
+def _impute_means(X: Any, columns: FeatureStatistics) -> Any:
+    """Return ``X`` with each missing value replaced by the mean of its feature."""
+
+    def fill(values: Array, where: Any) -> Array:
+        return np.where(np.isnan(values), columns.mean[where], values).astype(values.dtype)
+
+    return map_entries(X, fill, zeros_stay=True, what="X without NaN")

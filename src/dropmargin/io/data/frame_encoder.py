@@ -1,0 +1,221 @@
+"""`FrameEncoder`: tables with columns of text and other columns as one sparse matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from dropmargin.io.data.dataset import ColumnKind
+from dropmargin.io.data.frames import table_names
+from dropmargin.io.data.state import check_flag, check_keys, check_strings
+from dropmargin.io.data.table_encoder import TableEncoder
+from dropmargin.io.data.text_encoder import TextEncoder
+from dropmargin.typing import Array
+
+_TABLE = "table."
+_INT32_MAX = 2**31 - 1
+
+
+class FrameEncoder(TransformerMixin, BaseEstimator):
+    """Encode a table with columns of text: these by a `TextEncoder` each, all other columns by a `TableEncoder`.
+
+    The features of the table are first, followed by the terms of each column of text. A missing value is NaN in the
+    features of the table, and an empty document in a column of text: it has none of the terms. An absent column of the
+    table is missing in every row; an absent column of text is an error.
+
+    Parameters
+    ----------
+    text : sequence of str
+        Columns of text.
+    text_encoder : TextEncoder, optional
+        Has the parameters for every column of text; ``TextEncoder()`` by default.
+    table_encoder : TableEncoder, optional
+        Has the parameters for the other columns; ``TableEncoder()`` by default.
+
+    Attributes
+    ----------
+    text_encoders_ : list of TextEncoder
+        The fitted encoder of each column of text.
+    table_encoder_ : TableEncoder or None
+        The fitted encoder of the other columns; None if there are none.
+    column_kinds_ : dict
+        The kind of each other column, ``"number"`` or ``"category"``, for ``ReadOptions(columns=...)``.
+    feature_groups_ : ndarray of int
+        The group of each feature: the features of one column of the table are a group, each term is a group of its own.
+
+    See Also
+    --------
+    TextEncoder : Encodes documents alone.
+    TableEncoder : Encodes tables of numbers and categories.
+    sklearn.compose.ColumnTransformer : Combines any transformers; it cannot be saved in a model file.
+
+    Examples
+    --------
+    >>> from dropmargin.io.data import FrameEncoder
+    >>> table = {"review": ["good film", "bad"], "colour": ["red", "blue"]}
+    >>> encoder = FrameEncoder(["review"]).fit(table)
+    >>> encoder.get_feature_names_out().tolist()
+    ['colour=blue', 'colour=red', 'review: bad', 'review: film', 'review: good']
+    >>> encoder.transform({"review": ["good, good"], "colour": ["red"]}).toarray()
+    array([[0., 1., 0., 0., 1.]])
+    """
+
+    def __init__(
+        self,
+        text: Sequence[str] = (),
+        text_encoder: TextEncoder | None = None,
+        table_encoder: TableEncoder | None = None,
+    ) -> None:
+        self.text = text
+        self.text_encoder = text_encoder
+        self.table_encoder = table_encoder
+
+    def fit(self, X: Any, y: Any = None) -> FrameEncoder:
+        """Learn the terms of the text, and the other columns.
+
+        Parameters
+        ----------
+        X : pandas, polars or pyarrow table, or dict of columns
+        y : ignored
+
+        Returns
+        -------
+        FrameEncoder
+        """
+        self.fit_transform(X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Learn the terms of the text and the other columns, and encode these rows.
+
+        Parameters
+        ----------
+        X : pandas, polars or pyarrow table, or dict of columns
+        y : ignored
+
+        Returns
+        -------
+        csr_array of float64
+        """
+        names = table_names(X)
+        if names is None:
+            raise ValueError(f"X must be a table with named columns, got {type(X).__name__}.")
+        if isinstance(self.text, str) or not self.text:
+            raise ValueError(f"text must be a sequence of at least one column name, got {self.text!r}.")
+        wanted = check_strings("text", list(self.text))
+        template = TextEncoder() if self.text_encoder is None else self.text_encoder
+        encoders = [clone(template).set_params(column=name) for name in wanted]
+        documents = [encoder.fit_transform(X) for encoder in encoders]
+        others = {name: X[name] for name in names if name not in wanted}
+        table = None
+        if others:
+            table = TableEncoder() if self.table_encoder is None else clone(self.table_encoder)
+            table.fit(others)
+        self._set_encoders(table, encoders)
+        return _stack(*([] if table is None else [table.transform(others)]), *documents)
+
+    def transform(self, X: Any) -> Any:
+        """Encode a table.
+
+        Parameters
+        ----------
+        X : pandas, polars or pyarrow table, or dict of columns
+
+        Returns
+        -------
+        csr_array of float64
+        """
+        check_is_fitted(self, "text_encoders_")
+        if table_names(X) is None:
+            raise ValueError(f"X must be a table with named columns, got {type(X).__name__}.")
+        documents = [encoder.transform(X) for encoder in self.text_encoders_]
+        if self.table_encoder_ is None:
+            return _stack(*documents)
+        n_rows = documents[0].shape[0]
+        # One column at least, so that the number of rows is known if all columns of the table are absent.
+        columns = {name: X[name] for name in table_names(X) or () if name in self.column_kinds_}
+        first = next(iter(self.column_kinds_))
+        return _stack(self.table_encoder_.transform(columns or {first: np.full(n_rows, np.nan)}), *documents)
+
+    def _set_encoders(self, table: TableEncoder | None, encoders: list[TextEncoder]) -> None:
+        self.table_encoder_, self.text_encoders_ = table, encoders
+        self.column_kinds_: dict[str, ColumnKind] = {} if table is None else table.column_kinds_
+        n_features = 0 if table is None else len(table.get_feature_names_out())
+        groups = np.asarray(getattr(table, "feature_groups_", np.arange(n_features)), dtype=np.int64)
+        n_terms = sum(len(encoder.terms_) for encoder in encoders)
+        first = int(groups.max(initial=-1)) + 1
+        self.feature_groups_ = np.concatenate((groups, np.arange(first, first + n_terms)))
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """Return the names of the features: those of the table, and terms such as ``review: good``."""
+        check_is_fitted(self, "text_encoders_")
+        names = [] if self.table_encoder_ is None else self.table_encoder_.get_feature_names_out().tolist()
+        names += [f"{encoder.column}: {term}" for encoder in self.text_encoders_ for term in encoder.terms_]
+        return np.array(names, dtype=object)
+
+    def get_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return the fitted state for `from_state`: values for JSON, and arrays.
+
+        The names of the values and arrays of each encoder begin with ``table.`` or ``0.``, ``1.`` and so on.
+        """
+        check_is_fitted(self, "text_encoders_")
+        facts: dict[str, Any] = {"text": list(self.text), "has_table": self.table_encoder_ is not None}
+        arrays: dict[str, Array] = {}
+        parts: list[tuple[str, Any]] = [] if self.table_encoder_ is None else [(_TABLE, self.table_encoder_)]
+        parts += [(f"{i}.", encoder) for i, encoder in enumerate(self.text_encoders_)]
+        for prefix, encoder in parts:
+            own_facts, own_arrays = encoder.get_state()
+            facts |= {prefix + name: value for name, value in own_facts.items()}
+            arrays |= {prefix + name: array for name, array in own_arrays.items()}
+        return facts, arrays
+
+    @classmethod
+    def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> FrameEncoder:
+        """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError."""
+        for found in (facts, arrays):
+            if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
+                raise ValueError("The state of a FrameEncoder must be two mappings.")
+        facts, arrays = dict(facts), dict(arrays)
+        plain = {name: facts.pop(name) for name in list(facts) if "." not in name}
+        check_keys("The state of a FrameEncoder", plain, {"text", "has_table"})
+        text = check_strings("text", plain["text"])
+        table = None
+        if check_flag("has_table", plain["has_table"]):
+            table = TableEncoder.from_state(_take(facts, _TABLE), _take(arrays, _TABLE))
+        encoders = [TextEncoder.from_state(_take(facts, f"{i}."), _take(arrays, f"{i}.")) for i in range(len(text))]
+        check_keys("The other entries of a FrameEncoder", facts | arrays, set())
+        if not text or [encoder.column for encoder in encoders] != text:
+            raise ValueError("text must name the columns of the text encoders, at least one.")
+        if table is not None and not set(text).isdisjoint(table.column_kinds_):
+            raise ValueError("text must not name a column of the table.")
+        parameters = [encoder.get_params() | {"column": None} for encoder in encoders]
+        if any(other != parameters[0] for other in parameters):
+            raise ValueError("The text encoders must have the same parameters.")
+        made = cls(text, TextEncoder(**parameters[0]), None if table is None else clone(table))
+        made._set_encoders(table, encoders)
+        return made
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
+
+def _take(entries: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """Remove the entries whose names begin with a prefix, and return them without it."""
+    return {name.removeprefix(prefix): entries.pop(name) for name in list(entries) if name.startswith(prefix)}
+
+
+def _stack(*parts: Any) -> Any:
+    """Return matrices side by side, with int32 indices if these suffice."""
+    stacked = sparse.csr_array(sparse.hstack([sparse.csr_array(part) for part in parts], format="csr"))
+    if max(stacked.shape[1], stacked.nnz) <= _INT32_MAX:
+        stacked.indices, stacked.indptr = (a.astype(np.int32, copy=False) for a in (stacked.indices, stacked.indptr))
+    return stacked

@@ -1,0 +1,170 @@
+r"""Losses of regression: functions of the residual ``y - m``, for targets ``y`` that are any numbers.
+
+With ``u = m - y``, ``r = sqrt(u^2 + v)`` and ``h`` the bound on the expected hinge loss (`radial`)::
+
+    quadratic            u^2 + v                                     exact (`radial.Quadratic`)
+    epsilon-insensitive  h(-u - epsilon, v) + h(u - epsilon, v)      h(z, v) = (z + sqrt(z^2 + v)) / 2
+    Huber                r^2 / 2 up to delta, then delta r - delta^2 / 2
+
+The Huber loss is a concave function of the squared residual, whose expectation is ``r^2``: by Jensen's inequality its
+value at ``r`` is an upper bound of the expected loss. `GaussianHuber` is the expectation under a normal score.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import ndtr
+
+from dropmargin.losses.base import MomentLoss
+from dropmargin.losses.gaussian import _FAR, _TINY
+from dropmargin.losses.radial import Hinge, RadialLoss, SmoothedHinge, check_positive
+from dropmargin.typing import Array
+
+
+class EpsilonInsensitive(MomentLoss):
+    """The bound on the expected loss ``E max(0, |y - S| - epsilon)`` of support vector regression.
+
+    The loss is the sum of two hinges, one for scores that are too low and one for scores that are too high. Each has
+    the bound of Lemma 1 and its majoriser.
+
+    Parameters
+    ----------
+    epsilon : float, default=0.1
+        Residuals of up to this size have no loss.
+    """
+
+    has_majoriser = True
+    suits_regression = True
+
+    def __init__(self, epsilon: float = 0.1) -> None:
+        self.epsilon = check_positive("epsilon", epsilon, or_zero=True)
+        # The solvers ask only whether there is a kink: its scale is that of the residuals, which the loss does not know
+        self.kink = max(self.epsilon, float(np.finfo(float).tiny))
+
+    def _sides(self, y: Array, m: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """Return targets and means of the two hinges of margin 0: for scores too low and for scores too high."""
+        u, one = m - y, np.ones_like(m)
+        return (one, u + self.epsilon), (-one, u - self.epsilon)
+
+    def _hinge(self) -> RadialLoss:
+        return _Ramp()
+
+    def value(self, y: Array, m: Array, v: Array) -> Array:
+        low, high = self._sides(y, m)
+        return self._hinge().value(*low, v) + self._hinge().value(*high, v)
+
+    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
+        low, high = (self._hinge().gradient(*side, v) for side in self._sides(y, m))
+        return low[0] + high[0], low[1] + high[1]
+
+    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
+        low, high = (self._hinge().curvature(*side, v) for side in self._sides(y, m))
+        return low[0] + high[0], low[1] + high[1], low[2] + high[2]
+
+    def majoriser(self, y: Array, m: Array, v: Array) -> Array:
+        low, high = self._sides(y, m)
+        return self._hinge().majoriser(*low, v) + self._hinge().majoriser(*high, v)
+
+    def smoothed(self, width: float | Array) -> SmoothedEpsilonInsensitive:
+        return SmoothedEpsilonInsensitive(self.epsilon, width)
+
+
+class SmoothedEpsilonInsensitive(EpsilonInsensitive):
+    """`EpsilonInsensitive` smoothed at its kinks; each has half of the width, so that the errors add up to one's."""
+
+    def __init__(self, epsilon: float, width: float | Array) -> None:
+        super().__init__(epsilon)
+        self.width = width
+
+    def _hinge(self) -> RadialLoss:
+        return SmoothedHinge(0.0, 0.5 * self.width)
+
+
+class _Ramp(Hinge):
+    """`Hinge` of margin 0."""
+
+    def __init__(self) -> None:
+        self.margin, self.kink = 0.0, 1.0
+
+
+class Huber(RadialLoss):
+    """The Huber loss at ``r``, an upper bound of the expected Huber loss: quadratic up to ``delta``, then linear.
+
+    Parameters
+    ----------
+    delta : float, default=1.35
+        The size of a residual from which on the loss is linear, in the units of the targets.
+    """
+
+    margin = 1.0
+
+    def __init__(self, delta: float = 1.35) -> None:
+        self.delta = check_positive("delta", delta)
+
+    def tail(self, r: Array) -> Array:
+        near = np.minimum(r, self.delta)
+        return near * (r - 0.5 * near)
+
+    def tail_slope(self, r: Array) -> Array:
+        return np.minimum(r, self.delta)
+
+    def gamma(self, r: Array) -> Array:
+        return np.minimum(1.0, self.delta / r)
+
+    def kappa(self, r: Array) -> Array:
+        return np.where(r <= self.delta, 0.0, -self.delta / (r * r * r))
+
+
+class GaussianHuber(MomentLoss):
+    """The expected Huber loss under a normal score, in closed form.
+
+    The second derivative of the Huber loss is 1 within ``delta`` and 0 outside. With ``e = y - m``, the expectation has
+    by the heat equation ``phi_v = phi_mm / 2``, and ``phi_mm`` is the probability of a residual within ``delta``.
+
+    Parameters
+    ----------
+    delta : float, default=1.35
+        As in `Huber`.
+    """
+
+    suits_regression = True
+
+    def __init__(self, delta: float = 1.35) -> None:
+        self.delta = check_positive("delta", delta)
+
+    def _ends(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array, Array]:
+        """Return residual, standard deviation, and the standardised distances to ``-delta`` and ``delta``."""
+        e, sd = y - m, np.maximum(np.sqrt(v), _TINY)
+        with np.errstate(over="ignore"):
+            low, high = (np.clip((end - e) / sd, -_FAR, _FAR) for end in (-self.delta, self.delta))
+        return e, sd, low, high
+
+    def value(self, y: Array, m: Array, v: Array) -> Array:
+        e, sd, low, high = self._ends(y, m, v)
+        inside = ndtr(high) - ndtr(low)
+        square = (np.square(e) + v) * inside - sd * ((e + self.delta) * _normal(high) - (e - self.delta) * _normal(low))
+        # outside, delta |E| - delta^2 / 2: the mean of E beyond either end
+        above = (e - 0.5 * self.delta) * ndtr(-high) + sd * _normal(high)
+        below = (-e - 0.5 * self.delta) * ndtr(low) + sd * _normal(low)
+        return 0.5 * square + self.delta * (above + below)
+
+    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
+        e, sd, low, high = self._ends(y, m, v)
+        inside = ndtr(high) - ndtr(low)
+        clipped = e * inside - sd * (_normal(high) - _normal(low)) + self.delta * (ndtr(-high) - ndtr(low))
+        return -clipped, 0.5 * inside
+
+    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
+        _, sd, low, high = self._ends(y, m, v)
+        at_low, at_high = _normal(low) / sd, _normal(high) / sd
+        return ndtr(high) - ndtr(low), 0.5 * (at_high - at_low), 0.25 * (low * at_low - high * at_high) / sd
+
+    def majoriser(self, y: Array, m: Array, v: Array) -> Array:
+        return Huber(self.delta).majoriser(y, m, v)
+
+    def without_noise(self) -> Huber:
+        return Huber(self.delta)
+
+
+def _normal(x: Array) -> Array:
+    return np.exp(-0.5 * np.square(x)) / np.sqrt(2.0 * np.pi)
