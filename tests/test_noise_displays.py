@@ -374,7 +374,7 @@ def test_only_fitted_searches_have_scores(draw, data):
     with pytest.raises(NotFittedError):
         draw(DropoutSVCCV())
     for wrong in (DropoutSVC().fit(*data), LinearSVC(), make_pipeline(LinearSVC())):
-        with pytest.raises(TypeError, match="must be one with CV in its name"):
+        with pytest.raises(TypeError, match="must be one with CV in its name, such as DropoutSVCCV"):
             draw(wrong)
     assert plt.get_fignums() == []
 
