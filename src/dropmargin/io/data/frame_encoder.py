@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from dropmargin.io.data.dataset import ColumnKind
 from dropmargin.io.data.frames import table_names
 from dropmargin.io.data.state import check_flag, check_keys, check_strings
-from dropmargin.io.data.table_encoder import TableEncoder
+from dropmargin.io.data.table_encoder import NothingToLearn, TableEncoder
 from dropmargin.io.data.text_encoder import TextEncoder
 from dropmargin.typing import Array
 
@@ -117,11 +117,14 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         encoders = [clone(template).set_params(column=name) for name in wanted]
         documents = [encoder.fit_transform(X) for encoder in encoders]
         others = {name: X[name] for name in names if name not in wanted}
-        table = None
+        table, left_out = None, None
         if others:
             table = TableEncoder() if self.table_encoder is None else clone(self.table_encoder)
-            table.fit(others)
-        self._set_encoders(table, encoders)
+            try:
+                table.fit(others)
+            except NothingToLearn as error:  # the text suffices
+                table, left_out = None, error.left_out
+        self._set_encoders(table, encoders, left_out)
         return _stack(*([] if table is None else [table.transform(others)]), *documents)
 
     def transform(self, X: Any) -> Any:
@@ -147,11 +150,13 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         first = next(iter(self.column_kinds_))
         return _stack(self.table_encoder_.transform(columns or {first: np.full(n_rows, np.nan)}), *documents)
 
-    def _set_encoders(self, table: TableEncoder | None, encoders: list[TextEncoder]) -> None:
+    def _set_encoders(
+        self, table: TableEncoder | None, encoders: list[TextEncoder], left_out: dict[str, str] | None = None
+    ) -> None:
         self.table_encoder_, self.text_encoders_ = table, encoders
         self.column_kinds_: dict[str, ColumnKind] = {} if table is None else table.column_kinds_
-        self.left_out_: dict[str, str] = dict(getattr(table, "left_out_", {}))
-        columns = [] if table is None else list(getattr(table, "feature_columns_", table.get_feature_names_out()))
+        self.left_out_ = left_out or {} if table is None else table.left_out_
+        columns = [] if table is None else table.feature_columns_.tolist()
         self.feature_columns_ = np.array([*columns, *self._term_names()], dtype=object)
         numbers = {name: i for i, name in enumerate(dict.fromkeys(columns))}
         n_terms = len(self.feature_columns_) - len(columns)

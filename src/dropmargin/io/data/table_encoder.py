@@ -122,7 +122,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             else:
                 left_out[name] = found
         if not learned:
-            raise _nothing_left(left_out, n_rows)
+            raise NothingToLearn(left_out, n_rows)
         self._set_columns(list(columns), learned)
         self.left_out_ = left_out
         self.mean_, self.scale_ = np.zeros(self._n_out), np.ones(self._n_out)
@@ -295,9 +295,13 @@ def _listed(left_out: dict[str, str]) -> str:
     return shown + (f"; and {len(left_out) - _MAX_LISTED} more" if len(left_out) > _MAX_LISTED else "")
 
 
-def _nothing_left(left_out: dict[str, str], n_rows: int) -> ParameterError:
-    what = f"there is no column to learn from in {n_rows} sample{'s' if n_rows > 1 else ''} ({_listed(left_out)})"
-    return ParameterError(f"{what[0].upper()}{what[1:]}; name columns in keep.", "keep", what)
+class NothingToLearn(ParameterError):
+    """Every column of a table is left out; ``left_out`` has the reasons."""
+
+    def __init__(self, left_out: dict[str, str], n_rows: int) -> None:
+        what = f"there is no column to learn from in {n_rows} sample{'s' if n_rows > 1 else ''} ({_listed(left_out)})"
+        super().__init__(f"{what[0].upper()}{what[1:]}; name columns in keep.", "keep", what)
+        self.left_out = left_out
 
 
 def _moments(block: Array) -> tuple[Array, Array]:
