@@ -145,14 +145,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.sparse_output_ = self._n_out > _MAX_DENSE_WIDTH and len(columns) < _MIN_DENSE_SHARE * self._n_out
 
     def _learn_scales(self, columns: Mapping[str, Any]) -> None:
-        start = 0
+        blocks, positions, start = [], [], 0
         for column in self._columns:
-            stop = start + column.width
             if column.kind != "category":
-                mean, self.scale_[start:stop] = _moments(column.numbers(columns[column.name]))
-                if not self.sparse_output_:
-                    self.mean_[start:stop] = mean
-            start = stop
+                blocks.append(column.numbers(columns[column.name]))
+                positions += range(start, start + column.width)
+            start += column.width
+        if blocks:  # all at once: there may be very many
+            mean, self.scale_[positions] = _moments(np.concatenate(blocks, axis=1))
+            if not self.sparse_output_:
+                self.mean_[positions] = mean
 
     def transform(self, X: Any) -> Any:
         """Encode a table.
@@ -186,7 +188,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return matrix
 
     def _entries(self, columns: Mapping[str, Any], n_rows: int) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield rows, columns and values of the nonzero entries, for each column of the table."""
+        """Yield rows, columns and values of the nonzero entries, or all entries, for each column of the table."""
         start = 0
         for column in self._columns:
             values = columns.get(column.name)
@@ -196,8 +198,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 entries = np.full(len(rows), np.nan)
             elif column.kind != "category":
                 block = (column.numbers(values) - self.mean_[start:stop]) / self.scale_[start:stop]
-                rows, positions = np.nonzero(block)
-                entries = block[rows, positions]
+                if self.sparse_output_:
+                    rows, positions = np.nonzero(block)
+                    entries = block[rows, positions]
+                else:
+                    rows, positions, entries = np.arange(n_rows)[:, None], np.arange(column.width), block
             else:
                 codes = column.codes(values)
                 known = np.flatnonzero(codes >= 0)
@@ -302,7 +307,7 @@ def _nothing_left(left_out: dict[str, str], n_rows: int) -> ParameterError:
 
 def _moments(block: Array) -> tuple[Array, Array]:
     """Return mean and standard deviation of each column, without NaN; 1 for a deviation of zero."""
-    largest = np.nanmax(np.abs(np.where(np.isnan(block), 0.0, block)), axis=0)
+    largest = np.abs(np.nan_to_num(block)).max(axis=0)
     largest[largest == 0.0] = 1.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a column without values, which was kept
