@@ -215,6 +215,14 @@ def test_table_encoder_of_one_kind_of_columns(tmp_path):
         assert_same(model, frame[columns], tmp_path, 1e-12)
 
 
+def test_dates_cannot_be_exported(tmp_path):
+    frame = pd.DataFrame({"when": ["2024-01-01", "2024-05-05"] * 3, "n": [1.0, 2.0] * 3})
+    model = make_pipeline(TableEncoder(), DropoutSVC()).fit(frame, [0, 1] * 3)
+    with pytest.raises(ValueError, match="Column 'when' of the TableEncoder holds dates"):
+        export_onnx(model, tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
 _TRANSFORMERS = {
     "all": ColumnTransformer(
         [
