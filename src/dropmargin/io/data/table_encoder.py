@@ -145,7 +145,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.sparse_output_ = self._n_out > _MAX_DENSE_WIDTH and len(columns) < _MIN_DENSE_SHARE * self._n_out
 
     def _learn_scales(self, columns: Mapping[str, Any]) -> None:
-        blocks, positions, start = [], [], 0
+        blocks: list[Array] = []
+        positions: list[int] = []
+        start = 0
         for column in self._columns:
             if column.kind != "category":
                 blocks.append(column.numbers(columns[column.name]))
