@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from dropmargin.io.data.dataset import ColumnKind
 from dropmargin.io.data.frames import table_names
 from dropmargin.io.data.state import check_flag, check_keys, check_strings
-from dropmargin.io.data.table_encoder import NothingToLearn, TableEncoder
+from dropmargin.io.data.table_encoder import NothingToLearnError, TableEncoder
 from dropmargin.io.data.text_encoder import TextEncoder
 from dropmargin.typing import Array
 
@@ -122,7 +122,7 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
             table = TableEncoder() if self.table_encoder is None else clone(self.table_encoder)
             try:
                 table.fit(others)
-            except NothingToLearn as error:  # the text suffices
+            except NothingToLearnError as error:  # the text suffices
                 table, left_out = None, error.left_out
         self._set_encoders(table, encoders, left_out)
         return _stack(*([] if table is None else [table.transform(others)]), *documents)
