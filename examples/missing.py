@@ -1,4 +1,4 @@
-"""Features that are gone at prediction: missing="rescale" against mean imputation; and how sure is a prediction?
+"""Features that are gone at prediction: two rules for their scores against mean imputation; how sure is a prediction?
 
 Usage: python examples/missing.py            on the digits that come with scikit-learn
        python examples/missing.py FOLDER     on MNIST, where FOLDER has its four files in mnist
@@ -47,6 +47,7 @@ def mnist(folder: Path) -> tuple:
 def models(noise: float, C: float, svc_C: float) -> dict:
     """Return the models to compare, by name."""
     return {
+        'DropoutSVC(missing="conditional")': DropoutSVC(noise=noise, C=C, missing="conditional"),
         'DropoutSVC(missing="rescale")': DropoutSVC(noise=noise, C=C, missing="rescale"),
         "mean imputation, DropoutSVC": make_pipeline(SimpleImputer(), DropoutSVC(noise=noise, C=C)),
         "mean imputation, LinearSVC": make_pipeline(SimpleImputer(), LinearSVC(C=svc_C)),
@@ -92,9 +93,9 @@ def main(folder: Path | None) -> None:
         fitted = {name: model.fit(X_train, y_train) for name, model in models(**settings).items()}
         total = total + errors(fitted, X_test, y_test, seed)
     print(f"{len(X_train)} images to learn from, {len(X_test)} to test on, {settings}, mean of {len(data)} splits\n")
-    print("test error at a share of NaN of" + "".join(f"{share:8.0%}" for share in SHARES))
+    print("test error at a share of NaN of    " + "".join(f"{share:8.0%}" for share in SHARES))
     for name, row in zip(fitted, total / len(data), strict=True):
-        print(f"{name:31s}" + "".join(f"{error:8.3f}" for error in row))
+        print(f"{name:35s}" + "".join(f"{error:8.3f}" for error in row))
     show_calibration(fitted['DropoutSVC(missing="rescale")'], X_test[:1000], n_draws)
 
 

@@ -1,11 +1,12 @@
 """The README's table: test errors on the Amazon reviews of the paper, settings chosen by cross-validation.
 
-Usage: python examples/reviews.py FOLDER, where FOLDER has {books,kitchen}_{train,test}.svmlight.gz (5,000 word counts).
+Usage: python examples/reviews.py FOLDER, where FOLDER has the four files {books,kitchen}_{train,test}.svmlight.gz
+(5,000 word counts).
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -43,4 +44,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="The folder with the four files; the reviews may not be distributed.")
+    main(parser.parse_args().folder)

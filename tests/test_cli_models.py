@@ -235,10 +235,28 @@ def test_info_lists_the_largest_coefficients(run, tmp_path):
     done = run("info", "m.safetensors", "--top", "2")
     assert "noise" in done.out
     assert "dropout=0.1" in done.out
-    assert "features of nein against ja" in done.out
-    top = run("info", "m.safetensors", "--top", "1", "--json").json["top_features"]
-    model = load("m.safetensors")
-    assert top == [{"output": "nein against ja", "features": ["größe"], "coefficients": [model[-1].coef_[0, 0]]}]
+    assert "largest coefficients, times the standard deviation of their features:\n\nfor nein" in done.out
+    (top,) = run("info", "m.safetensors", "--top", "1", "--json").json["top_features"]
+    assert (top["for"], top["against"]) == ("for nein", "for ja")
+    coef = load("m.safetensors")[-1].coef_[0]
+    assert [one["feature"] for one in top["features_for"]] == ["farbe=blau"]
+    (found,) = top["features_against"]
+    assert found["feature"] == "größe"
+    assert found["coefficient"] == coef[0] < 0.0
+    assert found["standardised"] == pytest.approx(coef[0])  # the column is scaled
+
+
+def test_info_compares_standardised_coefficients(run, tmp_path):
+    rng = np.random.RandomState(0)
+    y = rng.randint(2, size=100)
+    X = np.column_stack([y + rng.randn(100), 0.001 * (y + 5.0 * rng.randn(100))])
+    np.savez(tmp_path / "t.npz", X=X, y=y)
+    run("train", "t.npz", "m.safetensors", "-c", "1000")
+    (top,) = run("info", "m.safetensors", "--json").json["top_features"]
+    first, second = top["features_for"]
+    assert first["feature"] == "1"
+    assert abs(first["coefficient"]) < abs(second["coefficient"])
+    assert first["standardised"] == pytest.approx(first["coefficient"] * X[:, 0].std())
 
 
 def test_info_numbers_features_like_the_data_file(run, tmp_path):
@@ -246,8 +264,8 @@ def test_info_numbers_features_like_the_data_file(run, tmp_path):
         (tmp_path / name).write_text(f"1 {first}:1\n-1 {first + 1}:0.1\n2 {first + 2}:1\n" * 4)
         run("train", name, "m.safetensors")
         tops = run("info", "m.safetensors", "--json").json["top_features"]
-        assert [top["output"] for top in tops] == ["-1", "1", "2"]
-        assert tops[1]["features"][0] == str(first)
+        assert [top["for"] for top in tops] == ["for -1", "for 1", "for 2"]
+        assert tops[1]["features_for"][0]["feature"] == str(first)
 
 
 # export ---------------------------------------------------------------------------------------------------------------

@@ -194,6 +194,20 @@ def test_cells_and_columns_of_a_table_are_deleted(tmp_path, capsys, strategy):
         assert one["accuracy_std"][2] == 0.0
 
 
+def test_groups_of_columns_are_deleted(tmp_path, capsys):
+    (X, y), (X_test, y_test) = data()
+    names = [f"{'left' if j < 6 else 'right'}_{j}" for j in range(12)]
+    files = [write_table(tmp_path / "a.csv", X, y, names), write_table(tmp_path / "b.csv", X_test, y_test, names)]
+    options = ["--target", "label", "--delete", "0.3,1", "--strategy", "columns", "--noise", "0.1", "--cs", "1"]
+    # 30 % of two groups are one group, rounded.
+    found = run_json(capsys, *files, *options, "--group-by", "_")["results"]
+    (tmp_path / "groups.txt").write_text("left: left_*\nright: right_*\n")
+    again = run_json(capsys, *files, *options, "--groups", str(tmp_path / "groups.txt"))["results"]
+    assert [one["accuracy"] for one in again] == [one["accuracy"] for one in found]
+    assert all(len(set(one["accuracy"])) == 2 for one in found)
+    assert main(["stress", *files, *options, "--groups", str(tmp_path / "none.txt")]) == 1
+
+
 # Options and errors -------------------------------------------------------------------------------------------------
 
 

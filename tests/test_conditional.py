@@ -23,12 +23,13 @@ from dropmargin import (
     GaussianNoise,
     MCFClassifier,
     NoisyLinearClassifier,
+    streaming,
 )
 from dropmargin.data.missing_values import nan_to_negative_zero
 from dropmargin.estimators import conditional, factor_analysis
 from dropmargin.estimators.conditional import FactorModel, log_expected_expit
 from dropmargin.estimators.factor_analysis import fill_conditional, fit_factor_model, log_likelihood
-from dropmargin.io.model import export_liblinear, load, save
+from dropmargin.io.model import export_liblinear, export_onnx, load, save
 
 N_FEATURES, RANK, N_OUTPUTS = 12, 3, 4
 
@@ -408,3 +409,9 @@ def test_what_it_does_not_support_says_so(tmp_path):
     assert "missing='error' only, got 'conditional'" in str(error.value.__cause__)
     with pytest.raises(ValueError, match=r"missing='conditional'.*set_params"):
         export_liblinear(model, tmp_path / "model")
+    with pytest.raises(ValueError, match=r"missing='conditional' needs all rows in memory.*missing='rescale'"):
+        streaming.fit(DropoutSVC(missing="conditional"), X, y)
+    pytest.importorskip("skl2onnx")
+    with pytest.raises(ValueError, match=r"export_onnx does not support missing='conditional'.*missing='rescale'"):
+        export_onnx(model, tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())

@@ -102,7 +102,7 @@ def test_text_of_a_column_with_a_large_vocabulary(tmp_path):
 def test_an_encoder_with_another_number_of_features_is_refused(tmp_path):
     X, y = make_table()
     model = make_pipeline(TableEncoder(), DropoutSVC(missing="rescale")).fit(X, y)
-    model.steps[0] = (model.steps[0][0], TableEncoder().fit({"größe": [1.0]}))
+    model.steps[0] = (model.steps[0][0], TableEncoder().fit({"größe": [1.0, 2.0]}))
     with pytest.raises(ValueError, match="its preprocessing has 1 output features, and its model takes 4"):
         save(model, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []

@@ -143,7 +143,7 @@ def test_a_saved_model_predicts_and_warns_that_it_has_no_stream(model, tmp_path)
     save(model, tmp_path / "model.dropmargin")
     loaded = load(tmp_path / "model.dropmargin")
     np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
-    with pytest.warns(UserWarning, match="holds nothing of its rows to go on with"):
+    with pytest.warns(UserWarning, match="does not contain its rows"):
         loaded.partial_fit(X, Y)
 
 

@@ -76,7 +76,24 @@ def test_tsv_and_other_separators(read):
     assert_frame(read("a;b\n1;x,y\n", separator=";").X, a=[1.0], b=["x,y"])
     with pytest.raises(ValueError, match="separator must be one character"):
         read("a;b\n", separator=";;")
-    refused(read, "a;b\n1;2\n", r"no column 'b' \(--target\); is the separator ';' \(--separator\)\?", target="b")
+    refused(read, "a|b\n1|2\n", r"no column 'b' \(--target\); is the separator '\|' \(--separator\)\?", target="b")
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "columns"),
+    [
+        ("a;b\n1;x,y\n", ";", {"a": [1.0], "b": ["x,y"]}),
+        ("a\tb\n1\tx\n", "\t", {"a": [1.0], "b": ["x"]}),
+        ('"a;x",b\n1,2\n', None, {"a;x": [1.0], "b": [2.0]}),
+        ("a;x,b;y\n1,2\n", None, {"a;x": [1.0], "b;y": [2.0]}),  # the first row has no semicolons
+        ("price, EUR;b;c\n1;2;3\n", ";", {"price, EUR": [1.0], "b": [2.0], "c": [3.0]}),
+        ("review\na;b\n", None, {"review": ["a;b"]}),
+    ],
+)
+def test_the_header_decides_the_separator(read, text, found, columns):
+    data = read(text)
+    assert data.separator == found
+    assert_frame(data.X, **columns)
 
 
 _NUMBERS = ["0", "-0", "+1", "1.", ".5", "1e5", "1E+05", "1e-400", "1e23", "9007199254740993", "0.1", "4.9e-324"]
@@ -155,7 +172,14 @@ def test_targets(read):
         r"data.csv:1: there is no column 'lable' \(--target\); did you mean 'label'\? The columns are 'a'",
         target="lable",
     )
-    refused(read, text, "data.csv:3: the label is missing", target="label")
+    refused(read, text, r"data.csv:3: the label is missing \(skip such rows with --skip-unlabelled\)", target="label")
+    refused(read, text + "3,\n", "data.csv:3: the label is missing, in 2 of 3 rows, of which this is", target="label")
+    skipped = read("a,b,label\n1,x,\n2,x,no\n3,y,NA\n4,y,yes\n", target="label", skip_unlabelled=True)
+    assert_frame(skipped.X, a=[2.0, 4.0], b=["x", "y"])
+    assert skipped.y.tolist() == ["no", "yes"]
+    assert skipped.n_unlabelled == 2
+    refused(read, "a,label\n1,\n2,z\nx,z\n3,z\n", "data.csv:4: 'x' in column", target="label", skip_unlabelled=True)
+    refused(read, "a,label\n1,\n", "no row has a label in column 'label'", target="label", skip_unlabelled=True)
     refused(read, "label\n1\n", "there are no columns besides", target="label")
     assert read("a,l\n1,1\n1,1.5\n", target="l").y.tolist() == ["1", "1.5"]
     assert read("a,l\n1,+1\n1,-1.0\n", target="l").y.tolist() == [1, -1]
@@ -307,15 +331,15 @@ def test_arrow_types(tmp_path):
 
 
 def test_errors_of_typed_columns(tmp_path):
-    dates = pa.array([0, 1], pa.timestamp("s"))
+    spans = pa.array([0, 1], pa.duration("ms"))
     path = parquet(
-        tmp_path / "a.parquet", when=dates, a=[1.0, 2.0], label=["x", None], share=[0.5, 1.0], big=[np.inf, 1.0]
+        tmp_path / "a.parquet", span=spans, a=[1.0, 2.0], label=["x", None], share=[0.5, 1.0], big=[np.inf, 1.0]
     )
     for options, match in (
-        ({}, r"a.parquet: column 'when' is of type timestamp\[ms\]; .*--ignore when"),
-        ({"ignore": ("when",)}, "row 1: the value of column 'big' is infinite"),
-        ({"ignore": ("when", "big"), "target": "label"}, "row 2: the label is missing"),
-        ({"ignore": ("when", "big"), "target": "share"}, "row 1: the label '0.5' is not an integer"),
+        ({}, r"a.parquet: column 'span' is of type duration\[ms\]; .*--ignore span"),
+        ({"ignore": ("span",)}, "row 1: the value of column 'big' is infinite"),
+        ({"ignore": ("span", "big"), "target": "label"}, "row 2: the label is missing"),
+        ({"ignore": ("span", "big"), "target": "share"}, "row 1: the label '0.5' is not an integer"),
         ({"text": "a"}, "column 'a' should hold text, but its type is double"),
         ({"columns": {"label": "number"}}, "row 1: 'x' in column 'label' is not a finite number"),
         ({"target": "labels"}, "there is no column 'labels' .*did you mean 'label'"),
@@ -415,7 +439,7 @@ sys.modules["pandas"] = sys.modules["pyarrow"] = None
 import numpy as np
 from dropmargin.io.data import TableEncoder, TextEncoder, read_data
 assert TableEncoder().fit_transform({"a": [1, 2], "b": ["x", "y"]}).shape == (2, 3)
-assert TableEncoder().fit_transform(np.ones((2, 2))).shape == (2, 2)
+assert TableEncoder().fit_transform(np.eye(2)).shape == (2, 2)
 assert TextEncoder().fit_transform(["one word", "two words"]).shape == (2, 4)
 assert read_data(sys.argv[1]).X.shape == (1, 1)
 read_data("a.csv")

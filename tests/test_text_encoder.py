@@ -13,7 +13,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 
 from dealing import round_robin, together
-from dropmargin import DropoutLogisticRegression, DropoutSVC, load, save
+from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, load, save
 from dropmargin.io.data import FrameEncoder, ReadOptions, TableEncoder, TextEncoder, read_data
 
 DOCUMENTS = ["A good, good film", "Bad film: not good", "", "Ein schöner Film"]
@@ -155,6 +155,10 @@ def test_groups_of_features():
     of_table, of_terms = np.split(groups, [n_features - n_terms])
     assert len(set(of_terms.tolist())) == n_terms
     assert of_terms.min() == of_table.max() + 1
+    columns = encoder.feature_columns_.tolist()
+    assert [columns[i] == columns[i + 1] for i in range(n_features - 1)] == (np.diff(groups) == 0).tolist()
+    model = DropoutSVC(noise=DropoutNoise(0.3, groups=groups), missing="rescale")
+    assert model.fit(encoder.transform(TABLE), [0, 1, 0, 1]).n_features_in_ == n_features
     only_text = FrameEncoder(["review", "title"]).fit({name: TABLE[name] for name in ("review", "title")})
     assert only_text.feature_groups_.tolist() == list(range(n_terms))
 

@@ -67,8 +67,9 @@ def test_a_wide_file_is_read_whole_and_in_chunks(wide_csv):
     data = read_data(wide_csv, ReadOptions(target="label"))
     assert data.X.shape == (4, N_WIDE)
     assert data.X["x5"].tolist() == [5.0, 3.0, 1.0, 6.0]
-    encoder = TableEncoder().fit(data.X)
-    assert encoder.transform(data.X).shape == (4, N_WIDE + 2)
+    with pytest.warns(UserWarning, match="left out: 'x.*': it is constant; .*more"):
+        encoder = TableEncoder().fit(data.X)
+    assert encoder.transform(data.X).shape == (4, N_WIDE + 2 - len(encoder.left_out_))
     options = ReadOptions(target="label", columns=encoder.column_kinds_)
     parts = list(read_chunks(wide_csv, options, chunk_bytes=10**6))
     assert sum(part.n_samples for part in parts) == 4
@@ -77,7 +78,7 @@ def test_a_wide_file_is_read_whole_and_in_chunks(wide_csv):
 
 @pytest.mark.slow
 def test_commands_on_a_wide_file(run, wide_csv):
-    assert run("train", wide_csv, "m.json", "--target", "label", "--json").json["features"] == N_WIDE + 2
+    assert 0.8 * N_WIDE < run("train", wide_csv, "m.json", "--target", "label", "--json").json["features"] < N_WIDE
     assert run("predict", wide_csv, "m.json").out.split() == ["label", "yes", "no", "yes", "no"]
     assert run("evaluate", wide_csv, "m.json", "--json").json["accuracy"] == 1.0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextvars
 import sys
 import threading
-from types import TracebackType
 from typing import Any, TextIO
 
 
@@ -16,19 +15,8 @@ class Progress:
     `advance` may be called from several threads. Errors of the bar, such as those of a closed terminal, remove the bar
     and are not raised.
 
-    Parameters
-    ----------
-    total : int
-        Number of steps.
-    label : str
-        The text before the bar.
-    verbose : int, default=1
-        0 for no bar.
-    stream : text stream, default=None
-        The stream of the bar, if it is a terminal; ``None`` for stderr or the notebook.
+    ``stream`` is the stream of the bar, if it is a terminal; ``None`` for stderr or the notebook.
 
-    Examples
-    --------
     >>> with Progress(3, "counting") as progress:
     ...     for _ in range(3):
     ...         progress.advance()
@@ -45,9 +33,7 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             if self._bar is not None:
                 self._bar.total = None  # tqdm does not erase an incomplete bar in a notebook

@@ -211,7 +211,7 @@ class _BlasLimit:
     def discard_user(self, user: int) -> None:
         """Remove a user whose ``__exit__`` was interrupted, without waiting for the lock.
 
-        The garbage collector may call this in any thread. Whoever has the lock is a user, or removes the limit.
+        The garbage collector may call this in any thread. The thread that has the lock is a user, or removes the limit.
         """
         self._users.discard(user)
         if not self._users and self._previous is not None and self._lock.acquire(blocking=False):

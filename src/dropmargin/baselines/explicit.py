@@ -126,7 +126,12 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         noise = noise.resolve(X.shape[1], getattr(self, "feature_names_in_", None))
         X = validation.check_entries(canonical(X), noise, getattr(self, "feature_names_in_", None))
-        weights = self._check_weights(estimator, sample_weight, X.shape[0])
+        if sample_weight is not None and not _takes_weights(estimator):
+            raise ValueError(
+                f"sample_weight was given, but {type(estimator).__name__} has no sample_weight. Leave sample_weight "
+                "out, or choose another estimator."
+            )
+        weights = validation.check_weights(sample_weight, X.shape[0])
         counted = weights > 0.0
         if not counted.all():
             X, y, weights = X[counted], y[counted], weights[counted]
@@ -138,14 +143,6 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             _fit_stacked(estimator, noise, X, y, weights / n_copies, n_copies, rng)
         self.estimator_ = estimator
         return self
-
-    def _check_weights(self, estimator: Any, sample_weight: Any, n_samples: int) -> Array:
-        if sample_weight is not None and not _takes_weights(estimator):
-            raise ValueError(
-                f"sample_weight was given, but {type(estimator).__name__} has no sample_weight. Leave sample_weight "
-                "out, or choose another estimator."
-            )
-        return validation.check_weights(sample_weight, n_samples)
 
     @property
     def classes_(self) -> Array:

@@ -19,12 +19,21 @@ from dropmargin.baselines.worst_case import WorstCaseRisk, pad_rows
 from dropmargin.data import canonical, linear_scores
 from dropmargin.data.inputs import validate_rows
 from dropmargin.estimators import validation
+from dropmargin.estimators.parameters import (
+    INTEGER,
+    NUMBER,
+    RunParameters,
+    check_parameters,
+    integer,
+    number,
+    parameter,
+)
 from dropmargin.solvers import Iteration, Result, combine
 from dropmargin.threads import in_threads, one_blas_thread
 from dropmargin.typing import Array
 
 
-class FDropSVC(ClassifierMixin, BaseEstimator):
+class FDropSVC(RunParameters, ClassifierMixin, BaseEstimator):
     """Linear SVM that minimises the hinge loss under the worst deletion of ``n_deleted`` features of each row.
 
     Minimises ``1/2 |w|^2 + C sum_i s_i max(0, 1 - y_i (w.x_i + b) + t_i)``, where ``t_i`` is the sum of the ``K``
@@ -90,26 +99,12 @@ class FDropSVC(ClassifierMixin, BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        n_deleted: int = 1,
-        *,
-        C: float = 1.0,
-        tol: float = 1e-4,
-        max_iter: int = 5000,
-        fit_intercept: bool = True,
-        class_weight: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_deleted = n_deleted
-        self.C = C
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    n_deleted: int = parameter(default=1, check=integer(0), stored_as=INTEGER, kw_only=False)
+    C: float = parameter(default=1.0, check=number(0.0, low_open=True), stored_as=NUMBER)
+    tol: float = parameter(default=1e-4, check=number(0.0), stored_as=NUMBER)
+    max_iter: int = parameter(default=5000, check=integer(1), stored_as=INTEGER)
+    fit_intercept: bool = parameter(default=True, stored_as=INTEGER)
+    class_weight: Any = parameter(default=None)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FDropSVC:
         """Fit the model.
@@ -149,12 +144,8 @@ class FDropSVC(ClassifierMixin, BaseEstimator):
 
     def _solve(self, X: Any, y: Any, sample_weight: Any) -> tuple[list[Result], Any]:
         """Check parameters and data, and return the result of each class and the data type of the features."""
-        C = validation.check_number("C", self.C, 0.0, low_open=True)
-        tol = validation.check_number("tol", self.tol, 0.0)
-        max_iter = validation.check_integer("max_iter", self.max_iter, 1)
-        n_deleted = validation.check_integer("n_deleted", self.n_deleted, 0)
-        if self.n_jobs is not None:
-            validation.check_n_jobs(self.n_jobs)
+        checked = check_parameters(self)
+        n_deleted, C = checked["n_deleted"], checked["C"]
         X, y = validate_rows(self, X, y)
         n_features = X.shape[1]
         if n_deleted > n_features:
@@ -174,7 +165,7 @@ class FDropSVC(ClassifierMixin, BaseEstimator):
             labels = np.where(codes == code, 1.0, -1.0)
             risk = WorstCaseRisk(blocks, labels, weights, n_deleted, n_features, bool(self.fit_intercept))
             monitor = partial(_report, f"[{name}] class {self.classes_[code]}" if self.verbose else "", stop)
-            return minimise(risk, n_features, tol=tol, max_iter=max_iter, monitor=monitor)
+            return minimise(risk, n_features, tol=checked["tol"], max_iter=checked["max_iter"], monitor=monitor)
 
         jobs = [partial(fit_class, code) for code in (range(len(self.classes_)) if len(self.classes_) > 2 else [1])]
         with one_blas_thread():

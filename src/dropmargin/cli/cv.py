@@ -34,6 +34,7 @@ _PARAMS = [
     *shared.DATA_OPTIONS,
     *shared.FEATURE_OPTIONS,
     *shared.WEIGHTING_OR_AUTO,
+    *shared.GROUP_OPTIONS,
     *shared.LEARNING_OPTIONS,
 ]
 
@@ -51,9 +52,10 @@ def cv(options: SimpleNamespace, console: Console) -> int:
         check_replaces_model("--out", options.out, options)
     from sklearn.model_selection import StratifiedKFold
 
-    from dropmargin.cli import training
+    from dropmargin.cli import groups, training
 
-    noises = options.noises if isinstance(options.noises, int) else [noise.make() for noise in options.noises]
+    noises = shared.dropout_rates(options.noises) if isinstance(options.noises, int) else options.noises
+    groups.check_dropout(options, [noise.kind for noise in noises])
     training.check_loss(options)
     _check_scoring(options.scoring)
     if options.missing_rate is not None and (options.scoring is not None or options.multi_class == "ovo"):
@@ -62,10 +64,11 @@ def cv(options: SimpleNamespace, console: Console) -> int:
     data = training.read_training_data(options.data, options, console)
     training.check_folds(options.folds, data.y)
     folds = StratifiedKFold(options.folds, shuffle=options.seed is not None, random_state=options.seed)
+    together = groups.feature_groups(data, options)
     own = {
-        "noises": noises,
+        "noises": [groups.with_groups(noise.make(), together) for noise in noises],
         "Cs": options.cs,
-        "target_noise": options.missing_rate,
+        "target_noise": None if options.missing_rate is None else groups.with_groups(options.missing_rate, together),
         "cv": folds,
         "verbose": 0 if console.quiet else 1,
     }
@@ -87,15 +90,18 @@ def _choose_weighting(
     """Return the fitted search, its data and its facts: with ``--weighting auto``, those with the best score."""
     from dropmargin.cli import training
 
-    tried = []
+    best, levels = None, []
     for encoded in training.weightings(data, options):
+        if options.weighting == "auto":
+            console.note(f"--weighting {encoded.summary['weighting']}")
         search = training.make_classifier(options, encoded.X, console, **own)
         search.fit(encoded.X, encoded.y)
         options.missing = search.missing  # missing values are reported once
-        tried.append((search, encoded, _facts(search, options) | {"weighting": encoded.summary["weighting"]}))
-    names = ("weighting", "noise", "C", "score", "standard_error")
-    levels = [{name: facts[name] for name in names} for _, _, facts in tried]
-    best = max(tried, key=lambda one: one[2]["score"])  # the first of equal ones
+        facts = _facts(search, options) | {"weighting": encoded.summary["weighting"]}
+        levels.append({name: facts[name] for name in ("weighting", "noise", "C", "score", "standard_error")})
+        if best is None or facts["score"] > best[2]["score"]:
+            best = search, encoded, facts
+    assert best is not None
     best[2]["weightings"] = levels if len(levels) > 1 else None
     return best
 

@@ -22,7 +22,7 @@ _RESULTS = {
     "predictions": "predictions.csv",
     "report": "report.html",
 }
-_GRID = ("--noises", "0.05,0.1,0.3", "--cs", "0.01,0.1,1,10", "--folds", "3")
+_GRID = ("--noises", "0.05,0.1,0.3", "--cs", "0.001,0.01,0.1,1", "--folds", "3")
 _PARAMS = [shared.file_argument("folder", default="dropmargin-demo"), shared.n_jobs_option()]
 
 
@@ -33,7 +33,7 @@ def demo(options: SimpleNamespace, console: Console) -> int:
     A folder with other files of the same names is refused.
     """
     files = {name: os.path.join(options.folder, file) for name, file in (_DATA | _RESULTS).items()}
-    tables = _digits_tables()
+    tables = digits_tables()
     _check_folder(options.folder, files, tables)
     # With --json, standard output has one object and nothing else.
     with contextlib.redirect_stdout(sys.stderr) if console.as_json else contextlib.nullcontext():
@@ -49,7 +49,7 @@ def demo(options: SimpleNamespace, console: Console) -> int:
     return SUCCESS
 
 
-def _digits_tables() -> dict[str, bytes]:
+def digits_tables() -> dict[str, bytes]:
     """Return the digits of scikit-learn as two csv files by name, with a column per pixel."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split

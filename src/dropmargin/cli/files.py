@@ -26,7 +26,8 @@ def check_can_read(*paths: str | None) -> None:
 
 def more_inputs(options: Any) -> tuple[str | None, ...]:
     """Return the files that training reads besides the data."""
-    return options.feature_names, None if options.stop_words == "english" else options.stop_words
+    stop_words = None if options.stop_words == "english" else options.stop_words
+    return options.feature_names, options.groups, stop_words
 
 
 def check_can_write(option: str, path: str, inputs: Iterable[str | None]) -> None:
@@ -70,8 +71,11 @@ def check_replaces_model(option: str, path: str, options: Any) -> None:
         _refuse(option, path, "a model")
 
 
-def check_replaces_predictions(option: str, path: str, options: Any) -> None:
-    """Refuse to replace a file whose first line is not the header of predictions, unless ``--force`` is given."""
+def check_replaces_predictions(option: str, path: str, options: Any, ids: str | None) -> None:
+    """Refuse to replace a file whose first line is not the header of predictions, unless ``--force`` is given.
+
+    ``ids`` is the name of a column before those of the predictions, if there is one.
+    """
     if options.force or _is_new(path):
         return
     try:
@@ -80,6 +84,7 @@ def check_replaces_predictions(option: str, path: str, options: Any) -> None:
         header = next(csv.reader([line], delimiter="\t" if "\t" in line else ","), [])
     except (OSError, EOFError, UnicodeDecodeError, csv.Error):
         header = []
+    header = header[1:] if ids is not None and header[:1] == [ids] else header
     if not header or not all(map(_PREDICTED.fullmatch, header)):
         _refuse(option, path, "a file of predictions with a header")
 

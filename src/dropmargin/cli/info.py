@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,31 +35,66 @@ def info(options: SimpleNamespace, console: Console) -> int:
 
 
 def _top_features(classifier: Any, names: list[str] | None, summary: dict[str, Any], n: int) -> list[dict[str, Any]]:
-    """Return the features with the largest absolute coefficients of each output."""
+    """Return the features with the largest coefficients of each output, in both directions.
+
+    Coefficients are compared after multiplication by the standard deviations of the features in the training data, if
+    the model has these.
+    """
     import numpy as np
 
     first = 0 if summary.get("zero_based") is True else 1  # index of the first feature in the data file
+    deviations = getattr(classifier, "feature_deviations_", None)
     top = []
-    for output, coef in zip(_output_names(classifier), classifier.coef_, strict=True):
-        order = np.argsort(-np.abs(coef), kind="stable")[: min(n, np.count_nonzero(coef))]
-        features = [str(j + first) if names is None else names[j] for j in order.tolist()]
-        top.append({"output": output, "features": features, "coefficients": coef[order].tolist()})
+    for (positive, negative), coef in zip(_directions(classifier), classifier.coef_, strict=True):
+        compared = coef if deviations is None else coef * deviations
+        entry: dict[str, Any] = {"for": positive, "against": negative}
+        for key, sign in (("features_for", 1.0), ("features_against", -1.0)):
+            order = np.argsort(-sign * compared, kind="stable")[:n]
+            order = order[sign * compared[order] > 0.0]
+            entry[key] = [
+                {
+                    "feature": str(j + first) if names is None else names[j],
+                    "coefficient": float(coef[j]),
+                    "standardised": None if deviations is None else float(compared[j]),
+                }
+                for j in order.tolist()
+            ]
+        top.append(entry)
     return top
 
 
-def _output_names(classifier: Any) -> list[str]:
-    """Return the classes of each output: a positive score stands for the first one."""
+def _directions(classifier: Any) -> list[tuple[str, str]]:
+    """Return for each output what a positive and what a negative score stand for."""
     from dropmargin.cli.formatting import label_texts
 
     labels = label_texts(classifier.classes_)
     is_ovr = len(classifier.coef_) == len(labels) and getattr(classifier, "multi_class", "ovr") == "ovr"
     if len(labels) > 2 and is_ovr:
-        return labels
-    return [f"{second} against {first}" for first, second in combinations(labels, 2)]
+        return [(f"for {label}", f"against {label}") for label in labels]
+    if len(labels) == 2:
+        return [(f"for {labels[1]}", f"for {labels[0]}")]
+    return [
+        (f"for {second}, not {first}", f"for {first}, not {second}")
+        for first, second in itertools.combinations(labels, 2)
+    ]
+
+
+def _top_table(entry: dict[str, Any]) -> str:
+    from dropmargin.cli.formatting import table_text
+
+    columns = []
+    for key, features in (("for", "features_for"), ("against", "features_against")):
+        listed = [(one["feature"], one["standardised"], one["coefficient"]) for one in entry[features]]
+        cells = [(name, f"{raw if compared is None else compared:+.4g}") for name, compared, raw in listed]
+        width = max(len(name) for name, _ in [(entry[key], ""), *cells])
+        columns.append([(name.ljust(width), value) for name, value in [(entry[key], ""), *cells]])
+    pairs = itertools.zip_longest(*columns, fillvalue=("", ""))
+    header, *rows = [[cell for pair in row for cell in pair] for row in pairs]
+    return table_text(header, rows)
 
 
 def _text(path: str, classifier: Any, facts: dict[str, Any], top: list[dict[str, Any]]) -> str:
-    from dropmargin.cli.formatting import label_texts, noise_text, table_text
+    from dropmargin.cli.formatting import label_texts, noise_text
 
     labels = label_texts(classifier.classes_)
     shown = ", ".join(labels[:_MAX_CLASSES]) + (" ..." if len(labels) > _MAX_CLASSES else "")
@@ -91,8 +126,8 @@ def _text(path: str, classifier: Any, facts: dict[str, Any], top: list[dict[str,
     lines += [("data", facts["data_hash"])] if facts["data_hash"] else []
     width = max(len(name) for name, _ in lines)
     blocks = ["\n".join(f"{name.ljust(width)}  {value}".rstrip() for name, value in lines)]
-    for entry in top[:_MAX_CLASSES]:
-        pairs = zip(entry["features"], entry["coefficients"], strict=True)
-        rows = [[feature, f"{coefficient:+.6g}"] for feature, coefficient in pairs]
-        blocks.append(table_text([f"features of {entry['output']}", "coefficient"], rows))
+    is_standardised = hasattr(classifier, "feature_deviations_")
+    scale = "times the standard deviation of their features" if is_standardised else "of features as they are"
+    blocks.append(f"largest coefficients, {scale}:")
+    blocks += [_top_table(entry) for entry in top[:_MAX_CLASSES]]
     return "\n\n".join(blocks)

@@ -133,6 +133,12 @@ def noise_grid(text: str) -> int | list[NoiseSpec]:
     return noises
 
 
+def dropout_rates(n_points: int) -> list[NoiseSpec]:
+    """Return that many dropout rates from 0 to 0.9, the default grid of the searches."""
+    rates = [round(0.9 * i / max(1, n_points - 1), 6) for i in range(n_points)]
+    return [NoiseSpec(_NOISES["dropout"], rate) for rate in rates]
+
+
 def number_grid(text: str) -> int | list[float]:
     """Return the positive numbers of a list, or the number of grid points."""
     if n_points := _grid_points(text):
@@ -193,6 +199,12 @@ def _document_frequency(text: Any) -> int | float:
 def _separator(text: str) -> str:
     if len(text) != 1 or text in '"\r\n':
         raise click.BadParameter(f"expected one character other than a quote or a line end, got {text!r}")
+    return text
+
+
+def _some_text(text: str) -> str:
+    if not text.strip():
+        raise click.BadParameter(f"expected some text, got {text!r}")
     return text
 
 
@@ -264,6 +276,8 @@ DATA_OPTIONS = section(
     list_option("--text", parse=column_names, empty=(), help="Columns of documents; the others are a table."),
     option("--zero-based/--one-based", default=None, help="svmlight: the first feature has index 0 or 1."),
     option("--separator", type=_separator, metavar="CHAR", help="csv, tsv: the character between cells."),
+    option("--decimal", choices=[".", ","], help="csv, tsv: decimal mark; by default a point, or that of the model."),
+    option("--skip-unlabelled", help="Leave out rows without a label."),
     list_option("--missing-values", parse=_texts, help="csv, tsv: cells that are missing values, besides empty ones."),
     option("--max-ratio", type=count, default=200, metavar="N", help="Largest ratio of compression that is read."),
 )
@@ -271,9 +285,11 @@ DATA_OPTIONS = section(
 #: How features are made of a data file in training; the model file stores them.
 FEATURE_OPTIONS = section(
     "Features",
-    list_option("--categorical", parse=column_names, empty=(), help="Numeric columns to treat as categorical."),
+    list_option("--categorical", parse=column_names, empty=(), help="Columns to treat as categorical."),
     list_option("--ignore", parse=column_names, empty=(), help="Columns to ignore."),
-    option("--max-categories", type=count, default=1000, metavar="N", help="Most categories of a column."),
+    list_option("--keep", parse=column_names, empty=(), help="Columns that are not left out, whatever they hold."),
+    option("--max-categories", type=count, default=1000, metavar="N", help="Leave out columns with more categories."),
+    option("--scale/--no-scale", default=True, help="Tables: standardise numbers."),
     option("--analyzer", choices=["word", "char", "char_wb"], default="word", help="Text: what terms are made of."),
     option(
         "--ngrams",
@@ -297,6 +313,15 @@ WEIGHTING_OR_AUTO = section(
         choices=[*WEIGHTINGS, "auto"],
         default=WEIGHTINGS[0],
         help=f"{_WEIGHTING_HELP} auto: choose by the score.",
+    ),
+)
+
+#: Features that are lost together.
+GROUP_OPTIONS = section(
+    "Features",
+    path_option("--groups", help="File of columns that are lost together: name: column, column, prefix_*"),
+    option(
+        "--group-by", type=_some_text, metavar="SEP", help="Columns with the same name before SEP are lost together."
     ),
 )
 

@@ -41,6 +41,7 @@ _PARAMS = [
     shared.FORCE,
     shared.list_option("--output", default=["label"], parse=_outputs, help=f"Of {', '.join(_OUTPUTS)}."),
     shared.option("--stability-noise", type=shared.noise_spec, metavar="NOISE", help="By default that of the model."),
+    shared.option("--ids", type=shared.column_name, metavar="COLUMN", help="Tables: write this column first."),
     shared.option("--no-header", help="Omit the first line, the names of the columns."),
     shared.option("--safe-csv", help="Put a single quote before labels that a spreadsheet would run as a formula."),
     shared.IGNORE_EXTRA,
@@ -61,7 +62,7 @@ def predict(options: SimpleNamespace, console: Console) -> int:
     check_can_read(*inputs)
     if to_file and not _is_device(options.out):
         check_can_write("--out", options.out, inputs)
-        check_replaces_predictions("--out", options.out, options)
+        check_replaces_predictions("--out", options.out, options, options.ids)
     elif not to_file:  # with ">> DATA" the command would read its own output
         check_keeps_inputs("standard output", "/dev/stdout", inputs)
     from dropmargin.cli.predictions import PredictionWriter
@@ -72,7 +73,7 @@ def predict(options: SimpleNamespace, console: Console) -> int:
     model = SavedModel.from_file(options.model)
     noise = None if options.stability_noise is None else options.stability_noise.make()
     separator = "\t" if options.out.lower().removesuffix(".gz").endswith((".tsv", ".tab")) else ","
-    writer = PredictionWriter(model, options.output, noise, separator, safe=options.safe_csv)
+    writer = PredictionWriter(model, options.output, noise, separator, ids=options.ids, safe=options.safe_csv)
     parts = read_parts(options.data, model, options, console, labels=False)
     blocks = writer.blocks(parts, options.data, header=not options.no_header)
     if not to_file:

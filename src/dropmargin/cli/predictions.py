@@ -24,18 +24,28 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\u
 class PredictionWriter:
     """Formats the predictions of a model; ``noise`` is that of the stability, None for the noise of the model.
 
-    With ``safe``, labels that a spreadsheet would run as a formula have a single quote in front.
+    ``ids`` is the name of a column of the data that is the first column. With ``safe``, labels and ids that a
+    spreadsheet would run as a formula have a single quote in front.
     """
 
     def __init__(
-        self, model: SavedModel, outputs: tuple[str, ...], noise: Any, separator: str, *, safe: bool = False
+        self,
+        model: SavedModel,
+        outputs: tuple[str, ...],
+        noise: Any,
+        separator: str,
+        *,
+        ids: str | None = None,
+        safe: bool = False,
     ) -> None:
+        self._safe = safe
         self._model, self._outputs, self._noise, self._separator = model, outputs, noise, separator
         self.n_rows = 0
         for output in outputs:
             _check_output(output, model, noise)
         self._names = label_texts(model.classifier.classes_)
-        self.columns = [column for output in outputs for column in self._columns_of(output)]
+        self.columns = [] if ids is None else [ids]
+        self.columns += [column for output in outputs for column in self._columns_of(output)]
         labels = [_without_formula(name) for name in self._names] if safe else self._names
         self._labels = np.array([self._cell(label).encode() for label in labels], dtype=object)
 
@@ -49,18 +59,21 @@ class PredictionWriter:
         start = (self._separator.join(map(self._cell, self.columns)) + "\n").encode() if header else b""
         for part in parts:
             try:
-                block = start + self._lines(part.X)
+                block = start + self._lines(part.X, part.ids)
             except ValueError as error:
                 raise explain_missing(error, path, self._model) from error
             self.n_rows += part.X.shape[0]
             yield block
             start = b""
 
-    def _lines(self, X: Any) -> bytes:
-        if self._outputs == ("label",):  # the default, without a Python object per cell
+    def _lines(self, X: Any, ids: list[str] | None) -> bytes:
+        if self._outputs == ("label",) and ids is None:  # the default, without a Python object per cell
             ended = self._labels + b"\n"
             return b"".join(ended[self._codes(X)].tolist())
         cells = [column for output in self._outputs for column in self._cells(output, X)]
+        if ids is not None:
+            texts = map(_without_formula, ids) if self._safe else ids
+            cells.insert(0, [self._cell(text).encode() for text in texts])
         rows = map(self._separator.encode().join, zip(*cells, strict=True))
         return b"\n".join(rows) + b"\n"
 

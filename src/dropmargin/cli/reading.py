@@ -11,7 +11,7 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 
 from dropmargin.cli.console import Console, UsageError, printable
-from dropmargin.cli.training import basic_read_options, format_of, require_target
+from dropmargin.cli.training import basic_read_options, format_of, report_reading, require_target
 from dropmargin.io.data import TABLES, Dataset, FrameEncoder, ReadOptions, TableEncoder, TextEncoder, read_chunks
 from dropmargin.io.data.readers import CHUNK_BYTES
 from dropmargin.io.model import load_described
@@ -61,10 +61,11 @@ class SavedModel:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some rows of a file, encoded for the classifier, and their labels if these are read."""
+    """Some rows of a file, encoded for the classifier, and their labels and ids if these are read."""
 
     X: Any
     y: Array | None
+    ids: list[str] | None = None
 
 
 def read_parts(
@@ -73,7 +74,7 @@ def read_parts(
     """Return an iterator over the encoded rows of a data file; the options are checked before it is opened."""
     form = format_of(path, options.format)
     _check_format(path, form, model)
-    read_options = basic_read_options(options, form)
+    read_options = _with_model_format(basic_read_options(options, form), form, model, options)
     if labels:
         known = model.summary.get("target")
         if read_options.target is None and form in TABLES and isinstance(known, str):
@@ -87,11 +88,23 @@ def read_parts(
             ignore_extra=options.ignore_extra,
         )
     elif form in TABLES:
-        read_options = _choose_columns(path, read_options, model)
+        read_options = _choose_columns(path, replace(read_options, ids=getattr(options, "ids", None)), model)
     if form not in ("svmlight", "npz") and read_options.target is not None:
         has_integers = model.classifier.classes_.dtype.kind in "iu"
         read_options = replace(read_options, label_kind="integer" if has_integers else "string")
     return _parts(path, form, read_options, model, console, labels)
+
+
+def _with_model_format(given: ReadOptions, form: str, model: SavedModel, options: SimpleNamespace) -> ReadOptions:
+    """Return the options with the decimal mark and the missing values of the training data, unless these are given."""
+    if form not in ("csv", "tsv"):
+        return given
+    decimal, missing = model.summary.get("decimal"), model.summary.get("missing_values")
+    if options.decimal is None and decimal == ",":
+        given = replace(given, decimal=decimal)
+    if options.missing_values is None and isinstance(missing, list):
+        given = replace(given, missing_values=("", *map(str, missing)))
+    return given
 
 
 def _check_format(path: str, form: str, model: SavedModel) -> None:
@@ -138,19 +151,25 @@ def _parts(
     path: str, form: str, read_options: ReadOptions, model: SavedModel, console: Console, labels: bool
 ) -> Iterator[Part]:
     chunk_bytes = max(CHUNK_BYTES, _BYTES_PER_COLUMN * len(read_options.columns or ()))
-    n_chunks, is_first, n_rows = _count_chunks(path, form, chunk_bytes), True, 0
+    n_chunks, is_first, n_rows, n_unlabelled = _count_chunks(path, form, chunk_bytes), True, 0, 0
     with Progress(n_chunks, printable(path), verbose=0 if console.quiet or not n_chunks else 1) as progress:
         for data in read_chunks(path, read_options, chunk_bytes=chunk_bytes):
             if labels and data.y is None:
                 raise UsageError(f"{path} has no labels: it should have an array 'y', or name another with --target")
             if is_first and data.is_table:
                 _check_columns(path, data, read_options, model, console)
+            if is_first:
+                report_reading(replace(data, n_unlabelled=0), path, console)
             is_first = False
-            yield Part(_encode(data, model, path), data.y)
+            if data.n_samples:
+                yield Part(_encode(data, model, path), data.y, data.ids)
             n_rows += data.n_samples
+            n_unlabelled += data.n_unlabelled
             progress.advance()
+    if n_unlabelled:
+        report_reading(Dataset([], n_unlabelled=n_unlabelled), path, console)
     if not n_rows:
-        raise ValueError(f"{path}: there are no rows")
+        raise ValueError(f"{path}: there are no rows{' with a label' if n_unlabelled else ''}")
 
 
 def _count_chunks(path: str, form: str, chunk_bytes: int) -> int:

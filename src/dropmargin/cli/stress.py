@@ -85,6 +85,7 @@ _PARAMS = [
     *shared.DATA_OPTIONS,
     *shared.FEATURE_OPTIONS,
     *shared.WEIGHTING,
+    *shared.GROUP_OPTIONS,
 ]
 
 
@@ -150,11 +151,11 @@ def _read_test_data(data: TrainingData, options: SimpleNamespace, console: Conso
 
 
 def _make_plan(options: SimpleNamespace, data: TrainingData, X_test: Any, console: Console) -> Plan:
+    from dropmargin.cli.groups import feature_groups
     from dropmargin.evaluation.stress import TREATMENTS, Plan
 
     treatments: tuple[str, ...] = TREATMENTS if options.treatment in (None, "both") else (options.treatment,)
-    groups = _columns_of_features(data.encoder)
-    if options.treatment is None and groups is not None:
+    if options.treatment is None and _is_table(data):
         treatments = ("missing",)
     elif options.treatment is None and X_test.size < math.prod(X_test.shape) > _MAX_STORED:
         console.note(
@@ -169,7 +170,7 @@ def _make_plan(options: SimpleNamespace, data: TrainingData, X_test: Any, consol
         choose_at=options.choose_at or [options.delete[len(options.delete) // 2]],
         treatments=treatments,
         strategy=options.strategy,
-        groups=groups,
+        groups=feature_groups(data, options),
         noises=noises if isinstance(noises, int) else [name.make() for name in noises],
         Cs=options.cs,
         own_c=options.C,
@@ -178,18 +179,6 @@ def _make_plan(options: SimpleNamespace, data: TrainingData, X_test: Any, consol
         random_state=options.seed,
         n_jobs=options.n_jobs,
     )
-
-
-def _columns_of_features(encoder: Any) -> Any:
-    """Return the number of the column that each encoded feature comes from; ``None`` if there are no such columns."""
-    import numpy as np
-
-    from dropmargin.io.data import TableEncoder
-
-    if not isinstance(encoder, TableEncoder):
-        return None
-    widths = encoder.get_state()[1]["widths"]
-    return np.repeat(np.arange(len(widths)), np.where(widths < 0, 1, widths))
 
 
 # Output -------------------------------------------------------------------------------------------------------------
@@ -205,7 +194,7 @@ def _tables(results: list[MethodResult]) -> list[str]:
         header = ["deleted", *map(percent, group[0].curve.levels.tolist())]
         rows = [[one.method, *(f"{100.0 * error:.1f}" for error in one.error)] for one in group]
         how = {"zero": "is zero", "missing": "is a missing value"}[treatment]
-        texts.append(f"error in percent; a deleted feature {how}\n{table_text(header, rows, left=0)}")
+        texts.append(f"error in percent; a deleted feature {how}\n{table_text(header, rows)}")
     return texts
 
 
@@ -278,7 +267,7 @@ def _write_html(
         results,
         n_test=n_test,
         chosen_at=f"with {', '.join(map(percent, plan.choose_at))} of the features deleted",
-        deletion=_deletion_text(plan),
+        deletion=_deletion_text(plan, options, data),
         facts=facts,
         command=options.command_line,
     )
@@ -286,8 +275,14 @@ def _write_html(
     write_page(options.html, title, sentence, sections)
 
 
-def _deletion_text(plan: Plan) -> str:
+def _is_table(data: TrainingData) -> bool:
+    return hasattr(data.encoder, "feature_columns_")
+
+
+def _deletion_text(plan: Plan, options: SimpleNamespace, data: TrainingData) -> str:
     """Return what was deleted."""
-    one, many = ("entry", "features") if plan.groups is None else ("cell", "columns of the file")
+    one, many = ("cell", "columns of the file") if _is_table(data) else ("entry", "features")
+    if options.groups is not None or options.group_by is not None:
+        one, many = "group of columns", "groups of columns"
     text = _DELETIONS[plan.strategy].format(one=one, many=many)
     return text[0].upper() + text[1:]

@@ -25,6 +25,7 @@ _PARAMS = [
     *shared.DATA_OPTIONS,
     *shared.FEATURE_OPTIONS,
     *shared.WEIGHTING,
+    *shared.GROUP_OPTIONS,
     *shared.LEARNING_OPTIONS,
     *shared.STREAMING_OPTIONS,
 ]
@@ -40,9 +41,10 @@ def train(options: SimpleNamespace, console: Console) -> int:
     options.model = options.model or _default_model(options.data)
     _check_streaming_options(options)
     _check_files(options)
-    from dropmargin.cli import training
+    from dropmargin.cli import groups, training
 
     noise = options.noise.make()
+    groups.check_dropout(options, [options.noise.kind])
     training.check_loss(options)
     if options.memory_limit is not None:
         from dropmargin.cli import streamed
@@ -50,6 +52,7 @@ def train(options: SimpleNamespace, console: Console) -> int:
         return SUCCESS if streamed.train(options, console, noise) else NOT_CONVERGED
     watch = training.Stopwatch()
     data = training.read_training_data(options.data, options, console)
+    noise = groups.with_groups(noise, groups.feature_groups(data, options))
     classifier = training.make_classifier(
         options, data.X, console, noise=noise, C=options.C, verbose=int(options.verbose)
     )
@@ -73,8 +76,9 @@ def _check_streaming_options(options: SimpleNamespace) -> None:
     for name in ("checkpoint", "cache"):
         if not streamed and getattr(options, name) is not None:
             raise UsageError(f"--{name} is for --memory-limit: without it, data are read into memory")
-    for name in ("text", "separator", "missing_values", "feature_names"):  # for formats that are read as a whole
-        if streamed and getattr(options, name) not in (None, ()):
+    whole = ("text", "separator", "decimal", "missing_values", "keep", "skip_unlabelled", "feature_names")
+    for name in (*whole, "groups", "group_by"):  # for data that are read as a whole
+        if streamed and getattr(options, name) not in (None, (), False):
             raise UsageError(f"--{name.replace('_', '-')} cannot be used with --memory-limit")
 
 

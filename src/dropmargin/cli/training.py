@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -16,7 +17,8 @@ from sklearn.pipeline import Pipeline
 from dropmargin.cli.console import Console, UsageError
 from dropmargin.cli.formatting import noise_text, plural
 from dropmargin.data import canonical
-from dropmargin.data.missing_values import has_missing
+from dropmargin.data.missing_values import feature_statistics, has_missing
+from dropmargin.errors import ParameterWarning
 from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, NoisyLinearClassifier
 from dropmargin.estimators.parameters import specification
 from dropmargin.io.data import (
@@ -31,6 +33,7 @@ from dropmargin.io.data import (
     read_chunks,
     read_data,
 )
+from dropmargin.io.data.cells import parse_number
 from dropmargin.io.data.dataset import MISSING_VALUES
 from dropmargin.io.data.text_encoder import WEIGHTINGS
 from dropmargin.io.model import save
@@ -42,6 +45,7 @@ _STDIN = "-"
 _AUTO = "auto"
 #: Sizes of terms if ``--ngrams`` is not given.
 _NGRAMS = {"word": (1, 1), "char": (2, 5), "char_wb": (2, 5)}
+_MAX_LISTED = 10
 #: The classifier of a loss, and the search over noise and C.
 _CLASSES: dict[str, tuple[Any, Any]] = {
     "hinge": (DropoutSVC, DropoutSVCCV),
@@ -69,10 +73,13 @@ class TrainingData:
 def basic_read_options(options: SimpleNamespace, form: str) -> ReadOptions:
     """Return the `ReadOptions` of the data options; refuse options that are for other formats."""
     known = FORMATS[form].options
-    for name in ("target", "text", "categorical", "ignore", "separator", "zero_based"):
-        if name not in known and getattr(options, name, None) not in (None, ()):
-            option = {"zero_based": "--zero-based or --one-based"}.get(name, f"--{name}")
-            fitting = [other for other, found in FORMATS.items() if name in found.options]
+    names = ["target", "text", "categorical", "ignore", "keep", "ids", "separator", "decimal", "zero_based"]
+    names += ["skip_unlabelled"] if options.skip_unlabelled else []
+    for name in names:
+        as_known = "categorical" if name == "keep" else name
+        if as_known not in known and getattr(options, name, None) not in (None, ()):
+            option = {"zero_based": "--zero-based or --one-based"}.get(name, f"--{name.replace('_', '-')}")
+            fitting = [other for other, found in FORMATS.items() if as_known in found.options]
             raise UsageError(f"{option} is for {', '.join(fitting)} files; the data are read as {form} (see --format)")
     _refuse_conflicts(options)
     missing = MISSING_VALUES if options.missing_values is None else ("", *options.missing_values)
@@ -82,6 +89,8 @@ def basic_read_options(options: SimpleNamespace, form: str) -> ReadOptions:
         text=options.text,
         zero_based=options.zero_based,
         separator=options.separator,
+        decimal=options.decimal or ".",
+        skip_unlabelled=options.skip_unlabelled,
         missing_values=missing,
         max_ratio=options.max_ratio,
     )
@@ -90,11 +99,12 @@ def basic_read_options(options: SimpleNamespace, form: str) -> ReadOptions:
 def _refuse_conflicts(options: SimpleNamespace) -> None:
     """Refuse a column that two options name."""
     roles = [("--target", options.target)]
-    for name in ("text", "categorical", "ignore"):
+    for name in ("text", "categorical", "ignore", "keep"):
         roles += [(f"--{name}", column) for column in getattr(options, name, ())]
     for i, (option, column) in enumerate(roles):
         for other, same in roles[:i]:
-            if column is not None and column == same and option != other:
+            both_keep = {option, other} == {"--categorical", "--keep"}
+            if column is not None and column == same and option != other and not both_keep:
                 raise UsageError(f"{option} {column}: {other} names this column, too; remove one of the two")
 
 
@@ -129,8 +139,10 @@ def read_training_data(path: str, options: SimpleNamespace, console: Console) ->
     data = read_data(path, read_options, sha256=True)
     if data.y is None:
         raise UsageError(f"{path} has no labels: there is no array 'y'; name the array by --target")
+    report_reading(data, path, console)
+    check_classes(data.y, read_options)
     encoder = _make_encoder(data, options)
-    X = data.X if encoder is None else encoder.fit_transform(data.X)
+    X = data.X if encoder is None else _fit_encoder(encoder, data, options, console)
     names = None if encoder is not None else _feature_names(data, options.feature_names)
     summary = {
         "rows": int(X.shape[0]),
@@ -138,6 +150,8 @@ def read_training_data(path: str, options: SimpleNamespace, console: Console) ->
         "format": form,
         "target": read_options.target,
         "zero_based": data.zero_based,
+        "decimal": options.decimal,
+        "missing_values": options.missing_values,
     }
     text = encoder.text_encoder if isinstance(encoder, FrameEncoder) else encoder
     summary["weighting"] = text.weighting if isinstance(text, TextEncoder) else None
@@ -159,8 +173,56 @@ def weightings(data: TrainingData, options: SimpleNamespace) -> Iterator[Trainin
         yield replace(data, X=X, encoder=encoder, summary=summary)
 
 
+def report_reading(data: Dataset, path: str, console: Console) -> None:
+    """Print notes on the separator that was found, and on rows that were left out."""
+    if data.separator is not None:
+        name = {";": "semicolons", "\t": "tabs"}[data.separator]
+        console.note(f"{path}: cells are separated by {name}, as in the header (--separator sets another character)")
+    if data.n_unlabelled:
+        console.note(f"{path}: {plural(data.n_unlabelled, 'row')} without a label left out (--skip-unlabelled)")
+
+
+def check_classes(y: Array, read_options: ReadOptions) -> None:
+    """Refuse labels that are a quantity: many different numbers."""
+    labels = np.unique(y.astype(str) if y.dtype.kind == "O" else y)
+    if labels.dtype.kind in "UT":
+        parsed = [parse_number(label, read_options.decimal) for label in labels.tolist()]
+        labels = np.array([np.nan if number is None else number for number in parsed])
+    if labels.dtype.kind == "b" or np.isnan(labels).any():
+        return
+    n_labels, n_rows = len(labels), len(y)
+    if (labels == np.floor(labels)).all():
+        too_many = n_labels > 50 and 5 * n_labels > n_rows
+    else:
+        too_many = n_labels > 20 or (n_labels > 2 and 2 * n_labels > n_rows)
+    if too_many:
+        target = f"--target {read_options.target}: " if read_options.target is not None else ""
+        raise UsageError(
+            f"{target}the labels are {n_labels} different numbers in {plural(n_rows, 'row')}, a quantity to predict "
+            "(regression); this command learns classes: name another column, or turn the numbers into a few classes"
+        )
+
+
+def _fit_encoder(encoder: Any, data: Dataset, options: SimpleNamespace, console: Console) -> Any:
+    """Fit the encoder and return the encoded rows; columns that it leaves out are a note."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ParameterWarning)  # printed as a note below
+        X = encoder.fit_transform(data.X)
+    left_out = getattr(encoder, "left_out_", {})
+    if left_out:
+        shown = "; ".join(f"{name!r}, {reason}" for name, reason in list(left_out.items())[:_MAX_LISTED])
+        more = f" and {len(left_out) - _MAX_LISTED} more" if len(left_out) > _MAX_LISTED else ""
+        console.note(f"left out (--keep COLUMN keeps a column): {shown}{more}")
+    return X
+
+
 def _make_encoder(data: Dataset, options: SimpleNamespace) -> Any:
-    table = TableEncoder(max_categories=options.max_categories)
+    table = TableEncoder(
+        categorical=tuple(options.categorical),
+        max_categories=options.max_categories,
+        keep=tuple(options.keep),
+        scale=options.scale,
+    )
     if options.text or isinstance(data.X, list):
         text = TextEncoder(
             weighting=WEIGHTINGS[0] if options.weighting == _AUTO else options.weighting,
@@ -244,7 +306,10 @@ def make_classifier(options: SimpleNamespace, X: Any, console: Console, **own: A
 
 
 def save_model(classifier: Any, data: TrainingData, path: str, summary: dict[str, Any]) -> None:
-    """Save a fitted classifier with its encoder."""
+    """Save a fitted classifier with its encoder, and the deviations of its features, for `dropmargin info`."""
+    if not hasattr(classifier, "feature_deviations_"):
+        X = canonical(data.X)
+        classifier.feature_deviations_ = feature_statistics(X, np.ones(X.shape[0]), False).deviation
     model = classifier
     if data.encoder is not None:
         first = "text" if isinstance(data.encoder, TextEncoder) else "table"

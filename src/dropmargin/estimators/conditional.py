@@ -46,6 +46,8 @@ from dropmargin.typing import Array
 
 # The tables of `FactorModel` have at most this many numbers; with more, each row is computed by itself.
 _MOST_TABLE = 2**23
+# Numbers of a chunk of rows with their own matrices: enough for the product with a table to be faster than its reading.
+_CHUNK = 2**21
 
 
 class NormalScores(NamedTuple):
@@ -126,7 +128,7 @@ class FactorModel:
         alone, shared = row_patterns(X)
         for where in row_chunks(X, len(coef)):  # the scores of complete rows
             scores[where] = linear_scores(zero_missing(X[where]), coef, intercept)
-        for rows in self._chunks(X, alone, len(coef)):
+        for rows in self._chunks(X, alone, self.rank * len(coef)):
             scores[rows] = self._solve(X[rows], coef, intercept).scores
         for rows in shared:
             scores[rows] = self._of_pattern(X, rows, coef, intercept)
@@ -143,7 +145,7 @@ class FactorModel:
         if noise is not None and not (noise.moves_entries or noise.has_floor):
             noise = None
         alone, shared = row_patterns(X)
-        for rows in self._chunks(X, alone, len(coef) ** 2):
+        for rows in self._chunks(X, alone, (self.rank + len(coef)) * len(coef)):
             solved = self._solve(X[rows], coef, intercept)
             covariance = solved.covariance(self, coef)
             if noise is not None:
@@ -160,8 +162,10 @@ class FactorModel:
 
     def _chunks(self, X: Any, rows: Array, n_results: int) -> Iterator[Array]:
         """Yield some of the rows at a time, few enough for their matrices ``M`` and ``n_results`` numbers each."""
-        for where in row_chunks(X, self.rank**2 + n_results, len(rows)):
-            yield rows[where]
+        stored = X.size // max(1, X.shape[0])
+        step = max(1, _CHUNK // (self.rank**2 + self.rank + stored + n_results))
+        for begin in range(0, len(rows), step):
+            yield rows[begin : begin + step]
 
     def _solve(self, X: Any, coef: Array, intercept: Array) -> _Solved:
         """Return the solutions ``T`` of incomplete rows, and their scores."""
@@ -178,10 +182,12 @@ class FactorModel:
         """Return ``M`` of each row, of shape (n_rows, rank, rank); ``missing`` has 1 for missing features, else 0."""
         if self._table is None:
             return np.stack([self._matrix(features) for features in missing_features(missing)])
-        first, second = np.triu_indices(self.rank)
-        matrices = np.empty((missing.shape[0], self.rank, self.rank))
-        matrices[:, first, second] = self.complete[first, second] - missing @ self._table
-        matrices[:, second, first] = matrices[:, first, second]
+        upper = self.complete[np.triu_indices(self.rank)] - missing @ self._table
+        matrices, begin = np.empty((missing.shape[0], self.rank, self.rank)), 0
+        for j in range(self.rank):  # faster than index arrays
+            end = begin + self.rank - j
+            matrices[:, j, j:] = matrices[:, j:, j] = upper[:, begin:end]
+            begin = end
         return matrices
 
     def _matrix(self, missing: Array) -> Array:

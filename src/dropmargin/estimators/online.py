@@ -1,4 +1,4 @@
-"""`partial_fit`: the same estimators on a stream of rows, each seen once."""
+"""`partial_fit`: the same estimators on a stream of rows, each of which is read once."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class OnlineMixin(MarginalisedClassifier):
         if stream is None:
             stream = Stream.start(X.shape[1], len(problems), problem.penalty.l2)
         elif len(stream.summaries) != len(problems):
-            raise ValueError(f"multi_class must stay the same in mid stream, got {self.multi_class!r}: call fit anew.")
+            raise ValueError(f"multi_class must stay the same during a stream, got {self.multi_class!r}; call fit.")
         with one_blas_thread():
             stream = stream.after(batch, replace(problem, monitor=no_monitor), problems)
         return self._store_stream(stream, known, X.dtype)
@@ -122,8 +122,8 @@ class OnlineMixin(MarginalisedClassifier):
                 )
             if is_new:
                 warnings.warn(
-                    f"partial_fit of {type(self).__name__} starts anew: a model that comes from fit or from a file "
-                    "holds nothing of its rows to go on with. Pass classes to say that this is meant.",
+                    f"partial_fit of {type(self).__name__} starts anew: a model of fit or of a file does not contain "
+                    "its rows. Pass classes if this is intended.",
                     UserWarning,
                     stacklevel=5,
                 )

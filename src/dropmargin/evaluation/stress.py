@@ -75,7 +75,11 @@ class MethodResult:
 
 
 def stress_test(
-    train: tuple[Any, Any], test: tuple[Any, Any], plan: Plan, notify: Callable[[str], None] = lambda text: None
+    train: tuple[Any, Any],
+    test: tuple[Any, Any],
+    plan: Plan,
+    notify: Callable[[str], None] = lambda text: None,
+    methods: Sequence[Method] = METHODS,
 ) -> list[MethodResult]:
     """Return the scores of every method, with its best parameters, when features of the test rows are deleted.
 
@@ -87,6 +91,8 @@ def stress_test(
         The parameters of the test.
     notify : callable
         Is called with one line of text when the work on a method begins, and for a method that is left out.
+    methods : sequence of Method
+        The methods to compare.
 
     Returns
     -------
@@ -98,7 +104,7 @@ def stress_test(
     n_classes = len(np.unique(train[1]))
     jobs: list[tuple[str, Method]] = []
     for treatment in plan.treatments:
-        for method in METHODS:
+        for method in methods:
             if treatment in method.treatments:
                 reason = method.refuse(train[0], n_classes)
                 if reason:

@@ -157,12 +157,13 @@ class Noise(BaseEstimator):
 
     def __repr__(self) -> str:
         """Return the noise with its rate or scale, and with other parameters that differ from their default."""
-        parameters = list(signature(type(self)).parameters.values())
-        # The first parameter is a rate or scale; others are shown if they differ from their default.
-        hidden = [own.name for own in parameters[1:] if _same(getattr(self, own.name), own.default)]
-        shown = [own.name for own in parameters if own.name not in hidden]
-        given = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
-        return f"{type(self).__name__}({given})"
+        given = {name: (getattr(self, name), own.default) for name, own in signature(type(self)).parameters.items()}
+        shown = [
+            f"{name}={value!r}"
+            for name, (value, default) in given.items()
+            if name == self.level_name or not (value is default or (isinstance(value, str) and value == default))
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def variance(self) -> Variance:
         """Return the variance of a corrupted feature as a function of its value.
@@ -394,10 +395,6 @@ class Noise(BaseEstimator):
             got = float(value if value.ndim == 0 else value[np.argmax(wrong)])
             raise ValueError(f"{label} must be in {range_}, got {got!r}{where}.")
         return value
-
-
-def _same(value: Any, default: Any) -> bool:
-    return value is default or (isinstance(value, str) and value == default)
 
 
 def as_noise(noise: Any, reference: str = "mean") -> Noise | None:

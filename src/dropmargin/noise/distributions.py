@@ -155,7 +155,15 @@ class DropoutNoise(Noise):
         return np.where(is_dropped, reference, reference + (x - reference) / (1.0 - rate))
 
 
-class GaussianNoise(Noise):
+class _AdditiveNoise(Noise):
+    def __init__(self, scale: Any = 0.1) -> None:
+        self.scale = scale
+
+    def check(self, n_features: int) -> None:
+        self._parameter("scale", n_features, 0.0, 1e100, "[0, 1e100)")
+
+
+class GaussianNoise(_AdditiveNoise):
     """Additive normal noise with mean 0.
 
     The variance is ``scale^2`` and the log moment generating function ``K(t) = t x + scale^2 t^2 / 2``. Sparse data
@@ -173,12 +181,6 @@ class GaussianNoise(Noise):
     4.0
     """
 
-    def __init__(self, scale: Any = 0.1) -> None:
-        self.scale = scale
-
-    def check(self, n_features: int) -> None:
-        self._parameter("scale", n_features, 0.0, 1e100, "[0, 1e100)")
-
     def variance(self) -> Variance:
         return Variance(floor=np.square(np.asarray(self.scale, dtype=np.float64)))
 
@@ -190,7 +192,7 @@ class GaussianNoise(Noise):
         return x + np.asarray(self.scale, dtype=np.float64) * rng.standard_normal(x.shape)
 
 
-class LaplaceNoise(Noise):
+class LaplaceNoise(_AdditiveNoise):
     """Additive Laplace noise with mean 0.
 
     The variance is ``2 scale^2`` and the log moment generating function ``K(t) = t x - log(1 - scale^2 t^2)`` for
@@ -208,12 +210,6 @@ class LaplaceNoise(Noise):
     >>> float(LaplaceNoise(scale=2.0).variance().floor)
     8.0
     """
-
-    def __init__(self, scale: Any = 0.1) -> None:
-        self.scale = scale
-
-    def check(self, n_features: int) -> None:
-        self._parameter("scale", n_features, 0.0, 1e100, "[0, 1e100)")
 
     def variance(self) -> Variance:
         return Variance(floor=2.0 * np.square(np.asarray(self.scale, dtype=np.float64)))

@@ -54,7 +54,10 @@ def estimate_dropout_rates(X_train: Any, X_target: Any, groups: Any = None) -> A
     array([0.  , 0.75])
     """
     names = [column_names(X) for X in (X_train, X_target)]
-    train, target = _checked("X_train", X_train), _checked("X_target", X_target)
+    train, target = (
+        check_rows(X, ensure_all_finite=False, input_name=name)
+        for name, X in (("X_train", X_train), ("X_target", X_target))
+    )
     _check_same_features(names, train.shape[1], target.shape[1])
     numbers = None if groups is None else group_features(groups, train.shape[1], names[0])[0]
     in_train, in_target = presence(train, numbers), presence(target, numbers)
@@ -63,10 +66,6 @@ def estimate_dropout_rates(X_train: Any, X_target: Any, groups: Any = None) -> A
     observed = in_train > 0.0
     rates[observed] = np.maximum(0.0, 1.0 - in_target[observed] / in_train[observed])
     return rates
-
-
-def _checked(name: str, X: Any) -> Any:
-    return check_rows(X, ensure_all_finite=False, input_name=name)
 
 
 def _check_same_features(names: list[list[str] | None], n_train: int, n_target: int) -> None:

@@ -20,19 +20,9 @@ _FORMS = (
 def group_features(groups: Any, n_features: int, feature_names: Sequence[str] | None = None) -> tuple[Array, list[Any]]:
     """Return the number of each feature's group, and the names of the groups in the order of their numbers.
 
-    Parameters
-    ----------
-    groups : array-like of shape (n_features,) or mapping
-        The group of each feature, or the features of each group: indices, names, or patterns such as ``"left_*"``. A
-        feature that is in no group of a mapping is a group of its own, with ``None`` for a name.
-    n_features : int
-    feature_names : sequence of str, default=None
-
-    Returns
-    -------
-    numbers : ndarray of int, of shape (n_features,)
-    names : list
-        Groups of an array are sorted; those of a mapping have its order.
+    ``groups`` has the group of each feature, or maps groups to features: indices, names, or patterns such as
+    ``"left_*"``. A feature in no group of a mapping is a group of its own, with ``None`` for a name. Groups of an array
+    are sorted; those of a mapping have its order.
     """
     if isinstance(groups, Mapping):
         return _from_mapping(groups, n_features, feature_names)

@@ -119,14 +119,15 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         noise = self._checked_noise()
-        X = self._rows(X, reset=False)
-        if noise is not None:
-            noise = self._resolve(noise)
-        return X if noise is None or self.when == "fit" else noise.sample(X, self.random_state)
+        X = validate_rows(self, X, reset=False)
+        if noise is None:
+            return X
+        noise = self._resolve(noise)
+        return X if self.when == "fit" else noise.sample(X, self.random_state)
 
     def _fit(self, X: Any) -> tuple[Any, Noise | None]:
         noise = self._checked_noise()
-        X = self._rows(X, reset=True)
+        X = validate_rows(self, X, reset=True)
         if noise is not None and noise.needs_means:
             self.feature_means_ = feature_means(canonical(X), np.ones(X.shape[0]), has_missing=False)
         elif hasattr(self, "feature_means_"):  # of an earlier fit
@@ -142,9 +143,6 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if not isinstance(self.when, str) or self.when not in _WHEN:
             raise ValueError(f"when must be one of {list(_WHEN)}, got {self.when!r}.")
         return as_noise(self.noise, reference="zero")
-
-    def _rows(self, X: Any, reset: bool) -> Any:
-        return validate_rows(self, X, reset=reset)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

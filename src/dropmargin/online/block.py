@@ -1,8 +1,8 @@
 """The objective of a block of rows with a `Summary` of the earlier rows as its penalty.
 
 It is a `MomentObjective` for few steps on rows in memory: all that a step needs comes from one transposed product, and
-the preconditioner is the diagonal, which the next summary needs as well. A kink is smoothed by noise on the scores, of
-the standard deviation ``smoothing``: it moves the minimum less than the barrier of `MomentLoss.smoothed`.
+the preconditioner is the diagonal, which the next summary needs as well. A kink is smoothed by noise on the scores
+(`SmoothedByNoise`), which moves the minimum less than the barrier of `MomentLoss.smoothed`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.data import Rows, SquaredDeviation, products, target_summary
-from dropmargin.losses.base import Expanded
+from dropmargin.data import Rows, SquaredDeviation, products
+from dropmargin.losses.base import Expanded, MomentLoss
 from dropmargin.objective import MomentObjective
 from dropmargin.objective.curvature import CurvatureWeights, MomentCurvature
 from dropmargin.objective.moment import MomentPoint
@@ -23,6 +23,32 @@ from dropmargin.objective.preconditioner import Diagonal
 from dropmargin.objective.row_functions import RowLoss, Scores, take_scores
 from dropmargin.online.summary import Summary
 from dropmargin.typing import Array
+
+
+class SmoothedByNoise(MomentLoss):
+    """A loss whose kink is smoothed by noise on the scores of this standard deviation, see the module's docstring."""
+
+    def __init__(self, loss: MomentLoss, deviation: float) -> None:
+        self._loss, self._variance = loss, deviation**2
+        self.kink, self.has_majoriser = loss.kink, loss.has_majoriser
+
+    def value(self, y: Array, m: Array, v: Array) -> Array:
+        return self._loss.value(y, m, v + self._variance)
+
+    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
+        return self._loss.gradient(y, m, v + self._variance)
+
+    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
+        return self._loss.curvature(y, m, v + self._variance)
+
+    def majoriser(self, y: Array, m: Array, v: Array) -> Array:
+        return self._loss.majoriser(y, m, v + self._variance)
+
+    def smoothed(self, width: float | Array) -> MomentLoss:
+        return self._loss.smoothed(width)
+
+    def expand(self, y: Array, m: Array, v: Array) -> Expanded:
+        return self._loss.expand(y, m, v + self._variance)
 
 
 @dataclass(frozen=True)
@@ -103,22 +129,12 @@ class BlockPoint(MomentPoint):
         scores = self.objective.data.map(take_scores, self.scores, outputs)
         return BlockPoint(self.objective.select(outputs), np.ascontiguousarray(self.coef[:, outputs]), scores)
 
-    @property
-    def n_products(self) -> int:
-        """The number of products with the rows so far, times the number of rows."""
-        data = self.objective.data
-        return data.n_products * target_summary(data).n_rows
-
 
 def _expand(part: Rows, loss: RowLoss, scores: Scores) -> Expanded:
     """Return the weighted loss of each row and its derivatives."""
     with np.errstate(over="ignore", invalid="ignore"):  # after a step too far, whose value is checked
-        found = loss.loss.expand(part.y[:, loss.outputs], scores.mean, _smoothed(loss, scores))
+        found = loss.loss.expand(part.y[:, loss.outputs], *scores)
     return Expanded(*(part.sample_weight[:, None] * values for values in found))
-
-
-def _smoothed(loss: RowLoss, scores: Scores) -> Array:
-    return scores.variance + np.square(loss.smoothing)
 
 
 def _loss(part: Rows, derivatives: Expanded) -> tuple[Array]:
@@ -133,7 +149,7 @@ def _hessian_weights(part: Rows, derivatives: Expanded, is_coupled: bool) -> Cur
 
 
 def _majoriser_weights(part: Rows, loss: RowLoss, scores: Scores) -> CurvatureWeights:
-    weights = loss.loss.majoriser(part.y[:, loss.outputs], scores.mean, _smoothed(loss, scores))
+    weights = loss.loss.majoriser(part.y[:, loss.outputs], *scores)
     return CurvatureWeights(part.sample_weight[:, None] * weights, weights.shape[1])
 
 

@@ -12,34 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.data import target_summary
-from dropmargin.losses import MomentLoss
 from dropmargin.objective import grouped
 from dropmargin.objective.base import DeflationSpace
 from dropmargin.objective.grouped import GroupedCurvature, GroupedObjective, GroupedPoint
 from dropmargin.objective.preconditioner import Diagonal
 from dropmargin.online.summary import Summary
 from dropmargin.typing import Array
-
-
-class SmoothedByNoise(MomentLoss):
-    """A loss whose kink is smoothed by noise on the scores of this standard deviation, see `online.block`."""
-
-    def __init__(self, loss: MomentLoss, deviation: float) -> None:
-        self._loss, self._variance = loss, deviation**2
-        self.has_majoriser = loss.has_majoriser
-
-    def value(self, y: Array, m: Array, v: Array) -> Array:
-        return self._loss.value(y, m, v + self._variance)
-
-    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
-        return self._loss.gradient(y, m, v + self._variance)
-
-    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
-        return self._loss.curvature(y, m, v + self._variance)
-
-    def majoriser(self, y: Array, m: Array, v: Array) -> Array:
-        return self._loss.majoriser(y, m, v + self._variance)
 
 
 @dataclass(frozen=True)
@@ -86,12 +64,6 @@ class GroupedBlockPoint(GroupedPoint):
             coef_image[-1], intercept_image = coef[-1], intercept
         deflation = DeflationSpace(coef, coef_image, intercept_image)
         return GroupedBlockCurvature(objective, coef, of_penalty, weights, Diagonal(diagonal), deflation)
-
-    @property
-    def n_products(self) -> int:
-        """The number of products with the rows so far, times the number of rows."""
-        data = self.objective.data
-        return data.n_products * target_summary(data).n_rows
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import LocalPartitions, Output, Rows, is_dense_matrix, row_block
+from dropmargin.data import LocalPartitions, Output, Rows, column_dots, is_dense_matrix, row_block, target_summary
 from dropmargin.losses import MomentLoss
 from dropmargin.objective.base import Curvature
-from dropmargin.online.block import BlockObjective, BlockPoint
-from dropmargin.online.grouped import GroupedBlockObjective, GroupedBlockPoint, SmoothedByNoise
+from dropmargin.online.block import BlockObjective, BlockPoint, SmoothedByNoise
+from dropmargin.online.grouped import GroupedBlockObjective, GroupedBlockPoint
 from dropmargin.online.summary import Summary
 from dropmargin.solvers import Options, Problem, conjugate_gradient
 from dropmargin.solvers.newton import newton
@@ -50,12 +50,18 @@ class Step(NamedTuple):
     @property
     def n_products(self) -> int:
         """The number of products with the rows so far, each times its number of rows."""
-        return self.earlier_products + self.point.n_products
+        return self.earlier_products + _n_products(self.point)
 
     def summary_after(self) -> Summary:
         """Return the summary with the rows of the block."""
         curvature = self.point.hessian() if self.curvature is None else self.curvature
         return replace(self.summary.after(self.point, curvature), last_step=self.last_step)
+
+
+def _n_products(point: AnyPoint) -> int:
+    """Return the number of products with the rows so far, times the number of rows."""
+    data = point.objective.data
+    return data.n_products * target_summary(data).n_rows
 
 
 def start(batch: Batch, problem: Problem, outputs: Sequence[Output], summary: Summary) -> AnyPoint:
@@ -65,15 +71,16 @@ def start(batch: Batch, problem: Problem, outputs: Sequence[Output], summary: Su
     variance = problem.variance if is_dense_matrix(X) else problem.variance.of_stored_entries()
     if variance.is_zero and not loss.kink:
         loss = loss.without_noise()
+    if loss.kink:
+        loss = SmoothedByNoise(loss, _SMOOTHING * loss.kink)
     X, targets, weights = batch.of_outputs(outputs)
     block = row_block(X, variance.entry if variance.moves_entries else None)
     data = LocalPartitions([Rows(block, targets, problem.C * weights)])
     common = summary, problem.fit_intercept, block.n_features, np.arange(len(outputs))
-    smoothing = _SMOOTHING * loss.kink
     if variance.groups is not None and not variance.is_zero:
-        loss, groups = SmoothedByNoise(loss, smoothing), variance.feature_groups(block.n_features)
+        groups = variance.feature_groups(block.n_features)
         return GroupedBlockObjective(data, loss, variance, *common, groups=groups).at(summary.coef)
-    return BlockObjective(data, loss, variance, *common, smoothing=smoothing).at(summary.coef)
+    return BlockObjective(data, loss, variance, *common).at(summary.coef)
 
 
 def add_at_zero(batch: Batch, problem: Problem, outputs: Sequence[Output], summary: Summary) -> Step:
@@ -94,7 +101,7 @@ def minimise(parts: Sequence[Batch], problem: Problem, outputs: Sequence[Output]
         objective = point.objective
         if is_cold:
             point = objective.at(objective.starting_coef())
-        elif part is parts[-1] and isinstance(point, BlockPoint):
+        elif part is parts[-1]:
             # 2. A small predicted decrease: one step, without a line search, after the rows are added. Its length is
             # that of the last such step, unless the rows are unlike those before.
             curvature = point.hessian()
@@ -103,7 +110,8 @@ def minimise(parts: Sequence[Batch], problem: Problem, outputs: Sequence[Output]
             if np.all(decrease <= _SMALL_DECREASE):
                 length, last_decrease = summary.last_step.T
                 if np.any(decrease > _UNLIKE * last_decrease):
-                    length = 1.0 / conjugate_gradient.solve_in_plane(curvature, point)[0].lowest
+                    along = column_dots(first.direction, curvature.product(first.direction))
+                    length = np.divide(first.square, along, out=np.ones_like(along), where=along > 0.0)
                 coef = point.coef + (first.solution + length * first.direction)
                 last_step = np.stack([length, decrease], axis=1)
                 return Step(summary, point, curvature, coef, last_step, n_products)
@@ -112,5 +120,5 @@ def minimise(parts: Sequence[Batch], problem: Problem, outputs: Sequence[Output]
         result = newton(objective, point, Options(_TOL, _STEPS, warm=not is_cold, in_plane=in_plane))
         point = result.point if isinstance(result.point, AnyPoint) else objective.at(result.coef)
         if part is not parts[-1]:
-            summary, n_products = summary.moved(point.coef), n_products + point.n_products
+            summary, n_products = summary.moved(point.coef), n_products + _n_products(point)
     return Step(summary, point, None, point.coef, np.zeros_like(summary.last_step), n_products)

@@ -13,6 +13,7 @@ from dropmargin.model_selection import DropoutSVCCV
 from dropmargin.noise import DropoutNoise
 from dropmargin.plotting import DeletionCurveDisplay, NoiseGridDisplay
 from dropmargin.plotting.score_grid import ScoreGrid
+from dropmargin.plotting.style import LEGEND, by_height
 from dropmargin.report.page import Plot, Section, Table
 from dropmargin.report.svg import draw_svg
 
@@ -26,6 +27,8 @@ _NOTES = {
 }
 _CONDITIONS = {"zero": "set to zero", "missing": "missing"}
 _CLOSE = "too close to call"
+# Plots of more methods have no bands.
+_MAX_BANDS = 3
 
 
 def by_treatment(results: Sequence[MethodResult]) -> dict[str, list[MethodResult]]:
@@ -64,11 +67,9 @@ def verdict(results: Sequence[MethodResult], n_test: int) -> str:
     ranked = sorted(group, key=lambda result: float(result.error[at]))
     ours = next(result for result in ranked if _is_ours(result))
     best, *_, worst = [result for result in ranked if not _is_ours(result)] * 2
-    roles = [(ours, ""), (best, " (the best other)")]
+    listed = f"{_change(ours, start, at)}, {_change(best, start, at)}, the best other"
     if worst is not best and worst.error[at] > ours.error[at]:
-        roles.append((worst, " (the worst)"))
-    clauses = [f"{_change(result, start, at)} for {result.method}{role}" for result, role in roles]
-    listed = f"{', '.join(clauses[:-1])} and {clauses[-1]}"
+        listed += f", and {_change(worst, start, at)}, the worst"
     close = f" The first two are {_CLOSE}." if _is_close(ours, best, at, n_test) else ""
     share = "half" if levels[at] == 0.5 else percent(levels[at])
     verb = "is" if start is None else "goes"
@@ -81,8 +82,8 @@ def _is_ours(result: MethodResult) -> bool:
 
 def _change(result: MethodResult, start: int | None, at: int) -> str:
     """Return the error of a method at a level, and at the level ``start`` if there is one."""
-    after = f"{_points(result.error[at])} %"
-    return after if start is None else f"from {_points(result.error[start])} % to {after}"
+    before = "" if start is None else f"from {_points(result.error[start])} % to "
+    return f"{before}{_points(result.error[at])} % for {result.method}"
 
 
 def stress_sections(
@@ -151,7 +152,7 @@ def _precision(results: Sequence[MethodResult], n_test: int) -> str:
     n_repeats = results[0].curve.scores.shape[1]
     mean = "of one deletion" if n_repeats == 1 else f"the mean over {n_repeats} deletions, the same for all methods"
     return (
-        f"An error is {mean}. The bands in the plots are one standard deviation over the deletions, at most "
+        f"An error is {mean}. Its standard deviation over the deletions, the band in a plot of few methods, is at most "
         f"{_points(spread)} points. Two errors are {_CLOSE} if they differ by at most one standard error of the "
         f"difference of two samples of {n_test} rows; this is conservative, as all methods have the same test rows."
     )
@@ -163,7 +164,11 @@ def _precision(results: Sequence[MethodResult], n_test: int) -> str:
 def _curve_plot(treatment: str, group: Sequence[MethodResult], highest: float) -> Plot:
     def draw(figure: Any) -> None:
         ax = figure.subplots()
-        DeletionCurveDisplay({result.method: result.curve for result in group}).plot(ax)
+        # The bands of many methods would cover each other, and a legend in the axes their lines.
+        spread = "band" if len(group) <= _MAX_BANDS else "none"
+        display = DeletionCurveDisplay({result.method: result.curve for result in group}).plot(ax, spread=spread)
+        ax.get_legend().remove()
+        figure.legend(handles=by_height(display.lines_), loc="outside lower center", ncols=2, fontsize=8.5, **LEGEND)
         ax.set_ylabel("error on the test rows")
         ax.set_ylim(0.0, 1.05 * highest or 1.0)
 
@@ -174,7 +179,10 @@ def _curve_plot(treatment: str, group: Sequence[MethodResult], highest: float) -
         for at in (0, -1)
     ]
     svg = draw_svg(
-        draw, title=_TITLES[treatment], description=f"Error by share of features deleted: {'; '.join(ends)}."
+        draw,
+        title=_TITLES[treatment],
+        description=f"Error by share of features deleted: {'; '.join(ends)}.",
+        size=(4.9, 3.5 + 0.2 * math.ceil(len(group) / 2)),
     )
     return Plot(svg, _TITLES[treatment], _NOTES[treatment])
 
@@ -200,7 +208,7 @@ def _parameter_table(results: Sequence[MethodResult]) -> Table:
             result.treatment,
             ", ".join(f"{name} = {_short(value)}" for name, value in result.parameters.items()),
             f"{sum(result.seconds):.1f} s",
-            "yes" if result.converged else "no, stopped at the limit of iterations",
+            "yes" if result.converged else "no",
         ]
         for result in results
     ]

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dropmargin.io.data.cells import NUMBER
+from dropmargin.io.data.cells import NUMBER, has_decimal_comma, number_as_category, parse_number
 from dropmargin.io.data.dataset import Dataset, ReadOptions
 from dropmargin.io.data.errors import DataFormatError, one_line, quoted
 from dropmargin.io.data.frames import as_categories
@@ -43,6 +43,7 @@ class Converter:
         self._format = options.format or "text"
         self._is_typed = self._format not in _UNTYPED
         self._infers = whole and not self._is_typed
+        self._whole, self._n_rows = whole, sum(map(len, lines))
         self._kinds = dict.fromkeys(options.categorical, "category") | dict(options.columns or {})
         # An empty label of a text file is missing, but "NA" is a label.
         self._missing = pa.array([""] if self._format == "text" else options.missing_values, pa.string())
@@ -53,15 +54,42 @@ class Converter:
         del table  # so that the memory of a column is freed after its conversion
         target = self._options.target
         try:
+            n_unlabelled = 0
+            if target is not None and self._options.skip_unlabelled:
+                n_unlabelled, columns = self._drop_unlabelled(columns)
+                if not self._n_rows and self._whole:
+                    raise DataFormatError(f"no row has a label in column {quoted(target)}", self._name)
+            ids = None if self._options.ids is None else self._ids(columns)
             y = None if target is None else self._labels(target, columns.pop(target))
             if self._format == "text":
-                return Dataset(self._documents(*columns.popitem()), y)
+                return Dataset(self._documents(*columns.popitem()), y, ids=ids, n_unlabelled=n_unlabelled)
             documents = {name: self._documents(name, columns.pop(name)) for name in self._options.text_columns}
             features = dict(self._typed_features(columns) if self._is_typed else self._text_features(columns))
             X = pd.DataFrame(features | documents)
         except (pa.ArrowException, UnicodeError) as error:
             raise DataFormatError(f"this file cannot be read: {one_line(error)}", self._name) from error
-        return Dataset(X, y, feature_names=tuple(X.columns))
+        return Dataset(X, y, feature_names=tuple(X.columns), ids=ids, n_unlabelled=n_unlabelled)
+
+    def _drop_unlabelled(self, columns: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Return the number of rows without a label, and the columns of the other rows."""
+        cells = columns[str(self._options.target)]
+        has_label = (self._text(cells) if _is_text(cells) else cells).is_valid().to_numpy()
+        n_unlabelled = int(np.count_nonzero(~has_label))
+        if n_unlabelled:
+            columns = {name: cells.filter(pa.array(has_label)) for name, cells in columns.items()}
+            lines = np.fromiter(itertools.chain.from_iterable(self._lines), np.int64, len(has_label))
+            self._lines, self._n_rows = [lines[has_label].tolist()], self._n_rows - n_unlabelled
+        return n_unlabelled, columns
+
+    def _ids(self, columns: dict[str, Any]) -> list[str]:
+        """Return the column that identifies rows as text."""
+        name = str(self._options.ids)
+        is_feature = self._options.columns is not None and name in self._options.columns
+        cells = columns[name] if is_feature or name == self._options.target else columns.pop(name)
+        if pa.types.is_floating(cells.type):  # integers of JSON lines, or of a column with missing values
+            values = _to_numpy(cells).tolist()
+            return ["" if value != value else number_as_category(value) for value in values]
+        return ["" if value is None else value for value in cells.cast(pa.large_string()).to_pylist()]
 
     def _documents(self, name: str, cells: Any) -> list[str]:
         if not _is_text(cells) and cells.null_count < len(cells):
@@ -74,13 +102,16 @@ class Converter:
         is_text, kind = _is_text(cells), self._options.label_kind
         cells = self._text(cells) if is_text else cells
         if cells.null_count:
-            self._fail(cells.is_null().to_numpy(), "the label is missing")
+            what = "the label is missing"
+            if self._whole and cells.null_count > 1:
+                what += f", in {cells.null_count} of {len(cells)} rows, of which this is the first"
+            self._fail(cells.is_null().to_numpy(), f"{what} (skip such rows with --skip-unlabelled)")
         if pa.types.is_boolean(cells.type):
             return np.array(cells.to_numpy(), dtype=bool)
         if pa.types.is_integer(cells.type):
             return np.array(cells.cast(pa.int64()).to_numpy())
         if not is_text or kind == "integer" or (kind is None and self._infers):
-            numbers = _parse_numbers(cells)[0] if is_text else self._numbers(name, cells)
+            numbers = _plain_numbers(cells) if is_text else self._numbers(name, cells)
             is_integer = (np.abs(numbers) <= _MAX_LABEL) & (np.floor(numbers) == numbers)
             if is_integer.all():
                 return numbers.astype(np.int64)
@@ -97,7 +128,11 @@ class Converter:
             if _is_text(cells):
                 cells = self._text(cells)
                 is_number = kind == "number"
-                yield name, self._infer(name, cells, *_parse_numbers(cells)) if is_number else _categorical(cells)
+                yield name, self._infer(name, cells, *self._parse(cells)) if is_number else _categorical(cells)
+                continue
+            if _is_date(cells):
+                dates = _as_dates(cells)
+                yield name, as_categories(dates).to_pandas() if kind == "category" else dates
                 continue
             numbers = self._numbers(name, cells)
             if np.isinf(numbers).any():
@@ -106,19 +141,19 @@ class Converter:
 
     def _text_features(self, columns: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         """Yield the same for columns of text; several at a time if they are short, because of fixed costs."""
-        names, n_rows = list(columns), sum(map(len, self._lines))
+        names, n_rows = list(columns), self._n_rows
         n_bytes = sum(cells.nbytes for cells in columns.values())
-        step = max(1, _MAX_VALUES // n_rows) if n_bytes < _MAX_BYTES else 1
+        step = max(1, _MAX_VALUES // max(1, n_rows)) if n_bytes < _MAX_BYTES else 1
         for start in range(0, len(names), step):
             group = names[start : start + step]
             chunks = [chunk for name in group for chunk in columns.pop(name).chunks]
             chunks = chunks if len(group) == 1 else [pa.concat_arrays(chunks)]
             cells = self._text(pa.chunked_array(chunks, pa.string()))
             kinds = [self._kinds.get(name, None if self._infers else "category") for name in group]
-            parsed = None if set(kinds) == {"category"} else _parse_numbers(cells)
+            parsed = None if set(kinds) <= {"category", "date"} else self._parse(cells)
             for i, (name, kind) in enumerate(zip(group, kinds, strict=True)):
                 own, part = cells.slice(i * n_rows, n_rows), slice(i * n_rows, (i + 1) * n_rows)
-                if parsed is None or kind == "category":
+                if parsed is None or kind in ("category", "date"):  # encoders convert dates
                     yield name, _categorical(own)
                 else:
                     yield name, self._infer(name, own, parsed[0][part], parsed[1][part])
@@ -135,8 +170,13 @@ class Converter:
         what = f"{quoted(value)} in column {quoted(name)} is not a finite number"
         if kind is None:
             remedy = f"(correct it, or use --categorical {name})"
+            if has_decimal_comma(value) and self._options.decimal != ",":
+                remedy = f"(use --decimal , if the comma is a decimal mark; or --categorical {name})"
             what += f", but {n_numbers} of {n_numbers + n_others} values are {remedy}"
         self._fail(is_other, what)
+
+    def _parse(self, cells: Any) -> tuple[Array, Array]:
+        return _parse_numbers(cells, self._options.decimal)
 
     def _text(self, cells: Any) -> Any:
         """Return text; that of an untyped format without spaces around it, and null if it is a missing value."""
@@ -169,16 +209,28 @@ class Converter:
         raise DataFormatError(what, self._name, line)
 
 
-def _parse_numbers(cells: Any) -> tuple[Array, Array]:
-    """Return the numbers in text, NaN where there is none, and which values are neither numbers nor missing."""
+def _plain_numbers(cells: Any) -> Array:
+    """Return the finite numbers in text as programs write them, NaN elsewhere."""
     try:
         numbers = _to_numpy(cells.cast(pa.float64()))  # accepts inf and nan
     except pa.ArrowInvalid:
         is_number = pc.match_substring_regex(cells, f"^(?:{NUMBER})$")
         numbers = _to_numpy(pc.if_else(is_number, cells, pa.scalar(None, cells.type)).cast(pa.float64()))
-    is_number = np.isfinite(numbers)
-    numbers[~is_number] = np.nan
-    return numbers, ~is_number & cells.is_valid().to_numpy()
+    numbers[~np.isfinite(numbers)] = np.nan
+    return numbers
+
+
+def _parse_numbers(cells: Any, decimal: str) -> tuple[Array, Array]:
+    """Return the numbers in text, NaN where there is none, and which values are neither numbers nor missing."""
+    numbers = _plain_numbers(cells) if decimal == "." else np.full(len(cells), np.nan)
+    is_other = np.isnan(numbers) & cells.is_valid().to_numpy()
+    if is_other.any():  # numbers as people write them; each different text is parsed once
+        encoded = cells.filter(pa.array(is_other)).dictionary_encode().combine_chunks()
+        parsed = [parse_number(text, decimal) for text in encoded.dictionary.to_pylist()]
+        values = np.array([np.nan if value is None else value for value in parsed])
+        numbers[is_other] = values[encoded.indices.to_numpy()]
+        is_other &= np.isnan(numbers)
+    return numbers, is_other
 
 
 def _categorical(cells: Any) -> Any:
@@ -187,6 +239,17 @@ def _categorical(cells: Any) -> Any:
 
 def _to_numpy(cells: Any) -> Array:
     return np.array(cells.to_numpy(), dtype=np.float64)
+
+
+def _is_date(cells: Any) -> bool:
+    return bool(pa.types.is_timestamp(cells.type) or pa.types.is_date(cells.type))
+
+
+def _as_dates(cells: Any) -> Array:
+    """Return dates and times as datetime64, on the clock of their time zone."""
+    if pa.types.is_timestamp(cells.type) and cells.type.tz is not None:
+        cells = pc.local_timestamp(cells)
+    return np.array(cells.cast(pa.timestamp("s"), safe=False).to_numpy(), dtype="datetime64[s]")
 
 
 def _is_text(cells: Any) -> bool:

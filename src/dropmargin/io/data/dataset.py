@@ -14,7 +14,7 @@ from dropmargin.typing import Array
 #: Fields of a CSV or TSV file that are missing values.
 MISSING_VALUES = ("", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", "NULL", "None", "?")
 
-ColumnKind = Literal["number", "category"]
+ColumnKind = Literal["number", "category", "date"]
 LabelKind = Literal["integer", "string"]
 
 
@@ -25,8 +25,8 @@ class Dataset:
     Parameters
     ----------
     X : csr_array, ndarray, pandas.DataFrame or list of str
-        A matrix, a table or documents. Columns of a table have the dtype float64 or category; those of text have
-        strings.
+        A matrix, a table or documents. Columns of a table have the dtype float64, category or, in files with types,
+        datetime64; those of text have strings.
     y : ndarray or None
         Labels: int64 if all are integers, else strings; svmlight and npz files may have other numbers.
     qid : ndarray of int64, or None
@@ -37,6 +37,12 @@ class Dataset:
         svmlight: whether feature indices start at 0.
     sha256 : str or None
         Hash of the bytes of the file, compressed if the file is, if `read_data` was called with ``sha256=True``.
+    ids : list of str, or None
+        The column ``ids`` of `ReadOptions` as text; missing values are empty.
+    n_unlabelled : int
+        Number of rows that were left out because they have no label (``skip_unlabelled``).
+    separator : str or None
+        csv: the character between cells, if it was found in the header and is not a comma.
     """
 
     X: Any
@@ -45,6 +51,9 @@ class Dataset:
     feature_names: tuple[str, ...] | None = None
     zero_based: bool | None = None
     sha256: str | None = None
+    ids: list[str] | None = None
+    n_unlabelled: int = 0
+    separator: str | None = None
 
     @property
     def n_samples(self) -> int:
@@ -81,14 +90,21 @@ class ReadOptions:
     max_features : int
         svmlight, npz: more features than this are an error, raised before memory is allocated.
     separator : str, optional
-        csv, tsv: one character, by default a comma (csv) or a tab (tsv).
-    columns : mapping of str to {"number", "category"}, optional
+        csv, tsv: one character; by default a comma, or a semicolon or tab if the header of a csv file has more of
+        these (csv), or a tab (tsv).
+    decimal : {".", ","}
+        csv, tsv: the decimal mark of numbers.
+    columns : mapping of str to {"number", "category", "date"}, optional
         Tables: the columns to read, if the file has them, and their kinds, as in `TableEncoder.column_kinds_`. By
         default all columns are read, and the whole file determines the kinds.
     categorical : sequence of str
         Tables: columns of categories, even if all of these are numbers.
     ignore : sequence of str
         Tables: columns that are not read.
+    ids : str, optional
+        Tables: column that is read as text beside the features, to identify rows.
+    skip_unlabelled : bool
+        Tables and text: leave out rows without a label instead of raising an error.
     label_kind : {"integer", "string"}, optional
         csv, tsv, text: type of the labels. By default the whole file determines it.
     missing_values : sequence of str
@@ -105,9 +121,12 @@ class ReadOptions:
     ignore_extra: bool = False
     max_features: int = 2**25
     separator: str | None = None
+    decimal: str = "."
     columns: Mapping[str, ColumnKind] | None = None
     categorical: Sequence[str] = ()
     ignore: Sequence[str] = ()
+    ids: str | None = None
+    skip_unlabelled: bool = False
     label_kind: LabelKind | None = None
     missing_values: Sequence[str] = MISSING_VALUES
     max_ratio: int = 200

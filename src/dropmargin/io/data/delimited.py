@@ -7,6 +7,7 @@ others several times faster; a block that it refuses is read again by the ``csv`
 from __future__ import annotations
 
 import csv
+import itertools
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -25,16 +26,41 @@ _MAX_ARROW_BYTES = 2**30
 # Arrow is slower than the csv module on blocks of few lines and many columns.
 _MIN_BYTES_PER_COLUMN = 256
 _MAX_FIELD = 2**31 - 1
+_SEPARATORS = (",", ";", "\t")
 
 
 def delimited_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bool) -> Iterator[Rows]:
     """Yield the rows of about ``n_bytes`` bytes at a time; each column is text."""
-    separator = options.separator or ("\t" if options.format == "tsv" else ",")
     with source.open() as stream:
-        blocks = text_blocks(stream, source.name, n_bytes, _MIN_LINES if whole else 1)
-        reader = _Reader(source.name, separator, blocks)
+        blocks = text_blocks(stream, source.name, n_bytes, _MIN_LINES if whole else 2)
+        separator = options.separator or ("\t" if options.format == "tsv" else None)
+        if separator is None and (first := next(blocks, None)) is not None:
+            separator = find_separator(first[1])
+            source.separator = None if separator == "," else separator
+            blocks = itertools.chain([first], blocks)
+        if separator == options.decimal:
+            what = "the separator is a comma, and so is the decimal mark (--decimal): name another --separator"
+            raise DataFormatError(what, source.name)
+        reader = _Reader(source.name, separator or ",", blocks)
         names = reader.read_header()
         yield from reader.blocks(names, select_columns(names, options, source.name, reader.line))
+
+
+def find_separator(block: bytes) -> str:
+    """Return the separator of a csv file from its first lines: a semicolon or a tab if the header has more of them.
+
+    The first row must have as many of them as the header; otherwise the separator is a comma.
+    """
+    header, _, rest = block.lstrip(b"\r\n").partition(b"\n")
+    counts = _counts(header)
+    separator = max(_SEPARATORS, key=counts.__getitem__)  # the first of equals
+    return separator if not rest or _counts(rest.partition(b"\n")[0])[separator] == counts[separator] else ","
+
+
+def _counts(line: bytes) -> dict[str, int]:
+    """Return the numbers of separators in a line, outside of quotes."""
+    outside = b"".join(line.split(b'"')[::2])
+    return {separator: outside.count(separator.encode()) for separator in _SEPARATORS}
 
 
 class _Reader:

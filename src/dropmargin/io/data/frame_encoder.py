@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from dropmargin.io.data.dataset import ColumnKind
 from dropmargin.io.data.frames import table_names
 from dropmargin.io.data.state import check_flag, check_keys, check_strings
-from dropmargin.io.data.table_encoder import TableEncoder
+from dropmargin.io.data.table_encoder import NothingToLearn, TableEncoder
 from dropmargin.io.data.text_encoder import TextEncoder
 from dropmargin.typing import Array
 
@@ -45,8 +45,13 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         The fitted encoder of the other columns; None if there are none.
     column_kinds_ : dict
         The kind of each other column, ``"number"`` or ``"category"``, for ``ReadOptions(columns=...)``.
+    left_out_ : dict
+        Columns that the encoder of the other columns leaves out, with the reasons.
+    feature_columns_ : ndarray of str
+        The column of the table that each feature comes from; a term has its own name, as in `get_feature_names_out`.
     feature_groups_ : ndarray of int
-        The group of each feature: the features of one column of the table are a group, each term is a group of its own.
+        The group of each feature, for ``DropoutNoise(groups=...)``: the features of one column of the table are a
+        group, each term is a group of its own.
 
     See Also
     --------
@@ -112,11 +117,14 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         encoders = [clone(template).set_params(column=name) for name in wanted]
         documents = [encoder.fit_transform(X) for encoder in encoders]
         others = {name: X[name] for name in names if name not in wanted}
-        table = None
+        table, left_out = None, None
         if others:
             table = TableEncoder() if self.table_encoder is None else clone(self.table_encoder)
-            table.fit(others)
-        self._set_encoders(table, encoders)
+            try:
+                table.fit(others)
+            except NothingToLearn as error:  # the text suffices
+                table, left_out = None, error.left_out
+        self._set_encoders(table, encoders, left_out)
         return _stack(*([] if table is None else [table.transform(others)]), *documents)
 
     def transform(self, X: Any) -> Any:
@@ -142,21 +150,27 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         first = next(iter(self.column_kinds_))
         return _stack(self.table_encoder_.transform(columns or {first: np.full(n_rows, np.nan)}), *documents)
 
-    def _set_encoders(self, table: TableEncoder | None, encoders: list[TextEncoder]) -> None:
+    def _set_encoders(
+        self, table: TableEncoder | None, encoders: list[TextEncoder], left_out: dict[str, str] | None = None
+    ) -> None:
         self.table_encoder_, self.text_encoders_ = table, encoders
         self.column_kinds_: dict[str, ColumnKind] = {} if table is None else table.column_kinds_
-        n_features = 0 if table is None else len(table.get_feature_names_out())
-        groups = np.asarray(getattr(table, "feature_groups_", np.arange(n_features)), dtype=np.int64)
-        n_terms = sum(len(encoder.terms_) for encoder in encoders)
-        first = int(groups.max(initial=-1)) + 1
-        self.feature_groups_ = np.concatenate((groups, np.arange(first, first + n_terms)))
+        self.left_out_ = left_out or {} if table is None else table.left_out_
+        columns = [] if table is None else table.feature_columns_.tolist()
+        self.feature_columns_ = np.array([*columns, *self._term_names()], dtype=object)
+        numbers = {name: i for i, name in enumerate(dict.fromkeys(columns))}
+        n_terms = len(self.feature_columns_) - len(columns)
+        groups = [*(numbers[name] for name in columns), *range(len(numbers), len(numbers) + n_terms)]
+        self.feature_groups_ = np.array(groups, dtype=np.int64)
+
+    def _term_names(self) -> list[str]:
+        return [f"{encoder.column}: {term}" for encoder in self.text_encoders_ for term in encoder.terms_]
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the features: those of the table, and terms such as ``review: good``."""
         check_is_fitted(self, "text_encoders_")
         names = [] if self.table_encoder_ is None else self.table_encoder_.get_feature_names_out().tolist()
-        names += [f"{encoder.column}: {term}" for encoder in self.text_encoders_ for term in encoder.terms_]
-        return np.array(names, dtype=object)
+        return np.array(names + self._term_names(), dtype=object)
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return the fitted state for `from_state`: values for JSON, and arrays.

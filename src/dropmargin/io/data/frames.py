@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -45,7 +46,7 @@ class Categories:
 
 
 def table_columns(X: Any, only: Collection[str] | None = None) -> tuple[dict[str, Array | Categories], int]:
-    """Return the columns of a table by name, float64 arrays or `Categories`, and the number of rows.
+    """Return the columns of a table by name, float64 or datetime64 arrays or `Categories`, and the number of rows.
 
     The columns of a matrix are ``x0``, ``x1`` and so on, as in scikit-learn. If ``only`` is given, other columns are
     left out; the table must have one of them.
@@ -78,13 +79,15 @@ def table_names(X: Any) -> list[Any] | None:
 
 
 def as_categories(column: Array | Categories) -> Categories:
-    """Return a column of numbers as categories such as ``"1"``; categories unchanged."""
+    """Return a column of numbers or dates as categories such as ``"1"``; categories unchanged."""
     if isinstance(column, Categories):
         return column
-    is_present = ~np.isnan(column)
+    is_present = ~(np.isnat(column) if column.dtype.kind == "M" else np.isnan(column))
     values, inverse = np.unique(column[is_present], return_inverse=True)
     codes = np.full(len(column), -1, dtype=np.int64)
     codes[is_present] = inverse
+    if column.dtype.kind == "M":
+        return Categories(codes, [str(value) for value in values])
     return Categories(codes, [number_as_category(value) for value in values.tolist()])
 
 
@@ -99,7 +102,9 @@ def _number_columns(X: Any, wanted: set[str]) -> dict[str, Array]:
 
 
 def _as_column(name: str, values: Any) -> Array | Categories:
-    """Return one column as float64 numbers, with NaN for missing values, or as categories."""
+    """Return one column as float64 numbers or datetime64, with NaN or NaT for missing values, or as categories."""
+    if getattr(getattr(values, "dtype", None), "tz", None) is not None:  # pandas: the local time
+        values = values.dt.tz_localize(None)
     if getattr(getattr(values, "dtype", None), "name", "") == "category":  # pandas
         names = list(values.cat.categories)
         if all(isinstance(category, str) for category in names):
@@ -110,11 +115,16 @@ def _as_column(name: str, values: Any) -> Array | Categories:
         raise ValueError(f"Column {name!r} must have one dimension, got {array.ndim}.")
     if array.dtype.kind in "fiub":
         return array.astype(np.float64)
+    if array.dtype.kind == "M":
+        return array.astype("datetime64[s]")
     if array.dtype.kind not in "OUST":
         raise ValueError(f"Column {name!r} is of type {array.dtype}; convert it to numbers or strings.")
     cells = [None if is_missing(cell) else cell for cell in array.tolist()]
     if all(cell is None or isinstance(cell, Real | Decimal | np.number) for cell in cells):
         return np.array([np.nan if cell is None else float(cell) for cell in cells], dtype=np.float64)
+    if all(cell is None or isinstance(cell, date) for cell in cells):  # also a datetime
+        texts = ["NaT" if cell is None else cell.isoformat()[:19] for cell in cells]  # without the time zone
+        return np.array(texts, dtype="datetime64[s]")
     known: dict[Any, int] = {}
     codes = [-1 if cell is None else known.setdefault(_category(name, cell), len(known)) for cell in cells]
     return Categories(np.array(codes, dtype=np.int64), list(known))

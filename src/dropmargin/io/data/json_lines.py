@@ -29,7 +29,8 @@ def json_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bo
     """
     names: dict[str, None] = {}
     kinds: dict[str, str] = {}
-    asked = [*(options.columns or ()), options.target, *options.text_columns, *options.categorical, *options.ignore]
+    asked = [*(options.columns or ()), options.target, options.ids, *options.text_columns]
+    asked += [*options.categorical, *options.ignore]
     known = dict.fromkeys(name for name in asked if name is not None)
     with source.open() as stream:
         for first_line, block in text_blocks(stream, source.name, n_bytes):

@@ -14,8 +14,10 @@ from dropmargin.io.data.errors import one_line
 from dropmargin.io.data.sources import STDIN, Source
 
 CHUNK_BYTES = 2**22
-_TYPED_OPTIONS = frozenset({"target", "text", "columns", "categorical", "ignore", "label_kind"})
-_TEXT_OPTIONS = _TYPED_OPTIONS | {"separator"}
+_TYPED_OPTIONS = frozenset(
+    {"target", "text", "columns", "categorical", "ignore", "ids", "label_kind", "skip_unlabelled"}
+)
+_TEXT_OPTIONS = _TYPED_OPTIONS | {"separator", "decimal"}
 _SVMLIGHT_OPTIONS = frozenset({"zero_based", "n_features", "ignore_extra"})
 
 
@@ -47,7 +49,7 @@ FORMATS = {
     "parquet": Format((".parquet", ".pq"), "tables", _TYPED_OPTIONS),
     "arrow": Format((".arrow", ".feather"), "tables", _TYPED_OPTIONS),
     "npz": Format((".npz",), "npz", frozenset({"target"})),
-    "text": Format((".txt",), "tables", frozenset({"target", "label_kind"})),
+    "text": Format((".txt",), "tables", frozenset({"target", "label_kind", "skip_unlabelled"})),
 }
 #: The formats that are read as data frames.
 TABLES = ("csv", "tsv", "jsonl", "parquet", "arrow")
@@ -165,8 +167,10 @@ def _check_options(options: ReadOptions, name: str) -> None:
         raise ValueError(f"label_kind must be 'integer', 'string' or None, got {options.label_kind!r}.")
     if options.separator is not None and (len(options.separator) != 1 or options.separator in '"\r\n'):
         raise ValueError(f"separator must be one character, not a quote or a line end, got {options.separator!r}.")
+    if options.decimal not in (".", ",") or options.decimal == options.separator:
+        raise ValueError(f"decimal must be '.' or ',', and not the separator, got {options.decimal!r}.")
     if options.target is not None and options.target in options.text_columns:
         raise ValueError(f"target and text are the same column, {options.target!r}.")
     for column, kind in (options.columns or {}).items():
-        if kind not in ("number", "category"):
-            raise ValueError(f"columns must map names to 'number' or 'category', got {kind!r} for {column!r}.")
+        if kind not in ("number", "category", "date"):
+            raise ValueError(f"columns must map names to 'number', 'category' or 'date', got {kind!r} for {column!r}.")

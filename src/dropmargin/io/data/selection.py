@@ -23,19 +23,19 @@ class Rows:
 
 
 def select_columns(names: Sequence[str], options: ReadOptions, file: str, line: int | None = None) -> list[str]:
-    """Return the columns to read: features, target, text. Duplicate, empty and absent names are an error."""
+    """Return the columns to read: features, target, text, ids. Duplicate, empty and absent names are an error."""
     counts = Counter(names)
     if "" in counts:
         raise DataFormatError(f"column {list(names).index('') + 1} has no name (name it, or remove it)", file, line)
     if len(counts) < len(names):
         raise DataFormatError(f"there are two columns named {quoted(counts.most_common(1)[0][0])}", file, line)
-    asked = [("target", options.target), *(("text", name) for name in options.text_columns)]
+    asked = [("target", options.target), *(("text", name) for name in options.text_columns), ("ids", options.ids)]
     asked += [(option, name) for option in ("categorical", "ignore") for name in getattr(options, option)]
     for option, name in asked:
         if name is not None and name not in counts:
             raise DataFormatError(_absent(name, option, list(names)), file, line)
-    extra = [name for name in (options.target, *options.text_columns) if name is not None]
-    excluded = {*extra, *options.ignore}
+    extra = [name for name in (options.target, *options.text_columns, options.ids) if name is not None]
+    excluded = {options.target, *options.text_columns, *options.ignore}
     features = [name for name in names if name not in excluded]
     what = "there are no columns besides those of --target and --ignore"
     if options.columns is not None:
@@ -43,7 +43,7 @@ def select_columns(names: Sequence[str], options: ReadOptions, file: str, line: 
         what = f"the file has none of the columns {_listed(list(options.columns))}, but {_listed(names)}"
     if not features and not options.text_columns:
         raise DataFormatError(what, file, line)
-    return features + extra
+    return list(dict.fromkeys(features + extra))
 
 
 def _absent(name: str, option: str, names: list[str]) -> str:

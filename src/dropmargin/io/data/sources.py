@@ -38,6 +38,7 @@ class Source:
         self.name = "stdin" if self.is_stdin else os.fspath(path)
         self.max_ratio = max_ratio
         self._digest = hashlib.sha256() if hashed else None
+        self.separator: str | None = None  # csv: that of the header, unless it is a comma
 
     @property
     def sha256(self) -> str | None:

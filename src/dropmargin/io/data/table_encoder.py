@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,51 +11,57 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.errors import ParameterError
-from dropmargin.io.data.cells import parse_number
-from dropmargin.io.data.dataset import MISSING_VALUES, ColumnKind
-from dropmargin.io.data.errors import quoted
-from dropmargin.io.data.frames import Categories, as_categories, table_columns, table_names
-from dropmargin.io.data.state import check_keys, check_strings, check_whole
+from dropmargin.errors import ParameterError, ParameterWarning
+from dropmargin.io.data.dataset import ColumnKind
+from dropmargin.io.data.dates import ORDERS, PARTS
+from dropmargin.io.data.frames import table_columns, table_names
+from dropmargin.io.data.state import check_flag, check_keys, check_strings, check_vector, check_whole
+from dropmargin.io.data.table_columns import TableColumn, learn_column
 from dropmargin.typing import Array
 
 # A matrix of more columns than this is sparse if less than this share of it is not zero.
 _MAX_DENSE_WIDTH, _MIN_DENSE_SHARE = 128, 0.25
 _INT32_MAX = 2**31 - 1
-
-
-@dataclass(frozen=True)
-class _Column:
-    """A column of the training data: its sorted categories, or None if it held numbers."""
-
-    name: str
-    categories: tuple[str, ...] | None
-
-    @property
-    def width(self) -> int:
-        """Number of columns of the matrix."""
-        return 1 if self.categories is None else len(self.categories)
+_MAX_LISTED = 10
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Encode a table as a matrix of numbers: numbers unchanged, categories one-hot, missing values as NaN.
+    """Encode a table as a matrix: numbers standardised, categories one-hot, dates as parts, missing values as NaN.
 
-    A column of categories becomes one column of 0 and 1 for each category that `fit` has seen. A missing value is NaN
-    in all of them, for a classifier with ``missing="rescale"``; a category that `fit` has not seen is 0 in all of
-    them. A column that is absent in `transform` is missing in every row, and columns that `fit` has not seen are
-    ignored.
+    A column of categories becomes one feature of 0 and 1 for each category that `fit` has seen. Text such as
+    ``$1,200.50`` or ``12%`` is a number. A date (datetime values, or text such as ``2024-03-04 12:30`` or ``4 Mar
+    2024``) becomes its decimal year, month (if there are several years), weekday (Monday is 0) and hour, without those
+    that are constant. A missing value is NaN in all features of its column, for a classifier with
+    ``missing="rescale"``; a category that `fit` has not seen is 0 in all of them. A column that is absent in
+    `transform` is missing in every row, and columns that `fit` has not seen are ignored.
+
+    `fit` leaves out columns that are constant, identify rows (text with more different values than half of the rows;
+    integers that are all different and ascending, descending or named like ``user_id``; from 20 rows on) or have
+    too many categories, with a warning.
 
     Parameters
     ----------
     categorical : sequence of str
-        Columns of categories, even if all of these are numbers.
+        Columns of categories, even if all of these are numbers or dates. They are not left out.
     max_categories : int
-        More categories in a column than this are an error: the column holds text, or identifies rows.
+        A column with more categories than this is left out.
+    keep : sequence of str
+        Columns that are not left out.
+    scale : bool
+        Whether numbers, also those of dates, are divided by their standard deviation in the training data, and their
+        mean is subtracted first. The mean is not subtracted if the matrix is sparse: zeros stay zeros. Dropout
+        towards the mean does not depend on it.
 
     Attributes
     ----------
     column_kinds_ : dict
-        The kind of each column, ``"number"`` or ``"category"``, for ``ReadOptions(columns=...)``.
+        The kind of each encoded column, ``"number"``, ``"category"`` or ``"date"``, for ``ReadOptions(columns=...)``.
+    left_out_ : dict
+        The columns that were left out, with the reason.
+    feature_columns_ : ndarray of str
+        The column of the table that each feature comes from, for ``DropoutNoise(groups=...)``.
+    mean_, scale_ : ndarray of shape (n_features_out,)
+        A feature is ``(number - mean_) / scale_``; 0 and 1 where numbers are unchanged.
     sparse_output_ : bool
         Whether `transform` returns a `scipy.sparse.csr_array`: if the matrix is wide and mostly zero.
     n_features_in_ : int
@@ -71,19 +77,27 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> from dropmargin.io.data import TableEncoder
-    >>> encoder = TableEncoder().fit({"size": [1.5, 2.0], "colour": ["red", "blue"]})
+    >>> encoder = TableEncoder().fit({"size": [1.5, 2.5], "colour": ["red", "blue"]})
     >>> encoder.get_feature_names_out().tolist()
     ['size', 'colour=blue', 'colour=red']
     >>> encoder.transform({"size": [3.0], "colour": [None]})
-    array([[ 3., nan, nan]])
+    array([[ 2., nan, nan]])
     """
 
-    def __init__(self, categorical: Sequence[str] = (), max_categories: int = 1000) -> None:
+    def __init__(
+        self,
+        categorical: Sequence[str] = (),
+        max_categories: int = 1000,
+        keep: Sequence[str] = (),
+        scale: bool = True,
+    ) -> None:
         self.categorical = categorical
         self.max_categories = max_categories
+        self.keep = keep
+        self.scale = scale
 
     def fit(self, X: Any, y: Any = None) -> TableEncoder:
-        """Learn the columns and their categories.
+        """Learn the columns, their categories and their scales.
 
         Parameters
         ----------
@@ -96,33 +110,49 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         columns, n_rows = table_columns(X)
         limit = check_whole("max_categories", self.max_categories, 1)
-        if isinstance(self.categorical, str):
-            raise ValueError(f"categorical must be a sequence of names, got the string {self.categorical!r}.")
-        unknown = [name for name in self.categorical if name not in columns]
-        if unknown:
-            raise ValueError(f"categorical has {unknown!r}, but the columns are {list(columns)!r}.")
+        scale = check_flag("scale", self.scale)
+        categorical, keep = (_check_names(name, getattr(self, name), columns) for name in ("categorical", "keep"))
         if not columns or not n_rows:
             raise ValueError(f"X must have rows and columns, got a table of shape {(n_rows, len(columns))}.")
-        learned, categorical = [], frozenset(self.categorical)
+        learned, left_out = [], {}
         for name, values in columns.items():
-            categories = None
-            if isinstance(values, Categories) or name in categorical:
-                categories = tuple(as_categories(values).present())
-                if len(categories) > limit:
-                    raise _too_many(name, len(categories), limit)
-            learned.append(_Column(name, categories))
-        self._set_columns(learned)
+            found = learn_column(name, values, categorical=name in categorical, keep=name in keep, max_categories=limit)
+            if isinstance(found, TableColumn):
+                learned.append(found)
+            else:
+                left_out[name] = found
+        if not learned:
+            raise NothingToLearn(left_out, n_rows)
+        self._set_columns(list(columns), learned)
+        self.left_out_ = left_out
+        self.mean_, self.scale_ = np.zeros(self._n_out), np.ones(self._n_out)
+        if scale:
+            self._learn_scales(columns)
+        if left_out:
+            what = f"left out: {_listed(left_out)}"
+            message = f"Columns are {what}. Name them in keep or categorical if they are needed."
+            warnings.warn(ParameterWarning(message, "keep", what), stacklevel=2)
         return self
 
-    def _set_columns(self, columns: list[_Column]) -> None:
+    def _set_columns(self, names: list[str], columns: list[TableColumn]) -> None:
         self._columns = columns
-        self.n_features_in_ = len(columns)
-        self.feature_names_in_ = np.array([column.name for column in columns], dtype=object)
-        self.column_kinds_: dict[str, ColumnKind] = {
-            column.name: "number" if column.categories is None else "category" for column in columns
-        }
-        width = sum(column.width for column in columns)
-        self.sparse_output_ = width > _MAX_DENSE_WIDTH and len(columns) < _MIN_DENSE_SHARE * width
+        self.n_features_in_ = len(names)
+        self.feature_names_in_ = np.array(names, dtype=object)
+        self.column_kinds_: dict[str, ColumnKind] = {column.name: column.kind for column in columns}
+        widths = [column.width for column in columns]
+        self._n_out = sum(widths)
+        self.feature_columns_ = np.repeat(np.array([column.name for column in columns], dtype=object), widths)
+        self.sparse_output_ = self._n_out > _MAX_DENSE_WIDTH and len(columns) < _MIN_DENSE_SHARE * self._n_out
+
+    def _learn_scales(self, columns: Mapping[str, Any]) -> None:
+        start = 0
+        for column in self._columns:
+            stop = start + column.width
+            if column.kind != "category":
+                mean, self.scale_[start:stop] = _moments(column.numbers(columns[column.name]))
+                if not self.sparse_output_:
+                    self.mean_[start:stop] = mean
+            start = stop
 
     def transform(self, X: Any) -> Any:
         """Encode a table.
@@ -143,7 +173,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if not columns:
             raise ValueError("X is a table without columns.")
         entries = self._entries(columns, n_rows)
-        shape = (n_rows, sum(column.width for column in self._columns))
+        shape = (n_rows, self._n_out)
         if self.sparse_output_:
             rows, positions, values = map(np.concatenate, zip(*entries, strict=True))
             dtype = np.int32 if max(*shape, len(values)) <= _INT32_MAX else np.int64
@@ -160,25 +190,26 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         start = 0
         for column in self._columns:
             values = columns.get(column.name)
+            stop = start + column.width
             if values is None:
                 rows, positions = _all_entries(np.arange(n_rows), column.width)
                 entries = np.full(len(rows), np.nan)
-            elif column.categories is None:
-                numbers = _as_numbers(column.name, values) if isinstance(values, Categories) else values
-                rows = np.flatnonzero(numbers)
-                positions, entries = np.zeros_like(rows), numbers[rows]
+            elif column.kind != "category":
+                block = (column.numbers(values) - self.mean_[start:stop]) / self.scale_[start:stop]
+                rows, positions = np.nonzero(block)
+                entries = block[rows, positions]
             else:
-                codes = as_categories(values).codes_in(column.categories)
+                codes = column.codes(values)
                 known = np.flatnonzero(codes >= 0)
                 missing, missing_positions = _all_entries(np.flatnonzero(codes == -1), column.width)
                 rows = np.concatenate((known, missing))
                 positions = np.concatenate((codes[known], missing_positions))
                 entries = np.concatenate((np.ones(len(known)), np.full(len(missing), np.nan)))
             yield rows, positions + start, entries
-            start += column.width
+            start = stop
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Return the names of the columns of the matrix: ``age``, ``colour=blue``, ``colour=red``.
+        """Return the names of the columns of the matrix: ``age``, ``colour=blue``, ``born:year``.
 
         Parameters
         ----------
@@ -192,48 +223,52 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "column_kinds_")
         if input_features is not None and list(input_features) != list(self.feature_names_in_):
             raise ValueError("input_features is not equal to feature_names_in_.")
-        names = []
-        for column in self._columns:
-            if column.categories is None:
-                names.append(column.name)
-            else:
-                names += [f"{column.name}={category}" for category in column.categories]
-        return np.array(names, dtype=object)
+        return np.array([name for column in self._columns for name in column.feature_names], dtype=object)
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return the fitted state for `from_state`: values for JSON, and arrays.
 
-        ``names`` are the column names, ``widths`` the numbers of categories (-1 for a column of numbers), and
-        ``categories`` those of all columns in one list, because a file limits the number of its lists.
+        ``columns`` are the names of all columns and ``names`` those of the encoded ones, with their ``kinds`` and
+        ``orders`` (of day and month). ``parts`` are the categories and parts of dates of all columns in one list,
+        because a file limits the number of its lists, and ``widths`` their numbers (0 for numbers).
         """
         check_is_fitted(self, "column_kinds_")
         facts = {
             "categorical": list(self.categorical),
             "max_categories": self.max_categories,
+            "keep": list(self.keep),
+            "scale": self.scale,
+            "columns": self.feature_names_in_.tolist(),
             "names": [column.name for column in self._columns],
-            "categories": [category for column in self._columns for category in column.categories or ()],
+            "kinds": [column.kind for column in self._columns],
+            "orders": [column.order for column in self._columns],
+            "parts": [part for column in self._columns for part in column.parts],
         }
-        widths = [-1 if column.categories is None else column.width for column in self._columns]
-        return facts, {"widths": np.array(widths, dtype=np.int64)}
+        widths = np.array([len(column.parts) for column in self._columns], dtype=np.int64)
+        return facts, {"widths": widths, "mean": self.mean_, "deviation": self.scale_}
 
     @classmethod
     def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> TableEncoder:
         """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError."""
-        check_keys("The state of a TableEncoder", facts, {"categorical", "max_categories", "names", "categories"})
-        check_keys("The arrays of a TableEncoder", arrays, {"widths"})
-        limit = check_whole("max_categories", facts["max_categories"], 1)
-        columns = _columns_of_state(facts["names"], facts["categories"], arrays["widths"])
-        check_strings("The names of columns", [column.name for column in columns])
-        for column in columns:
-            categories = list(column.categories or ())
-            check_strings("categories", categories)
-            if categories != sorted(categories) or len(categories) > limit:
-                raise ValueError(f"categories must be sorted, and at most max_categories={limit}.")
-        categorical = check_strings("categorical", facts["categorical"])
-        if not set(categorical) <= {column.name for column in columns if column.categories is not None}:
+        parameters = ("categorical", "max_categories", "keep", "scale")
+        wanted = {*parameters, "columns", "names", "kinds", "orders", "parts"}
+        check_keys("The state of a TableEncoder", facts, wanted)
+        check_keys("The arrays of a TableEncoder", arrays, {"widths", "mean", "deviation"})
+        columns = _columns_of_state(facts, arrays["widths"])
+        names = check_strings("columns", facts["columns"])
+        used = check_strings("The names of columns", [column.name for column in columns])
+        categorical, keep = (check_strings(name, facts[name]) for name in ("categorical", "keep"))
+        if not {*used, *categorical, *keep} <= set(names):
+            raise ValueError("columns must have the names of all columns.")
+        if not set(categorical) <= {column.name for column in columns if column.kind == "category"}:
             raise ValueError("categorical must name columns that have categories.")
-        encoder = cls(tuple(categorical), limit)
-        encoder._set_columns(columns)
+        limit = check_whole("max_categories", facts["max_categories"], 1)
+        encoder = cls(tuple(categorical), limit, tuple(keep), check_flag("scale", facts["scale"]))
+        encoder._set_columns(names, columns)
+        encoder.left_out_ = dict.fromkeys((name for name in names if name not in encoder.column_kinds_), "")
+        encoder.mean_, encoder.scale_ = (check_vector(k, arrays[k], encoder._n_out) for k in ("mean", "deviation"))
+        if not (encoder.scale_ > 0.0).all():
+            raise ValueError("deviation must have positive numbers.")
         return encoder
 
     def __sklearn_tags__(self) -> Any:
@@ -244,47 +279,66 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _too_many(name: str, n_categories: int, limit: int) -> ParameterError:
-    """Return the error for a column with more categories than allowed."""
-    found = f"{name!r} has {n_categories} different categories"
-    return ParameterError(
-        f"Column {found}, max_categories={limit}: leave it out if it identifies rows, use TextEncoder if it is text, "
-        "or raise max_categories.",
-        "max_categories",
-        f"column {found}, more than {limit}: leave it out (--ignore) if it identifies rows, read it as text (--text) "
-        "if it is text, or raise the limit",
-    )
+def _check_names(parameter: str, given: Any, columns: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of columns in a parameter."""
+    if isinstance(given, str):
+        raise ValueError(f"{parameter} must be a sequence of names, got the string {given!r}.")
+    unknown = [name for name in given if name not in columns]
+    if unknown:
+        raise ValueError(f"{parameter} has {unknown!r}, but the columns are {list(columns)!r}.")
+    return frozenset(given)
 
 
-def _columns_of_state(names: Any, categories: Any, widths: Any) -> list[_Column]:
+def _listed(left_out: dict[str, str]) -> str:
+    """Return columns that are left out, and the reasons."""
+    shown = "; ".join(f"{name!r}: {reason}" for name, reason in list(left_out.items())[:_MAX_LISTED])
+    return shown + (f"; and {len(left_out) - _MAX_LISTED} more" if len(left_out) > _MAX_LISTED else "")
+
+
+class NothingToLearn(ParameterError):
+    """Every column of a table is left out; ``left_out`` has the reasons."""
+
+    def __init__(self, left_out: dict[str, str], n_rows: int) -> None:
+        what = f"there is no column to learn from in {n_rows} sample{'s' if n_rows > 1 else ''} ({_listed(left_out)})"
+        super().__init__(f"{what[0].upper()}{what[1:]}; name columns in keep.", "keep", what)
+        self.left_out = left_out
+
+
+def _moments(block: Array) -> tuple[Array, Array]:
+    """Return mean and standard deviation of each column, without NaN; 1 for a deviation of zero."""
+    largest = np.nanmax(np.abs(np.where(np.isnan(block), 0.0, block)), axis=0)
+    largest[largest == 0.0] = 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column without values, which was kept
+        mean, deviation = np.nanmean(block / largest, axis=0), np.nanstd(block / largest, axis=0)
+    mean, deviation = np.nan_to_num(mean * largest), np.nan_to_num(deviation * largest)
+    return mean, np.where(deviation > 0.0, deviation, 1.0)
+
+
+def _columns_of_state(facts: Mapping[str, Any], widths: Any) -> list[TableColumn]:
     """Return the columns of a state of `TableEncoder.get_state`."""
-    if not isinstance(names, list) or not names or not isinstance(categories, list):
-        raise ValueError("names and categories must be lists, and names must have at least one column.")
+    names, kinds, orders, parts = (facts[name] for name in ("names", "kinds", "orders", "parts"))
+    if not all(isinstance(given, list) for given in (names, kinds, orders, parts)) or not names:
+        raise ValueError("names, kinds, orders and parts must be lists, and names must have at least one column.")
+    if not len(names) == len(kinds) == len(orders):
+        raise ValueError("names, kinds and orders must have the same length.")
     if not isinstance(widths, np.ndarray) or widths.dtype != np.int64 or widths.shape != (len(names),):
         raise ValueError(f"widths must be an int64 array of {len(names)} numbers.")
-    total = len(categories)
-    if widths.min() < -1 or widths.max() > total or np.maximum(widths, 0).sum() != total:
-        raise ValueError(f"widths must be -1 or numbers whose sum is {total}, the number of categories.")
+    total = len(parts)
+    if widths.min() < 0 or widths.max() > total or widths.sum() != total:
+        raise ValueError(f"widths must be numbers whose sum is {total}, the number of parts.")
     columns, start = [], 0
-    for name, width in zip(names, widths.tolist(), strict=True):
-        stop = start + max(width, 0)
-        columns.append(_Column(name, None if width < 0 else tuple(categories[start:stop])))
-        start = stop
+    for name, kind, order, width in zip(names, kinds, orders, widths.tolist(), strict=True):
+        own = check_strings("categories", parts[start : start + width])
+        start += width
+        if kind not in ("number", "category", "date") or order not in ORDERS or (order and kind != "date"):
+            raise ValueError("kinds must be number, category or date, and orders those of dates.")
+        if (kind == "number" and own) or (kind == "category" and own != sorted(own)):
+            raise ValueError("categories must be sorted, and numbers must have none.")
+        if kind == "date" and (not own or own != [part for part in PARTS if part in own]):
+            raise ValueError(f"parts of a date must be some of {PARTS}.")
+        columns.append(TableColumn(name, kind, tuple(own), order))
     return columns
-
-
-def _as_numbers(name: str, column: Categories) -> Array:
-    """Return the numbers in a column of text."""
-    values = np.full(len(column.names) + 1, np.nan)
-    for code in np.unique(column.codes[column.codes >= 0]).tolist():
-        text = column.names[code].strip()
-        value = np.nan if text in MISSING_VALUES else parse_number(text)
-        if value is None:
-            row = int(np.argmax(column.codes == code)) + 1
-            what = f"{quoted(text)} in column {quoted(name)} is not a finite number"
-            raise ValueError(f"Row {row}: {what}, but the column held numbers in the training data.")
-        values[code] = value
-    return values[column.codes]
 
 
 def _all_entries(rows: Array, width: int) -> tuple[Array, Array]:

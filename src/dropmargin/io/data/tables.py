@@ -7,6 +7,7 @@ code; a whole file is converted after its last block, so that all rows determine
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -39,13 +40,15 @@ def read(source: Source, options: ReadOptions) -> Dataset:
     lines = [block.lines for block in blocks]
     table = pa.concat_tables([block.table for block in blocks], promote_options="default")
     del blocks  # they refer to the same memory
-    return Converter(source.name, options, lines, whole=True).convert(table)
+    data = Converter(source.name, options, lines, whole=True).convert(table)
+    return replace(data, separator=source.separator)
 
 
 def chunks(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
     """Yield the rows of about ``chunk_bytes`` bytes at a time; a column whose kind is not given is not inspected."""
     for block in _blocks(source, options, chunk_bytes, whole=False):
-        yield Converter(source.name, options, [block.lines], whole=False).convert(block.table)
+        data = Converter(source.name, options, [block.lines], whole=False).convert(block.table)
+        yield replace(data, separator=source.separator)
 
 
 def _blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bool) -> Iterator[Rows]:

@@ -27,7 +27,7 @@ from dropmargin.estimators import (
     NoisyLinearClassifier,
     NoisyLinearRegressor,
 )
-from dropmargin.estimators.parameters import INTEGER, NUMBER, specification
+from dropmargin.estimators.parameters import NUMBER, specification
 from dropmargin.estimators.regression import MarginalisedRegressor
 from dropmargin.io.model.checks import ModelFormatError, check_choice, check_fields, check_type, shorten, to_plain
 from dropmargin.losses import (
@@ -65,8 +65,6 @@ _FDROP_SCALARS = ("n_iter_", "objective_", "gap_", "converged_")
 _ARRAYS = ("coef_", "intercept_", "classes_")
 _OPTIONAL_ARRAYS = ("feature_names_in_", *STATISTICS)
 _HISTORY = "history_"
-# `FDropSVC` does not declare its parameters: they have the types of those of the other classes, and these.
-_FDROP_TYPES = {"n_deleted": INTEGER}
 
 
 def plain_classifier(model: Any) -> Any:
@@ -180,18 +178,15 @@ def _decode_members(value: Any, name: str) -> Any:
 def _decode_parameters(entries: Any, cls: type, arrays: dict[str, Array]) -> dict[str, Any]:
     """Return the constructor parameters of a class; removes the arrays of noise and loss from ``arrays``."""
     declared = specification(cls)
-    names = list(cls().get_params(deep=False))
+    names = list(declared)
     unknown = [name for name in check_type(entries, "parameters", dict) if name not in names]
     if unknown:
         raise ModelFormatError(
             f"{cls.__name__} has no parameter {shorten(unknown[0])}; its parameters are {', '.join(names)}"
         )
-    required = [name for name in names if name not in declared or not declared[name].optional_in_files]
+    required = [name for name in names if not declared[name].optional_in_files]
     check_fields(entries, "parameters", required, names)
-    types = {name: known.stored_as for name, known in (declared or specification(DropoutSVC)).items()}
-    return {
-        name: _decode_parameter(name, value, (_FDROP_TYPES | types)[name], arrays) for name, value in entries.items()
-    }
+    return {name: _decode_parameter(name, value, declared[name].stored_as, arrays) for name, value in entries.items()}
 
 
 def _decode_parameter(name: str, value: Any, types: tuple[type, ...], arrays: dict[str, Array]) -> Any:

@@ -47,14 +47,17 @@ def register_frame_encoder(cls: type) -> None:
     )
 
 
-def _table_columns(encoder: Any) -> list[tuple[str, list[str] | None]]:
-    """Return the name and the categories of each column of a `TableEncoder`, None for a column of numbers."""
+def _table_columns(encoder: Any) -> list[list[str] | None]:
+    """Return the categories of each column of a `TableEncoder`, None for a column of numbers."""
     facts, arrays = encoder.get_state()
-    columns, start = [], 0
-    for name, width in zip(facts["names"], arrays["widths"].tolist(), strict=True):
-        stop = start + max(width, 0)
-        columns.append((name, None if width < 0 else facts["categories"][start:stop]))
-        start = stop
+    if "date" in facts["kinds"]:
+        name = facts["names"][facts["kinds"].index("date")]
+        raise ValueError(f"Column {name!r} of the TableEncoder holds dates, which ONNX cannot parse.")
+    columns: list[list[str] | None] = []
+    start = 0
+    for kind, width in zip(facts["kinds"], arrays["widths"].tolist(), strict=True):
+        columns.append(None if kind == "number" else facts["parts"][start : start + width])
+        start += width
     return columns
 
 
@@ -233,20 +236,21 @@ def _parse_frame_encoder(scope: Any, model: Any, inputs: list[Any], custom_parse
 
 
 def _convert_table_encoder(scope: Any, operator: Any, container: Any) -> None:
-    """Add numbers as they are, and categories as one feature each; missing values are NaN in all features.
+    """Add scaled numbers, and categories as one feature each; missing values are NaN in all features.
 
     There is one operator per categorical column, and a few for all together: skl2onnx needs time that is quadratic in
     the number of operators.
     """
     graph = _Graph(scope, container)
-    columns = list(zip(operator.inputs, _table_columns(operator.raw_operator), strict=True))
-    numbers = [variable.full_name for variable, (_, categories) in columns if categories is None]
+    encoder = operator.raw_operator
+    columns = list(zip(operator.inputs, _table_columns(encoder), strict=True))
+    numbers = [variable.full_name for variable, categories in columns if categories is None]
     codes: list[str] = []
     features: list[int] = []
     missing: list[int] = []
     order: list[int] = []
     n_codes = n_numbers = 0
-    for variable, (_, categories) in columns:
+    for variable, categories in columns:
         if categories is None:
             order.append(n_numbers)
             n_numbers += 1
@@ -266,4 +270,6 @@ def _convert_table_encoder(scope: Any, operator: Any, container: Any) -> None:
         values, flags = (graph.add("Gather", encoded, graph.constant(np.array(k)), axis=1) for k in (features, missing))
         parts.append(graph.add("Where", graph.cast(flags, np.bool_), graph.constant(np.full(1, np.nan)), values))
     ordered = graph.constant(np.array(order))
-    graph.add("Gather", graph.add("Concat", *parts, axis=1), ordered, axis=1, output=operator.outputs[0].full_name)
+    raw = graph.add("Gather", graph.add("Concat", *parts, axis=1), ordered, axis=1)
+    centred = graph.add("Sub", raw, graph.constant(encoder.mean_))  # 0 and 1 where features are not scaled
+    graph.add("Div", centred, graph.constant(encoder.scale_), output=operator.outputs[0].full_name)

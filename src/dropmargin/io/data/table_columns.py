@@ -1,0 +1,174 @@
+"""The columns of a `TableEncoder`: what training data tell about a column, and its values as features."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from dropmargin.errors import ParameterError
+from dropmargin.io.data.cells import has_decimal_comma, is_plain_number, parse_number
+from dropmargin.io.data.dataset import MISSING_VALUES, ColumnKind
+from dropmargin.io.data.dates import PARTS, date_parts, find_order, parse_date
+from dropmargin.io.data.errors import quoted
+from dropmargin.io.data.frames import Categories, as_categories
+from dropmargin.typing import Array
+
+# With fewer rows, different values do not show that a column identifies rows.
+_MIN_ROWS = 20
+# The name of a column of integers that identify rows, whatever their order: id, user_id, PassengerId.
+_ID_NAME = re.compile(r"(?:.*[^A-Za-z])?(?:id|ID|Id|index|Index)|.*[a-z](?:Id|ID)")
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column that is encoded.
+
+    ``parts`` are the sorted categories, or the parts of a date (`dates.PARTS`); a number has none. ``order`` is that of
+    day and month (`dates.ORDERS`).
+    """
+
+    name: str
+    kind: ColumnKind
+    parts: tuple[str, ...] = ()
+    order: str = ""
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return 1 if self.kind == "number" else len(self.parts)
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the features: ``age``, ``colour=red``, ``born:year``."""
+        mark = ":" if self.kind == "date" else "="
+        return [self.name] if self.kind == "number" else [f"{self.name}{mark}{part}" for part in self.parts]
+
+    def numbers(self, values: Array | Categories) -> Array:
+        """Return the features of a number or a date, a column each, not scaled; missing values are NaN."""
+        if self.kind == "number":
+            if not isinstance(values, Categories) and values.dtype.kind == "M":
+                raise ValueError(f"Column {self.name!r} has dates, but the column held numbers in the training data.")
+            return (_as_numbers(self.name, values) if isinstance(values, Categories) else values)[:, None]
+        return date_parts(self._dates(values), self.parts)
+
+    def _dates(self, values: Array | Categories) -> Array:
+        if isinstance(values, Categories):
+            return _as_dates(self.name, values, self.order)
+        if values.dtype.kind == "M" or np.isnan(values).all():
+            return values.astype("datetime64[s]") if values.dtype.kind == "M" else np.full(len(values), "NaT", "M8[s]")
+        raise ValueError(f"Column {self.name!r} has numbers, but the column held dates in the training data.")
+
+    def codes(self, values: Array | Categories) -> Array:
+        """Return the position of each category: -1 for missing values, -2 for categories that are not known."""
+        return as_categories(values).codes_in(self.parts)
+
+
+def learn_column(
+    name: str, values: Array | Categories, *, categorical: bool, keep: bool, max_categories: int
+) -> TableColumn | str:
+    """Return what the training data tell about a column, or the reason why it is left out."""
+    if categorical:
+        column = TableColumn(name, "category", tuple(as_categories(values).present()))
+    elif isinstance(values, Categories):
+        present = values.present()
+        kind, order = _kind_of_text(name, present)
+        if kind == "number":
+            values = _as_numbers(name, values)
+        elif kind == "date":
+            values = _as_dates(name, values, order)
+        column = TableColumn(name, kind, tuple(present) if kind == "category" else (), order)
+    else:
+        column = TableColumn(name, "date" if values.dtype.kind == "M" else "number")
+    if not keep and not categorical and (reason := _reason_to_leave_out(column, values, max_categories)):
+        return reason
+    if column.kind == "date":
+        column = TableColumn(name, "date", _varying_parts(values), column.order)
+    return column
+
+
+def _kind_of_text(name: str, present: list[str]) -> tuple[ColumnKind, str]:
+    """Return the kind of a column of text, and the order of day and month if it holds dates."""
+    # Text of plain numbers is a category here: the readers convert the numbers of files without types.
+    if present and all(parse_number(text) is not None for text in present):
+        if not all(map(is_plain_number, present)):
+            return "number", ""
+    elif 2 * sum(map(has_decimal_comma, present)) > len(present):
+        raise _refused(name, f"has numbers with a decimal comma, such as {quoted(present[-1])}", "use --decimal , or ")
+    try:
+        order = find_order(present)
+    except ValueError as problem:
+        raise _refused(name, str(problem)) from None
+    return ("category", "") if order is None else ("date", order)
+
+
+def _refused(name: str, problem: str, hint: str = "") -> ParameterError:
+    return ParameterError(
+        f"Column {name!r} {problem}: convert it, leave it out, or name it in categorical.",
+        "categorical",
+        f"column {quoted(name)} {problem} ({hint}correct it, leave it out by --ignore {name}, or treat it as "
+        f"categories by --categorical {name})",
+    )
+
+
+def _reason_to_leave_out(column: TableColumn, values: Array | Categories, max_categories: int) -> str | None:
+    """Return why a column cannot help: it has one value, identifies rows or has too many categories."""
+    if column.kind == "category":
+        assert isinstance(values, Categories)
+        n_present, n_different = int((values.codes >= 0).sum()), len(column.parts)
+    else:
+        assert not isinstance(values, Categories)
+        present = values[~(np.isnat(values) if column.kind == "date" else np.isnan(values))]
+        n_present, n_different = len(present), len(np.unique(present))
+    if n_different < 2:
+        return "it has no values" if not n_present else "it is constant"
+    if column.kind == "category" and n_present >= _MIN_ROWS and 2 * n_different > n_present:
+        return f"it identifies rows: {n_different} different values in {n_present} rows"
+    if column.kind == "number" and n_present >= _MIN_ROWS and n_different == n_present:
+        steps = np.diff(present)
+        if (present == np.floor(present)).all() and (
+            (steps > 0).all() or (steps < 0).all() or _ID_NAME.fullmatch(column.name)
+        ):
+            return "it identifies rows: its integers are all different"
+    if column.kind == "category" and n_different > max_categories:
+        return f"it has {n_different} categories, more than {max_categories}"
+    return None
+
+
+def _varying_parts(when: Array | Categories) -> tuple[str, ...]:
+    """Return the parts of dates that are not constant, at least the year; within a year it tells the month, too."""
+    assert not isinstance(when, Categories)
+    matrix = date_parts(when[~np.isnat(when)], PARTS)
+    varying = {part: len(np.unique(values)) > 1 for part, values in zip(PARTS, matrix.T, strict=True)}
+    varying |= {"year": True, "month": varying["month"] and len(np.unique(np.floor(matrix[:, 0]))) > 1}
+    return tuple(part for part in PARTS if varying[part])
+
+
+def _as_numbers(name: str, column: Categories) -> Array:
+    """Return the numbers in a column of text."""
+    values = np.full(len(column.names) + 1, np.nan)
+    for code in np.unique(column.codes[column.codes >= 0]).tolist():
+        text = column.names[code].strip()
+        value = np.nan if text in MISSING_VALUES else parse_number(text)
+        if value is None:
+            row = int(np.argmax(column.codes == code)) + 1
+            what = f"{quoted(text)} in column {quoted(name)} is not a finite number"
+            raise ValueError(f"Row {row}: {what}, but the column held numbers in the training data.")
+        values[code] = value
+    return values[column.codes]
+
+
+def _as_dates(name: str, column: Categories, order: str) -> Array:
+    """Return the dates in a column of text."""
+    values = np.full(len(column.names) + 1, "NaT", dtype="datetime64[s]")
+    for code in np.unique(column.codes[column.codes >= 0]).tolist():
+        text = column.names[code].strip()
+        seconds = None if text in MISSING_VALUES else parse_date(text, order)
+        if seconds is None and text not in MISSING_VALUES:
+            what = f"{quoted(text)} in column {quoted(name)} is not a date"
+            what += f" with the {order} first" if order else ""
+            raise ValueError(f"{what}, but the column held dates in the training data.")
+        if seconds is not None:
+            values[code] = np.datetime64(seconds, "s")
+    return values[column.codes]
