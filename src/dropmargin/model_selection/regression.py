@@ -22,8 +22,6 @@ _METRICS = {"neg_mean_squared_error": "squared", "neg_mean_absolute_error": "abs
 class R2(CheckedScorer):
     """The coefficient of determination."""
 
-    needs_statistics = False
-
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
         return float(estimator.score(X, y, sample_weight))
 

@@ -23,6 +23,7 @@ from sklearn import config_context, get_config
 from sklearn.exceptions import ConvergenceWarning
 
 from dropmargin.data import linear_scores
+from dropmargin.data.missing_values import FeatureStatistics
 from dropmargin.errors import ParameterError
 from dropmargin.estimators.base import CheckedRows, MarginalisedModel
 from dropmargin.estimators.classification import MarginalisedClassifier
@@ -91,9 +92,12 @@ class ArrayFold(Fold):
         classes, encoded = template._encode(rows)
         classifier = copy(template)
         classifier._set_classes(classes)
-        # The scores of complete rows do not depend on them.
-        is_plain = search.scorer is accuracy or not getattr(search.scorer, "needs_statistics", True)
-        classifier._set_statistics(None if is_plain else template._statistics(encoded))
+        if search.scorer is not accuracy:
+            # Scores of complete rows depend on the means at most; the Gaussian of the features takes longer.
+            is_checked = isinstance(search.scorer, CheckedScorer) and self.test is not None and not rows.has_missing
+            by_means = is_checked and template.missing == "conditional"
+            means = FeatureStatistics(encoded.feature_means, None)
+            classifier._set_statistics(means if by_means else template._statistics(encoded))
         return PathSolver(search.grid, search.problem, rows, encoded, n_threads), classifier
 
     def score(self, scorer: Callable[..., Any], classifier: MarginalisedModel) -> Any:
@@ -273,11 +277,6 @@ def accuracy(estimator: MarginalisedClassifier, fold: ArrayFold) -> float:
 
 class CheckedScorer:
     """A scorer that can also score the rows of a fold without checking them again."""
-
-    needs_statistics = True
-
-    def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-        raise NotImplementedError
 
     def of_checked_rows(self, estimator: Any, fold: ArrayFold) -> float:
         """Return the score of a fold without missing entries."""

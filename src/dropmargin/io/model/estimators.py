@@ -72,11 +72,12 @@ def plain_classifier(model: Any) -> Any:
     return plain_model(model, CLASSES, "Exports")
 
 
-def plain_model(model: Any, classes: dict[str, type] = CLASSES | REGRESSORS, what: str = "Model files") -> Any:
+def plain_model(model: Any, classes: dict[str, type] | None = None, what: str = "Model files") -> Any:
     """Return the fitted model that a file can hold, with dense coefficients.
 
     Of a search over parameters it is ``best_estimator_``, of a classifier of `dropmargin.dask` the local one.
     """
+    classes = CLASSES | REGRESSORS if classes is None else classes
     found = getattr(model, "best_estimator_", model)
     found = found.to_local() if hasattr(found, "to_local") else found
     if classes.get(type(found).__name__) is not type(found):
