@@ -4,7 +4,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MODE_NONE = 0, MODE_SQUARE = 1, MODE_IDENTITY = 2, MODE_ARRAY = 3, MODE_DEVIATION = 4 };
+enum {
+    MODE_NONE = 0,
+    MODE_SQUARE = 1,
+    MODE_IDENTITY = 2,
+    MODE_ARRAY = 3,
+    MODE_DEVIATION = 4,
+    MODE_PRESENCE = 5,
+    MODE_PRESENCE_DEVIATION = 6
+};
 
 /* The largest width of a row of results in `sandwich`. */
 enum { MAX_WIDTH = 512 };
