@@ -8,7 +8,7 @@
 typedef struct {
     pair *sums;         /* of each group of a row */
     int32_t *group;     /* which group */
-    int32_t *end;       /* where its entries end */
+    int32_t *end;       /* where its entries end, while they are arranged */
     int32_t *number;    /* of each entry, the group's number in the row */
     double *x;          /* the arranged entries */
     INDEX *features;
@@ -53,30 +53,32 @@ INLINE double NAMED(x_of)(const NAMED(row) *row, INDEX e, const int arranged, co
     return arranged ? own.x[e] : (double)row->x[e];
 }
 
-/* Return the number of groups of a row; their sums, which groups they are and where they end are in `own`. */
+/* Return the number of groups of a row; their sums, which groups they are and the numbers of the entries are in `own`.
+ * There is no branch for the end of a group: it would be mispredicted too often. */
 INLINE int32_t NAMED(collect)(NAMED(row) *row, int64_t begin, const int arranged, const int32_t *group,
                               const int n_right, const double *right, NAMED(scratch) own)
 {
-    int32_t n = 0;
+    int32_t k = -1, last = -1;
+    pair sum = {0.0, 0.0};
     if (arranged) {
         NAMED(arrange)(*row, begin, group, own);
         row->features = own.features;
     }
-    for (INDEX e = 0; e < row->size; n++) {
-        const int32_t g = group[(UINDEX)row->features[e]];
-        pair sum = {0.0, 0.0};
-        do {
-            const double *z = right + (size_t)n_right * (UINDEX)row->features[e];
-            const double x = NAMED(x_of)(row, e, arranged, own);
-            if (n_right == 2) sum += (pair){x, x} * *(const pair *)z;
-            else sum[0] += x * z[0];
-            e++;
-        } while (e < row->size && group[(UINDEX)row->features[e]] == g);
-        own.group[n] = g;
-        own.end[n] = (int32_t)e;
-        own.sums[n] = sum;
+    for (INDEX e = 0; e < row->size; e++) {
+        const size_t d = (UINDEX)row->features[e];
+        const int32_t g = group[d];
+        const int64_t same = -(int64_t)(g == last);
+        const double *z = right + n_right * d, x = NAMED(x_of)(row, e, arranged, own);
+        sum = (pair)((mask)sum & (mask){same, same});
+        if (n_right == 2) sum += (pair){x, x} * *(const pair *)z;
+        else sum[0] += x * z[0];
+        k += g != last;
+        last = g;
+        own.group[k] = g;
+        own.sums[k] = sum;
+        own.number[e] = k;
     }
-    return n;
+    return k + 1;
 }
 
 INLINE void NAMED(group_forward_of)(const int arranged, int64_t n_rows, const INDEX *indptr, const INDEX *indices,
@@ -124,15 +126,14 @@ INLINE void NAMED(group_sandwich_of)(const int arranged, int64_t n_rows, const I
             t += c[0] * (s[0] * (s[1] - c[2]) - c[1] * s[1]);
         }
         const double alpha = weight[0] * a + weight[1] * t, beta = weight[1] * a + weight[2] * t, h = weight[3];
-        INDEX e = 0;
         for (int32_t k = 0; k < n; k++) {
             const double *c = at + 3 * (size_t)own.group[k];
             const double whole = c[0] * (beta * own.sums[k][0] + h * own.sums[k][1]);
-            const double factor = alpha + whole - c[0] * (beta * c[1] + h * c[2]);
             by_group[own.group[k]] += whole;
-            do out[(UINDEX)row.features[e]] += NAMED(x_of)(&row, e, arranged, own) * factor;
-            while (++e < own.end[k]);
+            own.sums[k][0] = alpha + whole - c[0] * (beta * c[1] + h * c[2]);
         }
+        for (INDEX e = 0; e < row.size; e++)
+            out[(UINDEX)row.features[e]] += NAMED(x_of)(&row, e, arranged, own) * own.sums[own.number[e]][0];
         totals[0] += alpha;
         totals[1] += beta;
         totals[2] += h;
@@ -168,20 +169,18 @@ INLINE void NAMED(group_images_of)(const int n, const int arranged, int64_t n_ro
         NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, NULL, MODE_NONE);
         const int32_t n_groups = NAMED(collect)(&row, indptr[i], arranged, group, 1, right, own);
         const double *alpha = left + (2 * n + 1) * i, *beta = alpha + n, h = beta[n];
-        INDEX e = 0;
         for (int32_t k = 0; k < n_groups; k++) {
             const double *c = at + 3 * (size_t)own.group[k], s = own.sums[k][0];
-            double factor[2];
             for (int j = 0; j < n; j++) {
                 by_group[n * (size_t)own.group[k] + j] += c[0] * beta[j] * s;
-                factor[j] = alpha[j] + c[0] * beta[j] * (s - c[1]);
+                own.sums[k][j] = alpha[j] + c[0] * beta[j] * (s - c[1]);
             }
-            do {
-                double *z = out + (size_t)(n + 2) * (UINDEX)row.features[e];
-                const double x = NAMED(x_of)(&row, e, arranged, own);
-                for (int j = 0; j < n; j++) z[j] += x * factor[j];
-                z[n] += x * (x - z[n + 1]) * h;
-            } while (++e < own.end[k]);
+        }
+        for (INDEX e = 0; e < row.size; e++) {
+            double *z = out + (size_t)(n + 2) * (UINDEX)row.features[e];
+            const double x = NAMED(x_of)(&row, e, arranged, own);
+            for (int j = 0; j < n; j++) z[j] += x * own.sums[own.number[e]][j];
+            z[n] += x * (x - z[n + 1]) * h;
         }
     }
 }

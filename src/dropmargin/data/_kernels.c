@@ -20,6 +20,9 @@ enum { MAX_WIDTH = 512 };
 /* The two values of a feature, for X and for f(X). Arrays of NumPy may be aligned to a double only. */
 typedef double pair __attribute__((vector_size(16), aligned(8), may_alias));
 
+/* Which of two doubles are kept. */
+typedef int64_t mask __attribute__((vector_size(16), may_alias));
+
 #define INLINE static inline __attribute__((always_inline))
 
 /* AVX2 if the machine supports it; the operations, and therefore the results, are the same. */
