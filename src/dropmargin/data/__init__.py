@@ -5,11 +5,11 @@ element-wise function of ``X`` in one pass. ``partitions`` applies a function to
 fixed order, wherever the blocks are.
 """
 
-from dropmargin.data.blocks import Block, EntryFunction, SquaredDeviation, apply_entry
+from dropmargin.data.blocks import Block, EntryFunction, SquaredDeviation, apply_entry, noise_operand
 from dropmargin.data.columns import column_dots
 from dropmargin.data.csr import SparseBlock, group_sums, rows_for_descent
 from dropmargin.data.dense import DenseBlock
-from dropmargin.data.groups import FeatureGroups
+from dropmargin.data.groups import FeatureGroups, GroupOperand
 from dropmargin.data.kernels import DualDescent
 from dropmargin.data.matrix import (
     as_dense,
@@ -58,6 +58,7 @@ __all__ = [
     "DualDescent",
     "EntryFunction",
     "FeatureGroups",
+    "GroupOperand",
     "LocalPartitions",
     "NumberArray",
     "Output",
@@ -91,6 +92,7 @@ __all__ = [
     "mean_square",
     "means_to_subtract",
     "no_rows",
+    "noise_operand",
     "nonempty_features",
     "nonzero_entries",
     "products",
