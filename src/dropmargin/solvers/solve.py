@@ -29,6 +29,7 @@ from dropmargin.objective.row_functions import take_outputs
 from dropmargin.penalties import Penalty
 from dropmargin.solvers.central_path import follow_central_path
 from dropmargin.solvers.dual_coordinate import descend_dual
+from dropmargin.solvers.interior_point import interior_point, suits_interior_point
 from dropmargin.solvers.lbfgs import lbfgs
 from dropmargin.solvers.newton import irls, newton
 from dropmargin.solvers.orthant import orthant
@@ -252,6 +253,8 @@ def choose_method(solver: Solver, objective: Any, dual: PerPartition | None = No
     if objective.penalty.l1:
         method, is_joint = _solve_l1, False
     elif has_kink and is_noise_free and solver.run is newton:
+        if suits_interior_point(objective):
+            return partial(_solve_few_rows, dual)
         if objective.n_outputs > 1:
             return partial(_one_by_one, _solve_noise_free, dual)
         return partial(_solve_noise_free, dual=dual)
@@ -275,6 +278,16 @@ def _one_by_one(
     duals = [result.dual for result in results if result.dual is not None]
     joined = PerPartition(map(np.hstack, zip(*duals, strict=True))) if len(duals) == len(results) else None
     return replace(combine(results), dual=joined)
+
+
+def _solve_few_rows(
+    dual: PerPartition | None, objective: MomentObjective, start: MomentPoint, options: Options
+) -> Result:
+    """Minimise the hinge objective without noise for few rows: by an interior-point method, or else as for many."""
+    found = interior_point(objective, options)
+    if found.converged or found.n_iter >= options.max_iter or np.ndim(objective.penalty.l2) > 0:
+        return found
+    return _one_by_one(_solve_noise_free, dual, objective, start, options)
 
 
 def _solve_noise_free(
