@@ -40,10 +40,12 @@ def suits_tables(objective: MomentObjective) -> bool:
 def explicit_curvature(point: MomentPoint, weights: PerPartition, own: Array) -> Iterable[Array]:
     """Return the curvature as dense matrices, intercept last: an array for few entries, else output by output."""
     objective = point.objective
-    if not suits_tables(objective):
+    is_coupled = not objective.variance.is_zero
+    # With noise the tables are several times as large, and each noise has its own.
+    if not (objective.has_cheap_hessian if is_coupled else suits_tables(objective)):
         return _one_by_one(point, weights, own)
     data = objective.data
-    tables = tables_of(objective, not objective.variance.is_zero) if data.keeps_large_values else None
+    tables = tables_of(objective, is_coupled) if data.keeps_large_values else None
     (matrices,) = data.map_sum(_all_outputs, objective.variance, weights, point.coef, tables)
     return with_diagonal(matrices, objective, own.T)
 
@@ -96,14 +98,14 @@ class Tables(NamedTuple):
 
 def _outer_products(part: Rows, variance: Any, is_coupled: bool) -> Tables:
     """Return the products of the entries of each row; with noise, also with their variances."""
-    dense = np.concatenate([rows for _, rows in part.X.dense_chunks()])
+    dense = dense_rows(part)
     rows = np.hstack([dense, np.ones((len(dense), 1))])
     first, second = np.triu_indices(rows.shape[1])
     squares = rows[:, first] * rows[:, second]
     if not is_coupled:
         return Tables(squares, None, None)
     spread = _variances(dense, variance)
-    mixed = (rows[:, :, None] * spread[:, None, :]).reshape(len(rows), -1)
+    mixed = (rows[:, :, None] * spread[:, None, :]).reshape(len(rows), rows.shape[1] * spread.shape[1])
     first, second = np.triu_indices(spread.shape[1])
     return Tables(squares, mixed, spread[:, first] * spread[:, second])
 
@@ -136,6 +138,11 @@ def sums_of_products(weights: Array, table: Array, size: int) -> Array:
     out = np.empty((len(sums), size, size))
     out[:, first, second] = out[:, second, first] = sums
     return out
+
+
+def dense_rows(part: Rows) -> Array:
+    """Return all rows of a partition, which may be empty, as a dense array in double precision."""
+    return np.concatenate([np.empty((0, part.X.n_features)), *(rows for _, rows in part.X.dense_chunks())])
 
 
 def _variances(rows: Array, variance: Any) -> Array:

@@ -28,12 +28,14 @@ import numpy as np
 
 from dropmargin.data import column_dots
 from dropmargin.objective import MomentObjective
-from dropmargin.objective.explicit import suits_tables, sums_of_products, tables_of, with_diagonal
+from dropmargin.objective.explicit import dense_rows, suits_tables, sums_of_products, tables_of, with_diagonal
 from dropmargin.objective.preconditioner import StackedCholesky
 from dropmargin.solvers.result import Iteration, Options, Result
 from dropmargin.typing import Array
 
 _MAX_ITER = 60
+# A smaller relative gap is rounding.
+_ROUNDING = 1e-12
 # The share of the step to the boundary that is taken.
 _BOUNDARY_SHARE = 0.995
 # Products with the rows per step: scores, gradient, matrix, and the right side and the scores of two directions.
@@ -65,7 +67,7 @@ def interior_point(objective: MomentObjective, options: Options) -> Result:
         entry = Iteration(iteration, float(values.sum()), float(gaps.sum()), objective.n_passes, len(outputs))
         history.append(entry)
         options.monitor(entry)
-        kept = ~(gap <= options.tol * np.abs(value))
+        kept = ~(gap <= max(options.tol, _ROUNDING) * np.abs(value))
         if not kept.any():
             message = f"reached a relative duality gap of {float(np.max(gaps / np.abs(values))):.1e}"
             return Result(coef, values, iteration, True, message, history)
@@ -86,7 +88,7 @@ class _State:
         parts = objective.data.rows_in_memory()
         assert parts is not None
         self.objective = objective
-        self.X = np.concatenate([rows for part in parts for _, rows in part.X.dense_chunks()])
+        self.X = np.concatenate([dense_rows(part) for part in parts])
         self.table = np.concatenate([own.rows for own in tables_of(objective, is_coupled=False)])
         self.y = np.concatenate([part.y[:, objective.outputs] for part in parts], dtype=np.float64)
         self.s = np.concatenate([part.sample_weight for part in parts], dtype=np.float64)[:, None]

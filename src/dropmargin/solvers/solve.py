@@ -33,7 +33,7 @@ from dropmargin.solvers.interior_point import interior_point, suits_interior_poi
 from dropmargin.solvers.lbfgs import lbfgs
 from dropmargin.solvers.newton import irls, newton
 from dropmargin.solvers.orthant import orthant
-from dropmargin.solvers.result import Iteration, Monitor, Options, Result, no_monitor
+from dropmargin.solvers.result import Iteration, Monitor, Options, Result, combine, no_monitor
 from dropmargin.threads import in_threads, one_blas_thread
 from dropmargin.typing import Array
 
@@ -328,22 +328,6 @@ def rescaled_dual(data: Partitions[Rows], dual: Dual | None, C: float) -> PerPar
 
 def _rescale(part: Rows, dual: Array, ratio: float) -> Array:
     return np.where(dual >= 1.0, 1.0, np.clip(dual / ratio, 0.0, 1.0))
-
-
-def combine(results: list[Result]) -> Result:
-    """Return the results of several outputs as one."""
-    if len(results) == 1:
-        return results[0]
-    failed = [result for result in results if not result.converged]
-    return Result(
-        coef=np.hstack([result.coef for result in results]),
-        objective=np.concatenate([result.objective for result in results]),
-        n_iter=max(result.n_iter for result in results),
-        converged=not failed,
-        message=(failed or results)[0].message,
-        history=[entry for result in results for entry in result.history],
-        n_passes=sum(result.n_passes for result in results),
-    )
 
 
 def _suits_subsample(problem: Problem, rows: BinaryRows) -> bool:
