@@ -47,9 +47,10 @@ from dropmargin.data.matrix import (
 from dropmargin.data.outputs import Output, binary_outputs
 from dropmargin.data.partitions import LocalPartitions, Partitions, PerPartition, products
 from dropmargin.data.rows import Rows, TargetSummary, set_target_summary, target_summary
-from dropmargin.data.training import BinaryRows, ClassArray, ClassRows, NumberArray
+from dropmargin.data.training import BinaryArray, BinaryRows, ClassArray, ClassRows, NumberArray
 
 __all__ = [
+    "BinaryArray",
     "BinaryRows",
     "Block",
     "ClassArray",

@@ -32,6 +32,7 @@ from dropmargin.objective.preconditioner import (
     diagonal,
     exact_preconditioner,
     gram_preconditioner,
+    has_cheap_matrices,
     may_be_exact,
     suits_gram,
     suits_woodbury,
@@ -87,6 +88,12 @@ class MomentObjective(Objective):
     @property
     def n_passes(self) -> float:
         return self.data.n_passes
+
+    @property
+    def has_cheap_hessian(self) -> bool:  # type: ignore[override]
+        summary, has_curvature = target_summary(self.data), self.penalty.has_curvature and not self.penalty.l1
+        is_small = has_cheap_matrices(summary.n_rows, self.n_features, summary.n_outputs)
+        return has_curvature and is_small and self.variance.groups is None
 
     @property
     def row_loss(self) -> RowLoss:
@@ -163,7 +170,8 @@ class MomentObjective(Objective):
 
     def select(self, outputs: Any) -> Self:
         smoothing = self.smoothing[outputs] if isinstance(self.smoothing, np.ndarray) else self.smoothing
-        return replace(self, outputs=self.outputs[outputs], smoothing=smoothing)
+        penalty = self.penalty.select(outputs)
+        return replace(self, outputs=self.outputs[outputs], smoothing=smoothing, penalty=penalty)
 
 
 class MomentPoint(Point):
