@@ -21,10 +21,12 @@ def info(options: SimpleNamespace, console: Console) -> int:
     """Describe the model file MODEL: parameters, training data, largest coefficients."""
     from sklearn.pipeline import Pipeline
 
+    from dropmargin.cli.reading import refuse_regressor
     from dropmargin.io.model import load_described
 
     model, facts = load_described(options.model)
     classifier = model[-1] if isinstance(model, Pipeline) else model
+    refuse_regressor(options.model, classifier)
     names = facts.pop("feature_names")
     facts["preprocessing"] = None if facts["preprocessing"] is None else facts["preprocessing"]["kind"]
     top = _top_features(classifier, names, facts["summary"] or {}, options.top)

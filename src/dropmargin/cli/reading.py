@@ -23,6 +23,15 @@ _LINES = ("svmlight", "csv", "tsv", "jsonl", "text")
 _BYTES_PER_COLUMN = 128
 
 
+def refuse_regressor(path: str, model: Any) -> None:
+    """Raise an error if the model of a file is a regressor, which the commands do not know."""
+    if not hasattr(model, "classes_"):
+        raise UsageError(
+            f"{path} has a {type(model).__name__}, and the command line takes classifiers only; use dropmargin.load in "
+            "Python"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class SavedModel:
     """The content of a model file: the classifier, the encoder before it, and the summary of the training."""
@@ -37,6 +46,7 @@ class SavedModel:
         """Load a model file."""
         model, facts = load_described(path)
         encoder, classifier = (model[0], model[-1]) if isinstance(model, Pipeline) else (None, model)
+        refuse_regressor(path, classifier)
         return cls(path, encoder, classifier, facts["summary"] or {})
 
     @property
