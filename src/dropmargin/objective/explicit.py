@@ -45,9 +45,10 @@ def explicit_curvature(point: MomentPoint, weights: PerPartition, own: Array) ->
     if not (objective.has_cheap_hessian if is_coupled else suits_tables(objective)):
         return _one_by_one(point, weights, own)
     data = objective.data
-    tables = tables_of(objective, is_coupled) if data.keeps_large_values else None
-    (matrices,) = data.map_sum(_all_outputs, objective.variance, weights, point.coef, tables)
-    return with_diagonal(matrices, objective, own.T)
+    with np.errstate(over="ignore", invalid="ignore"):  # a matrix that is not finite is not factorised
+        tables = tables_of(objective, is_coupled) if data.keeps_large_values else None
+        (matrices,) = data.map_sum(_all_outputs, objective.variance, weights, point.coef, tables)
+        return with_diagonal(matrices, objective, own.T)
 
 
 def tables_of(objective: MomentObjective, is_coupled: bool) -> PerPartition:

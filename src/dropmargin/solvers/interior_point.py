@@ -55,6 +55,11 @@ def suits_interior_point(objective: MomentObjective) -> bool:
 
 def interior_point(objective: MomentObjective, options: Options) -> Result:
     """Minimise the hinge objective without noise, for all outputs, to a relative duality gap of ``tol``."""
+    with np.errstate(over="ignore", invalid="ignore"):  # a step that is not finite ends the iteration
+        return _iterate(objective, options)
+
+
+def _iterate(objective: MomentObjective, options: Options) -> Result:
     state = _State(objective)
     n_outputs = objective.n_outputs
     coef, values, gaps = np.zeros((objective.n_features + 1, n_outputs)), np.empty(n_outputs), np.empty(n_outputs)
