@@ -190,7 +190,17 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> FrameEncoder:
-        """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError."""
+        """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError.
+
+        Parameters
+        ----------
+        facts : dict
+        arrays : dict of ndarray
+
+        Returns
+        -------
+        encoder : the fitted encoder
+        """
         for found in (facts, arrays):
             if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
                 raise ValueError("The state of a FrameEncoder must be two mappings.")

@@ -256,7 +256,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> TableEncoder:
-        """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError."""
+        """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError.
+
+        Parameters
+        ----------
+        facts : dict
+        arrays : dict of ndarray
+
+        Returns
+        -------
+        encoder : the fitted encoder
+        """
         parameters = ("categorical", "max_categories", "keep", "scale")
         wanted = {*parameters, "columns", "names", "kinds", "orders", "parts"}
         check_keys("The state of a TableEncoder", facts, wanted)
