@@ -238,6 +238,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ``columns`` are the names of all columns and ``names`` those of the encoded ones, with their ``kinds`` and
         ``orders`` (of day and month). ``parts`` are the categories and parts of dates of all columns in one list,
         because a file limits the number of its lists, and ``widths`` their numbers (0 for numbers).
+
+        Returns
+        -------
+        facts : dict
+            Values for JSON.
+        arrays : dict of ndarray
         """
         check_is_fitted(self, "column_kinds_")
         facts = {

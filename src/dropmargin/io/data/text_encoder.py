@@ -159,7 +159,17 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         return sparse.csr_array(transformer.transform(counts))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Return the term of each feature."""
+        """Return the term of each feature.
+
+        Parameters
+        ----------
+        input_features : object, default=None
+            Ignored.
+
+        Returns
+        -------
+        names : ndarray of str
+        """
         check_is_fitted(self, "terms_")
         return np.array(self.terms_, dtype=object)
 
