@@ -15,6 +15,12 @@ from dropmargin.cli.program import NOT_CONVERGED, SUCCESS, Command
 if TYPE_CHECKING:
     from dropmargin.cli.training import TrainingData
 
+# The scores of regressors: on complete rows, and with --missing-rate.
+_DEFAULT_SCORES = (
+    {"ridge": "r2", "svr": "r2"},
+    {"ridge": "minus the expected squared error", "svr": "minus the expected absolute error"},
+)
+
 _PARAMS = [
     shared.file_argument("data"),
     shared.path_option("-o", "--out", metavar="MODEL", help="Fit the best model to all rows and save it here."),
@@ -23,12 +29,12 @@ _PARAMS = [
     shared.list_option("--cs", parse=shared.number_grid, default=["13"], help=shared.CS_HELP),
     shared.option("--folds", type=shared.integer(2, 9999), default=5, metavar="N", help="Stratified folds."),
     shared.option("--seed", type=shared.seed, metavar="N", help="Shuffle the rows before they are split into folds."),
-    shared.option("--scoring", type=str, metavar="NAME", help="Score of scikit-learn; by default accuracy."),
+    shared.option("--scoring", type=str, metavar="NAME", help="Score of scikit-learn; by default accuracy or r2."),
     shared.option(
         "--missing-rate",
         type=shared.rate,
         metavar="RATE",
-        help="Choose by the expected accuracy if this share of the features is missing at prediction.",
+        help="Choose by the expected accuracy or error if this share of the features is missing at prediction.",
     ),
     shared.option("--rule", choices=["best", "one-se"], default="best", help="one-se: smallest C near the best score."),
     *shared.DATA_OPTIONS,
@@ -50,8 +56,6 @@ def cv(options: SimpleNamespace, console: Console) -> int:
     if options.out is not None:
         check_can_write("--out", options.out, inputs)
         check_replaces_model("--out", options.out, options)
-    from sklearn.model_selection import StratifiedKFold
-
     from dropmargin.cli import groups, training
 
     noises = shared.dropout_rates(options.noises) if isinstance(options.noises, int) else options.noises
@@ -62,8 +66,7 @@ def cv(options: SimpleNamespace, console: Console) -> int:
         raise UsageError("--missing-rate is a score of its own: it excludes --scoring, and --multi-class ovo")
     watch = training.Stopwatch()
     data = training.read_training_data(options.data, options, console)
-    training.check_folds(options.folds, data.y)
-    folds = StratifiedKFold(options.folds, shuffle=options.seed is not None, random_state=options.seed)
+    folds = training.make_folds(options, data.y)
     together = groups.feature_groups(data, options)
     own = {
         "noises": [groups.with_groups(noise.make(), together) for noise in noises],
@@ -77,7 +80,8 @@ def cv(options: SimpleNamespace, console: Console) -> int:
     saved = options.out is not None and (facts["converged"] or not options.strict)
     if saved:
         settings = {name: facts[name] for name in ("noise", "C", "score", "standard_error", "seconds", "converged")}
-        summary = {"command": "cv", "loss": options.loss, "classes": len(search.classes_), "folds": options.folds}
+        classes = None if facts["classes"] is None else len(facts["classes"])
+        summary = {"command": "cv", "loss": options.loss, "classes": classes, "folds": options.folds}
         training.save_model(search.best_estimator_, data, options.out, summary | settings)
     facts |= {"model": options.out if saved else None, "data_hash": data.data_hash}
     console.result(data.summary | facts, _text(facts))
@@ -124,12 +128,13 @@ def _facts(search: Any, options: SimpleNamespace) -> dict[str, Any]:
 
     mean = search.scores_.mean(axis=0)
     error = search.scores_.std(axis=0, ddof=1) / np.sqrt(len(search.scores_))
+    default = "accuracy" if options.missing_rate is None else "expected accuracy"
     best = np.argmax(np.nan_to_num(mean, nan=-np.inf), axis=1).tolist()
     return {
         "loss": options.loss,
         "noise": noise_text(search.noise_),
         "C": search.C_,
-        "scoring": "expected accuracy" if options.missing_rate is not None else options.scoring or "accuracy",
+        "scoring": options.scoring or _DEFAULT_SCORES[options.missing_rate is not None].get(options.loss, default),
         "score": search.best_score_,
         "standard_error": float(error[search.best_index_]),
         "rule": options.rule,
@@ -140,7 +145,7 @@ def _facts(search: Any, options: SimpleNamespace) -> dict[str, Any]:
             for i, (noise, j) in enumerate(zip(search.noises_, best, strict=True))
         ],
         "converged": bool(search.best_estimator_.converged_),
-        "classes": search.classes_,
+        "classes": getattr(search, "classes_", None),
     }
 
 

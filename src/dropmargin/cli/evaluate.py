@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import click
 
@@ -23,16 +24,21 @@ def evaluate(options: SimpleNamespace, console: Console) -> int:
     check_can_read(options.data, options.model)
     from dropmargin.cli.confusion import ConfusionCounter
     from dropmargin.cli.reading import SavedModel, explain_missing, read_parts
+    from dropmargin.cli.regression import ErrorCounter, is_regressor
 
     model = SavedModel.from_file(options.model)
-    counter = ConfusionCounter(model.classifier)
+    if is_regressor(model.classifier):
+        decimal = options.decimal or model.summary.get("decimal") or "."
+        counter: Any = ErrorCounter(model.classifier, decimal, options.data)
+    else:
+        counter = ConfusionCounter(model.classifier)
     for part in read_parts(options.data, model, options, console, labels=True):
         try:
             counter.add(part.X, part.y)
         except ValueError as error:
             raise explain_missing(error, options.data, model) from error
     facts = {"data": options.data, "model": options.model} | counter.facts()
-    if facts["unknown_labels"]:
+    if facts.get("unknown_labels"):
         console.warn(
             f"{facts['unknown_labels']} rows have labels that {options.model} does not know; they count as errors"
         )

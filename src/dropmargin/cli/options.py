@@ -91,6 +91,13 @@ def positive_number(text: Any) -> float:
     return value
 
 
+def _number_from_zero(text: Any) -> float:
+    value = _to_float(text)
+    if not 0.0 <= value < math.inf:
+        raise click.BadParameter(f"expected a number of at least 0, got {text!r}")
+    return value
+
+
 def _ratio(text: Any) -> float:
     value = _to_float(text)
     if not 0.0 <= value <= 1.0:
@@ -266,7 +273,7 @@ CS_HELP = "Values of C such as 0.1,1,10, or a number of values."
 WEIGHTINGS = ["presence", "counts", "tfidf"]
 _WEIGHTING_HELP = "Text: weighting of terms."
 _FORMATS = ["svmlight", "csv", "tsv", "jsonl", "parquet", "arrow", "npz", "text"]
-_LOSSES = ["hinge", "logistic", "quadratic", "exponential", "mcf-logistic"]
+_LOSSES = ["hinge", "logistic", "quadratic", "exponential", "mcf-logistic", "ridge", "svr"]
 
 #: How a data file is read, in training and at prediction.
 DATA_OPTIONS = section(
@@ -328,7 +335,13 @@ GROUP_OPTIONS = section(
 #: Parameters of the classifiers, except noise and C; an option has the name of its parameter (`make_classifier`).
 LEARNING_OPTIONS = section(
     "Learning",
-    option("--loss", choices=_LOSSES, default="hinge", help="Loss function; hinge is a support vector machine."),
+    option(
+        "--loss",
+        choices=_LOSSES,
+        default="hinge",
+        help="Loss function; hinge is a support vector machine. ridge and svr are for targets that are numbers.",
+    ),
+    option("--epsilon", type=_number_from_zero, metavar="R", help="svr: smaller errors count as none; by default 0.1."),
     option("--approximation", choices=["bound", "gaussian"], default="bound", help="Of the expected loss."),
     option("--l1-ratio", type=_ratio, default=0.0, metavar="R", help="0 is an l2 penalty, 1 is l1."),
     option("--multi-class", choices=["ovr", "ovo"], default="ovr", help="One-vs-rest or one-vs-one."),

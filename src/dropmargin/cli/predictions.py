@@ -1,7 +1,8 @@
 """Predictions as lines of text; numbers have all their digits.
 
 The columns, in the order of ``--output``: ``label``; ``decision``, one for two classes (positive for the second), else
-one per class; ``probability``, one per class; ``stability``. Classes are in the order of ``classes_``, ascending.
+one per class; ``probability``, one per class; ``stability``. Classes are in the order of ``classes_``, ascending. Of a
+regressor it is ``prediction`` alone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from dropmargin.cli.console import UsageError
 from dropmargin.cli.formatting import label_texts
 from dropmargin.cli.reading import Part, SavedModel, explain_missing
+from dropmargin.cli.regression import is_regressor
 from dropmargin.typing import Array
 
 # First characters of a formula, or white space that spreadsheets skip before one; also as full-width characters.
@@ -43,13 +45,16 @@ class PredictionWriter:
         self.n_rows = 0
         for output in outputs:
             _check_output(output, model, noise)
-        self._names = label_texts(model.classifier.classes_)
+        self._is_regressor = is_regressor(model.classifier)
+        self._names = [] if self._is_regressor else label_texts(model.classifier.classes_)
         self.columns = [] if ids is None else [ids]
         self.columns += [column for output in outputs for column in self._columns_of(output)]
         labels = [_without_formula(name) for name in self._names] if safe else self._names
         self._labels = np.array([self._cell(label).encode() for label in labels], dtype=object)
 
     def _columns_of(self, output: str) -> list[str]:
+        if self._is_regressor:
+            return ["prediction"]
         several = output == "probability" or (output == "decision" and len(self._names) > 2)
         return [f"{output}_{name}" for name in self._names] if several else [output]
 
@@ -67,7 +72,8 @@ class PredictionWriter:
             start = b""
 
     def _lines(self, X: Any, ids: list[str] | None) -> bytes:
-        if self._outputs == ("label",) and ids is None:  # the default, without a Python object per cell
+        if self._outputs == ("label",) and ids is None and not self._is_regressor:
+            # the default, without a Python object per cell
             ended = self._labels + b"\n"
             return b"".join(ended[self._codes(X)].tolist())
         cells = [column for output in self._outputs for column in self._cells(output, X)]
@@ -80,9 +86,11 @@ class PredictionWriter:
     def _cells(self, output: str, X: Any) -> list[list[bytes]]:
         """Return the columns of an output; reading a number back gives the same value."""
         classifier = self._model.classifier
-        if output == "label":
+        if output == "label" and not self._is_regressor:
             return [self._labels[self._codes(X)].tolist()]
-        if output == "decision":
+        if self._is_regressor:
+            values = classifier.predict(X)
+        elif output == "decision":
             values = classifier.decision_function(X)
         elif output == "probability":
             values = classifier.predict_proba(X)
@@ -116,6 +124,10 @@ def _without_formula(label: str) -> str:
 def _check_output(output: str, model: SavedModel, noise: Any) -> None:
     """Refuse an output that the model does not have, before any data are read."""
     classifier = model.classifier
+    if is_regressor(classifier):
+        if output != "label":
+            raise UsageError(f"--output {output} is for classifiers, and {model.path} predicts numbers")
+        return
     if output == "probability" and not hasattr(classifier, "predict_proba"):
         reason = "--multi-class ovo has none" if _is_ovo(classifier) else "train with --loss logistic"
         raise UsageError(f"--output probability: {model.path} has no probabilities ({reason})")

@@ -23,15 +23,6 @@ _LINES = ("svmlight", "csv", "tsv", "jsonl", "text")
 _BYTES_PER_COLUMN = 128
 
 
-def refuse_regressor(path: str, model: Any) -> None:
-    """Raise an error if the model of a file is a regressor, which the commands do not know."""
-    if not hasattr(model, "classes_"):
-        raise UsageError(
-            f"{path} has a {type(model).__name__}, and the command line takes classifiers only; use dropmargin.load in "
-            "Python"
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class SavedModel:
     """The content of a model file: the classifier, the encoder before it, and the summary of the training."""
@@ -46,7 +37,6 @@ class SavedModel:
         """Load a model file."""
         model, facts = load_described(path)
         encoder, classifier = (model[0], model[-1]) if isinstance(model, Pipeline) else (None, model)
-        refuse_regressor(path, classifier)
         return cls(path, encoder, classifier, facts["summary"] or {})
 
     @property
@@ -100,7 +90,8 @@ def read_parts(
     elif form in TABLES:
         read_options = _choose_columns(path, replace(read_options, ids=getattr(options, "ids", None)), model)
     if form not in ("svmlight", "npz") and read_options.target is not None:
-        has_integers = model.classifier.classes_.dtype.kind in "iu"
+        classes = getattr(model.classifier, "classes_", None)
+        has_integers = classes is not None and classes.dtype.kind in "iu"
         read_options = replace(read_options, label_kind="integer" if has_integers else "string")
     return _parts(path, form, read_options, model, console, labels)
 

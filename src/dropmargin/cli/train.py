@@ -59,12 +59,12 @@ def train(options: SimpleNamespace, console: Console) -> int:
     classifier.fit(data.X, data.y)
     saved = options.model if classifier.converged_ or not options.strict else None
     facts = training.fit_facts(classifier, options, noise, watch.seconds)
-    facts["training_accuracy"] = float((classifier.predict(data.X) == data.y).mean())
+    accuracy = training.training_score(classifier, data, facts)
     if saved is not None:
         training.save_model(classifier, data, saved, facts)
-    accuracy = f"training accuracy {facts['training_accuracy']:.4f}"
+    classes = getattr(classifier, "classes_", None)
     console.result(
-        data.summary | facts | {"classes": classifier.classes_, "model": saved, "data_hash": data.data_hash},
+        data.summary | facts | {"classes": classes, "model": saved, "data_hash": data.data_hash},
         training.fit_text(data.summary["rows"], data.summary["features"], facts, accuracy, saved=saved),
     )
     return SUCCESS if saved is not None else NOT_CONVERGED

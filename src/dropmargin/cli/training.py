@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 
 from dropmargin.cli.console import Console, UsageError
 from dropmargin.cli.formatting import noise_text, plural
+from dropmargin.cli.regression import REGRESSORS, as_numbers, check_options, is_regressor
 from dropmargin.data import canonical
 from dropmargin.data.missing_values import feature_statistics, has_missing
 from dropmargin.errors import ParameterWarning
@@ -50,7 +52,7 @@ _MAX_LISTED = 10
 _CLASSES: dict[str, tuple[Any, Any]] = {
     "hinge": (DropoutSVC, DropoutSVCCV),
     "logistic": (DropoutLogisticRegression, DropoutLogisticRegressionCV),
-}
+} | REGRESSORS
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +142,11 @@ def read_training_data(path: str, options: SimpleNamespace, console: Console) ->
     if data.y is None:
         raise UsageError(f"{path} has no labels: there is no array 'y'; name the array by --target")
     report_reading(data, path, console)
-    check_classes(data.y, read_options)
+    y = data.y
+    if getattr(options, "loss", None) in REGRESSORS:
+        y = as_numbers(y, read_options.decimal, path if options.target is None else f"--target {options.target}")
+    else:
+        check_classes(y, read_options)
     encoder = _make_encoder(data, options)
     X = data.X if encoder is None else _fit_encoder(encoder, data, options, console)
     names = None if encoder is not None else _feature_names(data, options.feature_names)
@@ -160,7 +166,7 @@ def read_training_data(path: str, options: SimpleNamespace, console: Console) ->
         others = ", ".join(map(repr, encoder.column_kinds_))
         console.note(f"columns besides the text are features of their own (--ignore leaves them out): {others}")
     documents = data.X if options.weighting == _AUTO else None
-    return TrainingData(X, data.y, encoder, names, summary, f"sha256:{data.sha256}", documents)
+    return TrainingData(X, y, encoder, names, summary, f"sha256:{data.sha256}", documents)
 
 
 def weightings(data: TrainingData, options: SimpleNamespace) -> Iterator[TrainingData]:
@@ -199,7 +205,8 @@ def check_classes(y: Array, read_options: ReadOptions) -> None:
         target = f"--target {read_options.target}: " if read_options.target is not None else ""
         raise UsageError(
             f"{target}the labels are {n_labels} different numbers in {plural(n_rows, 'row')}, a quantity to predict "
-            "(regression); this command learns classes: name another column, or turn the numbers into a few classes"
+            "(regression): choose --loss ridge or svr of train and cv, name another column, or turn the numbers into "
+            "a few classes"
         )
 
 
@@ -271,6 +278,16 @@ def _feature_names(data: Dataset, path: str | None) -> Array | None:
 # Classifiers ----------------------------------------------------------------------------------------------------------
 
 
+def make_folds(options: SimpleNamespace, y: Array) -> Any:
+    """Return the folds of ``cv``: stratified by class, but for a regression."""
+    kind = KFold if options.loss in REGRESSORS else StratifiedKFold
+    if kind is KFold and options.folds > len(y):
+        raise UsageError(f"--folds {options.folds} is too many: there are {plural(len(y), 'row')}")
+    if kind is StratifiedKFold:
+        check_folds(options.folds, y)
+    return kind(options.folds, shuffle=options.seed is not None, random_state=options.seed)
+
+
 def check_folds(n_folds: int, y: Array) -> None:
     """Refuse more folds than the most frequent class has rows."""
     most = int(np.unique(y, return_counts=True)[1].max())
@@ -279,7 +296,10 @@ def check_folds(n_folds: int, y: Array) -> None:
 
 
 def check_loss(options: SimpleNamespace) -> None:
-    """Refuse an approximation that the loss does not have."""
+    """Refuse options that the loss does not have."""
+    check_options(options)
+    if options.loss in REGRESSORS:
+        return
     try:
         as_loss(options.loss, options.approximation)
     except ValueError:
@@ -326,7 +346,7 @@ def fit_facts(classifier: Any, options: SimpleNamespace, noise: Any, seconds: fl
         "loss": options.loss,
         "noise": noise_text(noise),
         "C": options.C,
-        "classes": len(classifier.classes_),
+        "classes": None if is_regressor(classifier) else len(classifier.classes_),
         "seconds": seconds,
         "converged": bool(classifier.converged_),
         "iterations": int(classifier.n_iter_),
@@ -334,13 +354,23 @@ def fit_facts(classifier: Any, options: SimpleNamespace, noise: Any, seconds: fl
     }
 
 
+def training_score(model: Any, data: TrainingData, facts: dict[str, Any]) -> str:
+    """Add the accuracy, or the error of a regressor, on the training rows to the facts, and return it as text."""
+    predictions = model.predict(data.X)
+    if is_regressor(model):
+        facts["training_rmse"] = float(np.sqrt(np.mean(np.square(data.y - predictions))))
+        return f"training RMSE {facts['training_rmse']:.6g}"
+    facts["training_accuracy"] = float((predictions == data.y).mean())
+    return f"training accuracy {facts['training_accuracy']:.4f}"
+
+
 def fit_text(n_rows: int, n_features: int, facts: dict[str, Any], *more: str, saved: str | None) -> str:
     """Return the facts about a fit as text, followed by the lines ``more`` and the name of the saved file."""
     rows, features = plural(n_rows, "row"), plural(n_features, "feature")
     status = "converged" if facts["converged"] else "not converged"
+    classes = "" if facts["classes"] is None else f", {facts['classes']} classes"
     first = (
-        f"{rows}, {features}, {facts['classes']} classes: {status} in {plural(facts['iterations'], 'iteration')}, "
-        f"{facts['seconds']:.2f} s"
+        f"{rows}, {features}{classes}: {status} in {plural(facts['iterations'], 'iteration')}, {facts['seconds']:.2f} s"
     )
     return "\n".join([first, *more, "nothing is saved (--strict)" if saved is None else f"saved {saved}"])
 
