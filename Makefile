@@ -29,7 +29,7 @@ lint: $(STAMP)
 	@$(RUN)/ruff format --check --quiet .
 	@$(RUN)/mypy --no-error-summary
 
-$(STAMP): pyproject.toml hatch_build.py src/dropmargin/data/_kernels.c src/dropmargin/data/_sweeps.h src/dropmargin/io/data/_svmlight.c
+$(STAMP): pyproject.toml hatch_build.py src/dropmargin/data/_kernels.c src/dropmargin/data/_sweeps.h src/dropmargin/data/_groups.h src/dropmargin/io/data/_svmlight.c
 	@$(PYTHON) -c 'import sys; sys.exit("dropmargin needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	@echo "Setting up $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)

@@ -16,10 +16,11 @@ from sklearn.model_selection import StratifiedShuffleSplit
 
 from benchmarks import report
 from benchmarks.cases import CASES, Case, text
-from benchmarks.measure import alternate, peak_extra_memory, timed_fit
-from benchmarks.peers import OURS, models
+from benchmarks.measure import alternate, peak_extra_memory, prediction_seconds, timed_fit
+from benchmarks.peers import OURS, SHORT, models
 from dropmargin import DropoutSVC
 
+_SHORT_CASES = ("books", "kitchen", "wide", "news20")
 GRID = 10.0 ** np.arange(-3.0, 2.0)
 
 
@@ -33,15 +34,18 @@ def best_c(make: Any, X: Any, y: Any) -> float:
     return float(GRID[int(np.argmin(errors))])
 
 
-def run(case: Case, n_jobs: int, repeats: int | None, budget: float, tune: bool, only: list[str]) -> dict[str, Any]:
-    """Run one case and return its result."""
+def run(
+    case: Case, n_jobs: int, repeats: int | None, budget: float, tune: bool, only: list[str], with_gap: bool = True
+) -> dict[str, Any]:
+    """Run one case and return its result; ``with_gap`` fits our models once more, to the end."""
     X, y, X_test, y_test = case.load()
-    makers = {k: v for k, v in models(case, X.shape[0], n_jobs).items() if not only or k in only}
+    makers = {k: v for k, v in models(case, X.shape, n_jobs).items() if not only or k in only}
     size = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes if hasattr(X, "indptr") else X.nbytes
     chosen = {name: best_c(make, X, y) if tune else case.C for name, make in makers.items()}
     fixed = {name: (lambda make=make, name=name: make(chosen[name])) for name, make in makers.items()}
     seconds, fitted = alternate(fixed, X, y, repeats or case.repeats, budget)
     best = {name: min(times) for name, times in seconds.items()}
+    predicted = prediction_seconds(fitted, X_test)
     rows = []
     for name in makers:
         row: dict[str, Any] = {
@@ -51,13 +55,15 @@ def run(case: Case, n_jobs: int, repeats: int | None, budget: float, tune: bool,
             "runs": len(seconds[name]),
             "all_seconds": seconds[name],
             "error": 1.0 - fitted[name].score(X_test, y_test),
+            "prediction": predicted.get(name),
         }
         for key, ours in (("ratio_svc", OURS[0]), ("ratio_logistic", OURS[1])):
             if ours in best:
                 row[key] = best[ours] / best[name]
         if hasattr(fitted[name], "n_passes_"):
-            tight = clone(fitted[name]).set_params(solver="auto", tol=1e-9).fit(X, y)
             row["passes"] = fitted[name].n_passes_
+        if with_gap and hasattr(fitted[name], "n_passes_"):
+            tight = clone(fitted[name]).set_params(solver="auto", tol=1e-9).fit(X, y)
             row["gap"] = (fitted[name].objective_ - tight.objective_) / tight.objective_
         if name in OURS:
             extra = peak_extra_memory(fixed[name], X, y)
@@ -99,7 +105,16 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=60.0, help="seconds after which a model drops out (default 60)")
     parser.add_argument("--tune", action="store_true", help="each model at its own best C instead of a common one")
     parser.add_argument("--only", nargs="*", default=[], help="only the models of these names")
+    parser.add_argument(
+        "--short",
+        action="store_true",
+        help="our models and LinearSVC on books, kitchen, wide and news20, without the gap: under ten minutes",
+    )
     options = parser.parse_args()
+    if options.short:
+        options.only = options.only or list(SHORT)
+        options.budget = min(options.budget, 15.0)
+        options.cases = [name for name in options.cases if name in _SHORT_CASES]
     for name in options.cases:
         if name not in CASES and name != "growth":
             parser.error(f"unknown case {name!r}: choose from {[*CASES, 'growth']}")
@@ -108,7 +123,8 @@ def main() -> None:
             result = growth(options.n_jobs)
         else:
             try:
-                result = run(CASES[name], options.n_jobs, options.repeats, options.budget, options.tune, options.only)
+                chosen = options.repeats, options.budget, options.tune, options.only
+                result = run(CASES[name], options.n_jobs, *chosen, with_gap=not options.short)
             except FileNotFoundError as error:
                 print(f"{name}: skipped, {error.filename} is not there (set DROPMARGIN_DATA)", file=sys.stderr)
                 continue

@@ -37,6 +37,17 @@ def alternate(
     return seconds, fitted
 
 
+def prediction_seconds(fitted: dict[str, Any], X: Any, repeats: int = 15) -> dict[str, float]:
+    """Return the best time of `decision_function` of each model that has one, in turn."""
+    best = {name: float("inf") for name, model in fitted.items() if hasattr(model, "decision_function")}
+    for _ in range(repeats):
+        for name in best:
+            begin = time.perf_counter()
+            fitted[name].decision_function(X)
+            best[name] = min(best[name], time.perf_counter() - begin)
+    return best
+
+
 def peak_extra_memory(make: Callable[[], Any], X: Any, y: Any) -> int | None:
     """Return the most resident memory, in bytes, that a fit adds to a fresh process that holds the data."""
     if not os.path.exists("/proc/self/statm"):

@@ -28,7 +28,8 @@ from examples.missing import mnist
 
 SHARES = (0.3, 0.5, 0.7, 0.8, 0.9)
 CHOSEN = {"rescale": (0.3, 0.01), "conditional": (0.05, 0.1)}
-GRID = [(0.05, 0.01), (0.1, 0.01), (0.3, 0.01), (0.02, 0.1), (0.05, 0.1), (0.1, 0.1)]
+GRID = [(0.1, 0.003), (0.05, 0.01), (0.1, 0.01), (0.2, 0.01), (0.3, 0.01)]
+GRID += [(0.02, 0.1), (0.05, 0.1), (0.1, 0.1), (0.2, 0.1)]
 
 
 def errors(model: DropoutSVC, X: np.ndarray, y: np.ndarray) -> list[str]:

@@ -15,6 +15,10 @@ from benchmarks.cases import Case
 from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC
 
 OURS = ("DropoutSVC", "DropoutLogisticRegression")
+#: The models of ``--short``.
+SHORT = (*OURS, "DropoutSVC, reference zero", "DropoutSVC, groups", "LinearSVC hinge", "LinearSVC squared hinge")
+# Features per group.
+_GROUP_SIZE = 10
 
 
 class ExplicitCopies:
@@ -54,12 +58,16 @@ class Liblinear:
         return float(np.mean(np.asarray(labels) == y))
 
 
-def models(case: Case, n_rows: int, n_jobs: int) -> dict[str, Callable[[float], Any]]:
+def models(case: Case, shape: tuple[int, int], n_jobs: int) -> dict[str, Callable[[float], Any]]:
     """Return the constructors of the models, by name; each takes ``C``."""
-    noise = case.noise
+    noise, (n_rows, n_features) = case.noise, shape
+    from_zero = DropoutNoise(noise, reference="zero")
+    grouped = DropoutNoise(noise, groups=np.arange(n_features) // _GROUP_SIZE)
     found: dict[str, Callable[[float], Any]] = {
         "DropoutSVC": lambda C: DropoutSVC(noise=noise, C=C, n_jobs=n_jobs),
         "DropoutLogisticRegression": lambda C: DropoutLogisticRegression(noise=noise, C=C, n_jobs=n_jobs),
+        "DropoutSVC, reference zero": lambda C: DropoutSVC(noise=from_zero, C=C, n_jobs=n_jobs),
+        "DropoutSVC, groups": lambda C: DropoutSVC(noise=grouped, C=C, n_jobs=n_jobs),
         "LinearSVC hinge": lambda C: LinearSVC(loss="hinge", C=C),
         "LinearSVC squared hinge": lambda C: LinearSVC(C=C, dual="auto"),
         "LogisticRegression": lambda C: LogisticRegression(C=C, max_iter=1_000),

@@ -55,8 +55,8 @@ def markdown(result: dict[str, Any]) -> str:
         lines += ["", f"Slope of log time against log rows: **{result['slope']:.2f}**.", ""]
         return "\n".join(lines)
     lines += [
-        "| model | C | best s (runs) | SVC ratio | logistic ratio | passes | gap | test error | extra memory |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| model | C | best s (runs) | SVC ratio | logistic ratio | passes | gap | error | extra memory | scores, ms |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     # A ratio is the time of DropoutSVC, or of DropoutLogisticRegression, over that of the model in the row.
     for row in result["rows"]:
@@ -70,6 +70,7 @@ def markdown(result: dict[str, Any]) -> str:
             _cell(row.get("gap"), "{:.1e}"),
             f"{row['error']:.4f}",
             _cell(row.get("memory"), "{:.2f} X"),
+            _cell(None if row.get("prediction") is None else 1e3 * row["prediction"], "{:.3g}"),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"

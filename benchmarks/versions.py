@@ -17,20 +17,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.cases import CASES, Case
 
 _HERE = str(Path(__file__).parents[1] / "src")
 
 
-def models(case: Case) -> dict[str, Callable[[], Any]]:
-    """Return the models to compare, in the parameters of either version."""
-    from dropmargin import DropoutLogisticRegression, DropoutSVC
+def models(case: Case, n_features: int) -> dict[str, Callable[[], Any]]:
+    """Return the models to compare, in the parameters of either version; 0.1.0 has no references and no groups."""
+    from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC
 
     has_ratio = "penalty" not in inspect.signature(DropoutSVC).parameters
     l1: dict[str, Any] = {"l1_ratio": 1.0} if has_ratio else {"penalty": "l1"}
     noisy: dict[str, Any] = {"noise": case.noise, "C": case.C}
     return {
         "SVC": lambda: DropoutSVC(**noisy),
+        "SVC zero": lambda: DropoutSVC(noise=DropoutNoise(case.noise, reference="zero"), C=case.C),
+        "SVC groups": lambda: DropoutSVC(noise=DropoutNoise(case.noise, groups=np.arange(n_features) // 10), C=case.C),
         "logistic": lambda: DropoutLogisticRegression(**noisy),
         "SVC normal score": lambda: DropoutSVC(**noisy, approximation="gaussian"),
         "SVC no noise": lambda: DropoutSVC(noise=None, C=case.C),
@@ -44,7 +48,7 @@ def work(folder: str, name: str) -> None:
     sys.path.insert(0, folder)
     case = CASES[name]
     X, y, *_ = case.load()
-    made = models(case)
+    made = models(case, X.shape[1])
     for line in sys.stdin:
         model = made[line.strip()]()
         begun = time.process_time()
@@ -60,7 +64,7 @@ def compare(name: str, other: str, repeats: int, only: list[str]) -> None:
         subprocess.Popen([*command, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for folder in (_HERE, other)
     ]
-    for model in only or models(CASES[name]):
+    for model in only or models(CASES[name], 1):
         best: list[list[float]] = [[], []]
         for _ in range(repeats):
             for process, own in zip(processes, best, strict=True):

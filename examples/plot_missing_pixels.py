@@ -19,7 +19,7 @@ from dropmargin import DeletionCurveDisplay, DropoutSVC
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X / 16, y, random_state=0)
 models = {
-    "DropoutSVC": DropoutSVC(noise=0.1, missing="rescale").fit(X_train, y_train),
+    "DropoutSVC": DropoutSVC(noise=0.1, missing="conditional").fit(X_train, y_train),
     "LinearSVC, mean imputation": make_pipeline(SimpleImputer(), LinearSVC()).fit(X_train, y_train),
 }
 DeletionCurveDisplay.from_estimators(models, X_test, y_test, fill=np.nan, random_state=0)

@@ -311,7 +311,7 @@ def test_a_full_disk_leaves_the_old_file(run, data, tmp_path, monkeypatch, comma
         "train": ["train", "data.npz", "out.model", "--force"],
         "predict": ["predict", "data.npz", "m.safetensors", "-o", "out.model", "--force"],
         "cv": ["cv", "data.npz", "--noises", "0.5", "--cs", "1", "-o", "out.model", "--force"],
-        "export": ["export", "m.safetensors", "out.model"],
+        "export": ["export", "m.safetensors", "out.model", "--force"],
     }[command]
     before = set(tmp_path.iterdir())
     with monkeypatch.context() as patch:

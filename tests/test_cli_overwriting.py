@@ -57,6 +57,8 @@ def contents(folder):
             ["train", "parts", "m.safetensors", "--memory-limit", "1GB", "--checkpoint", "./m.safetensors"],
             "--checkpoint ./m.safetensors",
         ),
+        (["train", "data.csv", "names.txt", "--target", "y", "--groups", "names.txt"], "MODEL names.txt"),
+        (["cv", "data.csv", "--target", "y", *SMALL, "--groups", "names.txt", "-o", "names.txt"], "--out names.txt"),
         (["cv", "data.csv", "--target", "y", *SMALL, "-o", "link.csv"], "--out link.csv"),
         (["cv", "data.svm", *SMALL, "-o", "names.txt", "--feature-names", "names.txt"], "--out names.txt"),
         (["predict", "data.csv", "model.safetensors", "-o", "data.csv"], "--out data.csv"),
@@ -72,6 +74,12 @@ def test_an_input_is_not_replaced(run, files, tmp_path, arguments, option):
     assert option in done.error
     assert done.out == ""
     assert contents(tmp_path) == files
+
+
+def test_a_file_that_is_not_a_checkpoint_is_not_replaced(run, files, tmp_path):
+    arguments = ("train", "parts", "m.safetensors", "--memory-limit", "1GB", "--checkpoint", "names.txt")
+    assert "--checkpoint: names.txt is not a checkpoint" in run(*arguments, code=2).error
+    assert (tmp_path / "names.txt").read_bytes() == files[tmp_path / "names.txt"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="redirections of a shell")
@@ -112,6 +120,8 @@ def test_an_older_model_or_prediction_is_replaced(run, files, tmp_path):
         (["predict", "data.csv", "model.safetensors", "-o", "other.csv"], "a file of predictions"),
         (["predict", "data.csv", "model.safetensors", "-o", "other.csv.gz"], "a file of predictions"),
         (["predict", "other.csv", "model.safetensors", "-o", "names.txt"], "a file of predictions"),
+        (["export", "model.safetensors", "names.txt", "--to", "liblinear"], "an export for liblinear"),
+        (["export", "model.safetensors", "names.txt", "--to", "onnx"], "an export for onnx"),
     ],
 )
 def test_an_existing_file_of_another_kind_is_replaced_only_by_force(run, files, tmp_path, arguments, kind):

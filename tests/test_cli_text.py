@@ -9,7 +9,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 from dealing import together
-from dropmargin import DropoutSVC, load
+from dropmargin import DropoutNoise, DropoutSVC, load
 from dropmargin.io.data import FrameEncoder, ReadOptions, TableEncoder, TextEncoder, read_data
 
 N = 48
@@ -77,8 +77,10 @@ def test_text_beside_other_columns(run, tmp_path):
     data = read_data("reviews.csv", ReadOptions(text=("review", "title"), target="stars"))
     assert list(data.X.columns) == ["price", "shop", "review", "title"]
     encoder = FrameEncoder(("review", "title"), TextEncoder(), TableEncoder())
-    model = make_pipeline(encoder, DropoutSVC(missing="rescale")).fit(data.X, data.y)
-    np.testing.assert_array_equal(decisions(run), model.decision_function(data.X))
+    X = encoder.fit_transform(data.X)
+    # The features of a column of the table are lost together; terms are features of their own.
+    model = DropoutSVC(noise=DropoutNoise(0.1, groups=encoder.feature_groups_), missing="rescale").fit(X, data.y)
+    np.testing.assert_array_equal(decisions(run), model.decision_function(X))
     names = load("m.safetensors")[0].get_feature_names_out().tolist()
     assert {"price", "shop=north", "review: good", "title: yes"} <= set(names)
     assert run("evaluate", "reviews.csv", "m.safetensors", "--json").json["accuracy"] > 0.8

@@ -102,7 +102,7 @@ def test_unknown_formats():
         ("a.svm", {"n_features": -1}, "n_features must be an integer of at least 0, got -1"),
         ("a.svm", {"n_features": 11, "max_features": 10}, "n_features=11 is more than max_features=10"),
         ("a.svm", {"zero_based": "auto"}, "zero_based must be True, False or None, got 'auto'"),
-        ("a.csv", {"columns": {"a": "float"}}, "'number' or 'category', got 'float' for 'a'"),
+        ("a.csv", {"columns": {"a": "float"}}, "'category' or 'date', got 'float' for 'a'"),
         ("a.csv", {"label_kind": "float"}, "label_kind must be"),
         ("a.csv", {"target": "a", "text": "a"}, "target and text are the same column, 'a'"),
     ],

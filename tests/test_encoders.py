@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -107,6 +108,87 @@ def test_wide_tables_are_sparse():
     assert X.indices.dtype == X.indptr.dtype == np.int32
     assert np.isnan(X[[300]].toarray()[0, :300]).all()
     assert not TableEncoder().fit(TABLE).sparse_output_
+
+
+def test_numbers_are_standardised():
+    rng = np.random.default_rng(0)
+    x = np.append(rng.normal(100.0, 5.0, 300), NAN)
+    encoder = TableEncoder().fit({"x": x, "big": 1e300 * x, "c": ["a", "b", "c"] * 100 + ["a"]})
+    X = encoder.transform({"x": x, "big": 1e300 * x, "c": ["a"] * 301})
+    np.testing.assert_allclose(np.nanmean(X[:, :2], axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(np.nanstd(X[:, :2], axis=0), 1.0)
+    assert X[0, 2:].tolist() == [1.0, 0.0, 0.0]
+    assert encoder.feature_columns_.tolist() == ["x", "big", "c", "c", "c"]
+    # A sparse matrix is not centred: a zero stays a zero.
+    names = [f"n{i % 150}" for i in range(301)]
+    sparse_counts = np.where(np.arange(301) % 10 == 0, 3.0, 0.0)
+    wide = TableEncoder().fit({"n": sparse_counts, "name": names})
+    assert wide.sparse_output_
+    column = wide.transform({"n": sparse_counts, "name": names})[:, [0]]
+    assert column.nnz == 31
+    np.testing.assert_allclose(column.max(), 3.0 / sparse_counts.std())
+    # A constant column that is kept is not divided by zero.
+    kept = TableEncoder(keep=("x", "y")).fit({"x": [2.0, 2.0], "y": [None, None]})
+    np.testing.assert_array_equal(kept.transform({"x": [3.0], "y": [1.0]}), [[1.0, 1.0]])
+
+
+def test_dates():
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    texts = ["2024-01-01 06:30", "2023-07-02 12:00", None, "2024-12-31 18:00"]
+    stamps = pd.to_datetime(pd.Series(texts))
+    expected = [[2024 + 6.5 / 24 / 366, 1, 0, 6.5], [2023 + 182.5 / 365, 7, 6, 12.0], [NAN] * 4]
+    encoder = TableEncoder(scale=False).fit({"t": texts})
+    assert encoder.get_feature_names_out().tolist() == ["t:year", "t:month", "t:weekday", "t:hour"]
+    local = [None if text is None else datetime.fromisoformat(text) for text in texts]
+    columns = [texts, stamps, stamps.dt.tz_localize("Asia/Tokyo"), stamps.to_list(), local]
+    for table in (*({"t": column} for column in columns), pl.DataFrame({"t": local})):
+        np.testing.assert_allclose(encoder.transform(table)[:3], expected)
+        np.testing.assert_allclose(TableEncoder(scale=False).fit(table).transform(table)[:3], expected)
+    for forms in (
+        ["2024-03-04", "2023-12-25"],
+        ["2024/3/4", "2023/12/25"],
+        ["04.03.2024", "25.12.2023"],
+        ["04/03/2024", "25/12/2023"],
+        ["3/4/2024", "12/25/2023"],
+        ["4 March 2024", "25 Dec 2023"],
+        ["Mar 4, 2024", "December 25, 2023"],
+        ["04-Mar-2024", "25-Dec-2023"],
+        ["2024-03-04T00:00:00Z", "2023-12-25T00:00:00+02:00"],
+    ):
+        encoder = TableEncoder(scale=False).fit({"t": forms})
+        np.testing.assert_allclose(encoder.transform({"t": forms})[:, 1:], [[3.0], [12.0]])  # both are Mondays
+    # The order of day and month is that of the training data, also after a round trip.
+    encoder = TableEncoder.from_state(*TableEncoder(scale=False).fit({"t": ["04/03/2024", "25/12/2023"]}).get_state())
+    assert encoder.transform({"t": ["05/06/2024"]})[0, 1] == 6.0
+    with pytest.raises(ValueError, match="'12/25/2023' in column 't' is not a date with the day first"):
+        encoder.transform({"t": ["12/25/2023"]})
+    with pytest.raises(ValueError, match="Column 't' has dates such as '03/04/2024', in which day and month cannot"):
+        TableEncoder().fit({"t": ["03/04/2024", "05/06/2024"]})
+    assert TableEncoder(categorical=("t",)).fit({"t": ["03/04/2024", "05/06/2024"]}).column_kinds_["t"] == "category"
+
+
+def test_columns_that_are_left_out():
+    n = 30
+    table = {
+        "id": [f"u{i}" for i in range(n)],
+        "row": list(range(n)),
+        "user_id": [(7 * i) % n for i in range(n)],
+        "constant": [1.0, None] * (n // 2),
+        "empty": [None] * n,
+        "town": [f"t{i % 12}" for i in range(n)],
+        "size": [0.5 + i for i in range(n)],  # not integers
+        "score": [(7 * i) % n for i in range(n)],  # different, but neither in order nor named like an id
+        "class": [i % 3 for i in range(n)],
+    }
+    with pytest.warns(UserWarning, match="'id': it identifies rows: 30 different values in 30 rows; 'row'"):
+        encoder = TableEncoder(max_categories=10).fit(table)
+    assert list(encoder.left_out_) == ["id", "row", "user_id", "constant", "empty", "town"]
+    assert encoder.left_out_["town"] == "it has 12 categories, more than 10"
+    assert list(encoder.column_kinds_) == ["size", "score", "class"]
+    assert encoder.n_features_in_ == 9
+    everything = TableEncoder(keep=tuple(table), max_categories=10).fit(table)
+    assert everything.left_out_ == {}
+    assert everything.transform(table).shape == (n, 30 + 4 + 12 + 3)
 
 
 def test_errors_of_tables():

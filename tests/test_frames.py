@@ -17,7 +17,7 @@ MOST_FRAMES = 13
 @pytest.mark.skipif(not kernels.available(), reason="the kernels were not built: no C compiler")
 def test_frames_from_fit_to_the_kernel(monkeypatch):
     stacks = []
-    original = kernels.CSRKernels.sandwich
+    original = kernels.CSRKernels.coupled
 
     def recorded(self, *args):
         frame, names = sys._getframe(), []
@@ -29,7 +29,7 @@ def test_frames_from_fit_to_the_kernel(monkeypatch):
         stacks.append(names)
         return original(self, *args)
 
-    monkeypatch.setattr(kernels.CSRKernels, "sandwich", recorded)
+    monkeypatch.setattr(kernels.CSRKernels, "coupled", recorded)
     rng = np.random.default_rng(0)
     X = sparse.csr_array(rng.poisson(0.3, (300, 400)).astype(float))
     DropoutSVC(noise=0.5).fit(X, rng.integers(0, 2, 300))

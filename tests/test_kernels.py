@@ -12,7 +12,15 @@ from scipy import sparse
 
 from dealing import deal
 from dropmargin import DropoutSVC
-from dropmargin.data import DenseBlock, SparseBlock, kernels
+from dropmargin.data import (
+    DenseBlock,
+    FeatureGroups,
+    GroupOperand,
+    SparseBlock,
+    SquaredDeviation,
+    kernels,
+    noise_operand,
+)
 
 _ENTRIES = [None, np.square, np.abs]
 _WIDTHS = [(1, 0), (1, 1), (1, 2), (0, 1), (3, 0), (3, 3), (2, 4), (3, 4)]
@@ -121,3 +129,70 @@ def test_a_fit_without_the_kernels_gives_the_same_coefficients():
     assert outputs[0][0] == "False"
     assert outputs[1][0] == str(kernels.available())
     np.testing.assert_allclose(np.array(outputs[0][1:], float), np.array(outputs[1][1:], float), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("backend", "n", "entry", "values", "dtype"),
+    deal(_BACKENDS, [1, 2], ["square", "deviation", "absolute"], ["counts", "ones"], [np.float32, np.float64], n=24),
+    indirect=["backend"],
+)
+def test_coupled_products_and_images_are_those_of_a_dense_matrix(backend, n, entry, values, dtype):
+    X = _matrix(dtype)
+    if values == "ones":
+        X.data[:] = 1.0
+    rng = np.random.default_rng(3)
+    deviation = SquaredDeviation(rng.random(23), less_zero=True)
+    function = {"square": np.square, "absolute": np.abs, "deviation": deviation}[entry]
+    dense = X.toarray().astype(np.float64)
+    transformed = function(dense)
+    p, scale = rng.standard_normal((23, n)), rng.standard_normal((23, n))
+    shift, weight, squared = rng.standard_normal(2 * n), rng.standard_normal((57, 3 * n)), rng.standard_normal((57, n))
+    left = rng.standard_normal((57, 4 * n))
+    a, t = dense @ p + shift[:n], transformed @ (scale * p) + shift[n:]
+    alpha = weight[:, :n] * a + weight[:, n : 2 * n] * t
+    beta = weight[:, n : 2 * n] * a + weight[:, 2 * n :] * t
+    tolerance = {"rtol": 1e-3, "atol": 1e-3} if dtype == np.float32 else {"rtol": 1e-11, "atol": 1e-11}
+    operand = noise_operand(function, scale)
+    for block in (SparseBlock(X, function), DenseBlock(X.toarray(), function)):
+        got, sums = block.coupled_product(np.hstack([p, operand]), shift, weight)
+        np.testing.assert_allclose(got, dense.T @ alpha + scale * (transformed.T @ beta), **tolerance)
+        np.testing.assert_allclose(sums, np.concatenate([alpha.sum(axis=0), beta.sum(axis=0)]), **tolerance)
+        images, squares = block.images(left, operand, squared)
+        noise = np.hstack([scale, scale]) * (transformed.T @ left[:, 2 * n :])
+        np.testing.assert_allclose(images, dense.T @ left[:, : 2 * n] + noise, **tolerance)
+        np.testing.assert_allclose(squares, np.square(dense).T @ squared, **tolerance)
+
+
+@pytest.mark.parametrize(
+    ("backend", "n", "kind", "dtype"),
+    deal(_BACKENDS, [1, 2], ["neighbours", "scattered", "one", "single"], [np.float32, np.float64], n=16),
+    indirect=["backend"],
+)
+def test_products_with_groups_do_not_depend_on_the_order_of_the_features(backend, n, kind, dtype):
+    X = _matrix(dtype)
+    numbers = {
+        "neighbours": np.arange(23) // 4,
+        "scattered": np.arange(23) % 5,
+        "one": np.zeros(23, dtype=int),
+        "single": np.arange(23),
+    }[kind]
+    rng = np.random.default_rng(4)
+    n_groups = int(numbers.max()) + 1
+    groups = FeatureGroups(numbers, rng.random(n_groups), rng.random(23))
+    coef, direction, shift = rng.standard_normal((23, n)), rng.standard_normal((23, n)), rng.standard_normal(n)
+    weights, left, squared = (rng.standard_normal((57, k * n)) for k in (4, 4, 1))
+    function = SquaredDeviation(groups.reference, less_zero=True)
+    block, dense = SparseBlock(X, function), DenseBlock(X.toarray(), function)
+    along, alone = GroupOperand(groups, coef, direction), GroupOperand(groups, coef)
+    tolerance = {"rtol": 1e-3, "atol": 1e-3} if dtype == np.float32 else {"rtol": 1e-11, "atol": 1e-11}
+    for got, expected in (
+        (block.group_moments(coef, groups), dense.group_moments(coef, groups)),
+        (block.group_curvature(along, weights, shift), dense.group_curvature(along, weights, shift)),
+        (block.group_images(alone, left, squared, False), dense.group_images(alone, left, squared, False)),
+        (
+            block.group_images(alone, left[:, : 2 * n], squared, True),
+            dense.group_images(alone, left[:, : 2 * n], squared, True),
+        ),
+    ):
+        for one, other in zip(got, expected, strict=True):
+            np.testing.assert_allclose(one, other, **tolerance)

@@ -247,6 +247,14 @@ def test_text_that_cannot_be_exported_is_refused_by_name(encoder, message, tmp_p
         export_onnx(model, tmp_path / "model.onnx")
 
 
+def test_dates_cannot_be_exported(tmp_path):
+    frame = pd.DataFrame({"when": ["2024-01-01", "2024-05-05"] * 3, "n": [1.0, 2.0] * 3})
+    model = make_pipeline(TableEncoder(), DropoutSVC()).fit(frame, [0, 1] * 3)
+    with pytest.raises(ValueError, match="Column 'when' of the TableEncoder holds dates"):
+        export_onnx(model, tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
 _TRANSFORMERS = {
     "all": ColumnTransformer(
         [

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from datasets import blankout
 from dealing import deal
 from dropmargin.losses import Logistic
-from dropmargin.objective.preconditioner import Cholesky, Diagonal, Woodbury, factorise
+from dropmargin.objective.preconditioner import Cholesky, Diagonal, StackedCholesky, Woodbury, factorise
 from helpers import (
     INDEPENDENT,
     LOSSES,
@@ -104,7 +104,7 @@ def test_preconditioner_of_many_features_is_the_diagonal_of_the_majoriser(noise,
 @pytest.mark.parametrize(
     ("n_samples", "n_features", "direct", "expected", "layout"),
     [
-        (30, 8, True, Cholesky, "dense"),
+        (30, 8, True, StackedCholesky, "dense"),
         (8, 30, False, Woodbury, "sparse"),
         (400, 250, False, Cholesky, "sparse"),  # of the shared Gram matrix
         (250, 400, False, Diagonal, "dense"),

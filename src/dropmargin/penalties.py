@@ -13,7 +13,8 @@ It is the least ``l1 s`` with ``s >= |w|``. With the barrier ``-mu log(s^2 - w^2
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -30,21 +31,27 @@ class Penalty:
 
     Parameters
     ----------
-    l2, l1 : float
-        Strengths of the two terms.
+    l2 : float, or ndarray of shape (n_outputs,)
+        Strength of the squared norm, the same for all outputs or one per output.
+    l1 : float
+        Strength of the absolute values.
     barrier : float, default=0.0
         ``mu`` of the module's docstring; zero is the exact penalty. The derivatives of ``l1 |w|`` are then those within
         the orthant of ``w``, and zero is taken for the derivative at zero.
     """
 
-    l2: float = 1.0
+    l2: Any = 1.0
     l1: float = 0.0
     barrier: float = 0.0
 
     @property
     def has_curvature(self) -> bool:
         """Whether the second derivative is positive everywhere."""
-        return self.l2 > 0.0 or self.barrier > 0.0
+        return bool(np.min(self.l2) > 0.0) or self.barrier > 0.0
+
+    def select(self, outputs: Any) -> Penalty:
+        """Return the penalty of these outputs alone."""
+        return self if np.ndim(self.l2) == 0 else replace(self, l2=self.l2[outputs])
 
     def value(self, coef: Array) -> Array:
         """Return ``R``, one value per output."""

@@ -9,7 +9,7 @@ import click
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError
-from dropmargin.cli.files import check_can_read, check_can_write
+from dropmargin.cli.files import check_can_read, check_can_write, check_replaces_export
 from dropmargin.cli.program import SUCCESS, Command
 
 _EXTENSIONS = {".onnx": "onnx", ".model": "liblinear", ".liblinear": "liblinear"}
@@ -18,6 +18,7 @@ _PARAMS = [
     shared.file_argument("out"),
     shared.option("--to", choices=["liblinear", "onnx"], help="Format of OUT; by default its name tells it."),
     shared.option("--complete-rows", help="Export a model for missing values, to use with rows that have none."),
+    shared.FORCE,
 ]
 
 
@@ -29,6 +30,7 @@ def export(options: SimpleNamespace, console: Console) -> int:
         raise UsageError(f"the format of {options.out} is not known: add --to liblinear or --to onnx")
     check_can_read(options.model)
     check_can_write("OUT", options.out, (options.model,))
+    check_replaces_export("OUT", options.out, options, to)
     from dropmargin.cli.reading import SavedModel
     from dropmargin.io.model import export_liblinear, export_onnx
 

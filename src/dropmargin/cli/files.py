@@ -89,6 +89,16 @@ def check_replaces_predictions(option: str, path: str, options: Any, ids: str | 
         _refuse(option, path, "a file of predictions with a header")
 
 
+def check_replaces_export(option: str, path: str, options: Any, to: str) -> None:
+    """Refuse to replace a file that does not begin as an export of this kind does, unless ``--force`` is given."""
+    if options.force or _is_new(path):
+        return
+    with open(path, "rb") as file:
+        start = file.read(_MAX_HEADER)
+    if not (start.startswith(b"solver_type") if to == "liblinear" else start[:1] == b"\x08" and b"onnx" in start):
+        _refuse(option, path, f"an export for {to}")
+
+
 def _refuse(option: str, path: str, kind: str) -> None:
     raise UsageError(
         f"{option} {path}: this file exists and is not {kind}; name another file, or replace it by --force"

@@ -5,11 +5,11 @@ element-wise function of ``X`` in one pass. ``partitions`` applies a function to
 fixed order, wherever the blocks are.
 """
 
-from dropmargin.data.blocks import Block, EntryFunction, SquaredDeviation, apply_entry
+from dropmargin.data.blocks import Block, EntryFunction, SquaredDeviation, apply_entry, noise_operand
 from dropmargin.data.columns import column_dots
 from dropmargin.data.csr import SparseBlock, group_sums, rows_for_descent
 from dropmargin.data.dense import DenseBlock
-from dropmargin.data.groups import FeatureGroups
+from dropmargin.data.groups import FeatureGroups, GroupOperand
 from dropmargin.data.kernels import DualDescent
 from dropmargin.data.matrix import (
     as_dense,
@@ -47,9 +47,10 @@ from dropmargin.data.matrix import (
 from dropmargin.data.outputs import Output, binary_outputs
 from dropmargin.data.partitions import LocalPartitions, Partitions, PerPartition, products
 from dropmargin.data.rows import Rows, TargetSummary, set_target_summary, target_summary
-from dropmargin.data.training import BinaryRows, ClassArray, ClassRows, NumberArray
+from dropmargin.data.training import BinaryArray, BinaryRows, ClassArray, ClassRows, NumberArray
 
 __all__ = [
+    "BinaryArray",
     "BinaryRows",
     "Block",
     "ClassArray",
@@ -58,6 +59,7 @@ __all__ = [
     "DualDescent",
     "EntryFunction",
     "FeatureGroups",
+    "GroupOperand",
     "LocalPartitions",
     "NumberArray",
     "Output",
@@ -91,6 +93,7 @@ __all__ = [
     "mean_square",
     "means_to_subtract",
     "no_rows",
+    "noise_operand",
     "nonempty_features",
     "nonzero_entries",
     "products",

@@ -4,13 +4,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MODE_NONE = 0, MODE_SQUARE = 1, MODE_IDENTITY = 2, MODE_ARRAY = 3, MODE_DEVIATION = 4 };
+enum {
+    MODE_NONE = 0,
+    MODE_SQUARE = 1,
+    MODE_IDENTITY = 2,
+    MODE_ARRAY = 3,
+    MODE_DEVIATION = 4,
+    MODE_PRESENCE = 5,
+    MODE_PRESENCE_DEVIATION = 6
+};
 
 /* The largest width of a row of results in `sandwich`. */
 enum { MAX_WIDTH = 512 };
 
 /* The two values of a feature, for X and for f(X). Arrays of NumPy may be aligned to a double only. */
 typedef double pair __attribute__((vector_size(16), aligned(8), may_alias));
+
+/* Which of two doubles are kept. */
+typedef int64_t mask __attribute__((vector_size(16), may_alias));
 
 #define INLINE static inline __attribute__((always_inline))
 

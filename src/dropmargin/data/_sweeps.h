@@ -1,9 +1,11 @@
 /* Products for one type of data and indices: _kernels.c defines KIND, DATA, INDEX, UINDEX and NAMED.
  *
  * Every function reads X once. The element-wise function f is given by `mode`: none, the square, the identity, an array
- * `fdata` of values with the sparsity pattern of X, or x (x - r) with `fdata` having r, one per feature. The operands `right` of X and of f(X) are side by side, one row of
- * doubles per feature, so that all values for an entry are adjacent in memory. Sums are in double precision, and their
- * order depends on the data alone.
+ * `fdata` of values with the sparsity pattern of X, the deviation x (x - r) with one r per feature, or presence, the
+ * identity or the deviation of values that are all 1 and are not read. The operands `right` of X and of f(X) are side by
+ * side, one row of doubles per feature, so that all values for an entry are adjacent in memory; for a deviation, r is
+ * the last of the row, also in the results `out` of transposed products. Sums are in double precision, and their order
+ * depends on the data alone.
  *
  * Feature indices are read as unsigned: they are not negative, and sign extension takes time. The caller allocates all
  * memory, and sets the results of transposed products to zero.
@@ -25,24 +27,35 @@ INLINE NAMED(row) NAMED(row_at)(int64_t i, const INDEX *indptr, const INDEX *ind
     return (NAMED(row)){indices + begin, data + begin, f, indptr[i + 1] - begin};
 }
 
-/* f of entry e. `mode` is a constant in every inlined call, so that the compiler makes a loop for each mode. */
-INLINE double NAMED(entry)(const NAMED(row) *row, INDEX e, const int mode)
+/* x and f of entry e. `mode` is a constant in every inlined call, so that the compiler makes a loop for each mode. */
+INLINE double NAMED(value)(const NAMED(row) *row, INDEX e, const int mode)
 {
-    const double x = row->x[e];
+    return mode == MODE_PRESENCE || mode == MODE_PRESENCE_DEVIATION ? 1.0 : (double)row->x[e];
+}
+
+INLINE double NAMED(entry)(const NAMED(row) *row, INDEX e, const int mode, const double *r)
+{
+    const double x = NAMED(value)(row, e, mode);
     return mode == MODE_SQUARE ? x * x
-           : mode == MODE_IDENTITY ? x
+           : mode == MODE_IDENTITY || mode == MODE_PRESENCE ? x
            : mode == MODE_ARRAY ? (double)row->f[e]
-           : mode == MODE_DEVIATION ? x * (x - (double)row->f[(UINDEX)row->features[e]])
+           : mode == MODE_DEVIATION || mode == MODE_PRESENCE_DEVIATION ? x * (x - *r)
            : 0.0;
+}
+
+/* The doubles per feature of an operand with so many columns. */
+INLINE int NAMED(stride)(const int mode, int n_x, int n_f)
+{
+    return n_x + n_f + (mode == MODE_DEVIATION || mode == MODE_PRESENCE_DEVIATION);
 }
 
 /* s and, for two columns of f(X), t += entry e times the row of `right` for its feature. */
 INLINE void NAMED(add_pair)(const NAMED(row) *row, INDEX e, const int mode, const int n_f, const double *right,
                             pair *s, double *t)
 {
-    const double *z = right + (size_t)(1 + n_f) * (UINDEX)row->features[e];
-    const double f = NAMED(entry)(row, e, mode);
-    *s += (pair){row->x[e], f} * *(const pair *)z;
+    const double *z = right + (size_t)NAMED(stride)(mode, 1, n_f) * (UINDEX)row->features[e];
+    const double f = NAMED(entry)(row, e, mode, z + 1 + n_f);
+    *s += (pair){NAMED(value)(row, e, mode), f} * *(const pair *)z;
     if (n_f == 2) *t += f * z[2];
 }
 
@@ -62,35 +75,24 @@ INLINE void NAMED(product_pair)(const NAMED(row) *row, const int mode, const int
     if (n_f == 2) out[2] = (t[0] + t[1]) + (t[2] + t[3]);
 }
 
-/* out += row times n_x columns of `right` for X and n_f for f(X), at most four in all. The widths are constants, and
- * the sums stay in registers. */
-INLINE void NAMED(product_few)(const NAMED(row) *row, const int mode, const int n_x, const int n_f,
-                               const double *right, double *out)
+/* out += row times one column of `right` for X. */
+INLINE void NAMED(product_one)(const NAMED(row) *row, const int mode, const double *right, double *out)
 {
-    double even[4] = {0.0, 0.0, 0.0, 0.0}, odd[4] = {0.0, 0.0, 0.0, 0.0};
+    double s[4] = {*out, 0.0, 0.0, 0.0};
     INDEX e = 0;
-    for (; e + 1 < row->size; e += 2) {
-        const double *z = right + (size_t)(n_x + n_f) * (UINDEX)row->features[e];
-        const double *v = right + (size_t)(n_x + n_f) * (UINDEX)row->features[e + 1];
-        for (int k = 0; k < n_x + n_f; k++) {
-            even[k] += (k < n_x ? (double)row->x[e] : NAMED(entry)(row, e, mode)) * z[k];
-            odd[k] += (k < n_x ? (double)row->x[e + 1] : NAMED(entry)(row, e + 1, mode)) * v[k];
-        }
-    }
-    if (e < row->size) {
-        const double *z = right + (size_t)(n_x + n_f) * (UINDEX)row->features[e];
-        for (int k = 0; k < n_x + n_f; k++)
-            even[k] += (k < n_x ? (double)row->x[e] : NAMED(entry)(row, e, mode)) * z[k];
-    }
-    for (int k = 0; k < n_x + n_f; k++) out[k] += even[k] + odd[k];
+    for (; e + 3 < row->size; e += 4)
+        for (int c = 0; c < 4; c++) s[c] += NAMED(value)(row, e + c, mode) * right[(UINDEX)row->features[e + c]];
+    for (; e < row->size; e++) s[0] += NAMED(value)(row, e, mode) * right[(UINDEX)row->features[e]];
+    *out = (s[0] + s[1]) + (s[2] + s[3]);
 }
 
 INLINE void NAMED(product_many)(const NAMED(row) *row, const int mode, int n_x, int n_f, const double *right,
                                 double *restrict out)
 {
+    const size_t stride = (size_t)NAMED(stride)(mode, n_x, n_f);
     for (INDEX e = 0; e < row->size; e++) {
-        const double x = row->x[e], f = NAMED(entry)(row, e, mode);
-        const double *restrict z = right + (size_t)(n_x + n_f) * (UINDEX)row->features[e];
+        const double *restrict z = right + stride * (UINDEX)row->features[e];
+        const double x = NAMED(value)(row, e, mode), f = NAMED(entry)(row, e, mode, z + n_x + n_f);
         for (int k = 0; k < n_x; k++) out[k] += x * z[k];
         if (mode != MODE_NONE)
             for (int k = n_x; k < n_x + n_f; k++) out[k] += f * z[k];
@@ -101,7 +103,7 @@ INLINE void NAMED(product_mode)(const NAMED(row) *row, const int mode, int n_x, 
                                 double *out)
 {
     if (n_x == 1 && n_f == 1) NAMED(product_pair)(row, mode, 1, right, out);
-    else if (n_x == 1 && n_f == 0) NAMED(product_few)(row, mode, 1, 0, right, out);
+    else if (n_x == 1 && n_f == 0) NAMED(product_one)(row, mode, right, out);
     else if (n_x == 1 && n_f == 2) NAMED(product_pair)(row, mode, 2, right, out);
     else NAMED(product_many)(row, mode, n_x, n_f, right, out);
 }
@@ -114,24 +116,28 @@ INLINE void NAMED(product)(const NAMED(row) *row, int mode, int n_x, int n_f, co
         case MODE_IDENTITY: NAMED(product_mode)(row, MODE_IDENTITY, n_x, n_f, right, out); break;
         case MODE_ARRAY: NAMED(product_mode)(row, MODE_ARRAY, n_x, n_f, right, out); break;
         case MODE_DEVIATION: NAMED(product_mode)(row, MODE_DEVIATION, n_x, n_f, right, out); break;
+        case MODE_PRESENCE: NAMED(product_mode)(row, MODE_PRESENCE, n_x, n_f, right, out); break;
+        case MODE_PRESENCE_DEVIATION: NAMED(product_mode)(row, MODE_PRESENCE_DEVIATION, n_x, n_f, right, out); break;
         default: NAMED(product_mode)(row, MODE_NONE, n_x, n_f, right, out); break;
     }
 }
 
 INLINE void NAMED(transposed_pair)(const NAMED(row) *row, const int mode, const double *left, double *out)
 {
-    pair *z = (pair *)out;
     const pair factors = {left[0], left[1]};
-    for (INDEX e = 0; e < row->size; e++)
-        z[(UINDEX)row->features[e]] += (pair){row->x[e], NAMED(entry)(row, e, mode)} * factors;
+    for (INDEX e = 0; e < row->size; e++) {
+        double *z = out + (size_t)NAMED(stride)(mode, 1, 1) * (UINDEX)row->features[e];
+        *(pair *)z += (pair){NAMED(value)(row, e, mode), NAMED(entry)(row, e, mode, z + 2)} * factors;
+    }
 }
 
 INLINE void NAMED(transposed_many)(const NAMED(row) *row, const int mode, int n_x, int n_f, const double *restrict left,
                                    double *out)
 {
+    const size_t stride = (size_t)NAMED(stride)(mode, n_x, n_f);
     for (INDEX e = 0; e < row->size; e++) {
-        const double x = row->x[e], f = NAMED(entry)(row, e, mode);
-        double *restrict z = out + (size_t)(n_x + n_f) * (UINDEX)row->features[e];
+        double *restrict z = out + stride * (UINDEX)row->features[e];
+        const double x = NAMED(value)(row, e, mode), f = NAMED(entry)(row, e, mode, z + n_x + n_f);
         for (int k = 0; k < n_x; k++) z[k] += x * left[k];
         if (mode != MODE_NONE)
             for (int k = n_x; k < n_x + n_f; k++) z[k] += f * left[k];
@@ -144,9 +150,7 @@ INLINE void NAMED(transposed_mode)(const NAMED(row) *row, const int mode, int n_
     if (n_x == 1 && n_f == 1) NAMED(transposed_pair)(row, mode, left, out);
     else if (n_x == 1 && n_f == 0) NAMED(transposed_many)(row, mode, 1, 0, left, out);
     else if (n_x == 0 && n_f == 1) NAMED(transposed_many)(row, mode, 0, 1, left, out);
-    else if (n_x == 1 && n_f == 2) NAMED(transposed_many)(row, mode, 1, 2, left, out);
     else if (n_x == 2 && n_f == 1) NAMED(transposed_many)(row, mode, 2, 1, left, out);
-    else if (n_x == 2 && n_f == 3) NAMED(transposed_many)(row, mode, 2, 3, left, out);
     else if (n_x == 3 && n_f == 4) NAMED(transposed_many)(row, mode, 3, 4, left, out);
     else NAMED(transposed_many)(row, mode, n_x, n_f, left, out);
 }
@@ -159,6 +163,8 @@ INLINE void NAMED(transposed)(const NAMED(row) *row, int mode, int n_x, int n_f,
         case MODE_IDENTITY: NAMED(transposed_mode)(row, MODE_IDENTITY, n_x, n_f, left, out); break;
         case MODE_ARRAY: NAMED(transposed_mode)(row, MODE_ARRAY, n_x, n_f, left, out); break;
         case MODE_DEVIATION: NAMED(transposed_mode)(row, MODE_DEVIATION, n_x, n_f, left, out); break;
+        case MODE_PRESENCE: NAMED(transposed_mode)(row, MODE_PRESENCE, n_x, n_f, left, out); break;
+        case MODE_PRESENCE_DEVIATION: NAMED(transposed_mode)(row, MODE_PRESENCE_DEVIATION, n_x, n_f, left, out); break;
         default: NAMED(transposed_mode)(row, MODE_NONE, n_x, n_f, left, out); break;
     }
 }
@@ -187,13 +193,13 @@ CLONES void NAMED(backward)(int64_t n_rows, const INDEX *indptr, const INDEX *in
 
 /* Hessian products of n outputs in one pass: with right = (p, u) and (a, t) = (X @ p, f(X) @ u) + shift of a row,
  *   out += (X' (A a + B t), f(X)' (B a + D t)),  sums += (A a + B t, B a + D t).
- * Without f (mode 0) there is no t, and right, shift, out and sums have n columns instead of 2 n. `curvature_weight`
- * has n values of A per row, or n of A, then n of B, then n of D. */
+ * n_f is n; or it is 0: then there is no t, and right, shift, out and sums have n columns instead of 2 n.
+ * `curvature_weight` has n values of A per row, or n of A, then n of B, then n of D. */
 CLONES void NAMED(sandwich)(int64_t n_rows, const INDEX *indptr, const INDEX *indices, const DATA *data,
-                            const DATA *fdata, int mode, int n, const double *right, const double *shift,
+                            const DATA *fdata, int mode, int n, int n_f, const double *right, const double *shift,
                             const double *curvature_weight, double *out, double *sums)
 {
-    const int n_f = mode == MODE_NONE ? 0 : n, width = n + n_f;
+    const int width = n + n_f;
     double scores[MAX_WIDTH];
     for (int64_t i = 0; i < n_rows; i++) {
         const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, fdata, mode);
@@ -201,7 +207,7 @@ CLONES void NAMED(sandwich)(int64_t n_rows, const INDEX *indptr, const INDEX *in
         for (int k = 0; k < width; k++) scores[k] = shift[k];
         NAMED(product)(&row, mode, n, n_f, right, scores);
         for (int k = 0; k < n; k++) {
-            if (mode == MODE_NONE) {
+            if (n_f == 0) {
                 scores[k] *= h[k];
             } else {
                 const double a = scores[k], t = scores[n + k];
@@ -214,89 +220,105 @@ CLONES void NAMED(sandwich)(int64_t n_rows, const INDEX *indptr, const INDEX *in
     }
 }
 
-/* Groups of features: for coefficients w and a direction p, and with the references r of the features,
- *   S_g = sum over features d of group g of (w_d, p_d) x_d,    s_g = S_g - at_g,    at_g = the same sum with r_d for x_d.
- * `collect` puts the S_g of a row's groups into `sums` and returns their number; `own` are the groups. `last` has the
- * last row of each group, numbered from 1. */
-INLINE int64_t NAMED(collect)(const NAMED(row) *row, int64_t number, const int32_t *group, const pair *right, pair *sums,
-                              int64_t *last, int32_t *own)
+/* For one output, with G = f(X) diag(s): g[e] = s f(x) of each entry of a row, and
+ *   scores += (sum x p, sum g p),  for rows (p, s) of `right`. */
+INLINE void NAMED(add_coupled)(const NAMED(row) *row, INDEX e, const int mode, const double *right, double *restrict g,
+                               pair *sum)
 {
-    int64_t n = 0;
-    for (INDEX e = 0; e < row->size; e++) {
-        const UINDEX d = (UINDEX)row->features[e];
-        const int32_t g = group[d];
-        if (last[g] != number) {
-            last[g] = number;
-            own[n++] = g;
-            sums[g] = (pair){0.0, 0.0};
-        }
-        sums[g] += (pair){row->x[e], row->x[e]} * right[d];
-    }
-    return n;
+    const double *z = right + (size_t)NAMED(stride)(mode, 1, 1) * (UINDEX)row->features[e];
+    g[e] = z[1] * NAMED(entry)(row, e, mode, z + 2);
+    *sum += (pair){NAMED(value)(row, e, mode), g[e]} * (pair){z[0], z[0]};
 }
 
-/* out[i] = (X[i] @ w, sum over the groups with entries of slope_g (s_g^2 - at_g^2)), for right = (w, w). */
-CLONES void NAMED(group_forward)(int64_t n_rows, const INDEX *indptr, const INDEX *indices, const DATA *data,
-                                 const int32_t *group, const double *slope, const double *at, const double *right,
-                                 double *sums, int64_t *last, int32_t *own, double *out)
+INLINE void NAMED(coupled_product)(const NAMED(row) *row, const int mode, const double *right, double *restrict g,
+                                   double *scores)
+{
+    pair sums[4] = {{scores[0], scores[1]}, {0.0, 0.0}, {0.0, 0.0}, {0.0, 0.0}};
+    INDEX e = 0;
+    for (; e + 3 < row->size; e += 4)
+        for (int c = 0; c < 4; c++) NAMED(add_coupled)(row, e + c, mode, right, g, sums + c);
+    for (; e < row->size; e++) NAMED(add_coupled)(row, e, mode, right, g, sums);
+    const pair sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    scores[0] = sum[0];
+    scores[1] = sum[1];
+}
+
+INLINE void NAMED(coupled_mode)(const int mode, int64_t n_rows, const INDEX *indptr, const INDEX *indices,
+                                const DATA *data, const DATA *fdata, const double *right, const double *shift,
+                                const double *curvature_weight, double *restrict g, double *out, double *sums)
 {
     for (int64_t i = 0; i < n_rows; i++) {
-        const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, NULL, MODE_NONE);
-        const int64_t n = NAMED(collect)(&row, i + 1, group, (const pair *)right, (pair *)sums, last, own);
-        double mean = 0.0, variance = 0.0;
-        for (int64_t k = 0; k < n; k++) {
-            const double s = sums[2 * own[k]];
-            mean += s;
-            variance += slope[own[k]] * s * (s - 2.0 * at[2 * own[k]]);
-        }
-        out[2 * i] = mean;
-        out[2 * i + 1] = variance;
+        const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, fdata, mode);
+        const double *h = curvature_weight + 3 * i;
+        double scores[2] = {shift[0], shift[1]};
+        NAMED(coupled_product)(&row, mode, right, g, scores);
+        const double alpha = h[0] * scores[0] + h[1] * scores[1], beta = h[1] * scores[0] + h[2] * scores[1];
+        for (INDEX e = 0; e < row.size; e++)
+            out[(UINDEX)row.features[e]] += NAMED(value)(&row, e, mode) * alpha + g[e] * beta;
+        sums[0] += alpha;
+        sums[1] += beta;
     }
 }
 
-/* With right = (w, p), and for each row, by `weights`: four numbers (A, B, D, h) give
- *   a = X p + shift[0],   t = sum_g slope_g s_g(w) s_g(p),   alpha = A a + B t,   beta = B a + D t;
- * two numbers are alpha and beta themselves, with h = 0. Then, with z_g = slope_g (beta s_g(w) + h s_g(p)),
- *   out_d += sum_i x_id (alpha_i + z_ig)
- *   by_group_g += sum_i slope_g (beta S_g(w) + h S_g(p)),   totals += (alpha, beta, h).
- * shift[1] is the sum of slope_g at_g(w) at_g(p) over all groups. */
-CLONES void NAMED(group_sandwich)(int64_t n_rows, const INDEX *indptr, const INDEX *indices, const DATA *data,
-                                  const int32_t *group, const double *slope, const double *at, const double *right,
-                                  const double *shift, int n_weights, const double *weights, double *sums,
-                                  int64_t *last, int32_t *own, double *out, double *by_group, double *totals)
+/* The Hessian product of one output: as `sandwich`, but with right = (p, s), t = f(X) (s p), and
+ *   out += X' (A a + B t) + s f(X)' (B a + D t).
+ * `g` is scratch memory for the entries of a row. */
+CLONES void NAMED(coupled)(int64_t n_rows, const INDEX *indptr, const INDEX *indices, const DATA *data,
+                           const DATA *fdata, int mode, const double *right, const double *shift,
+                           const double *curvature_weight, double *g, double *out, double *sums)
+{
+#define COUPLED(MODE) \
+    case MODE: \
+        NAMED(coupled_mode)(MODE, n_rows, indptr, indices, data, fdata, right, shift, curvature_weight, g, out, sums); \
+        break
+    switch (mode) {
+        COUPLED(MODE_SQUARE);
+        COUPLED(MODE_IDENTITY);
+        COUPLED(MODE_ARRAY);
+        COUPLED(MODE_DEVIATION);
+        COUPLED(MODE_PRESENCE);
+        COUPLED(MODE_PRESENCE_DEVIATION);
+    }
+#undef COUPLED
+}
+
+INLINE void NAMED(images_mode)(const int mode, int64_t n_rows, const INDEX *indptr, const INDEX *indices,
+                               const DATA *data, const DATA *fdata, const double *right, const double *left,
+                               double *out)
 {
     for (int64_t i = 0; i < n_rows; i++) {
-        const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, NULL, MODE_NONE);
-        const int64_t n = NAMED(collect)(&row, i + 1, group, (const pair *)right, (pair *)sums, last, own);
-        const double *weight = weights + n_weights * i;
-        double alpha = weight[0], beta = weight[1], h = 0.0;
-        if (n_weights == 4) {
-            double a = shift[0], t = shift[1];
-            for (int64_t k = 0; k < n; k++) {
-                const double *s = sums + 2 * own[k], *r = at + 2 * own[k];
-                a += s[1];
-                t += slope[own[k]] * (s[0] * (s[1] - r[1]) - r[0] * s[1]);
-            }
-            alpha = weight[0] * a + weight[1] * t;
-            beta = weight[1] * a + weight[2] * t;
-            h = weight[3];
-        }
-        for (int64_t k = 0; k < n; k++) {
-            double *s = sums + 2 * own[k];
-            const double *r = at + 2 * own[k];
-            const double whole = slope[own[k]] * (beta * s[0] + h * s[1]);
-            by_group[own[k]] += whole;
-            s[0] = alpha + whole - slope[own[k]] * (beta * r[0] + h * r[1]);
-        }
+        const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, fdata, mode);
+        const double *h = left + 5 * i;
         for (INDEX e = 0; e < row.size; e++) {
-            const UINDEX d = (UINDEX)row.features[e];
-            out[d] += row.x[e] * sums[2 * group[d]];
+            const size_t d = (UINDEX)row.features[e];
+            const double *s = right + NAMED(stride)(mode, 1, 0) * d, x = NAMED(value)(&row, e, mode);
+            const double g = *s * NAMED(entry)(&row, e, mode, s + 1);
+            double *z = out + 3 * d;
+            *(pair *)z += (pair){x, x} * (pair){h[0], h[1]} + (pair){g, g} * (pair){h[2], h[3]};
+            z[2] += x * x * h[4];
         }
-        totals[0] += alpha;
-        totals[1] += beta;
-        totals[2] += h;
     }
 }
+
+/* Two images of a Hessian and a diagonal, for one output, with left = (a, b, c, d, h) for each row and right = s:
+ *   out += (X' a + s f(X)' c,  X' b + s f(X)' d,  (X * X)' h). */
+CLONES void NAMED(images)(int64_t n_rows, const INDEX *indptr, const INDEX *indices, const DATA *data,
+                          const DATA *fdata, int mode, const double *right, const double *left, double *out)
+{
+#define IMAGES(MODE) \
+    case MODE: NAMED(images_mode)(MODE, n_rows, indptr, indices, data, fdata, right, left, out); break
+    switch (mode) {
+        IMAGES(MODE_SQUARE);
+        IMAGES(MODE_IDENTITY);
+        IMAGES(MODE_ARRAY);
+        IMAGES(MODE_DEVIATION);
+        IMAGES(MODE_PRESENCE);
+        IMAGES(MODE_PRESENCE_DEVIATION);
+    }
+#undef IMAGES
+}
+
+#include "_groups.h"
 
 /* Row i of several blocks, whose first rows are `edges`. */
 INLINE NAMED(row) NAMED(row_of_blocks)(int64_t i, const int64_t *edges, const INDEX *const *indptr,
@@ -331,7 +353,7 @@ CLONES void NAMED(descend_dual)(const int64_t *edges, const INDEX *const *indptr
             const int64_t i = active[k];
             const NAMED(row) row = NAMED(row_of_blocks)(i, edges, indptr, indices, data);
             double score = intercept[0];
-            NAMED(product_few)(&row, MODE_NONE, 1, 0, coef, &score);
+            NAMED(product_one)(&row, MODE_NONE, coef, &score);
             const double gradient = labels[i] * score - margin;
             const int lowest = dual[i] <= 0.0, highest = dual[i] >= upper[i];
             if ((lowest && gradient > violations[1]) || (highest && gradient < violations[0])) {

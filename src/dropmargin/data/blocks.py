@@ -21,7 +21,7 @@ import numpy as np
 from dropmargin.typing import Array
 
 if TYPE_CHECKING:
-    from dropmargin.data.groups import FeatureGroups
+    from dropmargin.data.groups import FeatureGroups, GroupOperand
 
 EntryFunction = Callable[[Array], Array]
 
@@ -65,6 +65,16 @@ class SquaredDeviation:
 def apply_entry(entry: EntryFunction, values: Array, features: Array) -> Array:
     """Return an entry function of stored entries, given the feature of each."""
     return entry.of_entries(values, features) if isinstance(entry, SquaredDeviation) else entry(values)
+
+
+def noise_operand(entry: EntryFunction | None, scale: Array) -> Array:
+    """Return a factor of ``f(X)``, of shape (n_features, n_outputs), as an operand of products.
+
+    Beside it is the reference value of ``f``, if it has one: so the operands of an entry are adjacent in memory.
+    """
+    if isinstance(entry, SquaredDeviation) and entry.less_zero:
+        return np.column_stack([scale, 2.0 * entry.reference])
+    return scale
 
 
 class Block(ABC):
@@ -156,6 +166,50 @@ class Block(ABC):
     @abstractmethod
     def row_sums(self, entries: Array) -> Array:
         """Return the sum of ``entries`` in each row."""
+
+    def coupled_product(self, right: Array, shift: Array, curvature_weight: Array) -> tuple[Array, Array]:
+        """Return the Hessian products of mean and variance, in one pass over the rows.
+
+        ``right`` is a direction ``p`` beside the `noise_operand` of a scale. With ``u = scale * p`` and the rest as in
+        `sandwich`: ``X'(A a + B t) + scale * f(X)'(B a + D t)``, and the same sums.
+        """
+        n = len(shift) // 2
+        direction, scale = right[:, :n], right[:, n : 2 * n]
+        back, sums = self.sandwich(np.hstack([direction, scale * direction]), shift, curvature_weight, n)
+        return back[:, :n] + scale * back[:, n:], sums
+
+    def images(self, left: Array, operand: Array | None, squared: Array | None) -> tuple[Array, Array | None]:
+        """Return the Hessian times two directions whose products with the rows are known, and ``(X * X)' squared``.
+
+        With ``left = (a, b, c, d)``, one value per row and output, and the `noise_operand` of a scale:
+        ``X'a + scale * f(X)'c`` beside ``X'b + scale * f(X)'d``. Without a scale, ``left`` is ``(a, b)`` alone.
+        """
+        n_x = left.shape[1] if operand is None else left.shape[1] // 2
+        if squared is None:
+            back, squares = self.backward(left, n_x), None
+        else:
+            back, squares = self.backward_and_squares(left, n_x, squared)
+        if operand is None:
+            return back, squares
+        scale = operand[:, : n_x // 2]
+        return back[:, :n_x] + np.hstack([scale, scale]) * back[:, n_x:], squares
+
+    def group_curvature(self, operand: GroupOperand, weights: Array, shift: Array) -> tuple[Array, Array]:
+        """Return `group_products` with a direction."""
+        return self.group_products(weights, operand.coef, operand.direction, shift, operand.groups)
+
+    def group_images(
+        self, operand: GroupOperand, left: Array, squared: Array, less_reference: bool
+    ) -> tuple[Array, Array]:
+        """Return `group_products` without a direction, for one or more pairs of weights, and a diagonal.
+
+        ``left`` has all ``alpha``, then all ``beta``, one value per row and output. The diagonal is ``f(X)' squared``
+        if ``less_reference``, else ``(X * X)' squared``.
+        """
+        half, n = left.shape[1] // 2, squared.shape[1]
+        parts = (np.hstack([left[:, k : k + n], left[:, half + k : half + k + n]]) for k in range(0, half, n))
+        images = [self.group_products(own, operand.coef, None, None, operand.groups)[0] for own in parts]
+        return np.hstack(images), self.backward(squared, 0) if less_reference else self.squares_transposed(squared)
 
     def backward_and_squares(self, left: Array, n_x: int, squared: Array) -> tuple[Array, Array]:
         """Return `backward` of ``left`` and ``(X * X)' squared``, in one pass over the rows if ``f`` is the square."""

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from dropmargin.data import kernels
 from dropmargin.data.blocks import Block, EntryFunction, SquaredDeviation, apply_curvature, apply_entry, chunks
-from dropmargin.data.groups import FeatureGroups, outputs_of, row_weights
+from dropmargin.data.groups import FeatureGroups, GroupOperand, outputs_of, row_weights
 from dropmargin.typing import Array
 
 # Rows are converted to dense arrays in chunks of about this many entries.
@@ -38,12 +38,18 @@ class SparseBlock(Block):
     def _kernels(self) -> kernels.CSRKernels | None:
         if not kernels.available():
             return None
-        if self.entry is np.square:  # squares are computed on the fly and not stored
-            return kernels.CSRKernels(self.rows, kernels.MODE_SQUARE, None)
-        if isinstance(self.entry, SquaredDeviation) and self.entry.less_zero:
-            return kernels.CSRKernels(self.rows, kernels.MODE_DEVIATION, 2.0 * self.entry.reference)
+        is_deviation = isinstance(self.entry, SquaredDeviation) and self.entry.less_zero
+        reference = 2.0 * self.entry.reference if is_deviation else None  # type: ignore[union-attr]
+        are_ones = (self.entry in (None, np.square) or is_deviation) and _are_ones(self.rows.data)
+        if is_deviation:  # f is computed on the fly and not stored
+            mode = kernels.MODE_PRESENCE_DEVIATION if are_ones else kernels.MODE_DEVIATION
+            return kernels.CSRKernels(self.rows, mode, reference=reference)
+        if are_ones:
+            return kernels.CSRKernels(self.rows, kernels.MODE_PRESENCE)
+        if self.entry is np.square:
+            return kernels.CSRKernels(self.rows, kernels.MODE_SQUARE)
         if self.transformed is self.rows:
-            return kernels.CSRKernels(self.rows, kernels.MODE_IDENTITY, None)
+            return kernels.CSRKernels(self.rows, kernels.MODE_IDENTITY)
         return kernels.CSRKernels(self.rows, kernels.MODE_ARRAY, self.transformed.data)
 
     def forward(self, right: Array, n_x: int) -> Array:
@@ -70,20 +76,29 @@ class SparseBlock(Block):
         left = apply_curvature(self.forward(right, n) + shift, curvature_weight, n)
         return self.backward(left, n), left.sum(axis=0)
 
+    def coupled_product(self, right: Array, shift: Array, curvature_weight: Array) -> tuple[Array, Array]:
+        if self._kernels is None or len(shift) > 2:
+            return super().coupled_product(right, shift, curvature_weight)
+        return self._kernels.coupled(right, shift, curvature_weight)
+
+    def images(self, left: Array, operand: Array | None, squared: Array | None) -> tuple[Array, Array | None]:
+        if self._kernels is None or operand is None or squared is None or squared.shape[1] > 1:
+            return super().images(left, operand, squared)
+        found = self._kernels.images(np.hstack([left, squared]), operand)
+        return found[:, :2], found[:, 2:]
+
     def group_moments(self, coef: Array, groups: FeatureGroups) -> tuple[Array, Array]:
-        at = groups.at_reference(coef)
+        operand = GroupOperand(groups, coef)
         mean, variance = (np.empty((self.n_rows, coef.shape[1])) for _ in range(2))
-        for k in range(coef.shape[1]):
-            own, own_at = coef[:, k], at[:, k]
-            if kernels.available():
-                both = kernels.GroupKernels(self.rows, groups).forward(_twice(own), _twice(own_at))
-                mean[:, k], variance[:, k] = both.T
+        for k, (right, at) in enumerate(operand.by_output):
+            if self._kernels is not None:
+                mean[:, k], variance[:, k] = self._kernels.group_forward(groups, right, at).T
             else:
-                mean[:, k] = self.rows @ own
-                variance[:, k] = 0.0
-                for where, scores in self._group_sums(own, groups):
-                    variance[where, k] = (scores * (scores - 2.0 * own_at)) @ groups.slope
-        return mean, variance + groups.slope @ np.square(at)
+                mean[:, k] = self.rows @ coef[:, k]
+                for where, scores in self._group_sums(coef[:, k], groups):
+                    variance[where, k] = (scores * (scores - 2.0 * at[:, 1])) @ groups.slope
+            variance[:, k] += groups.slope @ np.square(at[:, 1])
+        return mean, variance
 
     def group_scores(self, coef: Array, groups: FeatureGroups) -> Array:
         return group_sums(self.rows, coef, groups.numbers) - groups.at_reference(coef[:, None])[:, 0]
@@ -101,25 +116,44 @@ class SparseBlock(Block):
         along = np.zeros_like(coef) if direction is None else direction
         shift = np.zeros(n) if shift is None else shift
         at, at_along = groups.at_reference(coef), groups.at_reference(along)
-        run = self._group_products_by_kernel if kernels.available() else self._group_products_by_scipy
         out, sums = np.empty(coef.shape), np.empty(n)
         for k, own in enumerate(outputs_of(weights, n)):
             right = np.stack([coef[:, k], along[:, k]], axis=1)
             both = np.stack([at[:, k], at_along[:, k]], axis=1)
-            constant = np.array([shift[k], groups.slope @ (at[:, k] * at_along[:, k])])
-            by_feature, by_group, totals = run(right, both, constant, own, groups)
-            by_group = by_group - groups.slope * (both @ totals[1:])
-            out[:, k] = by_feature - groups.reference * by_group[groups.numbers]
-            sums[k] = totals[0]
+            found = self._group_products_by_scipy(right, both, shift[k], own, groups)
+            out[:, k], sums[k] = _less_reference(*found, both, groups)
         return out, sums
 
-    def _group_products_by_kernel(
-        self, right: Array, at: Array, shift: Array, weights: Array, groups: FeatureGroups
-    ) -> tuple[Array, Array, Array]:
-        return kernels.GroupKernels(self.rows, groups).sandwich(right, at, shift, weights)
+    def group_curvature(self, operand: GroupOperand, weights: Array, shift: Array) -> tuple[Array, Array]:
+        if self._kernels is None:
+            return super().group_curvature(operand, weights, shift)
+        groups, n = operand.groups, len(shift)
+        out, sums = np.empty((self.n_features, n)), np.empty(n)
+        for k, (own, (right, at)) in enumerate(zip(outputs_of(weights, n), operand.by_output, strict=True)):
+            constant = np.array([shift[k], groups.slope @ (at[:, 1] * at[:, 2])])
+            found = self._kernels.group_sandwich(groups, right, at, constant, own)
+            out[:, k], sums[k] = _less_reference(*found, at[:, 1:], groups)
+        return out, sums
+
+    def group_images(
+        self, operand: GroupOperand, left: Array, squared: Array, less_reference: bool
+    ) -> tuple[Array, Array]:
+        n = squared.shape[1]
+        if self._kernels is None or left.shape[1] > 4 * n:
+            return super().group_images(operand, left, squared, less_reference)
+        groups, n_images = operand.groups, left.shape[1] // (2 * n)
+        out, diagonal = np.empty((self.n_features, n_images * n)), np.empty((self.n_features, n))
+        for k, (right, at) in enumerate(operand.by_output):
+            own = np.hstack([left[:, k::n], squared[:, [k]]])
+            reference = 2.0 * groups.reference if less_reference else 0.0
+            found, by_group = self._kernels.group_images(groups, right, at, own, reference)
+            by_group -= np.outer(at[:, 0] * at[:, 1], own[:, n_images:-1].sum(axis=0))
+            out[:, k::n] = found[:, :-1] - groups.reference[:, None] * by_group[groups.numbers]
+            diagonal[:, k] = found[:, -1]
+        return out, diagonal
 
     def _group_products_by_scipy(
-        self, right: Array, at: Array, shift: Array, weights: Array, groups: FeatureGroups
+        self, right: Array, at: Array, shift: float, weights: Array, groups: FeatureGroups
     ) -> tuple[Array, Array, Array]:
         by_feature, by_group, totals = np.zeros(self.n_features), np.zeros(groups.n_groups), np.zeros(3)
         pairs = zip(self._group_sums(right[:, 0], groups), self._group_sums(right[:, 1], groups), strict=True)
@@ -127,7 +161,7 @@ class SparseBlock(Block):
             own = weights[where]
             alpha, beta, h = own[:, 0], own[:, 1], np.zeros(len(own))
             if own.shape[1] == 4:
-                a = along.sum(axis=1) + shift[0]
+                a = along.sum(axis=1) + shift
                 t = ((scores - at[:, 0]) * (along - at[:, 1])) @ groups.slope
                 alpha, beta, h = (part[:, 0] for part in row_weights(own, a[:, None], t[:, None], 1))
             whole = groups.slope * (beta[:, None] * scores + h[:, None] * along)
@@ -216,8 +250,17 @@ def csr_of(parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> sparse.
     return out
 
 
-def _twice(values: Array) -> Array:
-    return np.stack([values, values], axis=1)
+def _less_reference(
+    by_feature: Array, by_group: Array, totals: Array, at: Array, groups: FeatureGroups
+) -> tuple[Array, Array]:
+    """Return the products by feature of deviations from the references, from those of entries, and the total."""
+    by_group = by_group - groups.slope * (at @ totals[1:])
+    return by_feature - groups.reference * by_group[groups.numbers], totals[0]
+
+
+def _are_ones(values: Array) -> bool:
+    """Return whether all values are 1; most data need one look."""
+    return all(np.all(values[begin : begin + _CHUNK_ENTRIES] == 1) for begin in range(0, len(values), _CHUNK_ENTRIES))
 
 
 def _like(values: Array, rows: Any) -> Array:

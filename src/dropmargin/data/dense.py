@@ -12,19 +12,27 @@ from dropmargin.typing import Array
 
 # Rows are processed in chunks of about this many entries, so that a chunk and f of it fit into the CPU cache.
 _CHUNK_ENTRIES = 2**19
+# Up to this many entries f of the rows is stored.
+_STORED_ENTRIES = 2**17
 
 
 class DenseBlock(Block):
-    """Rows of a dense matrix, in any memory order. ``f(X)`` is never stored."""
+    """Rows of a dense matrix, in any memory order. ``f(X)`` is stored for few entries only."""
 
     def __init__(self, rows: Array, entry: EntryFunction | None = None) -> None:
         self.rows = rows
         self.entry = entry
         self.n_rows, self.n_features = rows.shape
+        self._transformed: Array | None = None
 
     def _chunks(self, transformed: bool, min_rows: int = 16) -> Iterator[tuple[slice, Array, Array]]:
         """Yield slices of rows, the rows and, if ``transformed``, ``f`` of the rows (valid until the next chunk)."""
         buffer = None
+        if transformed and self.rows.size <= _STORED_ENTRIES and self.entry is not None:
+            if self._transformed is None:
+                self._transformed = self.entry(self.rows)
+            yield slice(0, self.n_rows), self.rows, self._transformed
+            return
         for where in chunks(self.n_rows, self.n_features, _CHUNK_ENTRIES, min_rows):
             rows = self.rows[where]
             if not transformed or self.entry is None:

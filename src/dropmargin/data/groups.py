@@ -42,6 +42,16 @@ class FeatureGroups:
         return len(self.slope)
 
     @cached_property
+    def short_numbers(self) -> Array:
+        """``numbers`` as 32-bit integers."""
+        return self.numbers.astype(np.int32)
+
+    @cached_property
+    def are_adjacent(self) -> bool:
+        """Whether the features of every group are neighbours."""
+        return int(np.count_nonzero(np.diff(self.numbers))) == self.n_groups - 1
+
+    @cached_property
     def members(self) -> list[Any]:
         """The features of each group: a slice if they are neighbours, else their indices."""
         order = np.argsort(self.numbers, kind="stable")
@@ -50,9 +60,37 @@ class FeatureGroups:
 
     def at_reference(self, coef: Array) -> Array:
         """Return ``sum over the features d of g of w_d r_d``, of shape (n_groups, n_outputs)."""
-        out = np.zeros((self.n_groups, coef.shape[1]))
-        np.add.at(out, self.numbers, self.reference[:, None] * coef)
-        return out
+        by_feature = (self.reference * coef[:, k] for k in range(coef.shape[1]))
+        return np.stack([np.bincount(self.numbers, own, self.n_groups) for own in by_feature], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupOperand:
+    """Coefficients, and a direction if there is one, as the operand of products with groups of features.
+
+    All partitions share what is derived from them.
+    """
+
+    groups: FeatureGroups
+    coef: Array
+    direction: Array | None = None
+
+    @cached_property
+    def by_output(self) -> list[tuple[Array, Array]]:
+        """For each output, the rows ``(w)`` or ``(w, p)`` by feature and ``(c_g, at_g(w), at_g(p))`` by group.
+
+        ``at_g`` is what a group has where all features are zero; see `FeatureGroups.at_reference`.
+        """
+        groups, given = self.groups, [self.coef] if self.direction is None else [self.coef, self.direction]
+        at = [groups.at_reference(array) for array in given]
+        nothing = np.zeros(groups.n_groups)
+        return [
+            (
+                np.stack([array[:, k] for array in given], axis=1),
+                np.stack([groups.slope, at[0][:, k], at[1][:, k] if len(at) > 1 else nothing], axis=1),
+            )
+            for k in range(self.coef.shape[1])
+        ]
 
 
 def row_weights(weights: Array, a: Array, t: Array, n: int) -> tuple[Array, Array, Array]:

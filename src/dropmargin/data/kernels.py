@@ -16,9 +16,9 @@ import numpy as np
 from dropmargin.compiled import load_library
 from dropmargin.typing import Array
 
-#: The function ``f`` of ``f(X)``, as the C code numbers it: none, the square, the identity, an array of values, or
-#: ``x (x - r)`` with an array of one ``r`` per feature.
-MODE_NONE, MODE_SQUARE, MODE_IDENTITY, MODE_ARRAY, MODE_DEVIATION = range(5)
+#: The function ``f`` of ``f(X)``, as the C code numbers it: none, the square, the identity, an array of values,
+#: ``x (x - r)`` with one ``r`` per feature; the identity and ``x (x - r)`` of values that are all 1 and are not read.
+MODE_NONE, MODE_SQUARE, MODE_IDENTITY, MODE_ARRAY, MODE_DEVIATION, MODE_PRESENCE, MODE_PRESENCE_DEVIATION = range(7)
 # The C code has a buffer for one row of results, of at most this width.
 MAX_WIDTH = 512
 # The seed of the random order of the rows. It is fixed, so that fits are reproducible.
@@ -29,29 +29,25 @@ def _load() -> ctypes.CDLL | None:
     library = load_library(Path(__file__).with_name("_kernels.so"))
     if library is None:
         return None
-    pointer, integer, real = ctypes.c_void_p, ctypes.c_int, ctypes.c_double
+    pointer, integer, real, size = ctypes.c_void_p, ctypes.c_int, ctypes.c_double, ctypes.c_int64
+    matrix = [size, pointer, pointer, pointer]
+    by_mode, by_group = [*matrix, pointer, integer], [*matrix, size, *[pointer] * 5]
+    arguments: dict[str, list[Any]] = {
+        "forward": [*by_mode, integer, integer, pointer, pointer],
+        "backward": [*by_mode, integer, integer, pointer, pointer],
+        "sandwich": [*by_mode, integer, integer, *[pointer] * 5],
+        "coupled": [*by_mode, *[pointer] * 6],
+        "images": [*by_mode, pointer, pointer, pointer],
+        "group_forward": [*by_group, pointer],
+        "group_sandwich": [*by_group, *[pointer] * 5],
+        "group_images": [*by_group, integer, *[pointer] * 3],
+        "descend_dual": [*[pointer] * 4, integer, *[pointer] * 3, *[real] * 3, *[pointer] * 7],
+    }
     for kind in ("f4i4", "f4i8", "f8i4", "f8i8"):
-        rows = [ctypes.c_int64, pointer, pointer, pointer, pointer, integer]
-        for name, rest in (
-            ("forward", [integer, integer, pointer, pointer]),
-            ("backward", [integer, integer, pointer, pointer]),
-            ("sandwich", [integer, pointer, pointer, pointer, pointer, pointer]),
-        ):
+        for name, types in arguments.items():
             function = getattr(library, f"{name}_{kind}")
-            function.argtypes = rows + rest
+            function.argtypes = types
             function.restype = None
-        matrix = [ctypes.c_int64, pointer, pointer, pointer]
-        groups: dict[str, list[Any]] = {
-            "group_forward": [pointer] * 8,
-            "group_sandwich": [pointer] * 5 + [integer] + [pointer] * 7,
-        }
-        for name, own in groups.items():
-            function = getattr(library, f"{name}_{kind}")
-            function.argtypes = matrix + own
-            function.restype = None
-        function = getattr(library, f"descend_dual_{kind}")
-        function.argtypes = [pointer] * 4 + [integer] + [pointer] * 3 + [real] * 3 + [pointer] * 7
-        function.restype = None
     return library
 
 
@@ -69,29 +65,63 @@ def kind_of(rows: Any) -> str:
 
 
 class CSRKernels:
-    """Products with one CSR matrix; the object holds references to its arrays."""
+    """Products with one CSR matrix; the object holds references to its arrays.
 
-    def __init__(self, rows: Any, mode: int, entries: Array | None) -> None:
+    Parameters
+    ----------
+    rows : csr_array
+    mode : int
+        The function ``f``.
+    entries : ndarray, default=None
+        Its values, for ``MODE_ARRAY``.
+    reference : ndarray of shape (n_features,), default=None
+        ``r`` of ``f(x) = x (x - r)``, for ``MODE_DEVIATION`` and ``MODE_PRESENCE_DEVIATION``.
+    """
+
+    def __init__(self, rows: Any, mode: int, entries: Array | None = None, reference: Array | None = None) -> None:
         library = _LIBRARY
         assert library is not None
         kind = kind_of(rows)
         self.n_rows, self.n_features = rows.shape
-        self._forward, self._backward, self._sandwich = (
-            getattr(library, f"{name}_{kind}") for name in ("forward", "backward", "sandwich")
+        self._forward, self._backward, self._sandwich, self._coupled, self._images = (
+            getattr(library, f"{name}_{kind}") for name in ("forward", "backward", "sandwich", "coupled", "images")
+        )
+        self._group_forward, self._group_sandwich, self._group_images = (
+            getattr(library, f"group_{name}_{kind}") for name in ("forward", "sandwich", "images")
         )
         arrays = [np.ascontiguousarray(array) for array in (rows.indptr, rows.indices, rows.data)]
         entries = None if entries is None else np.ascontiguousarray(entries, dtype=rows.dtype)
         self._alive = [*arrays, entries]
-        pointers = [array.ctypes.data for array in arrays]
-        self._rows = (self.n_rows, *pointers, None if entries is None else entries.ctypes.data)
+        self._matrix = (self.n_rows, *(array.ctypes.data for array in arrays))
+        self._rows = (*self._matrix, None if entries is None else entries.ctypes.data)
+        self._longest = int(np.diff(rows.indptr).max(initial=0))
         self._mode = mode
+        self._mode_of_x = MODE_PRESENCE if mode in (MODE_PRESENCE, MODE_PRESENCE_DEVIATION) else MODE_NONE
+        self._reference = reference
+
+    def _operand(self, right: Array, n_x: int) -> tuple[int, Array]:
+        """Return the mode and an operand of ``X`` and ``f(X)`` in the form that the C code reads."""
+        if right.shape[1] == n_x:
+            return self._mode_of_x, np.ascontiguousarray(right, dtype=np.float64)
+        if self._reference is not None:
+            right = np.column_stack([right, self._reference])
+        return self._mode, np.ascontiguousarray(right, dtype=np.float64)
+
+    def _results(self, width: int, n_x: int) -> tuple[int, Array]:
+        """Return the mode and memory for a transposed product."""
+        if width == n_x:
+            return self._mode_of_x, np.zeros((self.n_features, width))
+        if self._reference is None:
+            return self._mode, np.zeros((self.n_features, width))
+        out = np.zeros((self.n_features, width + 1))
+        out[:, -1] = self._reference
+        return self._mode, out
 
     def forward(self, right: Array, n_x: int) -> Array:
         """Return ``X`` times the first ``n_x`` columns of ``right`` and ``f(X)`` times the others, side by side."""
         width = right.shape[1]
-        right = np.ascontiguousarray(right, dtype=np.float64)
+        mode, right = self._operand(right, n_x)
         out = np.empty((self.n_rows, width))
-        mode = self._mode if width > n_x else MODE_NONE
         self._forward(*self._rows, mode, n_x, width - n_x, right.ctypes.data, out.ctypes.data)
         return out
 
@@ -99,59 +129,74 @@ class CSRKernels:
         """Return ``X'`` times the first ``n_x`` columns of ``left`` and ``f(X)'`` times the others, side by side."""
         width = left.shape[1]
         left = np.ascontiguousarray(left, dtype=np.float64)
-        out = np.zeros((self.n_features, width))
-        mode = self._mode if width > n_x else MODE_NONE
+        mode, out = self._results(width, n_x)
         self._backward(*self._rows, mode, n_x, width - n_x, left.ctypes.data, out.ctypes.data)
-        return out
+        return out[:, :width]
 
     def sandwich(self, right: Array, shift: Array, curvature_weight: Array, n: int) -> tuple[Array, Array]:
         """Return the Hessian products and the sums over the rows, as `Block.sandwich` defines them."""
+        width = right.shape[1]
+        mode, right = self._operand(right, n)
+        _, out = self._results(width, n)
+        sums = np.zeros(width)
         operands = [np.ascontiguousarray(a, dtype=np.float64) for a in (right, shift, curvature_weight)]
-        out, sums = np.zeros((self.n_features, right.shape[1])), np.zeros(right.shape[1])
-        mode = self._mode if right.shape[1] > n else MODE_NONE
-        self._sandwich(*self._rows, mode, n, *(array.ctypes.data for array in (*operands, out, sums)))
+        self._sandwich(*self._rows, mode, n, width - n, *_addresses(*operands, out, sums))
+        return out[:, :width], sums
+
+    def coupled(self, right: Array, shift: Array, curvature_weight: Array) -> tuple[Array, Array]:
+        """Return the Hessian product of one output and the sums, as `Block.coupled_product` defines them."""
+        right, weight = np.ascontiguousarray(right), np.ascontiguousarray(curvature_weight)
+        out, sums, scratch = np.zeros((self.n_features, 1)), np.zeros(2), np.empty(self._longest)
+        self._coupled(*self._rows, self._mode, *_addresses(right, shift, weight, scratch, out, sums))
         return out, sums
 
-
-class GroupKernels:
-    """Products with one CSR matrix whose features are in groups, for one output at a time; see `data.groups`."""
-
-    def __init__(self, rows: Any, groups: Any) -> None:
-        assert _LIBRARY is not None
-        kind = kind_of(rows)
-        self._forward, self._sandwich = (
-            getattr(_LIBRARY, f"{name}_{kind}") for name in ("group_forward", "group_sandwich")
-        )
-        self.n_rows, self.n_features = rows.shape
-        self._n_groups = groups.n_groups
-        self._alive = [np.ascontiguousarray(array) for array in (rows.indptr, rows.indices, rows.data)]
-        self._alive += [np.ascontiguousarray(groups.numbers, dtype=np.int32), groups.slope]
-        self._rows = (self.n_rows, *(array.ctypes.data for array in self._alive))
-
-    def _scratch(self) -> list[Array]:
-        n = self._n_groups
-        return [np.empty((n, 2)), np.zeros(n, dtype=np.int64), np.empty(n, dtype=np.int32)]
-
-    def forward(self, right: Array, at: Array) -> Array:
-        """Return mean and variance of the scores, less what every row has in common."""
-        out = np.empty((self.n_rows, 2))
-        arrays = [np.ascontiguousarray(at), np.ascontiguousarray(right), *self._scratch(), out]
-        self._forward(*self._rows, *(array.ctypes.data for array in arrays))
+    def images(self, left: Array, operand: Array) -> Array:
+        """Return ``X'a + s f(X)'c``, ``X'b + s f(X)'d`` and ``(X * X)'h``, for ``left = (a, b, c, d, h)``."""
+        right, left = np.ascontiguousarray(operand), np.ascontiguousarray(left)
+        out = np.zeros((self.n_features, 3))
+        self._images(*self._rows, self._mode, *_addresses(right, left, out))
         return out
 
-    def sandwich(self, right: Array, at: Array, shift: Array, weights: Array) -> tuple[Array, Array, Array]:
+    def _for_groups(self, groups: Any, right: Array, at: Array) -> tuple[Any, ...]:
+        """Return the arguments that the functions for groups have in common, and arrays that must stay alive."""
+        memory = np.empty(6 * self._longest)  # for each entry of a row, three doubles, three short integers, an index
+        alive = [groups.short_numbers, right, at, memory]
+        stamp = None if groups.are_adjacent else np.zeros(len(at), dtype=np.int64)
+        address = None if stamp is None else stamp.ctypes.data
+        return (*self._matrix, self._longest, *_addresses(*alive), address), [*alive, stamp]
+
+    def group_forward(self, groups: Any, right: Array, at: Array) -> Array:
+        """Return mean and variance of the scores, less what every row has in common."""
+        out = np.empty((self.n_rows, 2))
+        common, _alive = self._for_groups(groups, right, at)
+        self._group_forward(*common, out.ctypes.data)
+        return out
+
+    def group_sandwich(
+        self, groups: Any, right: Array, at: Array, shift: Array, weights: Array
+    ) -> tuple[Array, Array, Array]:
         """Return the sums over the rows that the C function describes: by feature, by group, and in total."""
+        results = np.zeros(self.n_features), np.zeros(len(at)), np.zeros(3)
+        common, _alive = self._for_groups(groups, right, at)
         weights = np.ascontiguousarray(weights)
-        results = [np.zeros(self.n_features), np.zeros(self._n_groups), np.zeros(3)]
-        before = [np.ascontiguousarray(array) for array in (at, right, shift)]
-        after = [weights, *self._scratch(), *results]
-        self._sandwich(
-            *self._rows,
-            *(array.ctypes.data for array in before),
-            weights.shape[1],
-            *(array.ctypes.data for array in after),
-        )
-        return results[0], results[1], results[2]
+        self._group_sandwich(*common, *_addresses(shift, weights, *results))
+        return results
+
+    def group_images(
+        self, groups: Any, right: Array, at: Array, left: Array, reference: Array | float
+    ) -> tuple[Array, Array]:
+        """Return the sums over the rows that the C function describes: by feature and by group."""
+        n = left.shape[1] // 2
+        out, by_group = np.zeros((self.n_features, n + 2)), np.zeros((len(at), n))
+        out[:, -1] = reference
+        common, _alive = self._for_groups(groups, right, at)
+        left = np.ascontiguousarray(left)
+        self._group_images(*common, n, *_addresses(left, out, by_group))
+        return out[:, :-1], by_group
+
+
+def _addresses(*arrays: Array) -> list[int]:
+    return [array.ctypes.data for array in arrays]
 
 
 class DualDescent:

@@ -13,23 +13,27 @@ less accurate.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from dropmargin.data import BinaryRows, ClassRows
+from dropmargin.data import BinaryArray, BinaryRows, ClassArray, ClassRows
 from dropmargin.estimators.base import CheckedRows
 from dropmargin.estimators.partition_fit import PartitionRows
+from dropmargin.losses import MomentLoss
 from dropmargin.model_selection.grid import Grid, Point
-from dropmargin.solvers import Dual, Problem, Result, combine, open_outputs, solve_outputs, with_means
+from dropmargin.objective.preconditioner import has_cheap_matrices
+from dropmargin.solvers import SOLVERS, Dual, Problem, Result, combine, open_outputs, solve_outputs, with_means
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 
 # An interpolated point is solved if its score is below those of both its knots by more than half their difference and
 # by more than this share of the score.
 _BELOW = 0.01
+# All values of C are solved together up to this many scores of rows.
+_FEW_SCORES = 2**16
 
 
 class Solution(NamedTuple):
@@ -81,13 +85,17 @@ class PathSolver:
         solved = [grid.knots(chain) if approximate else chain for chain in grid.chains]
         lower: dict[int, Solution] = {}  # the solutions at the next lower C, by noise
         with one_blas_thread():
+            together = self._solve_together(solved, tol) if self._is_small() else {}
             for c in range(len(grid.Cs)):
                 current: dict[int, Solution] = {}
                 scores: dict[int, float] = {}
                 for chain in solved:
                     for stronger, noise in zip([None, *chain], chain, strict=False):
-                        start, duals = _extrapolate(noise, stronger, lower, current)
-                        current[noise] = self.solve((noise, c), tol, start, duals)
+                        if noise in together:
+                            current[noise] = together[noise][c]
+                        else:
+                            start, duals = _extrapolate(noise, stronger, lower, current)
+                            current[noise] = self.solve((noise, c), tol, start, duals)
                         scores[noise] = score_point((noise, c), current[noise])
                 for chain, knots in zip(grid.chains, solved, strict=True):
                     self._interpolate(chain, knots, c, tol, current, scores, score_point)
@@ -125,8 +133,66 @@ class PathSolver:
     ) -> None:
         """Solve some points to ``tol``, each from ``starts(point)``, and score them."""
         with one_blas_thread():
-            for point in points:
-                score_point(point, self.solve(point, tol, starts(point), None))
+            if not self._is_small():
+                for point in points:
+                    score_point(point, self.solve(point, tol, starts(point), None))
+                return
+            by_noise: dict[int, list[int]] = {}
+            for noise, c in points:
+                by_noise.setdefault(noise, []).append(c)
+            for noise, columns in by_noise.items():
+                own = [start for c in columns if (start := starts((noise, c))) is not None]
+                found = self.solve_block(noise, columns, tol, own if len(own) == len(columns) else None)
+                for c, solution in zip(columns, found, strict=True):
+                    score_point((noise, c), solution)
+
+    def _is_small(self) -> bool:
+        """Return whether the values of ``C`` are solved together: for a dense ``X`` of few entries, without l1 penalty.
+
+        One call for all of them costs little more than one for each: NumPy's calls, not the arithmetic, take the time.
+        """
+        problem, encoded = self.problem, self.encoded
+        if not (isinstance(encoded, ClassArray) and encoded.shares_products and isinstance(problem.loss, MomentLoss)):
+            return False
+        if problem.penalty.l1 or problem.solver is not SOLVERS["newton"]:
+            return False
+        if any(noise is not None and noise.variance().groups is not None for noise in self.grid.noises):
+            return False
+        n_rows, n_outputs = len(encoded.classes), encoded.n_classes if encoded.n_classes > 2 else 1
+        n_all = n_outputs * len(self.grid.Cs)
+        is_few = n_rows * n_all <= _FEW_SCORES and has_cheap_matrices(n_rows, encoded.n_features, n_all)
+        return is_few and (problem.multi_class == "ovr" or n_outputs == 1)
+
+    def _solve_together(self, chains: list[list[int]], tol: float) -> dict[int, list[Solution]]:
+        """Return the solutions for all values of ``C``, by noise; a noise starts from the next stronger one."""
+        found: dict[int, list[Solution]] = {}
+        for chain in chains:
+            for stronger, noise in zip([None, *chain], chain, strict=False):
+                start = None if stronger is None else [solution.coef for solution in found[stronger]]
+                found[noise] = self.solve_block(noise, range(len(self.grid.Cs)), tol, start)
+        return found
+
+    def solve_block(self, noise: int, columns: Sequence[int], tol: float, starts: list[Array] | None) -> list[Solution]:
+        """Return the solutions of one noise for some values of ``C``, all as outputs of one problem.
+
+        With ``C = 1`` and the penalty ``R(w) / C``, the objective is that of ``C``, divided by it.
+        """
+        Cs = self.grid.Cs[list(columns)]
+        groups = open_outputs(self.problem.loss, self.encoded, self.problem.multi_class)
+        n_outputs = groups[-1].columns.stop
+        penalty = replace(self.problem.penalty, l2=self.problem.penalty.l2 / np.repeat(Cs, n_outputs))
+        problem = replace(self.problem, noise=self.grid.noises[noise], C=1.0, tol=tol, penalty=penalty)
+        problem, encoded = with_means(self.rows.problem(problem), self.encoded)
+        ((_, rows),) = self._open(encoded)
+        assert isinstance(rows, BinaryArray)
+        result = solve_outputs(problem, rows.repeated(len(Cs)), None if starts is None else np.hstack(starts))
+        coefs = np.split(result.coef, len(Cs), axis=1)
+        if not (result.converged and np.isfinite(result.coef).all()):
+            return [self.solve((noise, c), tol, None, None) for c in columns]
+        values = Cs * result.objective.reshape(len(Cs), -1).sum(axis=1)
+        return [
+            Solution(coef, [], float(value), result.n_iter, True) for coef, value in zip(coefs, values, strict=True)
+        ]
 
     def solve(self, point: Point, tol: float, start: Array | None, duals: list[Dual | None] | None) -> Solution:
         """Return the solution of one point."""

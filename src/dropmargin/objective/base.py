@@ -88,6 +88,8 @@ class Objective(ABC):
     has_quadratic_bound: bool
     #: Whether the curvature is so uneven (a kink, hardly smoothed) that conjugate gradients need a factorisation.
     is_stiff: bool
+    #: Whether the data are so small that Hessians are always factorised.
+    has_cheap_hessian: bool = False
     #: Whether preconditioned curvatures are close to the identity, so that the preconditioner can estimate a gap.
     is_well_preconditioned: bool
 

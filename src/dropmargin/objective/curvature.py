@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import PerPartition, Rows, products
+from dropmargin.data import PerPartition, Rows, column_dots, noise_operand, products
 from dropmargin.objective.base import Curvature, DeflationSpace
 from dropmargin.objective.preconditioner import Preconditioner
 from dropmargin.typing import Array
@@ -34,41 +34,41 @@ class MomentCurvature(Curvature):
     deflation: DeflationSpace | None = None
 
     @cached_property
-    def _scaled_coef(self) -> Array:
-        return as_column(self.objective.variance.slope) * self.coef[:-1]
+    def _operand(self) -> Array:
+        variance = self.objective.variance
+        return noise_operand(variance.entry, as_column(variance.slope) * self.coef[:-1])
+
+    @cached_property
+    def _floor_coef(self) -> Array:
+        return as_column(self.objective.variance.floor) * self.coef[:-1]
 
     def product(self, direction: Array) -> Array:
         objective, p, n = self.objective, direction[:-1], direction.shape[1]
         variance = objective.variance
-        if not self.is_coupled:
-            factors, shift = p, direction[-1]
-        elif variance.has_floor:
-            factors, shift, _ = objective.packed(direction, self.coef[:-1] * p)
-        else:
-            factors, shift = np.empty((len(p), 2 * n)), np.zeros(2 * n)
-            factors[:, :n], shift[:n] = p, direction[-1]
-            np.multiply(self._scaled_coef, p, out=factors[:, n:])
-        back, sums = objective.data.map_sum(_curvature_product, self.weights, factors, shift)
-        by_entries = back[:, n:] if back.shape[1] > n else None
-        return self._image(direction, back[:, :n], by_entries, sums)
+        shift = np.zeros(2 * n) if self.is_coupled else direction[-1]
+        if self.is_coupled:
+            shift[:n] = direction[-1]
+            if variance.has_floor:
+                shift[n:] = column_dots(self._floor_coef, p)
+        right = np.hstack([p, self._operand]) if self.is_coupled and variance.moves_entries else p
+        back, sums = objective.data.map_sum(_curvature_product, self.weights, right, shift)
+        return self._image(direction, back, sums)
 
-    def _image(self, direction: Array, by_mean: Array, by_entries: Array | None, sums: Array) -> Array:
-        """Return the product with ``direction`` from those of the rows: ``X'(...)``, ``f(X)'(...)`` and the sums."""
+    def _image(self, direction: Array, of_rows: Array, sums: Array) -> Array:
+        """Return the product with ``direction`` from that of the rows and its sums."""
         objective, n = self.objective, direction.shape[1]
         out = np.empty_like(direction)
         np.multiply(self.diagonal, direction[:-1], out=out[:-1])
-        out[:-1] += by_mean
-        if by_entries is not None:
-            out[:-1] += self._scaled_coef * by_entries
+        out[:-1] += of_rows
         if len(sums) > n and objective.variance.has_floor:
-            out[:-1] += as_column(objective.variance.floor) * sums[n:] * self.coef[:-1]
+            out[:-1] += self._floor_coef * sums[n:]
         out[-1] = sums[:n] if objective.fit_intercept else direction[-1]
         of_penalty = objective.penalty.low_rank_product(direction)
         if of_penalty is not None:
             out += of_penalty
         return out
 
-    def with_deflation(self, back: Array, sums: Array) -> MomentCurvature:
+    def with_deflation(self, images: Array, sums: Array) -> MomentCurvature:
         """Return the curvature with its known products with the coefficients and the intercept."""
         n = self.coef.shape[1]
         intercept = np.zeros_like(self.coef)
@@ -76,8 +76,7 @@ class MomentCurvature(Curvature):
         coef_image, intercept_image = (
             self._image(
                 direction,
-                back[:, k * n : (k + 1) * n],
-                back[:, (k + 2) * n : (k + 3) * n] if back.shape[1] > 2 * n else None,
+                images[:, k * n : (k + 1) * n],
                 np.concatenate([sums[k * n : (k + 1) * n], sums[(k + 2) * n : (k + 3) * n]]),
             )
             for k, direction in enumerate((self.coef, intercept))
@@ -145,13 +144,15 @@ def _select(part: Rows, weights: CurvatureWeights, outputs: Any) -> CurvatureWei
 
 
 @products(2)
-def _curvature_product(part: Rows, weights: CurvatureWeights, factors: Array, shift: Array) -> tuple[Array, Array]:
-    """Return ``X'(...)`` beside ``f(X)'(...)`` and the sums of the brackets, for a curvature times a direction."""
+def _curvature_product(part: Rows, weights: CurvatureWeights, right: Array, shift: Array) -> tuple[Array, Array]:
+    """Return the rows' part of a curvature times a direction, and the sums of what ``X'`` and ``f(X)'`` multiply."""
     n = weights.n
-    if factors.shape[1] == len(shift):
-        return part.X.sandwich(factors, shift, weights.values, n)
+    if right.shape[1] > n:
+        return part.X.coupled_product(right, shift, weights.values)
+    if len(shift) == n:
+        return part.X.sandwich(right, shift, weights.values, n)
     # The noise does not depend on X (Gaussian, Laplace): the same variance for every row.
-    mean = part.X.forward(factors, n) + shift[:n]
+    mean = part.X.forward(right, n) + shift[:n]
     by_mean = weights.by_mean * mean + weights.mixed * shift[n:]
     by_variance = weights.mixed * mean + weights.by_variance * shift[n:]
     return part.X.backward(by_mean, n), np.concatenate([by_mean.sum(axis=0), by_variance.sum(axis=0)])

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.data import FeatureGroups, PerPartition, Rows, products
+from dropmargin.data import FeatureGroups, GroupOperand, PerPartition, Rows, products
 from dropmargin.objective import row_functions
 from dropmargin.objective.base import Curvature, DeflationSpace
 from dropmargin.objective.curvature import CurvatureWeights
@@ -57,9 +57,14 @@ class GroupedPoint(MomentPoint):
     objective: GroupedObjective
 
     @cached_property
+    def _operand(self) -> GroupOperand:
+        assert self.objective.groups is not None
+        return GroupOperand(self.objective.groups, self.coef[:-1])
+
+    @cached_property
     def _evaluated(self) -> tuple[Array, Array, Array]:
         objective, coef = self.objective, self.coef
-        args = objective.row_loss, objective.groups, coef, self.scores
+        args = objective.row_loss, self._operand, self.scores
         loss, product, sums, by_entries, total = objective.data.map_sum(_loss_and_gradient, *args)
         noise_curvature = np.zeros(product.shape) + objective.variance_transposed(by_entries, total)
         gradient = np.empty_like(coef)
@@ -75,9 +80,9 @@ class GroupedPoint(MomentPoint):
             exact = cholesky(self._explicit(weights, own), is_exact=True)
             if exact is not None:
                 return GroupedCurvature(objective, self.coef, own, weights, exact)
-        args = weights, self.scores, objective.groups, self.coef
-        found = objective.data.map_sum(_known_products, *args)
-        coef_back, coef_sums, intercept_back, intercept_sums, squares, n_active = found
+        found = objective.data.map_sum(_known_products, weights, self.scores, self._operand)
+        images, sums, squares, n_active = found
+        (coef_back, intercept_back), (coef_sums, intercept_sums) = np.hsplit(images, 2), np.split(sums, 2)
         with_noise = own + self.noise_curvature
         preconditioner: Preconditioner | None = None
         if suits_gram(self):
@@ -114,8 +119,9 @@ class GroupedCurvature(Curvature):
 
     def product(self, direction: Array) -> Array:
         objective = self.objective
-        args = self.weights, self.coef, direction, objective.groups
-        product, sums = objective.data.map_sum(_product, *args)
+        assert objective.groups is not None
+        operand = GroupOperand(objective.groups, self.coef[:-1], direction[:-1])
+        product, sums = objective.data.map_sum(_product, self.weights, operand, direction[-1])
         out = np.empty_like(direction)
         out[:-1] = self.diagonal * direction[:-1] + product
         out[-1] = sums if objective.fit_intercept else direction[-1]
@@ -147,14 +153,14 @@ def _scores(part: Rows, coef: Array, groups: FeatureGroups) -> Scores:
 
 @products(1)
 def _loss_and_gradient(
-    part: Rows, loss: RowLoss, groups: FeatureGroups, coef: Array, scores: Scores
+    part: Rows, loss: RowLoss, operand: GroupOperand, scores: Scores
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return the loss, its gradient without the penalty, and ``f(X)'h`` and the sum of ``h`` for the diagonal."""
     by_mean, by_variance = loss.smoothed.gradient(part.y[:, loss.outputs], scores.mean, scores.variance)
     by_mean = part.sample_weight[:, None] * by_mean
     h = 2.0 * part.sample_weight[:, None] * by_variance
-    product, sums = part.X.group_products(np.hstack([by_mean, h]), coef[:-1], None, None, groups)
-    return loss.value(part, scores), product, sums, part.X.backward(h, 0), h.sum(axis=0)
+    product, diagonal = part.X.group_images(operand, np.hstack([by_mean, h]), h, less_reference=True)
+    return loss.value(part, scores), product, by_mean.sum(axis=0), diagonal, h.sum(axis=0)
 
 
 def _weights(part: Rows, rule: Any, loss: RowLoss, scores: Scores) -> Array:
@@ -172,25 +178,20 @@ def _select(part: Rows, weights: Array, outputs: Any) -> Array:
 
 
 @products(2)
-def _product(part: Rows, weights: Array, coef: Array, direction: Array, groups: FeatureGroups) -> tuple[Array, Array]:
-    return part.X.group_products(weights, coef[:-1], direction[:-1], direction[-1], groups)
+def _product(part: Rows, weights: Array, operand: GroupOperand, shift: Array) -> tuple[Array, Array]:
+    return part.X.group_curvature(operand, weights, shift)
 
 
-@products(2)
+@products(1)
 def _known_products(
-    part: Rows, weights: Array, scores: Scores, groups: FeatureGroups, coef: Array
-) -> tuple[Array, Array, Array, Array, Array, Array]:
+    part: Rows, weights: Array, scores: Scores, operand: GroupOperand
+) -> tuple[Array, Array, Array, Array]:
     """Return the rows' part of the products with the coefficients and with the intercept, and ``(X * X)' A``."""
     A, B, D, h = np.hsplit(weights, 4)
     mean, variance = scores
-    along_coef = np.hstack([A * mean + B * variance, B * mean + D * variance + h])
-    block, own = part.X, coef[:-1]
-    return (
-        *block.group_products(along_coef, own, None, None, groups),
-        *block.group_products(np.hstack([A, B]), own, None, None, groups),
-        block.squares_transposed(A),
-        np.count_nonzero(A, axis=0),
-    )
+    left = np.hstack([A * mean + B * variance, A, B * mean + D * variance + h, B])
+    images, squares = part.X.group_images(operand, left, A, less_reference=False)
+    return images, left[:, : images.shape[1]].sum(axis=0), squares, np.count_nonzero(A, axis=0)
 
 
 @products(1)

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dropmargin.data import Partitions, PerPartition, Rows, target_summary
+from dropmargin.data import Partitions, PerPartition, Rows, noise_operand, target_summary
 from dropmargin.losses import MomentLoss
 from dropmargin.noise import Variance
 from dropmargin.objective import row_functions
@@ -32,6 +32,7 @@ from dropmargin.objective.preconditioner import (
     diagonal,
     exact_preconditioner,
     gram_preconditioner,
+    has_cheap_matrices,
     may_be_exact,
     suits_gram,
     suits_woodbury,
@@ -87,6 +88,12 @@ class MomentObjective(Objective):
     @property
     def n_passes(self) -> float:
         return self.data.n_passes
+
+    @property
+    def has_cheap_hessian(self) -> bool:  # type: ignore[override]
+        summary, has_curvature = target_summary(self.data), self.penalty.has_curvature and not self.penalty.l1
+        is_small = has_cheap_matrices(summary.n_rows, self.n_features, summary.n_outputs)
+        return has_curvature and is_small and self.variance.groups is None
 
     @property
     def row_loss(self) -> RowLoss:
@@ -163,7 +170,8 @@ class MomentObjective(Objective):
 
     def select(self, outputs: Any) -> Self:
         smoothing = self.smoothing[outputs] if isinstance(self.smoothing, np.ndarray) else self.smoothing
-        return replace(self, outputs=self.outputs[outputs], smoothing=smoothing)
+        penalty = self.penalty.select(outputs)
+        return replace(self, outputs=self.outputs[outputs], smoothing=smoothing, penalty=penalty)
 
 
 class MomentPoint(Point):
@@ -266,11 +274,15 @@ class MomentPoint(Point):
             known = known if known.squares is not None else self._known_products(weights, with_squares=True)
             assert known.squares is not None
             preconditioner = diagonal(self, known.squares, known.totals, own)
-        return curvature(preconditioner).with_deflation(known.back, known.sums)
+        return curvature(preconditioner).with_deflation(known.images, known.sums)
 
     def _known_products(self, weights: PerPartition, with_squares: bool) -> KnownProducts:
         """Return the known products; value and gradient come with the same request if they are not there yet."""
-        data, rest = self.objective.data, (weights, self.scores, with_squares)
+        data, variance = self.objective.data, self.objective.variance
+        operand = None
+        if variance.moves_entries:
+            operand = noise_operand(variance.entry, as_column(variance.slope) * self.coef[:-1])
+        rest = weights, self.scores, operand, with_squares
         if "_evaluated" in vars(self):
             return KnownProducts(*data.map_sum(row_functions.known_products, *rest))
         found = data.map_sum(row_functions.gradient_and_known_products, self.objective.row_loss, *rest)

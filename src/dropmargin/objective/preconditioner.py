@@ -17,6 +17,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh
 
 from dropmargin.data import products, stack_blocks, target_summary
+from dropmargin.objective.explicit import explicit_curvature, intercept_floor, with_diagonal
 from dropmargin.typing import Array
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 DIRECT_SIZE = 1500
 # Up to this many features a Cholesky factor is preferred: features of very different units cost it no digits.
 _FEW_FEATURES = 100
+# Hessians are computed as matrices without a request if there are at most so many products of entries per output. The
+# products of the entries of each row are computed once for all outputs, of which no more than the other number count.
+_CHEAP_ENTRIES = 2**17
+_MOST_COUNTED = 8
 # Without noise, the products of up to so many rows with each other are cached.
 _CACHED_ROWS = 2500
 # Up to this many rows, there is a factorisation also without a request.
@@ -40,8 +45,6 @@ _GRAM_ROWS = 8
 # From this many outputs on its eigenvectors are computed, unless its eigenvalues exceed this ratio.
 _MANY_OUTPUTS = 4
 _EIGEN_RANGE = 1e10
-# The least curvature of the intercept, as a share of the total weight.
-_INTERCEPT_FLOOR = 1e-14
 
 
 class Preconditioner(ABC):
@@ -89,6 +92,38 @@ class Cholesky(Preconditioner):
 
     def select(self, outputs: Any) -> Cholesky:
         return Cholesky([self.factors[k] for k in np.arange(len(self.factors))[outputs]], self.is_exact)
+
+
+class StackedCholesky(Preconditioner):
+    """The inverse of small matrices, one per output, by the inverses of their Cholesky factors.
+
+    ``roots`` has the shape ``(n_outputs, n_features + 1, n_features + 1)``; all outputs are solved by one call.
+    """
+
+    is_exact = True
+
+    def __init__(self, roots: Array) -> None:
+        self.roots = roots
+
+    @classmethod
+    def of(cls, matrices: Array) -> StackedCholesky | None:
+        """Return the inverse of these matrices; ``None`` if one is not safely positive definite."""
+        # Scaling to a unit diagonal first: features of very different units cost no digits.
+        scale = 1.0 / np.sqrt(np.maximum(np.einsum("kii->ki", matrices), np.finfo(float).tiny))
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                factors = np.linalg.cholesky(matrices * scale[:, :, None] * scale[:, None, :])
+                roots = np.linalg.inv(factors) * scale[:, None, :]
+        except np.linalg.LinAlgError:
+            return None
+        return cls(roots) if np.isfinite(roots).all() else None
+
+    def solve(self, residual: Array) -> Array:
+        half = self.roots @ residual.T[:, :, None]
+        return np.ascontiguousarray((self.roots.transpose(0, 2, 1) @ half)[:, :, 0].T)
+
+    def select(self, outputs: Any) -> StackedCholesky:
+        return StackedCholesky(self.roots[outputs])
 
 
 class Eigenvectors(Preconditioner):
@@ -139,6 +174,11 @@ def may_be_exact(point: MomentPoint, direct: bool) -> bool:
     return direct or target_summary(point.objective.data).n_rows <= _FEW_ROWS
 
 
+def has_cheap_matrices(n_rows: int, n_features: int, n_outputs: int) -> bool:
+    """Return whether the Hessians of all outputs as matrices cost less than the calls of conjugate gradients."""
+    return n_features <= n_rows and n_rows * (n_features + 1) ** 2 <= _CHEAP_ENTRIES * min(n_outputs, _MOST_COUNTED)
+
+
 def may_factorise(point: MomentPoint, direct: bool) -> bool:
     """Return whether the curvature is small enough to be factorised as a matrix."""
     return direct and point.objective.n_features <= DIRECT_SIZE
@@ -177,7 +217,7 @@ def suits_woodbury(point: MomentPoint, n_active: Array, direct: bool = False) ->
 
 def gram_preconditioner(
     point: MomentPoint, n_active: Array, totals: Array, own: Array, is_coupled: bool
-) -> Eigenvectors | Cholesky | None:
+) -> Preconditioner | None:
     """Return the inverse of the shared Gram matrix, scaled for each output by the sum of its curvature weights.
 
     ``own`` is the diagonal of penalty and noise.
@@ -190,8 +230,10 @@ def gram_preconditioner(
     return shared or cholesky(shared_gram(point, totals, own), is_exact=False)
 
 
-def cholesky(matrices: Iterable[Array], is_exact: bool) -> Cholesky | None:
+def cholesky(matrices: Iterable[Array], is_exact: bool) -> Cholesky | StackedCholesky | None:
     """Return the inverse of one matrix per output; ``None`` if one is not safely positive definite."""
+    if isinstance(matrices, np.ndarray):
+        return StackedCholesky.of(matrices)
     factors = [factorise(matrix) for matrix in matrices]
     return None if any(factor is None for factor in factors) else Cholesky(factors, is_exact)
 
@@ -221,10 +263,11 @@ def shared_eigenvectors(point: MomentPoint, totals: Array, is_coupled: bool) -> 
         matrix[index, index] += np.mean(point.noise_curvature / np.maximum(totals, np.finfo(float).tiny), axis=1)
         cache[key] = *eigh(matrix, driver="evd", check_finite=False, overwrite_a=True), feature_means
     values, vectors, feature_means = cache[key]
-    values = objective.penalty.l2 + totals * np.maximum(values, 0.0)[:, None]
-    if not (np.isfinite(values).all() and values.max() <= _EIGEN_RANGE * objective.penalty.l2):
+    l2 = objective.penalty.l2
+    values = l2 + totals * np.maximum(values, 0.0)[:, None]
+    if not (np.isfinite(values).all() and np.all(values <= _EIGEN_RANGE * l2)):
         return None
-    of_intercept = np.maximum(totals, _intercept_floor(objective)) if objective.fit_intercept else np.ones_like(totals)
+    of_intercept = np.maximum(totals, intercept_floor(objective)) if objective.fit_intercept else np.ones_like(totals)
     return Eigenvectors(values, vectors, feature_means, of_intercept)
 
 
@@ -239,30 +282,11 @@ def _gram_of_rows(point: MomentPoint) -> Array:
     return cache["gram"]
 
 
-def explicit_curvature(point: MomentPoint, weights: PerPartition, own: Array) -> Iterator[Array]:
-    """Yield the curvature as a dense matrix, intercept last, output by output."""
-    objective = point.objective
-    for k in range(point.coef.shape[1]):
-        (matrix,) = objective.data.map_sum(_explicit, objective.variance, weights, point.coef, k)
-        yield with_diagonal(matrix, objective, own[:, k])
-
-
-def with_diagonal(matrix: Array, objective: MomentObjective, own: Array) -> Array:
-    """Add the diagonal of penalty and noise to the data's part, in place; take the intercept out if there is none."""
-    index = np.arange(objective.n_features)
-    matrix[index, index] += own
-    matrix[-1, -1] += _intercept_floor(objective)
-    if not objective.fit_intercept:
-        matrix[-1, :] = matrix[:, -1] = 0.0
-        matrix[-1, -1] = 1.0
-    return matrix
-
-
 def woodbury(point: MomentPoint, weights: PerPartition, own: Array) -> Woodbury | None:
     """Return the solvers of ``diag(own) + X'hX``, intercept last, one per output; ``None`` if a matrix is singular."""
     objective = point.objective
     is_constant = objective.variance.is_zero and not objective.penalty.l1
-    products = _row_products(objective) if is_constant else None
+    products, l2 = _row_products(objective) if is_constant else None, objective.penalty.l2
     solvers = []
     for k in range(point.coef.shape[1]):
         taken = objective.data.gather(objective.data.map(_active_rows, weights, k))
@@ -272,8 +296,8 @@ def woodbury(point: MomentPoint, weights: PerPartition, own: Array) -> Woodbury 
             gram = block.outer_gram(1.0 / own[:, k])
         else:
             active = np.flatnonzero(np.concatenate([mask for _, _, mask in taken]))
-            gram = products[np.ix_(active, active)] / objective.penalty.l2
-        solve = _woodbury_output(block, own[:, k], h, gram, objective.fit_intercept, _intercept_floor(objective))
+            gram = products[np.ix_(active, active)] / (l2 if np.ndim(l2) == 0 else l2[k])
+        solve = _woodbury_output(block, own[:, k], h, gram, objective.fit_intercept, intercept_floor(objective))
         if solve is None:
             return None
         solvers.append(solve)
@@ -324,7 +348,7 @@ def diagonal(point: MomentPoint, squares: Array, totals: Array, own: Array) -> D
     objective = point.objective
     out = np.empty_like(point.coef)
     out[:-1] = own + squares
-    out[-1] = np.maximum(totals, _intercept_floor(objective)) if objective.fit_intercept else 1.0
+    out[-1] = np.maximum(totals, intercept_floor(objective)) if objective.fit_intercept else 1.0
     # A feature of zeros with an l1 penalty has no curvature; any positive number will do.
     out[out <= 0.0] = 1.0
     return Diagonal(out)
@@ -342,11 +366,6 @@ def factorise(matrix: Array) -> Any | None:
     if not np.isfinite(factor).all():
         return None
     return np.tril(factor) / scale[:, None], lower
-
-
-def _intercept_floor(objective: MomentObjective) -> float:
-    """Return a tiny curvature of the intercept, for hinges that are all far from their kinks."""
-    return _INTERCEPT_FLOOR * target_summary(objective.data).weight
 
 
 @products(1)
@@ -378,21 +397,3 @@ def _active_rows(part: Rows, weights: CurvatureWeights, k: int) -> tuple[Block, 
     """Return the rows that have curvature, how much, and which they are."""
     h = np.maximum(weights.by_mean[:, k], 0.0)
     return part.X.take_rows(h > 0.0), h[h > 0.0], h > 0.0
-
-
-@products(1)
-def _explicit(part: Rows, variance: Any, weights: CurvatureWeights, coef: Array, k: int) -> tuple[Array]:
-    """Return the data's part of the curvature of output ``k``: ``X'hX``, and the noise's rank-one terms per row."""
-    size = part.X.n_features + 1
-    total = np.zeros((size, size))
-    for where, dense in part.X.dense_chunks():
-        rows = np.hstack([dense, np.ones((len(dense), 1))])
-        scaled = rows * np.sqrt(np.maximum(weights.by_mean[where, k, None], 0.0))
-        total += scaled.T @ scaled  # BLAS computes one triangle of a product with the own transpose
-        if weights.is_coupled:
-            spread = np.zeros_like(rows)  # V_i * w, the derivative of half the variance
-            entries = variance.slope * variance.entry(dense) if variance.moves_entries else 0.0
-            spread[:, :-1] = (entries + variance.floor) * coef[:-1, k]
-            cross = (rows * weights.mixed[where, k, None]).T @ spread
-            total += cross + cross.T + (spread * weights.by_variance[where, k, None]).T @ spread
-    return (total,)

@@ -103,12 +103,12 @@ def majoriser_weights(part: Rows, loss: RowLoss, scores: Scores) -> CurvatureWei
 class KnownProducts(NamedTuple):
     """The rows' part of the curvature times the coefficients and times the intercept, and sums known with them.
 
-    ``back`` has the columns of ``X'`` for the coefficients and for the intercept, then those of ``f(X)'``; ``sums`` are
-    the sums of what these were multiplied with. ``squares`` is ``(X * X)' phi_mm``, if requested, and ``n_active`` the
-    number of rows with curvature.
+    ``images`` has the columns for the coefficients, then those for the intercept; ``sums`` are the sums of what ``X'``
+    and ``f(X)'`` were multiplied with. ``squares`` is ``(X * X)' phi_mm``, if requested, and ``n_active`` the number of
+    rows with curvature.
     """
 
-    back: Array
+    images: Array
     squares: Array | None
     sums: Array
     n_active: Array
@@ -121,26 +121,28 @@ class KnownProducts(NamedTuple):
 
 
 @products(1)
-def known_products(part: Rows, weights: CurvatureWeights, scores: Scores, with_squares: bool) -> KnownProducts:
-    """Return the products that need no product with ``X``: the scores are the products with the coefficients."""
+def known_products(
+    part: Rows, weights: CurvatureWeights, scores: Scores, operand: Array | None, with_squares: bool
+) -> KnownProducts:
+    """Return the products that need no product with ``X``: the scores are the products with the coefficients.
+
+    ``operand`` is the `noise_operand` of the coefficients; it is not used by weights that are not coupled.
+    """
     mean = scores.mean
     left = [weights.by_mean * mean, weights.by_mean]
     if weights.is_coupled:
         left[0] += weights.mixed * scores.variance
         left += [weights.mixed * mean + weights.by_variance * scores.variance, weights.mixed]
     joined = np.hstack(left)
-    block, n = part.X, weights.n
-    used = joined if block.entry is not None else joined[:, : 2 * n]
-    if with_squares:
-        back, squares = block.backward_and_squares(used, 2 * n, weights.by_mean)
-    else:
-        back, squares = block.backward(used, 2 * n), None
-    return KnownProducts(back, squares, joined.sum(axis=0), weights.n_active)
+    operand = operand if weights.is_coupled else None
+    used = joined[:, : 2 * weights.n] if operand is None else joined
+    images, squares = part.X.images(used, operand, weights.by_mean if with_squares else None)
+    return KnownProducts(images, squares, joined.sum(axis=0), weights.n_active)
 
 
 @products(2)
 def gradient_and_known_products(
-    part: Rows, loss: RowLoss, weights: CurvatureWeights, scores: Scores, with_squares: bool
+    part: Rows, loss: RowLoss, weights: CurvatureWeights, scores: Scores, operand: Array | None, with_squares: bool
 ) -> tuple[Array | None, ...]:
     """Return the results of `loss_and_gradient` and `known_products` in one request."""
-    return *loss_and_gradient(part, loss, scores), *known_products(part, weights, scores, with_squares)
+    return *loss_and_gradient(part, loss, scores), *known_products(part, weights, scores, operand, with_squares)

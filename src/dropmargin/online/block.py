@@ -16,7 +16,7 @@ import numpy as np
 from dropmargin.data import Rows, SquaredDeviation, products
 from dropmargin.losses.base import Expanded, MomentLoss
 from dropmargin.objective import MomentObjective
-from dropmargin.objective.curvature import CurvatureWeights, MomentCurvature
+from dropmargin.objective.curvature import CurvatureWeights, MomentCurvature, as_column
 from dropmargin.objective.moment import MomentPoint
 from dropmargin.objective.plane import MomentPlane
 from dropmargin.objective.preconditioner import Diagonal
@@ -117,7 +117,11 @@ class BlockPoint(MomentPoint):
         own = objective.penalty.curvature(coef) + noise
         unknown = Diagonal(np.ones((1, 1)))  # until the product with the intercept is known
         curvature = MomentCurvature(objective, coef, own, weights, is_coupled, unknown)
-        curvature = curvature.with_deflation(back[:, known], sums[known])
+        images = back[:, n : 3 * n]
+        if is_coupled and objective.variance.moves_entries:
+            scale = as_column(objective.variance.slope) * coef[:-1]
+            images = images + np.hstack([scale, scale]) * back[:, 3 * n : 5 * n]
+        curvature = curvature.with_deflation(images, sums[known])
         assert curvature.deflation is not None
         diagonal = np.ones_like(coef)  # that of the intercept has no effect: its product is known
         diagonal[:-1] = own + squares

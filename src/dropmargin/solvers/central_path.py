@@ -23,7 +23,7 @@ from dropmargin.objective import MomentObjective, Objective, Point
 from dropmargin.objective.moment import MomentPoint
 from dropmargin.solvers.newton import irls, newton
 from dropmargin.solvers.orthant import orthant
-from dropmargin.solvers.result import Iteration, Options, Result
+from dropmargin.solvers.result import Iteration, Options, Result, combine
 from dropmargin.typing import Array
 
 # The bound on the error of the first stage, relative to the objective, and its decrease from stage to stage.
@@ -57,6 +57,13 @@ Method = Callable[[Any, Any, Options], Result]
 
 def follow_central_path(method: Method, objective: Any, start: Point, options: Options) -> Result:
     """Minimise an objective with kinks by a method for smooth ones; an l1 penalty allows one output only."""
+    parts = _split_by_shortcut(method, objective, start, options)
+    if len(parts) > 1:  # outputs whose noise smooths the kink do not wait for the others
+        each = [follow_central_path(method, objective.select(own), start.select(own), options) for own in parts]
+        joined, order = combine(each), np.argsort(np.concatenate(parts))
+        history = [entry._replace(iteration=k) for k, entry in enumerate(joined.history, 1)]
+        coef = np.ascontiguousarray(joined.coef[:, order])
+        return replace(joined, coef=coef, objective=joined.objective[order], n_iter=len(history), history=history)
     path = _Path(method, objective, start, options)
     if not path.stage.value.any():  # no loss is negative, and a barrier is relative to the objective
         return Result(path.stage.point.coef, path.stage.value, 0, True, "the objective is zero at the start")
@@ -84,6 +91,18 @@ def follow_central_path(method: Method, objective: Any, start: Point, options: O
     # With its barrier the last stage is a little below the objective itself.
     history = [entry._replace(objective=max(entry.objective, float(value.sum()))) for entry in path.history]
     return Result(coef, value, len(history), converged, message, history)
+
+
+def _split_by_shortcut(method: Method, objective: Any, start: Point, options: Options) -> list[Array]:
+    """Return the outputs that may take the shortcut from a warm start, and the others; all if there is one kind."""
+    outputs = np.arange(start.coef.shape[1])
+    if len(outputs) == 1 or not (options.warm and method is newton and isinstance(objective, MomentObjective)):
+        return [outputs]
+    if not objective.loss.kink or objective.penalty.l1:
+        return [outputs]
+    stage = _Stage(objective, start, True, False)
+    allowed = stage.allow_shortcut(stage.barrier(max(_LAST_ERROR * options.tol, _LEAST_SHORTCUT_ERROR)))
+    return [own for own in (outputs[allowed], outputs[~allowed]) if len(own)]
 
 
 class _Path:
@@ -224,15 +243,23 @@ class _Stage:
         is_noisy_start = self.has_kink and not self.has_barrier and not self.point.coef[:-1].any()
         return not (is_noisy_start and not self.objective.variance.is_zero) and not self.is_smoothed_by_noise(barrier)
 
-    def is_smoothed_by_noise(self, barrier: Array) -> bool:
-        """Return whether the noise smooths more than the barrier: nearly all scores vary by more than its width."""
+    def smoothed_by_noise(self, barrier: Array) -> Array:
+        """Return where the noise smooths more than the barrier: nearly all scores vary by more than its width."""
         if self.has_barrier or not isinstance(self.point, MomentPoint):
-            return False
-        return bool(np.all(self.point.fraction_steady(2.0 * barrier) <= _STEADY_SHARE))
+            return np.zeros(len(self.value), dtype=bool)
+        return self.point.fraction_steady(2.0 * barrier) <= _STEADY_SHARE
+
+    def is_smoothed_by_noise(self, barrier: Array) -> bool:
+        """Return whether the noise smooths more than the barrier in all outputs."""
+        return bool(np.all(self.smoothed_by_noise(barrier)))
+
+    def allow_shortcut(self, barrier: Array) -> Array:
+        """Return where the noise smooths more than the barrier, and is not weak next to the margin."""
+        return self.smoothed_by_noise(np.maximum(barrier, _SHORTCUT_BARRIER * self.objective.loss.kink))
 
     def allows_shortcut(self, barrier: Array) -> bool:
-        """Return whether the noise smooths more than the barrier, and is not weak next to the margin."""
-        return self.is_smoothed_by_noise(np.maximum(barrier, _SHORTCUT_BARRIER * self.objective.loss.kink))
+        """Return whether all outputs allow the shortcut."""
+        return bool(np.all(self.allow_shortcut(barrier)))
 
 
 def _constant_if_better(objective: MomentObjective, coef: Array, value: Array) -> tuple[Array, Array]:

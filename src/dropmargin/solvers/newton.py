@@ -64,7 +64,7 @@ def newton(objective: Objective, start: Point, options: Options, is_irls: bool =
         if is_first or is_irls:
             model, rtol = point.majoriser(direct=is_irls), 0.01 if is_irls else 0.5
         else:
-            model, rtol = point.hessian(direct=objective.is_stiff), 0.2
+            model, rtol = point.hessian(direct=objective.is_stiff or objective.has_cheap_hessian), 0.2
         # 2. Direction: the approximate minimum of the model.
         step = _Step.solve(model, point, rtol, state.atol(), options.in_plane)
         # 3. Line search. Fall back to the majoriser if the predicted decrease exceeds the objective (no loss is

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from dropmargin.data import PerPartition
 from dropmargin.objective import Point
 from dropmargin.typing import Array
@@ -85,3 +87,19 @@ class Result:
     point: Point | None = None
     dual: PerPartition | None = None
     n_passes: float = 0.0
+
+
+def combine(results: list[Result]) -> Result:
+    """Return the results of several outputs as one."""
+    if len(results) == 1:
+        return results[0]
+    failed = [result for result in results if not result.converged]
+    return Result(
+        coef=np.hstack([result.coef for result in results]),
+        objective=np.concatenate([result.objective for result in results]),
+        n_iter=max(result.n_iter for result in results),
+        converged=not failed,
+        message=(failed or results)[0].message,
+        history=[entry for result in results for entry in result.history],
+        n_passes=sum(result.n_passes for result in results),
+    )

@@ -31,10 +31,11 @@ from dropmargin.objective.row_functions import take_outputs
 from dropmargin.penalties import Penalty
 from dropmargin.solvers.central_path import follow_central_path
 from dropmargin.solvers.dual_coordinate import descend_dual
+from dropmargin.solvers.interior_point import interior_point, suits_interior_point
 from dropmargin.solvers.lbfgs import lbfgs
 from dropmargin.solvers.newton import irls, newton
 from dropmargin.solvers.orthant import orthant
-from dropmargin.solvers.result import Iteration, Monitor, Options, Result, no_monitor
+from dropmargin.solvers.result import Iteration, Monitor, Options, Result, combine, no_monitor
 from dropmargin.threads import in_threads, one_blas_thread
 from dropmargin.typing import Array
 
@@ -257,6 +258,8 @@ def choose_method(solver: Solver, objective: Any, dual: PerPartition | None = No
     if objective.penalty.l1:
         method, is_joint = _solve_l1, False
     elif has_kink and is_noise_free and solver.run is newton:
+        if suits_interior_point(objective):
+            return partial(_solve_few_rows, dual)
         if objective.n_outputs > 1:
             return partial(_one_by_one, _solve_noise_free, dual)
         return partial(_solve_noise_free, dual=dual)
@@ -280,6 +283,16 @@ def _one_by_one(
     duals = [result.dual for result in results if result.dual is not None]
     joined = PerPartition(map(np.hstack, zip(*duals, strict=True))) if len(duals) == len(results) else None
     return replace(combine(results), dual=joined)
+
+
+def _solve_few_rows(
+    dual: PerPartition | None, objective: MomentObjective, start: MomentPoint, options: Options
+) -> Result:
+    """Minimise the hinge objective without noise for few rows: by an interior-point method, or else as for many."""
+    found = interior_point(objective, options)
+    if found.converged or found.n_iter >= options.max_iter or np.ndim(objective.penalty.l2) > 0:
+        return found
+    return _one_by_one(_solve_noise_free, dual, objective, start, options)
 
 
 def _solve_noise_free(
@@ -320,22 +333,6 @@ def rescaled_dual(data: Partitions[Rows], dual: Dual | None, C: float) -> PerPar
 
 def _rescale(part: Rows, dual: Array, ratio: float) -> Array:
     return np.where(dual >= 1.0, 1.0, np.clip(dual / ratio, 0.0, 1.0))
-
-
-def combine(results: list[Result]) -> Result:
-    """Return the results of several outputs as one."""
-    if len(results) == 1:
-        return results[0]
-    failed = [result for result in results if not result.converged]
-    return Result(
-        coef=np.hstack([result.coef for result in results]),
-        objective=np.concatenate([result.objective for result in results]),
-        n_iter=max(result.n_iter for result in results),
-        converged=not failed,
-        message=(failed or results)[0].message,
-        history=[entry for result in results for entry in result.history],
-        n_passes=sum(result.n_passes for result in results),
-    )
 
 
 def _suits_direct(problem: Problem, rows: BinaryRows) -> bool:

@@ -28,6 +28,7 @@ from sklearn.base import BaseEstimator
 import dropmargin
 from dropmargin.data import Partitions, PerPartition, as_dense
 from dropmargin.data.partitions import Totals
+from dropmargin.errors import ParameterError
 from dropmargin.streaming.codec import CodecError, decode, encode
 
 try:
@@ -126,7 +127,8 @@ class Log:
             self._file.truncate()
             self._file.write(wanted)
         elif not found.startswith(_MAGIC):
-            raise ValueError(f"checkpoint={str(self._path)!r} is not a checkpoint; choose another file.")
+            what = "is not a checkpoint; choose another file"
+            raise ParameterError(f"checkpoint={str(self._path)!r} {what}.", "checkpoint", f"{self._path} {what}")
         elif found != wanted:
             of_data = found[len(_MAGIC) :][:_HASH_BYTES] != data_hash
             what = "other data" if of_data else "other parameters, or another version of the library"

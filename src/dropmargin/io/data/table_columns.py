@@ -117,23 +117,32 @@ def _reason_to_leave_out(column: TableColumn, values: Array | Categories, max_ca
     if column.kind == "category":
         assert isinstance(values, Categories)
         n_present, n_different = int((values.codes >= 0).sum()), len(column.parts)
+        is_id = 2 * n_different > n_present
     else:
         assert not isinstance(values, Categories)
-        present = values[~(np.isnat(values) if column.kind == "date" else np.isnan(values))]
-        n_present, n_different = len(present), len(np.unique(present))
+        present = values[values == values]  # without NaN and NaT
+        n_present = len(present)
+        n_different = 0 if not n_present else 1 if (present == present[0]).all() else 2
+        is_id = column.kind == "number" and n_present >= _MIN_ROWS and _are_ids(column.name, present)
     if n_different < 2:
         return "it has no values" if not n_present else "it is constant"
-    if column.kind == "category" and n_present >= _MIN_ROWS and 2 * n_different > n_present:
-        return f"it identifies rows: {n_different} different values in {n_present} rows"
-    if column.kind == "number" and n_present >= _MIN_ROWS and n_different == n_present:
-        steps = np.diff(present)
-        if (present == np.floor(present)).all() and (
-            (steps > 0).all() or (steps < 0).all() or _ID_NAME.fullmatch(column.name)
-        ):
+    if is_id and n_present >= _MIN_ROWS:
+        if column.kind == "number":
             return "it identifies rows: its integers are all different"
+        return f"it identifies rows: {n_different} different values in {n_present} rows"
     if column.kind == "category" and n_different > max_categories:
         return f"it has {n_different} categories, more than {max_categories}"
     return None
+
+
+def _are_ids(name: str, present: Array) -> bool:
+    """Return whether numbers identify rows: different integers that ascend or descend, or have the name of an id."""
+    if (present != np.floor(present)).any():
+        return False
+    steps = np.diff(present)
+    if (steps > 0).all() or (steps < 0).all():
+        return True
+    return _ID_NAME.fullmatch(name) is not None and len(np.unique(present)) == len(present)
 
 
 def _varying_parts(when: Array | Categories) -> tuple[str, ...]:

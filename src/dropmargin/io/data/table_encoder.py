@@ -122,7 +122,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             else:
                 left_out[name] = found
         if not learned:
-            raise NothingToLearn(left_out, n_rows)
+            raise NothingToLearnError(left_out, n_rows)
         self._set_columns(list(columns), learned)
         self.left_out_ = left_out
         self.mean_, self.scale_ = np.zeros(self._n_out), np.ones(self._n_out)
@@ -145,14 +145,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.sparse_output_ = self._n_out > _MAX_DENSE_WIDTH and len(columns) < _MIN_DENSE_SHARE * self._n_out
 
     def _learn_scales(self, columns: Mapping[str, Any]) -> None:
+        blocks: list[Array] = []
+        positions: list[int] = []
         start = 0
         for column in self._columns:
-            stop = start + column.width
             if column.kind != "category":
-                mean, self.scale_[start:stop] = _moments(column.numbers(columns[column.name]))
-                if not self.sparse_output_:
-                    self.mean_[start:stop] = mean
-            start = stop
+                blocks.append(column.numbers(columns[column.name]))
+                positions += range(start, start + column.width)
+            start += column.width
+        if blocks:  # all at once: there may be very many
+            mean, self.scale_[positions] = _moments(np.concatenate(blocks, axis=1))
+            if not self.sparse_output_:
+                self.mean_[positions] = mean
 
     def transform(self, X: Any) -> Any:
         """Encode a table.
@@ -186,7 +190,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return matrix
 
     def _entries(self, columns: Mapping[str, Any], n_rows: int) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield rows, columns and values of the nonzero entries, for each column of the table."""
+        """Yield rows, columns and values of the nonzero entries, or all entries, for each column of the table."""
         start = 0
         for column in self._columns:
             values = columns.get(column.name)
@@ -196,8 +200,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 entries = np.full(len(rows), np.nan)
             elif column.kind != "category":
                 block = (column.numbers(values) - self.mean_[start:stop]) / self.scale_[start:stop]
-                rows, positions = np.nonzero(block)
-                entries = block[rows, positions]
+                if self.sparse_output_:
+                    rows, positions = np.nonzero(block)
+                    entries = block[rows, positions]
+                else:
+                    rows, positions, entries = np.arange(n_rows)[:, None], np.arange(column.width), block
             else:
                 codes = column.codes(values)
                 known = np.flatnonzero(codes >= 0)
@@ -231,6 +238,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ``columns`` are the names of all columns and ``names`` those of the encoded ones, with their ``kinds`` and
         ``orders`` (of day and month). ``parts`` are the categories and parts of dates of all columns in one list,
         because a file limits the number of its lists, and ``widths`` their numbers (0 for numbers).
+
+        Returns
+        -------
+        facts : dict
+            Values for JSON.
+        arrays : dict of ndarray
         """
         check_is_fitted(self, "column_kinds_")
         facts = {
@@ -249,7 +262,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> TableEncoder:
-        """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError."""
+        """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError.
+
+        Parameters
+        ----------
+        facts : dict
+        arrays : dict of ndarray
+
+        Returns
+        -------
+        encoder : the fitted encoder
+        """
         parameters = ("categorical", "max_categories", "keep", "scale")
         wanted = {*parameters, "columns", "names", "kinds", "orders", "parts"}
         check_keys("The state of a TableEncoder", facts, wanted)
@@ -295,18 +318,21 @@ def _listed(left_out: dict[str, str]) -> str:
     return shown + (f"; and {len(left_out) - _MAX_LISTED} more" if len(left_out) > _MAX_LISTED else "")
 
 
-class NothingToLearn(ParameterError):
+class NothingToLearnError(ParameterError):
     """Every column of a table is left out; ``left_out`` has the reasons."""
 
     def __init__(self, left_out: dict[str, str], n_rows: int) -> None:
         what = f"there is no column to learn from in {n_rows} sample{'s' if n_rows > 1 else ''} ({_listed(left_out)})"
         super().__init__(f"{what[0].upper()}{what[1:]}; name columns in keep.", "keep", what)
-        self.left_out = left_out
+        self.left_out, self.n_rows = left_out, n_rows
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.left_out, self.n_rows)
 
 
 def _moments(block: Array) -> tuple[Array, Array]:
     """Return mean and standard deviation of each column, without NaN; 1 for a deviation of zero."""
-    largest = np.nanmax(np.abs(np.where(np.isnan(block), 0.0, block)), axis=0)
+    largest = np.abs(np.nan_to_num(block)).max(axis=0)
     largest[largest == 0.0] = 1.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a column without values, which was kept

@@ -1,0 +1,177 @@
+r"""A primal-dual interior-point method for the noise-free hinge loss of few rows and features, all outputs together.
+
+With ``s_i`` the weight of row ``i``, ``z = y (w.x + b) - margin``, slacks ``xi >= 0`` and ``r = z + xi >= 0``, and dual
+variables ``a`` of the latter, the optimum has::
+
+    l2 w = sum_i a_i y_i x_i      sum_i a_i y_i = 0      a r = 0      (s - a) xi = 0      0 <= a <= s
+
+Mehrotra's predictor and corrector follow the points where both products are ``mu`` to ``mu = 0``. A step solves::
+
+    (l2 + sum_i d_i x_i x_i') dw = sum_i y_i x_i (a_i + d_i q_i) - l2 w      1 / d = r / a + xi / (s - a)
+    da = d (q - dz)      dxi = p - xi + xi da / (s - a)      dr = dz + dxi      q = t - p - z
+
+with the intercept as a feature of ones without penalty, ``t`` and ``p`` the targets of ``r`` and ``xi``. The dual
+variables start balanced and stay so, so that the duality gap is proved at every point. There are 8 to 38
+steps, more for a large ``C``; a start near the solution would not reduce them.
+
+References
+----------
+Mehrotra, S. (1992). On the implementation of a primal-dual interior point method. SIAM J. Opt. 2.
+Ferris, M. C. and Munson, T. S. (2002). Interior-point methods for massive support vector machines. SIAM J. Opt. 13.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dropmargin.data import column_dots
+from dropmargin.objective import MomentObjective
+from dropmargin.objective.explicit import dense_rows, suits_tables, sums_of_products, tables_of, with_diagonal
+from dropmargin.objective.preconditioner import StackedCholesky
+from dropmargin.solvers.result import Iteration, Options, Result
+from dropmargin.typing import Array
+
+_MAX_ITER = 60
+# A smaller relative gap is rounding.
+_ROUNDING = 1e-12
+# The share of the step to the boundary that is taken.
+_BOUNDARY_SHARE = 0.995
+# Products with the rows per step: scores, gradient, matrix, and the right side and the scores of two directions.
+_PRODUCTS = 7
+
+
+def suits_interior_point(objective: MomentObjective) -> bool:
+    """Return whether the rows are in memory, all of positive weight, and few enough."""
+    parts = objective.data.rows_in_memory()
+    return (
+        parts is not None
+        and suits_tables(objective)
+        and objective.penalty.has_curvature
+        and all(np.all(part.sample_weight > 0.0) for part in parts)
+    )
+
+
+def interior_point(objective: MomentObjective, options: Options) -> Result:
+    """Minimise the hinge objective without noise, for all outputs, to a relative duality gap of ``tol``."""
+    with np.errstate(over="ignore", invalid="ignore"):  # a step that is not finite ends the iteration
+        return _iterate(objective, options)
+
+
+def _iterate(objective: MomentObjective, options: Options) -> Result:
+    state = _State(objective)
+    n_outputs = objective.n_outputs
+    coef, values, gaps = np.zeros((objective.n_features + 1, n_outputs)), np.empty(n_outputs), np.empty(n_outputs)
+    outputs, history = np.arange(n_outputs), []
+    for iteration in range(1, min(_MAX_ITER, options.max_iter) + 1):
+        # 1. The duality gap; converged outputs leave the loop.
+        value, gap = state.evaluate()
+        coef[:, outputs], values[outputs], gaps[outputs] = state.coef, value, gap
+        objective.data.n_products += _PRODUCTS
+        entry = Iteration(iteration, float(values.sum()), float(gaps.sum()), objective.n_passes, len(outputs))
+        history.append(entry)
+        options.monitor(entry)
+        kept = ~(gap <= max(options.tol, _ROUNDING) * np.abs(value))
+        if not kept.any():
+            message = f"reached a relative duality gap of {float(np.max(gaps / np.abs(values))):.1e}"
+            return Result(coef, values, iteration, True, message, history)
+        if not kept.all():
+            state, outputs = state.select(kept), outputs[kept]
+        # 2. A step of all others.
+        if not state.step():
+            break
+    worst = float(np.max(gaps / np.abs(values)))
+    message = f"stopped after {len(history)} iterations at a relative duality gap of {worst:.1e} (tol={options.tol:g})"
+    return Result(coef, values, len(history), False, message, history)
+
+
+class _State:
+    """The point of the outputs that have not converged; see the module's docstring for the names."""
+
+    def __init__(self, objective: MomentObjective) -> None:
+        parts = objective.data.rows_in_memory()
+        assert parts is not None
+        self.objective = objective
+        self.X = np.concatenate([dense_rows(part) for part in parts])
+        self.table = np.concatenate([own.rows for own in tables_of(objective, is_coupled=False)])
+        self.y = np.concatenate([part.y[:, objective.outputs] for part in parts], dtype=np.float64)
+        self.s = np.concatenate([part.sample_weight for part in parts], dtype=np.float64)[:, None]
+        self.coef = np.zeros((objective.n_features + 1, objective.n_outputs))
+        of_targets = np.where(self.y > 0.0, *(self.s.T @ (self.y == sign) for sign in (1.0, -1.0)))
+        share = np.minimum(of_targets, self.s.sum() - of_targets) / of_targets if objective.fit_intercept else 1.0
+        self.a = 0.5 * share * self.s
+        margin = objective.loss.kink
+        self.r, self.xi = np.full_like(self.y, margin), np.full_like(self.y, 2.0 * margin)
+
+    def select(self, outputs: Any) -> _State:
+        """Return the point of these outputs alone."""
+        out = object.__new__(_State)
+        out.objective, out.X, out.table, out.s = self.objective.select(outputs), self.X, self.table, self.s
+        for name in ("coef", "y", "a", "r", "xi", "z", "back"):
+            setattr(out, name, np.ascontiguousarray(getattr(self, name)[:, outputs]))
+        return out
+
+    def evaluate(self) -> tuple[Array, Array]:
+        """Return objective and duality gap, and keep what the step needs of them."""
+        objective, l2 = self.objective, self.objective.penalty.l2
+        margin = objective.loss.kink
+        self.z = self.y * self._forward(self.coef) - margin
+        self.back = self._backward(self.y * self.a)
+        value = objective.penalty.value(self.coef) + np.sum(self.s * np.maximum(-self.z, 0.0), axis=0)
+        dual = margin * self.a.sum(axis=0) - 0.5 * column_dots(self.back[:-1], self.back[:-1]) / l2
+        return value, value - dual
+
+    def step(self) -> bool:
+        """Take a step; return whether there was one."""
+        a, r, xi = self.a, self.r, self.xi
+        rest = self.s - a
+        with np.errstate(all="ignore"):
+            d = 1.0 / (r / a + xi / rest)
+            matrices = sums_of_products(d, self.table, len(self.coef))
+            own = np.broadcast_to(np.reshape(self.objective.penalty.l2, (-1, 1)), matrices.shape[:2])[:, :-1]
+            inverse = StackedCholesky.of(with_diagonal(matrices, self.objective, own))
+            if inverse is None:
+                return False
+            # 1. Predictor: towards mu = 0.
+            mu = 0.5 * np.mean(a * r + rest * xi, axis=0)
+            _, da, dr, dxi = self._direction(inverse, d, 0.0, 0.0)
+            length = self._length(da, dr, dxi, 1.0)
+            ahead = 0.5 * np.mean(
+                (a + length * da) * (r + length * dr) + (rest - length * da) * (xi + length * dxi), axis=0
+            )
+            # 2. Corrector: towards the mu that the predictor suggests, with its second-order terms.
+            target = mu * np.clip(ahead / mu, 0.0, 1.0) ** 3
+            step, da, dr, dxi = self._direction(inverse, d, (target - da * dr) / a, (target + da * dxi) / rest)
+            length = self._length(da, dr, dxi, _BOUNDARY_SHARE)
+        if not (np.isfinite(step).all() and np.isfinite(length).all()):
+            return False
+        self.coef += length * step
+        self.a, self.r, self.xi = a + length * da, r + length * dr, xi + length * dxi
+        return True
+
+    def _direction(self, inverse: StackedCholesky, d: Array, t: Any, p: Any) -> tuple[Array, Array, Array, Array]:
+        """Return the changes of the coefficients, of ``a``, of ``r`` and of ``xi``."""
+        q = t - p - self.z
+        right = self.back + self._backward(self.y * d * q)
+        right[:-1] -= self.objective.penalty.gradient(self.coef)
+        step = inverse.solve(right)
+        dz = self.y * self._forward(step)
+        da = d * (q - dz)
+        dxi = p - self.xi + self.xi / (self.s - self.a) * da
+        return step, da, dz + dxi, dxi
+
+    def _length(self, da: Array, dr: Array, dxi: Array, share: float) -> Array:
+        """Return how far the outputs can go, at most 1 and at most this share of the way to the boundary."""
+        steepest = np.maximum(-da / self.a, da / (self.s - self.a))
+        steepest = np.maximum(steepest, np.maximum(-dr / self.r, -dxi / self.xi)).max(axis=0)
+        return np.minimum(1.0, share / np.maximum(steepest, np.finfo(float).tiny))
+
+    def _forward(self, coef: Array) -> Array:
+        return self.X @ coef[:-1] + coef[-1]
+
+    def _backward(self, left: Array) -> Array:
+        out = np.empty((self.X.shape[1] + 1, left.shape[1]))
+        out[:-1] = (left.T @ self.X).T
+        out[-1] = left.sum(axis=0) if self.objective.fit_intercept else 0.0
+        return out
