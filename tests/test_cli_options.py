@@ -31,6 +31,7 @@ WRONG = {
     "--ids": ("",),
     "--ignore": ("",),
     "--keep": ("",),
+    "--epsilon": ("-0.1", "inf", "nan", "x", ""),
     "--l1-ratio": ("-0.1", "1.1", "nan", "x", ""),
     "--loss": ("hing",),
     "--max-categories": COUNTS,
