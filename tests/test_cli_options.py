@@ -25,6 +25,7 @@ WRONG = {
     "--cs": (*NUMBERS[1:], "1,0", "1,,2", "1,1", "1,nan", "100000"),
     "--decimal": (";", ""),
     "--delete": LEVELS,
+    "--epsilon": NUMBERS[1:],
     "--folds": (*COUNTS, "1", "123456"),
     "--format": ("xls",),
     "--group-by": ("", " "),

@@ -21,14 +21,14 @@ _PARAMS = [
     shared.FORCE,
     shared.list_option("--noises", parse=shared.noise_grid, default=["10"], help=shared.NOISES_HELP),
     shared.list_option("--cs", parse=shared.number_grid, default=["13"], help=shared.CS_HELP),
-    shared.option("--folds", type=shared.integer(2, 9999), default=5, metavar="N", help="Stratified folds."),
+    shared.option("--folds", type=shared.integer(2, 9999), default=5, metavar="N", help="Folds, stratified by class."),
     shared.option("--seed", type=shared.seed, metavar="N", help="Shuffle the rows before they are split into folds."),
-    shared.option("--scoring", type=str, metavar="NAME", help="Score of scikit-learn; by default accuracy."),
+    shared.option("--scoring", type=str, metavar="NAME", help="Score of scikit-learn; by default accuracy, or r2."),
     shared.option(
         "--missing-rate",
         type=shared.rate,
         metavar="RATE",
-        help="Choose by the expected accuracy if this share of the features is missing at prediction.",
+        help="Choose by the expected accuracy or error if this share of the features is missing at prediction.",
     ),
     shared.option("--rule", choices=["best", "one-se"], default="best", help="one-se: smallest C near the best score."),
     *shared.DATA_OPTIONS,
@@ -50,8 +50,6 @@ def cv(options: SimpleNamespace, console: Console) -> int:
     if options.out is not None:
         check_can_write("--out", options.out, inputs)
         check_replaces_model("--out", options.out, options)
-    from sklearn.model_selection import StratifiedKFold
-
     from dropmargin.cli import groups, training
 
     noises = shared.dropout_rates(options.noises) if isinstance(options.noises, int) else options.noises
@@ -62,8 +60,8 @@ def cv(options: SimpleNamespace, console: Console) -> int:
         raise UsageError("--missing-rate is a score of its own: it excludes --scoring, and --multi-class ovo")
     watch = training.Stopwatch()
     data = training.read_training_data(options.data, options, console)
-    training.check_folds(options.folds, data.y)
-    folds = StratifiedKFold(options.folds, shuffle=options.seed is not None, random_state=options.seed)
+    numbers = training.learns_numbers(options.loss)
+    folds = training.make_folds(options.folds, data.y, numbers=numbers, seed=options.seed)
     together = groups.feature_groups(data, options)
     own = {
         "noises": [groups.with_groups(noise.make(), together) for noise in noises],
@@ -77,7 +75,7 @@ def cv(options: SimpleNamespace, console: Console) -> int:
     saved = options.out is not None and (facts["converged"] or not options.strict)
     if saved:
         settings = {name: facts[name] for name in ("noise", "C", "score", "standard_error", "seconds", "converged")}
-        summary = {"command": "cv", "loss": options.loss, "classes": len(search.classes_), "folds": options.folds}
+        summary = {"command": "cv", "loss": options.loss, "classes": training.n_classes(search), "folds": options.folds}
         training.save_model(search.best_estimator_, data, options.out, summary | settings)
     facts |= {"model": options.out if saved else None, "data_hash": data.data_hash}
     console.result(data.summary | facts, _text(facts))
@@ -94,7 +92,7 @@ def _choose_weighting(
     for encoded in training.weightings(data, options):
         if options.weighting == "auto":
             console.note(f"--weighting {encoded.summary['weighting']}")
-        search = training.make_classifier(options, encoded.X, console, **own)
+        search = training.make_model(options, encoded.X, console, **own)
         search.fit(encoded.X, encoded.y)
         options.missing = search.missing  # missing values are reported once
         facts = _facts(search, options) | {"weighting": encoded.summary["weighting"]}
@@ -116,6 +114,15 @@ def _check_scoring(scoring: str | None) -> None:
         raise UsageError(f"--scoring: scikit-learn has no score {scoring!r}{closest(scoring, known)}")
 
 
+def _score_name(options: SimpleNamespace) -> str:
+    from dropmargin.cli.training import learns_numbers
+
+    plain, expected = "accuracy", "expected accuracy"
+    if learns_numbers(options.loss):
+        plain, expected = "r2", f"neg_expected_{'absolute' if options.loss == 'svr' else 'squared'}_error"
+    return expected if options.missing_rate is not None else options.scoring or plain
+
+
 def _facts(search: Any, options: SimpleNamespace) -> dict[str, Any]:
     """Return the chosen values, and the best score of each noise."""
     import numpy as np
@@ -129,7 +136,7 @@ def _facts(search: Any, options: SimpleNamespace) -> dict[str, Any]:
         "loss": options.loss,
         "noise": noise_text(search.noise_),
         "C": search.C_,
-        "scoring": "expected accuracy" if options.missing_rate is not None else options.scoring or "accuracy",
+        "scoring": _score_name(options),
         "score": search.best_score_,
         "standard_error": float(error[search.best_index_]),
         "rule": options.rule,
@@ -140,7 +147,7 @@ def _facts(search: Any, options: SimpleNamespace) -> dict[str, Any]:
             for i, (noise, j) in enumerate(zip(search.noises_, best, strict=True))
         ],
         "converged": bool(search.best_estimator_.converged_),
-        "classes": search.classes_,
+        "classes": getattr(search, "classes_", None),
     }
 
 

@@ -21,18 +21,18 @@ def evaluate(options: SimpleNamespace, console: Console) -> int:
     DATA may be - for standard input (with --format).
     """
     check_can_read(options.data, options.model)
-    from dropmargin.cli.confusion import ConfusionCounter
     from dropmargin.cli.reading import SavedModel, explain_missing, read_parts
+    from dropmargin.cli.scores import ConfusionCounter, ErrorCounter
 
     model = SavedModel.from_file(options.model)
-    counter = ConfusionCounter(model.classifier)
+    counter = (ErrorCounter if model.predicts_numbers else ConfusionCounter)(model.estimator)
     for part in read_parts(options.data, model, options, console, labels=True):
         try:
             counter.add(part.X, part.y)
         except ValueError as error:
             raise explain_missing(error, options.data, model) from error
     facts = {"data": options.data, "model": options.model} | counter.facts()
-    if facts["unknown_labels"]:
+    if facts.get("unknown_labels"):
         console.warn(
             f"{facts['unknown_labels']} rows have labels that {options.model} does not know; they count as errors"
         )

@@ -21,12 +21,10 @@ def info(options: SimpleNamespace, console: Console) -> int:
     """Describe the model file MODEL: parameters, training data, largest coefficients."""
     from sklearn.pipeline import Pipeline
 
-    from dropmargin.cli.reading import refuse_regressor
     from dropmargin.io.model import load_described
 
     model, facts = load_described(options.model)
     classifier = model[-1] if isinstance(model, Pipeline) else model
-    refuse_regressor(options.model, classifier)
     names = facts.pop("feature_names")
     facts["preprocessing"] = None if facts["preprocessing"] is None else facts["preprocessing"]["kind"]
     top = _top_features(classifier, names, facts["summary"] or {}, options.top)
@@ -47,7 +45,7 @@ def _top_features(classifier: Any, names: list[str] | None, summary: dict[str, A
     first = 0 if summary.get("zero_based") is True else 1  # index of the first feature in the data file
     deviations = getattr(classifier, "feature_deviations_", None)
     top = []
-    for (positive, negative), coef in zip(_directions(classifier), classifier.coef_, strict=True):
+    for (positive, negative), coef in zip(_directions(classifier), np.atleast_2d(classifier.coef_), strict=True):
         compared = coef if deviations is None else coef * deviations
         entry: dict[str, Any] = {"for": positive, "against": negative}
         for key, sign in (("features_for", 1.0), ("features_against", -1.0)):
@@ -69,6 +67,8 @@ def _directions(classifier: Any) -> list[tuple[str, str]]:
     """Return for each output what a positive and what a negative score stand for."""
     from dropmargin.cli.formatting import label_texts
 
+    if not hasattr(classifier, "classes_"):
+        return [("increase the prediction", "decrease the prediction")]
     labels = label_texts(classifier.classes_)
     is_ovr = len(classifier.coef_) == len(labels) and getattr(classifier, "multi_class", "ovr") == "ovr"
     if len(labels) > 2 and is_ovr:
@@ -96,15 +96,17 @@ def _top_table(entry: dict[str, Any]) -> str:
 
 
 def _text(path: str, classifier: Any, facts: dict[str, Any], top: list[dict[str, Any]]) -> str:
+    import numpy as np
+
     from dropmargin.cli.formatting import label_texts, noise_text
 
-    labels = label_texts(classifier.classes_)
+    labels = label_texts(getattr(classifier, "classes_", np.array([])))
     shown = ", ".join(labels[:_MAX_CLASSES]) + (" ..." if len(labels) > _MAX_CLASSES else "")
     status = "converged" if classifier.converged_ else "not converged"
     lines = [
         ("model", f"{facts['model']}, by dropmargin {facts['written_by']['dropmargin']}"),
         ("file", f"{path}, {facts['bytes']:,} bytes"),
-        ("classes", f"{len(labels)}: {shown}"),
+        ("classes", f"{len(labels)}: {shown}" if labels else "none (regression)"),
         (
             "features",
             f"{facts['n_features']}; {facts['n_nonzero']} of {classifier.coef_.size} coefficients are not zero",

@@ -91,6 +91,13 @@ def positive_number(text: Any) -> float:
     return value
 
 
+def _epsilon(text: Any) -> float:
+    value = _to_float(text)
+    if not 0.0 <= value < math.inf:
+        raise click.BadParameter(f"expected a number of at least 0, got {text!r}")
+    return value
+
+
 def _ratio(text: Any) -> float:
     value = _to_float(text)
     if not 0.0 <= value <= 1.0:
@@ -266,13 +273,13 @@ CS_HELP = "Values of C such as 0.1,1,10, or a number of values."
 WEIGHTINGS = ["presence", "counts", "tfidf"]
 _WEIGHTING_HELP = "Text: weighting of terms."
 _FORMATS = ["svmlight", "csv", "tsv", "jsonl", "parquet", "arrow", "npz", "text"]
-_LOSSES = ["hinge", "logistic", "quadratic", "exponential", "mcf-logistic"]
+_LOSSES = ["hinge", "logistic", "quadratic", "exponential", "mcf-logistic", "ridge", "svr"]
 
 #: How a data file is read, in training and at prediction.
 DATA_OPTIONS = section(
     "Data",
     option("--format", choices=_FORMATS, help="Format of the data; by default the file name tells it."),
-    option("--target", type=column_name, metavar="COLUMN", help="Column of the labels (npz: array, by default y)."),
+    option("--target", type=column_name, metavar="COLUMN", help="Column to predict (npz: array, by default y)."),
     list_option("--text", parse=column_names, empty=(), help="Columns of documents; the others are a table."),
     option("--zero-based/--one-based", default=None, help="svmlight: the first feature has index 0 or 1."),
     option("--separator", type=_separator, metavar="CHAR", help="csv, tsv: the character between cells."),
@@ -325,13 +332,25 @@ GROUP_OPTIONS = section(
     ),
 )
 
-#: Parameters of the classifiers, except noise and C; an option has the name of its parameter (`make_classifier`).
+#: Parameters of the models, except noise and C; an option has the name of its parameter (`make_model`).
 LEARNING_OPTIONS = section(
     "Learning",
-    option("--loss", choices=_LOSSES, default="hinge", help="Loss function; hinge is a support vector machine."),
-    option("--approximation", choices=["bound", "gaussian"], default="bound", help="Of the expected loss."),
+    option(
+        "--loss",
+        choices=_LOSSES,
+        show_default="hinge; ridge if the labels are many different numbers",
+        help="Loss function; hinge is a support vector machine, ridge and svr predict numbers.",
+    ),
+    option("--approximation", choices=["bound", "gaussian"], show_default="bound", help="Of the expected loss."),
+    option(
+        "--epsilon",
+        type=_epsilon,
+        metavar="R",
+        show_default="0.1",
+        help="svr: residuals of up to this size, in the units of the target, have no loss.",
+    ),
     option("--l1-ratio", type=_ratio, default=0.0, metavar="R", help="0 is an l2 penalty, 1 is l1."),
-    option("--multi-class", choices=["ovr", "ovo"], default="ovr", help="One-vs-rest or one-vs-one."),
+    option("--multi-class", choices=["ovr", "ovo"], show_default="ovr", help="One-vs-rest or one-vs-one."),
     option("--class-weight", choices=["balanced"], help="Weights that make classes equally important."),
     option(
         "--missing",

@@ -1,7 +1,8 @@
 """Predictions as lines of text; numbers have all their digits.
 
 The columns, in the order of ``--output``: ``label``; ``decision``, one for two classes (positive for the second), else
-one per class; ``probability``, one per class; ``stability``. Classes are in the order of ``classes_``, ascending.
+one per class; ``probability``, one per class; ``stability``. Classes are in the order of ``classes_``, ascending. A
+regressor has ``prediction`` and ``std``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from dropmargin.typing import Array
 
 # First characters of a formula, or white space that spreadsheets skip before one; also as full-width characters.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# The outputs of a regression.
+_OF_NUMBERS = ("prediction", "std")
 
 
 class PredictionWriter:
@@ -31,7 +34,7 @@ class PredictionWriter:
     def __init__(
         self,
         model: SavedModel,
-        outputs: tuple[str, ...],
+        outputs: tuple[str, ...] | None,
         noise: Any,
         separator: str,
         *,
@@ -39,11 +42,13 @@ class PredictionWriter:
         safe: bool = False,
     ) -> None:
         self._safe = safe
+        if outputs is None:
+            outputs = ("prediction",) if model.predicts_numbers else ("label",)
         self._model, self._outputs, self._noise, self._separator = model, outputs, noise, separator
         self.n_rows = 0
         for output in outputs:
             _check_output(output, model, noise)
-        self._names = label_texts(model.classifier.classes_)
+        self._names = [] if model.predicts_numbers else label_texts(model.estimator.classes_)
         self.columns = [] if ids is None else [ids]
         self.columns += [column for output in outputs for column in self._columns_of(output)]
         labels = [_without_formula(name) for name in self._names] if safe else self._names
@@ -79,23 +84,24 @@ class PredictionWriter:
 
     def _cells(self, output: str, X: Any) -> list[list[bytes]]:
         """Return the columns of an output; reading a number back gives the same value."""
-        classifier = self._model.classifier
+        estimator = self._model.estimator
         if output == "label":
             return [self._labels[self._codes(X)].tolist()]
         if output == "decision":
-            values = classifier.decision_function(X)
+            values = estimator.decision_function(X)
         elif output == "probability":
-            values = classifier.predict_proba(X)
+            values = estimator.predict_proba(X)
+        elif output == "stability":
+            values = estimator.predict_stability(X, self._noise)
         else:
-            values = classifier.predict_stability(X, self._noise)
+            values = estimator.predict(X) if output == "prediction" else estimator.predict(X, return_std=True)[1]
         return [
             [repr(value).encode() for value in column]
             for column in values.reshape(len(values), -1).astype(np.float64).T.tolist()
         ]
 
     def _codes(self, X: Any) -> Array:
-        classes = self._model.classifier.classes_
-        return np.searchsorted(classes, self._model.classifier.predict(X))
+        return np.searchsorted(self._model.estimator.classes_, self._model.estimator.predict(X))
 
     def _cell(self, text: str) -> str:
         """Return the text of a cell, in quotes if it needs them."""
@@ -115,7 +121,12 @@ def _without_formula(label: str) -> str:
 
 def _check_output(output: str, model: SavedModel, noise: Any) -> None:
     """Refuse an output that the model does not have, before any data are read."""
-    classifier = model.classifier
+    classifier = model.estimator
+    if (output in _OF_NUMBERS) != model.predicts_numbers:
+        name, kind = type(classifier).__name__, "numbers" if model.predicts_numbers else "classes"
+        raise UsageError(f"--output {output}: {model.path} has a {name}, which predicts {kind}")
+    if output == "std" and classifier.missing != "conditional":
+        raise UsageError(f"--output std: {model.path} has no standard deviations (train with --missing conditional)")
     if output == "probability" and not hasattr(classifier, "predict_proba"):
         reason = "--multi-class ovo has none" if _is_ovo(classifier) else "train with --loss logistic"
         raise UsageError(f"--output probability: {model.path} has no probabilities ({reason})")
