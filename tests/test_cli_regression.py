@@ -89,7 +89,7 @@ def test_svr_with_missing_cells_groups_and_text(run, houses, tmp_path):
     np.testing.assert_array_equal(found, np.column_stack([deviations, predictions]))
     assert (found[:, 0] > 0.0).tolist() == holes["rooms"].isna().tolist()
     run("train", "houses.csv", "text.safetensors", "--target", "price", "--text", "town", "--loss", "svr")
-    assert "town:bonn" in load("text.safetensors")[0].get_feature_names_out().tolist()
+    assert "town: bonn" in load("text.safetensors")[0].get_feature_names_out().tolist()
     assert run("evaluate", "houses.csv", "text.safetensors", "--json").json["r2"] > 0.9
 
 
