@@ -90,7 +90,7 @@ def test_svr_with_missing_cells_groups_and_text(run, houses, tmp_path):
     assert (found[:, 0] > 0.0).tolist() == holes["rooms"].isna().tolist()
     run("train", "houses.csv", "text.safetensors", "--target", "price", "--text", "town", "--loss", "svr")
     assert "town: bonn" in load("text.safetensors")[0].get_feature_names_out().tolist()
-    assert run("evaluate", "houses.csv", "text.safetensors", "--json").json["r2"] > 0.9
+    assert run("evaluate", "houses.csv", "text.safetensors", "--json").json["r2"] > 0.75
 
 
 def test_numbers_of_other_formats(run, houses, tmp_path):
@@ -105,6 +105,8 @@ def test_numbers_of_other_formats(run, houses, tmp_path):
             run("train", name, "m.safetensors", *more, "--tol", "1e-9")
             np.testing.assert_allclose(load("m.safetensors").coef_, expected, rtol=1e-3)
         assert run("evaluate", name, "m.safetensors", "--json").json["r2"] > 0.8
+    np.savez(tmp_path / "stars.npz", X=X, y=np.where(y > 200.0, 0.5, 4.5))  # few fractions: no classes, either
+    assert run("train", "stars.npz", "m.safetensors", "--json").json["loss"] == "ridge"
     table = ("--target", "price", "--no-scale")
     run("train", "euros.csv", "m.safetensors", *table, "--loss", "ridge")
     np.testing.assert_allclose(load("m.safetensors")[-1].coef_, expected, rtol=1e-6)

@@ -28,7 +28,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 3 not converged (with --strict)
 @click.group(context_settings=CONTEXT_SETTINGS, epilog=_EPILOG)
 @click.version_option(__version__, message="dropmargin %(version)s")
 def dropmargin() -> None:
-    """Linear classifiers that survive the loss of their features.
+    """Linear models that survive the loss of their features.
 
     dropmargin COMMAND --help lists the options of a command.
     """

@@ -207,7 +207,7 @@ def check_labels(y: Array, options: SimpleNamespace, console: Console, *, decima
     """
     labels, codes = np.unique(y.astype(str) if y.dtype.kind == "O" else y, return_inverse=True)
     numbers = _as_numbers(labels, decimal)
-    is_quantity = numbers is not None and _is_quantity(numbers, len(y))
+    is_quantity = numbers is not None and _is_quantity(numbers, len(y), is_text=labels.dtype.kind in "UT")
     target = f"--target {options.target}: " if options.target is not None else ""
     quantity = (
         f"{target}the labels are {len(labels)} different numbers in {plural(len(y), 'row')}, a quantity to predict"
@@ -244,12 +244,12 @@ def _as_numbers(labels: Array, decimal: str | None) -> Array | None:
     return None if labels.dtype.kind == "b" or not np.isfinite(labels).all() else labels.astype(np.float64)
 
 
-def _is_quantity(numbers: Array, n_rows: int) -> bool:
-    """Return whether different labels are too many for classes."""
+def _is_quantity(numbers: Array, n_rows: int, *, is_text: bool) -> bool:
+    """Return whether different labels are too many for classes, or fractions that are not text, which cannot be any."""
     n_labels = len(numbers)
     if (numbers == np.floor(numbers)).all():
         return n_labels > 50 and 5 * n_labels > n_rows
-    return n_labels > 20 or (n_labels > 2 and 2 * n_labels > n_rows)
+    return not is_text or n_labels > 20 or (n_labels > 2 and 2 * n_labels > n_rows)
 
 
 def _fit_encoder(encoder: Any, data: Dataset, options: SimpleNamespace, console: Console) -> Any:
