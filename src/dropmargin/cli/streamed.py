@@ -34,7 +34,7 @@ def train(options: SimpleNamespace, console: Console, noise: Any) -> bool:
     n_rows, n_features = found.shape
     console.note(f"{options.data}: {n_rows} rows, {n_features} features")
     own = {"noise": noise, "C": options.C, "verbose": int(options.verbose)}
-    training.check_labels(found.classes[found.codes], options, console, decimal=None)
+    training.check_labels(found.classes, n_rows, options, console, decimal=None)
     model = training.make_model(options, None, console, **own)
     where |= {"options": read_options, "progress": shown}
     streaming.fit(model, options.data, checkpoint=options.checkpoint, **where)

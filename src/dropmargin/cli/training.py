@@ -158,7 +158,8 @@ def read_training_data(path: str, options: SimpleNamespace, console: Console) ->
     if data.y is None:
         raise UsageError(f"{path} has no labels: there is no array 'y'; name the array by --target")
     report_reading(data, path, console)
-    y = check_labels(data.y, options, console, decimal=read_options.decimal)
+    labels, codes = np.unique(data.y.astype(str) if data.y.dtype.kind == "O" else data.y, return_inverse=True)
+    numbers = check_labels(labels, len(codes), options, console, decimal=read_options.decimal)
     encoder = _make_encoder(data, options)
     X = data.X if encoder is None else _fit_encoder(encoder, data, options, console)
     names = None if encoder is not None else _feature_names(data, options.feature_names)
@@ -178,6 +179,7 @@ def read_training_data(path: str, options: SimpleNamespace, console: Console) ->
         others = ", ".join(map(repr, encoder.column_kinds_))
         console.note(f"columns besides the text are features of their own (--ignore leaves them out): {others}")
     documents = data.X if options.weighting == _AUTO else None
+    y = data.y if numbers is None else numbers[codes]
     return TrainingData(X, y, encoder, names, summary, f"sha256:{data.sha256}", documents)
 
 
@@ -200,17 +202,18 @@ def report_reading(data: Dataset, path: str, console: Console) -> None:
         console.note(f"{path}: {plural(data.n_unlabelled, 'row')} without a label left out (--skip-unlabelled)")
 
 
-def check_labels(y: Array, options: SimpleNamespace, console: Console, *, decimal: str | None) -> Array:
-    """Return the labels, those of a regression as float64; set ``options.loss`` if it is not given.
+def check_labels(
+    labels: Array, n_rows: int, options: SimpleNamespace, console: Console, *, decimal: str | None
+) -> Array | None:
+    """Set ``options.loss`` if it is not given; return different labels as the numbers of a regression, None of classes.
 
     ``decimal`` is the decimal mark of numbers in text, None if text is not a number.
     """
-    labels, codes = np.unique(y.astype(str) if y.dtype.kind == "O" else y, return_inverse=True)
     numbers = _as_numbers(labels, decimal)
-    is_quantity = numbers is not None and _is_quantity(numbers, len(y), is_text=labels.dtype.kind in "UT")
+    is_quantity = numbers is not None and _is_quantity(numbers, n_rows, is_text=labels.dtype.kind in "UT")
     target = f"--target {options.target}: " if options.target is not None else ""
     quantity = (
-        f"{target}the labels are {len(labels)} different numbers in {plural(len(y), 'row')}, a quantity to predict"
+        f"{target}the labels are {len(labels)} different numbers in {plural(n_rows, 'row')}, a quantity to predict"
     )
     loss = getattr(options, "loss", "hinge")  # stress has classifiers only
     if loss is None:
@@ -220,20 +223,17 @@ def check_labels(y: Array, options: SimpleNamespace, console: Console, *, decima
         check_loss(options)
     if learns_numbers(loss):
         if numbers is None:
-            other = next(label for label in labels if _as_numbers(np.array([label]), decimal) is None).item()
+            other = next(label for label in labels.tolist() if _as_numbers(np.array([label]), decimal) is None)
             raise UsageError(
                 f"{target}--loss {loss} predicts numbers, and the label {other!r} is none; for classes, use --loss "
                 "hinge or logistic"
             )
-        return numbers[codes]
+        return numbers
     if is_quantity:
-        here = (
-            f"--loss {loss} learns classes: use --loss ridge" if hasattr(options, "loss") else "stress is for classes"
-        )
-        raise UsageError(
-            f"{quantity} (regression); {here}, name another column, or turn the numbers into a few classes"
-        )
-    return y
+        trains = hasattr(options, "loss")
+        here = f"--loss {loss} learns classes: use --loss ridge or svr," if trains else "stress is for classes:"
+        raise UsageError(f"{quantity} (regression); {here} name another column, or turn the numbers into a few classes")
+    return None
 
 
 def _as_numbers(labels: Array, decimal: str | None) -> Array | None:
