@@ -362,6 +362,7 @@ for point in range(1, 100):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_a_killed_training_leaves_the_old_model_or_the_new_one(data, tmp_path):
     lines = [line.split() for line in run_script(_KILLED, tmp_path).splitlines() if line.startswith("point")]

@@ -74,7 +74,7 @@ def shell(folder):
         slow(f"{TRAIN} --json", '"new.safetensors"'),
         slow("cv data.csv --target label --noises 0.1 --cs 1 --folds 2", "accuracy"),
         slow(EVALUATE, "gr\\xfcn"),
-        ("info model.safetensors", "for gr\\xfcn"),
+        ("info model.safetensors", "for \\u8d64"),
     ],
 )
 def test_output_that_is_not_utf_8(shell, line, shown):
@@ -84,6 +84,7 @@ def test_output_that_is_not_utf_8(shell, line, shown):
     assert shown in out
 
 
+@pytest.mark.slow
 def test_an_error_about_names_that_are_not_ascii(shell):
     code, out, err = shell("train data.csv new.safetensors --target label2", **NOT_UTF_8)
     assert (code, out) == (1, "")
@@ -137,6 +138,7 @@ def test_all_three_streams_closed(shell):
     assert shell(f"{TRAIN} >&- 2>&- <&-")[0] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["train - new.safetensors --target label", slow("predict - model.safetensors")])
 def test_closed_standard_input(shell, line):
     code, out, err = shell(f"{line} --format csv <&-")
@@ -144,6 +146,7 @@ def test_closed_standard_input(shell, line):
     assert "standard input: it is closed" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["train --help", slow(TRAIN), PREDICT])
 def test_a_reader_that_closes_the_pipe_at_once(shell, folder, line):
     code, out, err = shell(f"{line} | head -0")
@@ -173,6 +176,7 @@ def on_terminal(line, folder, **more):
     return shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [

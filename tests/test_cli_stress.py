@@ -64,6 +64,7 @@ def names_of(treatment):
 # Numbers ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_curves_equal_those_of_deletion_curve(svm_files, capsys):
     found = run_json(capsys, *svm_files, "--delete", "0,0.5,0.9", *_SMALL, "--seed", "3")
     (X, y), (X_test, y_test) = ((sparse.csr_array(X), y) for X, y in data())
@@ -95,6 +96,7 @@ def test_curves_equal_those_of_deletion_curve(svm_files, capsys):
         assert one["accuracy"] == pytest.approx(curve.mean.tolist(), abs=close)
 
 
+@pytest.mark.slow
 def test_given_noise_and_c_are_used(svm_files, capsys):
     found = run_json(
         capsys, *svm_files, "--delete", "0,0.6", "--noise", "0.3", "-c", "0.5", "--cs", "1", "--treatment", "missing"
@@ -193,6 +195,7 @@ def test_cells_of_a_table_are_deleted(tmp_path, capsys):
         assert one["accuracy_std"][2] == 0.0
 
 
+@pytest.mark.slow
 def test_groups_of_columns_are_deleted(tmp_path, capsys):
     (X, y), (X_test, y_test) = data()
     names = [f"{'left' if j < 6 else 'right'}_{j}" for j in range(12)]

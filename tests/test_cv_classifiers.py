@@ -377,6 +377,7 @@ def test_without_stored_coefficients_the_result_is_the_same(plain, search):
     assert hasattr(stored.set_params(store_coefs="auto").fit(X, y), "coefs_paths_")
 
 
+@pytest.mark.slow
 def test_coefficients_of_hashed_features_are_not_all_kept():
     X, y = make_sparse(40, 2**20, 1e-5)
     model = DropoutLogisticRegressionCV(noises=[0.1, 0.5], Cs=[0.1, 1.0], cv=9).fit(X, y)  # 36 times 8 MB

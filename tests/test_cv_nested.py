@@ -161,7 +161,7 @@ _CHECKED = {"noises": [0.1, 0.3], "Cs": [1], "cv": 2, "store_coefs": False}
         DropoutRidgeCV(**_CHECKED),
         DropoutSVRCV(**_CHECKED),
     ],
-    stride=6,
+    stride=10,
     keep_slow=True,
 )
 def test_passes_the_checks_of_scikit_learn(estimator, check):

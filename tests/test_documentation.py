@@ -73,6 +73,34 @@ def test_public_functions_and_methods_document_their_parameters(thing):
             )
 
 
+# Checks of numpydoc that hold for all public objects. Left out: See Also and Examples of every method, descriptions of
+# every return value, and the order of parameters, which are keyword-only.
+CHECKS = {"GL03", "GL05", "GL06", "GL08", "PR01", "PR02", "PR04", "RT01", "SS01", "SS02", "SS03", "SS04", "YD01"}
+
+
+def _public_objects():
+    """Return the names of all public objects and of their methods."""
+    names = [f"dropmargin.{name}" for name in dropmargin.__all__]
+    names += ["dropmargin.dask.fit", "dropmargin.dask.predict", "dropmargin.streaming.fit"]
+    names += [f"dropmargin.io.data.{name}" for name in ("read_data", "TableEncoder", "TextEncoder", "FrameEncoder")]
+    for name in tuple(names):
+        package, _, last = name.rpartition(".")
+        thing = getattr(importlib.import_module(package), last)
+        if inspect.isclass(thing):
+            # A method without a docstring has that of its base class.
+            own = [key for key, value in vars(thing).items() if inspect.isfunction(value) and value.__doc__]
+            names += [f"{name}.{key}" for key in own if not key.startswith("_")]
+    return names
+
+
+@pytest.mark.parametrize("name", _public_objects())
+def test_numpydoc_validates(name):
+    validate = pytest.importorskip("numpydoc.validate").validate
+    # A search documents its own parameters and names the class of the others.
+    checks = CHECKS - {"PR01"} if name.endswith("CV") else CHECKS
+    assert [error for error in validate(name)["errors"] if error[0] in checks] == []
+
+
 @pytest.mark.parametrize("name", _modules_with_examples())
 def test_examples_of_docstrings_run(name):
     if ".dask" in name:

@@ -42,6 +42,7 @@ every_loss = pytest.mark.parametrize("estimator", _ESTIMATORS.values(), ids=_EST
 # Life inside scikit-learn -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_grid_search_over_noise_and_c_in_two_processes():
     X, y = make_multiclass()

@@ -243,6 +243,7 @@ def few_patches(**options):
     return PatchFeatures(**(options | {"n_centroids": 8, "n_patches": 600}))
 
 
+@pytest.mark.slow
 def test_cifar10_end_to_end(tmp_path, monkeypatch):
     parts = [*coloured_images(100, 0), *coloured_images(60, 1)]
     loads = []
@@ -276,6 +277,7 @@ def digits():
     return Split(X_train, y_train, X_test, y_test, "digits")
 
 
+@pytest.mark.slow
 def test_nightmare_end_to_end(tmp_path, monkeypatch):
     data = digits()
     monkeypatch.setattr(nightmare, "load_mnist", lambda **options: data)

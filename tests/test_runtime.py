@@ -85,10 +85,9 @@ else:
     ("name", "n_jobs"),
     [
         ("newton", 2),
-        ("mgf", 1),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
-            for case in [("newton", 1), ("irls", 2), ("lbfgs", 1), ("l1", 2), ("ovo", 1), ("ovo", 2)]
+            for case in [("mgf", 1), ("newton", 1), ("irls", 2), ("lbfgs", 1), ("l1", 2), ("ovo", 1), ("ovo", 2)]
         ),
     ],
 )

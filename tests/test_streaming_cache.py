@@ -93,6 +93,7 @@ _FORGED_ROWS = {
 }
 
 
+@pytest.mark.slow
 def test_forged_indices_are_an_error_and_no_crash(honest, parts, tmp_path):
     folders = {}
     for case, (name, where, value) in _FORGED_ROWS.items():

@@ -90,7 +90,10 @@ def folder(tmp_path):
     return write_parts(tmp_path / "data", *make_rows())
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+_FIRST, *_OTHERS = ESTIMATORS
+
+
+@pytest.mark.parametrize("name", [_FIRST, *(pytest.param(name, marks=pytest.mark.slow) for name in _OTHERS)])
 def test_killed_again_and_again(name, folder, tmp_path):
     """Killed after some results, and each time resumed, until the fit is complete."""
     estimator, checkpoint = ESTIMATORS[name], tmp_path / "fit.log"

@@ -55,6 +55,7 @@ def test_a_memory_mapped_array(tmp_path):
     assert _peak("arrays", tmp_path, limit) <= limit
 
 
+@pytest.mark.slow
 def test_files(tmp_path):
     """300 MB of sparse rows."""
     rng = np.random.default_rng(0)

@@ -344,6 +344,7 @@ def test_parsers_agree_on_anything(text):
     assert_agree(text)
 
 
+@pytest.mark.slow
 def test_another_locale_changes_nothing(tmp_path):
     """A locale with decimal commas, in which C's own strtod would read 1.5 as 1."""
     made = (

@@ -316,8 +316,8 @@ print("intact")
 @pytest.mark.parametrize(
     ("work", "times"),
     [
-        ("partitions", 300),
-        ("fits", 100),
+        ("partitions", 100),
+        ("fits", 30),
         pytest.param("partitions", 500, marks=pytest.mark.slow),
         pytest.param("contexts", 300, marks=pytest.mark.slow),
         pytest.param("one against one", 100, marks=pytest.mark.slow),

@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from dropmargin import DropoutSVC, load, save
 from dropmargin.io.data import ReadOptions, TableEncoder, read_chunks, read_data
 
-N_WIDE = 100_001
+N_WIDE = 10_001
 
 
 class CountedName(str):

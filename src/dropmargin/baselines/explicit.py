@@ -70,7 +70,7 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Labels.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Only if X had string column names.
 
     Examples
@@ -152,22 +152,66 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     @available_if(_estimator_has("predict"))
     def predict(self, X: Any) -> Array:
-        """Return the classifier's predicted labels."""
+        """Return the classifier's predicted labels.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data, not corrupted.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            As the classifier returns them.
+        """
         return self._call(X, "predict")
 
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: Any) -> Array:
-        """Return the classifier's scores."""
+        """Return the classifier's scores.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data, not corrupted.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            As the classifier returns them.
+        """
         return self._call(X, "decision_function")
 
     @available_if(_estimator_has("predict_proba"))
     def predict_proba(self, X: Any) -> Array:
-        """Return the classifier's probabilities of the classes."""
+        """Return the classifier's probabilities of the classes.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data, not corrupted.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            As the classifier returns them.
+        """
         return self._call(X, "predict_proba")
 
     @available_if(_estimator_has("predict_log_proba"))
     def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithms of the classifier's probabilities."""
+        """Return the logarithms of the classifier's probabilities.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data, not corrupted.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+            As the classifier returns them.
+        """
         return self._call(X, "predict_log_proba")
 
     def _call(self, X: Any, method: str) -> Array:

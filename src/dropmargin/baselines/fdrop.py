@@ -82,7 +82,7 @@ class FDropSVC(RunParameters, ClassifierMixin, BaseEstimator):
         All iterations of the first class, then of the second, and so on.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Only if X had string column names.
 
     References

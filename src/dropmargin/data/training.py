@@ -246,7 +246,9 @@ class BinaryArray(BinaryRows):
     def repeated(self, count: int) -> BinaryArray:
         """Return the same rows with so many copies of every output, one set of outputs after the other."""
         targets = np.tile(self.targets, (1, count))
-        return BinaryArray(self.X, targets, self.sample_weight, self.n_threads, self.used_features)
+        rows = BinaryArray(self.X, targets, self.sample_weight, self.n_threads, self.used_features)
+        rows.first_intercept, rows.is_binary = self.first_intercept, self.is_binary
+        return rows
 
     def _find_means(self, ratio: float) -> Array | None:
         return feature_means_far_from_zero(self.X, self.sample_weight, ratio)

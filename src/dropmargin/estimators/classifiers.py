@@ -87,7 +87,7 @@ class DropoutSVC(ApproximationParameter, OnlineMixin):
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, only if ``X`` has column names that are all strings.
 
     See Also
@@ -194,7 +194,7 @@ class DropoutLogisticRegression(ApproximationParameter, OnlineMixin):
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, only if ``X`` has column names that are all strings.
 
     See Also
@@ -304,7 +304,7 @@ class NoisyLinearClassifier(LossParameter, ApproximationParameter, OnlineMixin):
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, only if ``X`` has column names that are all strings.
 
     See Also
@@ -415,7 +415,7 @@ class MCFClassifier(OnlineMixin):
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, only if ``X`` has column names that are all strings.
 
     See Also

@@ -76,7 +76,7 @@ class DropoutRidge(MarginalisedRegressor):
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, only if ``X`` has column names that are all strings.
 
     See Also
@@ -169,7 +169,7 @@ class DropoutSVR(EpsilonParameter, MarginalisedRegressor):
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, only if ``X`` has column names that are all strings.
 
     See Also
@@ -271,7 +271,7 @@ class NoisyLinearRegressor(ApproximationParameter, MarginalisedRegressor):
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, only if ``X`` has column names that are all strings.
 
     See Also

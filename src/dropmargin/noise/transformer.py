@@ -39,9 +39,9 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ----------
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, only if ``X`` has column names that are all strings.
-    feature_means_ : ndarray of shape (n_features_in_,)
+    feature_means_ : ndarray of shape (n_features,)
         Means of the features, only if the noise needs them (``DropoutNoise(reference="mean")``).
 
     See Also

@@ -158,7 +158,8 @@ def _one_output(part: Rows, variance: Any, weights: CurvatureWeights, coef: Arra
     total = np.zeros((size, size))
     for where, dense in part.X.dense_chunks():
         rows = np.hstack([dense, np.ones((len(dense), 1))])
-        total += (rows * weights.by_mean[where, k, None]).T @ rows
+        scaled = rows * np.sqrt(np.maximum(weights.by_mean[where, k, None], 0.0))
+        total += scaled.T @ scaled  # BLAS computes one triangle of a product with the own transpose
         if weights.is_coupled:
             spread = np.zeros_like(rows)
             spread[:, :-1] = _variances(dense, variance) * coef[:-1, k]

@@ -49,8 +49,8 @@ class GroupedBlockPoint(GroupedPoint):
         objective, coef = self.objective, self.coef
         penalty = objective.penalty
         weights = objective.data.map(grouped._weights, rule, objective.row_loss, self.scores)
-        found = objective.data.map_sum(grouped._known_products, weights, self.scores, objective.groups, coef)
-        coef_back, coef_sums, intercept_back, intercept_sums, squares, _ = found
+        images, sums, squares, _ = objective.data.map_sum(grouped._known_products, weights, self.scores, self._operand)
+        (coef_back, intercept_back), (coef_sums, intercept_sums) = np.hsplit(images, 2), np.split(sums, 2)
         intercept = np.zeros_like(coef)
         intercept[-1] = 1.0
         coef_image = np.vstack([coef_back + of_penalty * coef[:-1], coef_sums]) + penalty.low_rank_product(coef)

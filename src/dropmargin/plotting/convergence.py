@@ -116,7 +116,11 @@ class ConvergenceDisplay:
             plotted. Classifiers without names are named after their class.
         minimum : float, default=None
             The minimum of the objective for ``"excess"``, if it is known more accurately than from these fits.
-        show, against, ax
+        show : str, default="auto"
+            As for `plot`.
+        against : str, default="passes"
+            As for `plot`.
+        ax : matplotlib Axes, default=None
             As for `plot`.
 
         Returns

@@ -118,7 +118,11 @@ class DeletionCurveDisplay:
             Their labels.
         random_state : int, RandomState instance or None, default=None
             Seed of the deletions.
-        show, spread, ax
+        show : str, default="auto"
+            As for `plot`.
+        spread : str, default="band"
+            As for `plot`.
+        ax : matplotlib Axes, default=None
             As for `plot`.
         **options
             Other parameters of `deletion_curve`: ``levels``, ``strategy``, ``n_repeats``, ``fill``, ``rescale``,

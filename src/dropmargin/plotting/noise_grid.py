@@ -84,7 +84,11 @@ class NoiseGridDisplay:
         estimator : estimator
             A fitted `DropoutSVCCV`, `DropoutLogisticRegressionCV` or `NoisyLinearClassifierCV`, or a pipeline that
             ends in one.
-        values, cmap, ax
+        values : bool or "auto", default="auto"
+            As for `plot`.
+        cmap : str or Colormap, default=None
+            As for `plot`.
+        ax : matplotlib Axes, default=None
             As for `plot`.
 
         Returns
@@ -105,7 +109,11 @@ class NoiseGridDisplay:
             A result of `noise_path`.
         scoring : str, callable or None, default=None
             The metric of the scores, as it was given to `noise_path`; ``None`` is accuracy.
-        values, cmap, ax
+        values : bool or "auto", default="auto"
+            As for `plot`.
+        cmap : str or Colormap, default=None
+            As for `plot`.
+        ax : matplotlib Axes, default=None
             As for `plot`.
 
         Returns

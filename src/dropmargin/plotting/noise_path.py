@@ -96,7 +96,11 @@ class NoisePathDisplay:
         estimators : mapping of str to estimator, sequence of estimators, or estimator
             Fitted `DropoutSVCCV`, `DropoutLogisticRegressionCV` or `NoisyLinearClassifierCV`, or pipelines that end in
             one. Estimators without names are named after their class.
-        show, spread, ax
+        show : str, default="auto"
+            As for `plot`.
+        spread : str, default="band"
+            As for `plot`.
+        ax : matplotlib Axes, default=None
             As for `plot`.
 
         Returns
@@ -117,7 +121,9 @@ class NoisePathDisplay:
             Results of `noise_path`.
         scoring : str, callable or None, default=None
             The metric of the scores, as it was given to `noise_path`; ``None`` is accuracy.
-        show, ax
+        show : str, default="auto"
+            As for `plot`.
+        ax : matplotlib Axes, default=None
             As for `plot`.
 
         Returns

@@ -11,8 +11,8 @@ Mehrotra's predictor and corrector follow the points where both products are ``m
     da = d (q - dz)      dxi = p - xi + xi da / (s - a)      dr = dz + dxi      q = t - p - z
 
 with the intercept as a feature of ones without penalty, ``t`` and ``p`` the targets of ``r`` and ``xi``. The dual
-variables start balanced and stay so, so that the duality gap is proved at every point. The number of steps, 10 to 20,
-hardly depends on ``C``, and a start near the solution would not reduce it.
+variables start balanced and stay so, so that the duality gap is proved at every point. There are 8 to 38
+steps, more for a large ``C``; a start near the solution would not reduce them.
 
 References
 ----------

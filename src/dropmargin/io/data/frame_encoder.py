@@ -167,7 +167,17 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         return [f"{encoder.column}: {term}" for encoder in self.text_encoders_ for term in encoder.terms_]
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Return the names of the features: those of the table, and terms such as ``review: good``."""
+        """Return the names of the features: those of the table, and terms such as ``review: good``.
+
+        Parameters
+        ----------
+        input_features : object, default=None
+            Ignored.
+
+        Returns
+        -------
+        names : ndarray of str
+        """
         check_is_fitted(self, "text_encoders_")
         names = [] if self.table_encoder_ is None else self.table_encoder_.get_feature_names_out().tolist()
         return np.array(names + self._term_names(), dtype=object)
@@ -176,6 +186,12 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         """Return the fitted state for `from_state`: values for JSON, and arrays.
 
         The names of the values and arrays of each encoder begin with ``table.`` or ``0.``, ``1.`` and so on.
+
+        Returns
+        -------
+        facts : dict
+            Values for JSON.
+        arrays : dict of ndarray
         """
         check_is_fitted(self, "text_encoders_")
         facts: dict[str, Any] = {"text": list(self.text), "has_table": self.table_encoder_ is not None}
@@ -190,7 +206,17 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> FrameEncoder:
-        """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError."""
+        """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError.
+
+        Parameters
+        ----------
+        facts : dict
+        arrays : dict of ndarray
+
+        Returns
+        -------
+        encoder : the fitted encoder
+        """
         for found in (facts, arrays):
             if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
                 raise ValueError("The state of a FrameEncoder must be two mappings.")

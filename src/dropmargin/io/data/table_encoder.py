@@ -238,6 +238,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ``columns`` are the names of all columns and ``names`` those of the encoded ones, with their ``kinds`` and
         ``orders`` (of day and month). ``parts`` are the categories and parts of dates of all columns in one list,
         because a file limits the number of its lists, and ``widths`` their numbers (0 for numbers).
+
+        Returns
+        -------
+        facts : dict
+            Values for JSON.
+        arrays : dict of ndarray
         """
         check_is_fitted(self, "column_kinds_")
         facts = {
@@ -256,7 +262,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> TableEncoder:
-        """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError."""
+        """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError.
+
+        Parameters
+        ----------
+        facts : dict
+        arrays : dict of ndarray
+
+        Returns
+        -------
+        encoder : the fitted encoder
+        """
         parameters = ("categorical", "max_categories", "keep", "scale")
         wanted = {*parameters, "columns", "names", "kinds", "orders", "parts"}
         check_keys("The state of a TableEncoder", facts, wanted)

@@ -159,19 +159,46 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         return sparse.csr_array(transformer.transform(counts))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Return the term of each feature."""
+        """Return the term of each feature.
+
+        Parameters
+        ----------
+        input_features : object, default=None
+            Ignored.
+
+        Returns
+        -------
+        names : ndarray of str
+        """
         check_is_fitted(self, "terms_")
         return np.array(self.terms_, dtype=object)
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return the fitted state for `from_state`: values for JSON, and arrays."""
+        """Return the fitted state for `from_state`: values for JSON, and arrays.
+
+        Returns
+        -------
+        facts : dict
+            Values for JSON.
+        arrays : dict of ndarray
+        """
         check_is_fitted(self, "terms_")
         facts = dict(self.get_params(deep=False), ngram_range=list(self.ngram_range), terms=list(self.terms_))
         return facts, {} if self.idf_ is None else {"idf": np.array(self.idf_)}
 
     @classmethod
     def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> TextEncoder:
-        """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError."""
+        """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError.
+
+        Parameters
+        ----------
+        facts : dict
+        arrays : dict of ndarray
+
+        Returns
+        -------
+        encoder : the fitted encoder
+        """
         names = set(cls().get_params())
         check_keys("The state of a TextEncoder", facts, names | {"terms"})
         parameters = {name: facts[name] for name in names}
