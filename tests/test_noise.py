@@ -400,3 +400,11 @@ def test_a_noise_that_defines_nothing_says_what_is_missing(method, args):
 def test_the_representation_has_all_numbers(noise, text):
     assert repr(noise) == text
     assert repr(eval(text)) == text
+
+
+@pytest.mark.parametrize("groups", [np.arange(100) // 7, [f"sensor {d % 15}" for d in range(100)]])
+def test_the_representation_counts_many_groups(groups):
+    assert repr(DropoutNoise(0.2, groups=groups)) == "DropoutNoise(rate=0.2, groups=<15 groups>)"
+    members = {f"sensor {k}": list(range(k, 100, 15)) for k in range(15)}
+    assert repr(DropoutNoise(0.2, groups=members)) == "DropoutNoise(rate=0.2, groups=<15 groups>)"
+    assert repr(GaussianNoise(np.linspace(0.1, 1.0, 100))) == "GaussianNoise(scale=<100 values>)"

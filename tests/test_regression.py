@@ -26,7 +26,7 @@ from dropmargin import (
     NoisyLinearRegressor,
     deletion_curve,
 )
-from dropmargin.io.model import describe, to_sklearn
+from dropmargin.io.model import describe
 from dropmargin.losses import EpsilonInsensitive, GaussianHuber, Hinge, Huber, Logistic, Quadratic
 from dropmargin.streaming import fit as fit_files
 from helpers import N_FEATURES, NOISES, as_format, plain_score_variance
@@ -171,8 +171,6 @@ def test_errors_name_the_parameter():
         DropoutRidge().fit(X, 1e120 * np.sign(y))
     with pytest.raises(ValueError, match="return_std=True needs missing='conditional'"):
         DropoutRidge().fit(X, y).predict(X, return_std=True)
-    with pytest.raises(ValueError, match="Exports take a fitted DropoutSVC"):
-        to_sklearn(DropoutRidge().fit(X, y))
     with pytest.raises(TypeError, match="DropoutRidgeCV searches over rows in memory only"):
         fit_files(DropoutRidgeCV(), ["rows.svm"])
     with pytest.raises(ValueError, match="has text as targets; a regressor needs numbers"):

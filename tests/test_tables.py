@@ -339,13 +339,30 @@ def test_errors_of_typed_columns(tmp_path):
         ({}, r"a.parquet: column 'span' is of type duration\[ms\]; .*--ignore span"),
         ({"ignore": ("span",)}, "row 1: the value of column 'big' is infinite"),
         ({"ignore": ("span", "big"), "target": "label"}, "row 2: the label is missing"),
-        ({"ignore": ("span", "big"), "target": "share"}, "row 1: the label '0.5' is not an integer"),
+        (
+            {"ignore": ("span", "big"), "target": "share", "label_kind": "integer"},
+            "row 1: the label '0.5' is not an integer",
+        ),
+        ({"ignore": ("span",), "target": "big"}, "row 1: the label 'inf' is not a finite number"),
         ({"text": "a"}, "column 'a' should hold text, but its type is double"),
         ({"columns": {"label": "number"}}, "row 1: 'x' in column 'label' is not a finite number"),
         ({"target": "labels"}, "there is no column 'labels' .*did you mean 'label'"),
     ):
         with pytest.raises(DataFormatError, match=match):
             read_data(path, ReadOptions(**options))
+
+
+def test_numbers_as_labels(tmp_path):
+    path = parquet(tmp_path / "a.parquet", a=[1.0, 2.0], share=[0.5, 1.0], whole=[1, 2])
+    assert read_data(path, ReadOptions(target="share")).y.tolist() == [0.5, 1.0]
+    assert read_data(path, ReadOptions(target="whole", label_kind="number")).y.tolist() == [1, 2]
+    path = tmp_path / "a.csv"
+    path.write_text("a,price\n1,$1.5\n2,2e3\n")
+    options = ReadOptions(target="price", label_kind="number")
+    assert read_data(path, options).y.tolist() == [1.5, 2000.0]
+    path.write_text("a,price\n1,1.5\n2,much\n")
+    with pytest.raises(DataFormatError, match=r"a\.csv:3: the label 'much' is not a finite number"):
+        read_data(path, options)
 
 
 @pytest.mark.parametrize("name", ["data.parquet", "data.feather", "data.arrow"])

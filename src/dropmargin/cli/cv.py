@@ -15,21 +15,15 @@ from dropmargin.cli.program import NOT_CONVERGED, SUCCESS, Command
 if TYPE_CHECKING:
     from dropmargin.cli.training import TrainingData
 
-# The scores of regressors: on complete rows, and with --missing-rate.
-_DEFAULT_SCORES = (
-    {"ridge": "r2", "svr": "r2"},
-    {"ridge": "minus the expected squared error", "svr": "minus the expected absolute error"},
-)
-
 _PARAMS = [
     shared.file_argument("data"),
     shared.path_option("-o", "--out", metavar="MODEL", help="Fit the best model to all rows and save it here."),
     shared.FORCE,
     shared.list_option("--noises", parse=shared.noise_grid, default=["10"], help=shared.NOISES_HELP),
     shared.list_option("--cs", parse=shared.number_grid, default=["13"], help=shared.CS_HELP),
-    shared.option("--folds", type=shared.integer(2, 9999), default=5, metavar="N", help="Stratified folds."),
+    shared.option("--folds", type=shared.integer(2, 9999), default=5, metavar="N", help="Folds, stratified by class."),
     shared.option("--seed", type=shared.seed, metavar="N", help="Shuffle the rows before they are split into folds."),
-    shared.option("--scoring", type=str, metavar="NAME", help="Score of scikit-learn; by default accuracy or r2."),
+    shared.option("--scoring", type=str, metavar="NAME", help="Score of scikit-learn; by default accuracy, or r2."),
     shared.option(
         "--missing-rate",
         type=shared.rate,
@@ -66,7 +60,8 @@ def cv(options: SimpleNamespace, console: Console) -> int:
         raise UsageError("--missing-rate is a score of its own: it excludes --scoring, and --multi-class ovo")
     watch = training.Stopwatch()
     data = training.read_training_data(options.data, options, console)
-    folds = training.make_folds(options, data.y)
+    numbers = training.learns_numbers(options.loss)
+    folds = training.make_folds(options.folds, data.y, numbers=numbers, seed=options.seed)
     together = groups.feature_groups(data, options)
     own = {
         "noises": [groups.with_groups(noise.make(), together) for noise in noises],
@@ -80,8 +75,7 @@ def cv(options: SimpleNamespace, console: Console) -> int:
     saved = options.out is not None and (facts["converged"] or not options.strict)
     if saved:
         settings = {name: facts[name] for name in ("noise", "C", "score", "standard_error", "seconds", "converged")}
-        classes = None if facts["classes"] is None else len(facts["classes"])
-        summary = {"command": "cv", "loss": options.loss, "classes": classes, "folds": options.folds}
+        summary = {"command": "cv", "loss": options.loss, "classes": training.n_classes(search), "folds": options.folds}
         training.save_model(search.best_estimator_, data, options.out, summary | settings)
     facts |= {"model": options.out if saved else None, "data_hash": data.data_hash}
     console.result(data.summary | facts, _text(facts))
@@ -98,7 +92,7 @@ def _choose_weighting(
     for encoded in training.weightings(data, options):
         if options.weighting == "auto":
             console.note(f"--weighting {encoded.summary['weighting']}")
-        search = training.make_classifier(options, encoded.X, console, **own)
+        search = training.make_model(options, encoded.X, console, **own)
         search.fit(encoded.X, encoded.y)
         options.missing = search.missing  # missing values are reported once
         facts = _facts(search, options) | {"weighting": encoded.summary["weighting"]}
@@ -120,6 +114,15 @@ def _check_scoring(scoring: str | None) -> None:
         raise UsageError(f"--scoring: scikit-learn has no score {scoring!r}{closest(scoring, known)}")
 
 
+def _score_name(options: SimpleNamespace) -> str:
+    from dropmargin.cli.training import learns_numbers
+
+    plain, expected = "accuracy", "expected accuracy"
+    if learns_numbers(options.loss):
+        plain, expected = "r2", f"neg_expected_{'absolute' if options.loss == 'svr' else 'squared'}_error"
+    return expected if options.missing_rate is not None else options.scoring or plain
+
+
 def _facts(search: Any, options: SimpleNamespace) -> dict[str, Any]:
     """Return the chosen values, and the best score of each noise."""
     import numpy as np
@@ -128,13 +131,12 @@ def _facts(search: Any, options: SimpleNamespace) -> dict[str, Any]:
 
     mean = search.scores_.mean(axis=0)
     error = search.scores_.std(axis=0, ddof=1) / np.sqrt(len(search.scores_))
-    default = "accuracy" if options.missing_rate is None else "expected accuracy"
     best = np.argmax(np.nan_to_num(mean, nan=-np.inf), axis=1).tolist()
     return {
         "loss": options.loss,
         "noise": noise_text(search.noise_),
         "C": search.C_,
-        "scoring": options.scoring or _DEFAULT_SCORES[options.missing_rate is not None].get(options.loss, default),
+        "scoring": _score_name(options),
         "score": search.best_score_,
         "standard_error": float(error[search.best_index_]),
         "rule": options.rule,

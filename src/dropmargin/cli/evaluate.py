@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import click
 
@@ -22,16 +21,11 @@ def evaluate(options: SimpleNamespace, console: Console) -> int:
     DATA may be - for standard input (with --format).
     """
     check_can_read(options.data, options.model)
-    from dropmargin.cli.confusion import ConfusionCounter
     from dropmargin.cli.reading import SavedModel, explain_missing, read_parts
-    from dropmargin.cli.regression import ErrorCounter, is_regressor
+    from dropmargin.cli.scores import ConfusionCounter, ErrorCounter
 
     model = SavedModel.from_file(options.model)
-    if is_regressor(model.classifier):
-        decimal = options.decimal or model.summary.get("decimal") or "."
-        counter: Any = ErrorCounter(model.classifier, decimal, options.data)
-    else:
-        counter = ConfusionCounter(model.classifier)
+    counter = (ErrorCounter if model.predicts_numbers else ConfusionCounter)(model.estimator)
     for part in read_parts(options.data, model, options, console, labels=True):
         try:
             counter.add(part.X, part.y)

@@ -41,13 +41,13 @@ def export(options: SimpleNamespace, console: Console) -> int:
                 f"{options.model} accepts missing values, but {to} does not; for rows without missing values, "
                 "export it with --complete-rows"
             )
-        model.classifier.set_params(missing="error")
+        model.estimator.set_params(missing="error")
     if model.encoder is not None:
         console.note(
-            f"{options.out} takes the {model.classifier.n_features_in_} numbers that the model's "
+            f"{options.out} takes the {model.estimator.n_features_in_} numbers that the model's "
             f"{type(model.encoder).__name__} makes of a row; the encoder is not exported"
         )
-    (export_onnx if to == "onnx" else export_liblinear)(model.classifier, options.out)
+    (export_onnx if to == "onnx" else export_liblinear)(model.estimator, options.out)
     facts = {"model": options.model, "out": options.out, "to": to, "bytes": os.path.getsize(options.out)}
     console.result(facts, f"saved {options.out}")
     return SUCCESS

@@ -14,7 +14,9 @@ from dropmargin.cli.console import UsageError
 
 STANDARD = "-"
 _MAX_HEADER = 2**20
-_PREDICTED = re.compile(r"label|decision|stability|(decision|probability)_.*", re.DOTALL)
+# In the head of the pages of `dropmargin.report`.
+_REPORT_MARK = b'<meta name="generator" content="dropmargin">'
+_PREDICTED = re.compile(r"label|decision|stability|prediction|std|(decision|probability)_.*", re.DOTALL)
 
 
 def check_can_read(*paths: str | None) -> None:
@@ -97,6 +99,16 @@ def check_replaces_export(option: str, path: str, options: Any, to: str) -> None
         start = file.read(_MAX_HEADER)
     if not (start.startswith(b"solver_type") if to == "liblinear" else start[:1] == b"\x08" and b"onnx" in start):
         _refuse(option, path, f"an export for {to}")
+
+
+def check_replaces_report(option: str, path: str, options: Any) -> None:
+    """Refuse to replace a file that is not a page of `dropmargin.report`, unless ``--force`` is given."""
+    if options.force or _is_new(path):
+        return
+    with open(path, "rb") as file:
+        start = file.read(_MAX_HEADER)
+    if _REPORT_MARK not in start:
+        _refuse(option, path, "a report of dropmargin")
 
 
 def _refuse(option: str, path: str, kind: str) -> None:

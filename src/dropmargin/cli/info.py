@@ -68,7 +68,7 @@ def _directions(classifier: Any) -> list[tuple[str, str]]:
     from dropmargin.cli.formatting import label_texts
 
     if not hasattr(classifier, "classes_"):
-        return [("for more", "for less")]
+        return [("increase the prediction", "decrease the prediction")]
     labels = label_texts(classifier.classes_)
     is_ovr = len(classifier.coef_) == len(labels) and getattr(classifier, "multi_class", "ovr") == "ovr"
     if len(labels) > 2 and is_ovr:
@@ -96,19 +96,17 @@ def _top_table(entry: dict[str, Any]) -> str:
 
 
 def _text(path: str, classifier: Any, facts: dict[str, Any], top: list[dict[str, Any]]) -> str:
+    import numpy as np
+
     from dropmargin.cli.formatting import label_texts, noise_text
 
-    if hasattr(classifier, "classes_"):
-        labels = label_texts(classifier.classes_)
-        shown = ", ".join(labels[:_MAX_CLASSES]) + (" ..." if len(labels) > _MAX_CLASSES else "")
-        target = ("classes", f"{len(labels)}: {shown}")
-    else:
-        target = ("target", "a number")
+    labels = label_texts(getattr(classifier, "classes_", np.array([])))
+    shown = ", ".join(labels[:_MAX_CLASSES]) + (" ..." if len(labels) > _MAX_CLASSES else "")
     status = "converged" if classifier.converged_ else "not converged"
     lines = [
         ("model", f"{facts['model']}, by dropmargin {facts['written_by']['dropmargin']}"),
         ("file", f"{path}, {facts['bytes']:,} bytes"),
-        target,
+        ("classes", f"{len(labels)}: {shown}" if labels else "none (regression)"),
         (
             "features",
             f"{facts['n_features']}; {facts['n_nonzero']} of {classifier.coef_.size} coefficients are not zero",

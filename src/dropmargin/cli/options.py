@@ -91,7 +91,7 @@ def positive_number(text: Any) -> float:
     return value
 
 
-def _number_from_zero(text: Any) -> float:
+def _epsilon(text: Any) -> float:
     value = _to_float(text)
     if not 0.0 <= value < math.inf:
         raise click.BadParameter(f"expected a number of at least 0, got {text!r}")
@@ -279,7 +279,7 @@ _LOSSES = ["hinge", "logistic", "quadratic", "exponential", "mcf-logistic", "rid
 DATA_OPTIONS = section(
     "Data",
     option("--format", choices=_FORMATS, help="Format of the data; by default the file name tells it."),
-    option("--target", type=column_name, metavar="COLUMN", help="Column of the labels (npz: array, by default y)."),
+    option("--target", type=column_name, metavar="COLUMN", help="Column to predict (npz: array, by default y)."),
     list_option("--text", parse=column_names, empty=(), help="Columns of documents; the others are a table."),
     option("--zero-based/--one-based", default=None, help="svmlight: the first feature has index 0 or 1."),
     option("--separator", type=_separator, metavar="CHAR", help="csv, tsv: the character between cells."),
@@ -332,19 +332,25 @@ GROUP_OPTIONS = section(
     ),
 )
 
-#: Parameters of the classifiers, except noise and C; an option has the name of its parameter (`make_classifier`).
+#: Parameters of the models, except noise and C; an option has the name of its parameter (`make_model`).
 LEARNING_OPTIONS = section(
     "Learning",
     option(
         "--loss",
         choices=_LOSSES,
-        default="hinge",
-        help="Loss function; hinge is a support vector machine. ridge and svr are for targets that are numbers.",
+        show_default="hinge; ridge if the labels are many different numbers",
+        help="Loss function; hinge is a support vector machine, ridge and svr predict numbers.",
     ),
-    option("--epsilon", type=_number_from_zero, metavar="R", help="svr: smaller errors count as none; by default 0.1."),
-    option("--approximation", choices=["bound", "gaussian"], default="bound", help="Of the expected loss."),
+    option("--approximation", choices=["bound", "gaussian"], show_default="bound", help="Of the expected loss."),
+    option(
+        "--epsilon",
+        type=_epsilon,
+        metavar="R",
+        show_default="0.1",
+        help="svr: residuals of up to this size, in the units of the target, have no loss.",
+    ),
     option("--l1-ratio", type=_ratio, default=0.0, metavar="R", help="0 is an l2 penalty, 1 is l1."),
-    option("--multi-class", choices=["ovr", "ovo"], default="ovr", help="One-vs-rest or one-vs-one."),
+    option("--multi-class", choices=["ovr", "ovo"], show_default="ovr", help="One-vs-rest or one-vs-one."),
     option("--class-weight", choices=["balanced"], help="Weights that make classes equally important."),
     option(
         "--missing",

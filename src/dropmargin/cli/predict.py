@@ -23,7 +23,7 @@ from dropmargin.cli.files import (
 from dropmargin.cli.program import SUCCESS, Command
 from dropmargin.cli.streams import naming_standard_output
 
-_OUTPUTS = ("label", "decision", "probability", "stability")
+_OUTPUTS = ("label", "decision", "probability", "stability", "prediction", "std")
 
 
 def _outputs(text: str) -> tuple[str, ...]:
@@ -39,7 +39,12 @@ _PARAMS = [
     shared.file_argument("model"),
     shared.path_option("-o", "--out", default=STANDARD, help="Output file; - is standard output."),
     shared.FORCE,
-    shared.list_option("--output", default=["label"], parse=_outputs, help=f"Of {', '.join(_OUTPUTS)}."),
+    shared.list_option(
+        "--output",
+        parse=_outputs,
+        show_default="label, or the prediction of a regression",
+        help=f"Of {', '.join(_OUTPUTS)}.",
+    ),
     shared.option("--stability-noise", type=shared.noise_spec, metavar="NOISE", help="By default that of the model."),
     shared.option("--ids", type=shared.column_name, metavar="COLUMN", help="Tables: write this column first."),
     shared.option("--no-header", help="Omit the first line, the names of the columns."),
@@ -49,7 +54,7 @@ _PARAMS = [
 ]
 
 
-@click.command(cls=Command, params=_PARAMS, short_help="Predict labels, scores or probabilities of a data file.")
+@click.command(cls=Command, params=_PARAMS, short_help="Predict labels, probabilities or numbers.")
 def predict(options: SimpleNamespace, console: Console) -> int:
     """Predict the rows of the file DATA by the model file MODEL.
 

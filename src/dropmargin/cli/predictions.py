@@ -1,8 +1,8 @@
 """Predictions as lines of text; numbers have all their digits.
 
 The columns, in the order of ``--output``: ``label``; ``decision``, one for two classes (positive for the second), else
-one per class; ``probability``, one per class; ``stability``. Classes are in the order of ``classes_``, ascending. Of a
-regressor it is ``prediction`` alone.
+one per class; ``probability``, one per class; ``stability``. Classes are in the order of ``classes_``, ascending. A
+regressor has ``prediction`` and ``std``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import numpy as np
 from dropmargin.cli.console import UsageError
 from dropmargin.cli.formatting import label_texts
 from dropmargin.cli.reading import Part, SavedModel, explain_missing
-from dropmargin.cli.regression import is_regressor
 from dropmargin.typing import Array
 
 # First characters of a formula, or white space that spreadsheets skip before one; also as full-width characters.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# The outputs of a regression.
+_OF_NUMBERS = ("prediction", "std")
 
 
 class PredictionWriter:
@@ -33,7 +34,7 @@ class PredictionWriter:
     def __init__(
         self,
         model: SavedModel,
-        outputs: tuple[str, ...],
+        outputs: tuple[str, ...] | None,
         noise: Any,
         separator: str,
         *,
@@ -41,20 +42,19 @@ class PredictionWriter:
         safe: bool = False,
     ) -> None:
         self._safe = safe
+        if outputs is None:
+            outputs = ("prediction",) if model.predicts_numbers else ("label",)
         self._model, self._outputs, self._noise, self._separator = model, outputs, noise, separator
         self.n_rows = 0
         for output in outputs:
             _check_output(output, model, noise)
-        self._is_regressor = is_regressor(model.classifier)
-        self._names = [] if self._is_regressor else label_texts(model.classifier.classes_)
+        self._names = [] if model.predicts_numbers else label_texts(model.estimator.classes_)
         self.columns = [] if ids is None else [ids]
         self.columns += [column for output in outputs for column in self._columns_of(output)]
         labels = [_without_formula(name) for name in self._names] if safe else self._names
         self._labels = np.array([self._cell(label).encode() for label in labels], dtype=object)
 
     def _columns_of(self, output: str) -> list[str]:
-        if self._is_regressor:
-            return ["prediction"]
         several = output == "probability" or (output == "decision" and len(self._names) > 2)
         return [f"{output}_{name}" for name in self._names] if several else [output]
 
@@ -72,8 +72,7 @@ class PredictionWriter:
             start = b""
 
     def _lines(self, X: Any, ids: list[str] | None) -> bytes:
-        if self._outputs == ("label",) and ids is None and not self._is_regressor:
-            # the default, without a Python object per cell
+        if self._outputs == ("label",) and ids is None:  # the default, without a Python object per cell
             ended = self._labels + b"\n"
             return b"".join(ended[self._codes(X)].tolist())
         cells = [column for output in self._outputs for column in self._cells(output, X)]
@@ -85,25 +84,24 @@ class PredictionWriter:
 
     def _cells(self, output: str, X: Any) -> list[list[bytes]]:
         """Return the columns of an output; reading a number back gives the same value."""
-        classifier = self._model.classifier
-        if output == "label" and not self._is_regressor:
+        estimator = self._model.estimator
+        if output == "label":
             return [self._labels[self._codes(X)].tolist()]
-        if self._is_regressor:
-            values = classifier.predict(X)
-        elif output == "decision":
-            values = classifier.decision_function(X)
+        if output == "decision":
+            values = estimator.decision_function(X)
         elif output == "probability":
-            values = classifier.predict_proba(X)
+            values = estimator.predict_proba(X)
+        elif output == "stability":
+            values = estimator.predict_stability(X, self._noise)
         else:
-            values = classifier.predict_stability(X, self._noise)
+            values = estimator.predict(X) if output == "prediction" else estimator.predict(X, return_std=True)[1]
         return [
             [repr(value).encode() for value in column]
             for column in values.reshape(len(values), -1).astype(np.float64).T.tolist()
         ]
 
     def _codes(self, X: Any) -> Array:
-        classes = self._model.classifier.classes_
-        return np.searchsorted(classes, self._model.classifier.predict(X))
+        return np.searchsorted(self._model.estimator.classes_, self._model.estimator.predict(X))
 
     def _cell(self, text: str) -> str:
         """Return the text of a cell, in quotes if it needs them."""
@@ -123,11 +121,12 @@ def _without_formula(label: str) -> str:
 
 def _check_output(output: str, model: SavedModel, noise: Any) -> None:
     """Refuse an output that the model does not have, before any data are read."""
-    classifier = model.classifier
-    if is_regressor(classifier):
-        if output != "label":
-            raise UsageError(f"--output {output} is for classifiers, and {model.path} predicts numbers")
-        return
+    classifier = model.estimator
+    if (output in _OF_NUMBERS) != model.predicts_numbers:
+        name, kind = type(classifier).__name__, "numbers" if model.predicts_numbers else "classes"
+        raise UsageError(f"--output {output}: {model.path} has a {name}, which predicts {kind}")
+    if output == "std" and classifier.missing != "conditional":
+        raise UsageError(f"--output std: {model.path} has no standard deviations (train with --missing conditional)")
     if output == "probability" and not hasattr(classifier, "predict_proba"):
         reason = "--multi-class ovo has none" if _is_ovo(classifier) else "train with --loss logistic"
         raise UsageError(f"--output probability: {model.path} has no probabilities ({reason})")

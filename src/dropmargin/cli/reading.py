@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from dropmargin.cli.console import Console, UsageError, printable
 from dropmargin.cli.training import basic_read_options, format_of, report_reading, require_target
 from dropmargin.io.data import TABLES, Dataset, FrameEncoder, ReadOptions, TableEncoder, TextEncoder, read_chunks
+from dropmargin.io.data.dataset import LabelKind
 from dropmargin.io.data.readers import CHUNK_BYTES
 from dropmargin.io.model import load_described
 from dropmargin.progress import Progress
@@ -25,19 +26,19 @@ _BYTES_PER_COLUMN = 128
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
-    """The content of a model file: the classifier, the encoder before it, and the summary of the training."""
+    """The content of a model file: the estimator, the encoder before it, and the summary of the training."""
 
     path: str
     encoder: Any
-    classifier: Any
+    estimator: Any
     summary: dict[str, Any]
 
     @classmethod
     def from_file(cls, path: str) -> SavedModel:
         """Load a model file."""
         model, facts = load_described(path)
-        encoder, classifier = (model[0], model[-1]) if isinstance(model, Pipeline) else (None, model)
-        return cls(path, encoder, classifier, facts["summary"] or {})
+        encoder, estimator = (model[0], model[-1]) if isinstance(model, Pipeline) else (None, model)
+        return cls(path, encoder, estimator, facts["summary"] or {})
 
     @property
     def takes(self) -> str:
@@ -48,20 +49,25 @@ class SavedModel:
 
     @property
     def feature_names(self) -> Array | None:
-        """The feature names of the classifier, if it has any."""
+        """The feature names of the estimator, if it has any."""
         if self.encoder is not None:
             return self.encoder.get_feature_names_out()
-        return getattr(self.classifier, "feature_names_in_", None)
+        return getattr(self.estimator, "feature_names_in_", None)
+
+    @property
+    def predicts_numbers(self) -> bool:
+        """Whether the estimator is a regressor."""
+        return not hasattr(self.estimator, "classes_")
 
     @property
     def drops_missing(self) -> bool:
-        """Whether the classifier accepts missing values."""
-        return getattr(self.classifier, "missing", "error") != "error"
+        """Whether the estimator accepts missing values."""
+        return getattr(self.estimator, "missing", "error") != "error"
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some rows of a file, encoded for the classifier, and their labels and ids if these are read."""
+    """Some rows of a file, encoded for the estimator, and their labels and ids if these are read."""
 
     X: Any
     y: Array | None
@@ -84,16 +90,20 @@ def read_parts(
         read_options = replace(
             read_options,
             zero_based=_zero_based(read_options.zero_based, model, console),
-            n_features=model.classifier.n_features_in_,
+            n_features=model.estimator.n_features_in_,
             ignore_extra=options.ignore_extra,
         )
     elif form in TABLES:
         read_options = _choose_columns(path, replace(read_options, ids=getattr(options, "ids", None)), model)
     if form not in ("svmlight", "npz") and read_options.target is not None:
-        classes = getattr(model.classifier, "classes_", None)
-        has_integers = classes is not None and classes.dtype.kind in "iu"
-        read_options = replace(read_options, label_kind="integer" if has_integers else "string")
+        read_options = replace(read_options, label_kind=_label_kind(model))
     return _parts(path, form, read_options, model, console, labels)
+
+
+def _label_kind(model: SavedModel) -> LabelKind:
+    if model.predicts_numbers:
+        return "number"
+    return "integer" if model.estimator.classes_.dtype.kind in "iu" else "string"
 
 
 def _with_model_format(given: ReadOptions, form: str, model: SavedModel, options: SimpleNamespace) -> ReadOptions:
@@ -201,9 +211,9 @@ def _encode(data: Dataset, model: SavedModel, path: str) -> Any:
         return model.encoder.transform(data.X)
     if data.is_table:
         return data.X.reindex(columns=model.feature_names).to_numpy(dtype="float64")
-    if data.X.shape[1] != model.classifier.n_features_in_:
+    if data.X.shape[1] != model.estimator.n_features_in_:
         raise ValueError(
-            f"{path} has {data.X.shape[1]} features, but {model.path} was trained on {model.classifier.n_features_in_}"
+            f"{path} has {data.X.shape[1]} features, but {model.path} was trained on {model.estimator.n_features_in_}"
         )
     return data.X
 

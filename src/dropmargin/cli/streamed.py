@@ -16,7 +16,7 @@ _FORMATS = ("svmlight", "parquet", "arrow", "npz")
 
 
 def train(options: SimpleNamespace, console: Console, noise: Any) -> bool:
-    """Fit a classifier, save it and print the result; return whether a model was saved."""
+    """Fit a model, save it and print the result; return whether a model was saved."""
     watch = training.Stopwatch()
     _check_format(options)
     read_options = ReadOptions(
@@ -34,16 +34,17 @@ def train(options: SimpleNamespace, console: Console, noise: Any) -> bool:
     n_rows, n_features = found.shape
     console.note(f"{options.data}: {n_rows} rows, {n_features} features")
     own = {"noise": noise, "C": options.C, "verbose": int(options.verbose)}
-    classifier = training.make_classifier(options, None, console, **own)
+    training.check_labels(found.classes, n_rows, options, console, decimal=None)
+    model = training.make_model(options, None, console, **own)
     where |= {"options": read_options, "progress": shown}
-    streaming.fit(classifier, options.data, checkpoint=options.checkpoint, **where)
-    saved = options.model if classifier.converged_ or not options.strict else None
-    facts = training.fit_facts(classifier, options, noise, watch.seconds)
+    streaming.fit(model, options.data, checkpoint=options.checkpoint, **where)
+    saved = options.model if model.converged_ or not options.strict else None
+    facts = training.fit_facts(model, options, noise, watch.seconds)
     facts |= {"rows": n_rows, "features": n_features, "target": options.target, "zero_based": found.zero_based}
     if saved is not None:
-        save(classifier, saved, summary=facts)
+        save(model, saved, summary=facts)
     console.result(
-        facts | {"classes": classifier.classes_, "model": saved},
+        facts | {"classes": getattr(model, "classes_", None), "model": saved},
         training.fit_text(n_rows, n_features, facts, saved=saved),
     )
     return saved is not None

@@ -11,7 +11,7 @@ import click
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError
-from dropmargin.cli.files import check_can_read, check_can_write, more_inputs
+from dropmargin.cli.files import check_can_read, check_can_write, check_replaces_report, more_inputs
 from dropmargin.cli.program import SUCCESS, Command
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ _PARAMS = [
         shared.option("--repeats", type=shared.count, default=5, metavar="N", help="Random deletions per level."),
         shared.option("--seed", type=shared.seed, default=0, metavar="N", help="Seed of the deletions and the folds."),
         shared.path_option("--html", help="Write a report with plots and tables."),
+        shared.FORCE,
     ),
     *shared.section(
         "Settings of the classifiers; by default noise and C are cross-validated",
@@ -101,12 +102,13 @@ def stress(options: SimpleNamespace, console: Console) -> int:
     check_can_read(*inputs)
     if options.html is not None:
         check_can_write("--html", options.html, inputs)
-    from dropmargin.cli.training import check_folds, read_training_data
+        check_replaces_report("--html", options.html, options)
+    from dropmargin.cli.training import make_folds, read_training_data
     from dropmargin.evaluation.stress import stress_test
     from dropmargin.report.stress import verdict
 
     data = read_training_data(options.train, options, console)
-    check_folds(options.folds, data.y)
+    make_folds(options.folds, data.y, numbers=False)
     test = _read_test_data(data, options, console)
     plan = _make_plan(options, data, test[0], console)
     results = stress_test((data.X, data.y), test, plan, console.note)

@@ -53,19 +53,20 @@ def train(options: SimpleNamespace, console: Console) -> int:
     watch = training.Stopwatch()
     data = training.read_training_data(options.data, options, console)
     noise = groups.with_groups(noise, groups.feature_groups(data, options))
-    classifier = training.make_classifier(
-        options, data.X, console, noise=noise, C=options.C, verbose=int(options.verbose)
-    )
-    classifier.fit(data.X, data.y)
-    saved = options.model if classifier.converged_ or not options.strict else None
-    facts = training.fit_facts(classifier, options, noise, watch.seconds)
-    accuracy = training.training_score(classifier, data, facts)
+    model = training.make_model(options, data.X, console, noise=noise, C=options.C, verbose=int(options.verbose))
+    model.fit(data.X, data.y)
+    saved = options.model if model.converged_ or not options.strict else None
+    facts = training.fit_facts(model, options, noise, watch.seconds)
+    metric = "R2" if training.learns_numbers(options.loss) else "accuracy"
+    score = facts[f"training_{metric.lower()}"] = float(model.score(data.X, data.y))
     if saved is not None:
-        training.save_model(classifier, data, saved, facts)
-    classes = getattr(classifier, "classes_", None)
+        training.save_model(model, data, saved, facts)
+    classes = getattr(model, "classes_", None)
     console.result(
         data.summary | facts | {"classes": classes, "model": saved, "data_hash": data.data_hash},
-        training.fit_text(data.summary["rows"], data.summary["features"], facts, accuracy, saved=saved),
+        training.fit_text(
+            data.summary["rows"], data.summary["features"], facts, f"training {metric} {score:.4f}", saved=saved
+        ),
     )
     return SUCCESS if saved is not None else NOT_CONVERGED
 
@@ -76,6 +77,10 @@ def _check_streaming_options(options: SimpleNamespace) -> None:
     for name in ("checkpoint", "cache"):
         if not streamed and getattr(options, name) is not None:
             raise UsageError(f"--{name} is for --memory-limit: without it, data are read into memory")
+    if streamed and options.missing == "conditional":
+        raise UsageError(
+            "--missing conditional needs all rows in memory, and --memory-limit reads them from disk: use rescale"
+        )
     whole = ("text", "separator", "decimal", "missing_values", "keep", "skip_unlabelled", "feature_names")
     for name in (*whole, "groups", "group_by"):  # for data that are read as a whole
         if streamed and getattr(options, name) not in (None, (), False):

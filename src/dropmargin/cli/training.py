@@ -1,4 +1,4 @@
-"""Reads training data, makes classifiers from options, and saves fitted models."""
+"""Reads training data, makes models from options, and saves fitted ones."""
 
 from __future__ import annotations
 
@@ -11,17 +11,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import RegressorMixin, clone, is_regressor
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 
 from dropmargin.cli.console import Console, UsageError
 from dropmargin.cli.formatting import noise_text, plural
-from dropmargin.cli.regression import REGRESSORS, as_numbers, check_options, is_regressor
 from dropmargin.data import canonical
-from dropmargin.data.missing_values import feature_statistics, has_missing
+from dropmargin.data.missing_values import feature_statistics, has_missing, nan_to_negative_zero
 from dropmargin.errors import ParameterWarning
-from dropmargin.estimators import DropoutLogisticRegression, DropoutSVC, NoisyLinearClassifier
+from dropmargin.estimators import (
+    DropoutLogisticRegression,
+    DropoutRidge,
+    DropoutSVC,
+    DropoutSVR,
+    NoisyLinearClassifier,
+)
 from dropmargin.estimators.parameters import specification
 from dropmargin.io.data import (
     FORMATS,
@@ -40,7 +45,13 @@ from dropmargin.io.data.dataset import MISSING_VALUES
 from dropmargin.io.data.text_encoder import WEIGHTINGS
 from dropmargin.io.model import save
 from dropmargin.losses import as_loss
-from dropmargin.model_selection import DropoutLogisticRegressionCV, DropoutSVCCV, NoisyLinearClassifierCV
+from dropmargin.model_selection import (
+    DropoutLogisticRegressionCV,
+    DropoutRidgeCV,
+    DropoutSVCCV,
+    DropoutSVRCV,
+    NoisyLinearClassifierCV,
+)
 from dropmargin.typing import Array
 
 _STDIN = "-"
@@ -48,11 +59,16 @@ _AUTO = "auto"
 #: Sizes of terms if ``--ngrams`` is not given.
 _NGRAMS = {"word": (1, 1), "char": (2, 5), "char_wb": (2, 5)}
 _MAX_LISTED = 10
-#: The classifier of a loss, and the search over noise and C.
-_CLASSES: dict[str, tuple[Any, Any]] = {
+#: The model of a loss, and the search over noise and C.
+_MODELS: dict[str, tuple[Any, Any]] = {
     "hinge": (DropoutSVC, DropoutSVCCV),
     "logistic": (DropoutLogisticRegression, DropoutLogisticRegressionCV),
-} | REGRESSORS
+    **dict.fromkeys(("quadratic", "exponential", "mcf-logistic"), (NoisyLinearClassifier, NoisyLinearClassifierCV)),
+    "ridge": (DropoutRidge, DropoutRidgeCV),
+    "svr": (DropoutSVR, DropoutSVRCV),
+}
+#: Options that some of the models do not have.
+_OPTIONS_OF_SOME = ("multi_class", "class_weight", "approximation", "epsilon")
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,11 +158,8 @@ def read_training_data(path: str, options: SimpleNamespace, console: Console) ->
     if data.y is None:
         raise UsageError(f"{path} has no labels: there is no array 'y'; name the array by --target")
     report_reading(data, path, console)
-    y = data.y
-    if getattr(options, "loss", None) in REGRESSORS:
-        y = as_numbers(y, read_options.decimal, path if options.target is None else f"--target {options.target}")
-    else:
-        check_classes(y, read_options)
+    labels, codes = np.unique(data.y.astype(str) if data.y.dtype.kind == "O" else data.y, return_inverse=True)
+    numbers = check_labels(labels, len(codes), options, console, decimal=read_options.decimal)
     encoder = _make_encoder(data, options)
     X = data.X if encoder is None else _fit_encoder(encoder, data, options, console)
     names = None if encoder is not None else _feature_names(data, options.feature_names)
@@ -166,6 +179,7 @@ def read_training_data(path: str, options: SimpleNamespace, console: Console) ->
         others = ", ".join(map(repr, encoder.column_kinds_))
         console.note(f"columns besides the text are features of their own (--ignore leaves them out): {others}")
     documents = data.X if options.weighting == _AUTO else None
+    y = data.y if numbers is None else numbers[codes]
     return TrainingData(X, y, encoder, names, summary, f"sha256:{data.sha256}", documents)
 
 
@@ -188,26 +202,54 @@ def report_reading(data: Dataset, path: str, console: Console) -> None:
         console.note(f"{path}: {plural(data.n_unlabelled, 'row')} without a label left out (--skip-unlabelled)")
 
 
-def check_classes(y: Array, read_options: ReadOptions) -> None:
-    """Refuse labels that are a quantity: many different numbers."""
-    labels = np.unique(y.astype(str) if y.dtype.kind == "O" else y)
+def check_labels(
+    labels: Array, n_rows: int, options: SimpleNamespace, console: Console, *, decimal: str | None
+) -> Array | None:
+    """Set ``options.loss`` if it is not given; return different labels as the numbers of a regression, None of classes.
+
+    ``decimal`` is the decimal mark of numbers in text, None if text is not a number.
+    """
+    numbers = _as_numbers(labels, decimal)
+    is_quantity = numbers is not None and _is_quantity(numbers, n_rows, is_text=labels.dtype.kind in "UT")
+    target = f"--target {options.target}: " if options.target is not None else ""
+    quantity = (
+        f"{target}the labels are {len(labels)} different numbers in {plural(n_rows, 'row')}, a quantity to predict"
+    )
+    loss = getattr(options, "loss", "hinge")  # stress has classifiers only
+    if loss is None:
+        loss = options.loss = "ridge" if is_quantity else "hinge"
+        if is_quantity:
+            console.note(f"{quantity}: the model is trained with --loss ridge (or use --loss svr)")
+        check_loss(options)
+    if learns_numbers(loss):
+        if numbers is None:
+            other = next(label for label in labels.tolist() if _as_numbers(np.array([label]), decimal) is None)
+            raise UsageError(
+                f"{target}--loss {loss} predicts numbers, and the label {other!r} is none; for classes, use --loss "
+                "hinge or logistic"
+            )
+        return numbers
+    if is_quantity:
+        trains = hasattr(options, "loss")
+        here = f"--loss {loss} learns classes: use --loss ridge or svr," if trains else "stress is for classes:"
+        raise UsageError(f"{quantity} (regression); {here} name another column, or turn the numbers into a few classes")
+    return None
+
+
+def _as_numbers(labels: Array, decimal: str | None) -> Array | None:
+    """Return different labels as float64, None if some are not numbers."""
     if labels.dtype.kind in "UT":
-        parsed = [parse_number(label, read_options.decimal) for label in labels.tolist()]
-        labels = np.array([np.nan if number is None else number for number in parsed])
-    if labels.dtype.kind == "b" or np.isnan(labels).any():
-        return
-    n_labels, n_rows = len(labels), len(y)
-    if (labels == np.floor(labels)).all():
-        too_many = n_labels > 50 and 5 * n_labels > n_rows
-    else:
-        too_many = n_labels > 20 or (n_labels > 2 and 2 * n_labels > n_rows)
-    if too_many:
-        target = f"--target {read_options.target}: " if read_options.target is not None else ""
-        raise UsageError(
-            f"{target}the labels are {n_labels} different numbers in {plural(n_rows, 'row')}, a quantity to predict "
-            "(regression): choose --loss ridge or svr of train and cv, name another column, or turn the numbers into "
-            "a few classes"
-        )
+        parsed = [None if decimal is None else parse_number(label, decimal) for label in labels.tolist()]
+        return None if None in parsed else np.array(parsed, dtype=np.float64)
+    return None if labels.dtype.kind == "b" or not np.isfinite(labels).all() else labels.astype(np.float64)
+
+
+def _is_quantity(numbers: Array, n_rows: int, *, is_text: bool) -> bool:
+    """Return whether different labels are too many for classes, or fractions that are not text, which cannot be any."""
+    n_labels = len(numbers)
+    if (numbers == np.floor(numbers)).all():
+        return n_labels > 50 and 5 * n_labels > n_rows
+    return not is_text or n_labels > 20 or (n_labels > 2 and 2 * n_labels > n_rows)
 
 
 def _fit_encoder(encoder: Any, data: Dataset, options: SimpleNamespace, console: Console) -> Any:
@@ -275,30 +317,40 @@ def _feature_names(data: Dataset, path: str | None) -> Array | None:
     return np.array(names, dtype=object)
 
 
-# Classifiers ----------------------------------------------------------------------------------------------------------
+# Models ---------------------------------------------------------------------------------------------------------------
 
 
-def make_folds(options: SimpleNamespace, y: Array) -> Any:
-    """Return the folds of ``cv``: stratified by class, but for a regression."""
-    kind = KFold if options.loss in REGRESSORS else StratifiedKFold
-    if kind is KFold and options.folds > len(y):
-        raise UsageError(f"--folds {options.folds} is too many: there are {plural(len(y), 'row')}")
-    if kind is StratifiedKFold:
-        check_folds(options.folds, y)
-    return kind(options.folds, shuffle=options.seed is not None, random_state=options.seed)
+def learns_numbers(loss: str) -> bool:
+    """Return whether a loss is one of regression."""
+    return issubclass(_MODELS[loss][0], RegressorMixin)
 
 
-def check_folds(n_folds: int, y: Array) -> None:
-    """Refuse more folds than the most frequent class has rows."""
+def make_folds(n_folds: int, y: Array, *, numbers: bool, seed: int | None = None) -> Any:
+    """Return the splitter of the cross-validation; refuse more folds than the rows are enough for.
+
+    ``numbers`` tells whether the labels are those of a regression, whose rows are always shuffled: files are often
+    sorted by a quantity.
+    """
+    if numbers:
+        if 2 * n_folds > len(y):
+            raise UsageError(f"--folds {n_folds} is too many: a fold needs two rows, and there are {len(y)}")
+        return KFold(n_folds, shuffle=True, random_state=seed or 0)
     most = int(np.unique(y, return_counts=True)[1].max())
     if n_folds > most:
         raise UsageError(f"--folds {n_folds} is too many: the most frequent class has {plural(most, 'row')}")
+    return StratifiedKFold(n_folds, shuffle=seed is not None, random_state=seed)
 
 
 def check_loss(options: SimpleNamespace) -> None:
-    """Refuse options that the loss does not have."""
-    check_options(options)
-    if options.loss in REGRESSORS:
+    """Refuse options that the model of the loss does not have, unless the labels are to determine the loss."""
+    if options.loss is None:
+        return
+    for name in _OPTIONS_OF_SOME:
+        if getattr(options, name) is not None and name not in specification(_MODELS[options.loss][0]):
+            fitting = [loss for loss, (cls, _) in _MODELS.items() if name in specification(cls)]
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option} is for --loss {', '.join(fitting)}; the loss is {options.loss}")
+    if options.approximation is None:
         return
     try:
         as_loss(options.loss, options.approximation)
@@ -309,8 +361,8 @@ def check_loss(options: SimpleNamespace) -> None:
         ) from None
 
 
-def make_classifier(options: SimpleNamespace, X: Any, console: Console, **own: Any) -> Any:
-    """Return the unfitted classifier of the options, or with ``noises`` in ``own`` the search over noise and C.
+def make_model(options: SimpleNamespace, X: Any, console: Console, **own: Any) -> Any:
+    """Return the unfitted model of the options, or with ``noises`` in ``own`` the search over noise and C.
 
     An option with the name of a parameter of the class is its value; ``own`` has the other parameters.
     """
@@ -319,49 +371,45 @@ def make_classifier(options: SimpleNamespace, X: Any, console: Console, **own: A
         missing = "rescale" if has_missing(canonical(X)) else "error"
         if missing == "rescale":
             console.note("there are missing values: the model is trained with --missing rescale")
-    classes = _CLASSES.get(options.loss, (NoisyLinearClassifier, NoisyLinearClassifierCV))
-    cls = classes["noises" in own]
-    given = vars(options) | {"missing": missing} | own
+    cls = _MODELS[options.loss]["noises" in own]
+    given = {name: value for name, value in vars(options).items() if value is not None} | {"missing": missing} | own
     return cls(**{name: given[name] for name in specification(cls) if name in given})
 
 
-def save_model(classifier: Any, data: TrainingData, path: str, summary: dict[str, Any]) -> None:
-    """Save a fitted classifier with its encoder, and the deviations of its features, for `dropmargin info`."""
-    if not hasattr(classifier, "feature_deviations_"):
+def save_model(model: Any, data: TrainingData, path: str, summary: dict[str, Any]) -> None:
+    """Save a fitted model with its encoder, and the deviations of its features, for `dropmargin info`."""
+    if not hasattr(model, "feature_deviations_"):
         X = canonical(data.X)
-        classifier.feature_deviations_ = feature_statistics(X, np.ones(X.shape[0]), False).deviation
-    model = classifier
+        holes = has_missing(X)
+        X = nan_to_negative_zero(X) if holes else X
+        model.feature_deviations_ = feature_statistics(X, np.ones(X.shape[0]), holes).deviation
     if data.encoder is not None:
         first = "text" if isinstance(data.encoder, TextEncoder) else "table"
-        model = Pipeline([(first, data.encoder), ("classifier", classifier)])
+        last = "regressor" if is_regressor(model) else "classifier"
+        model = Pipeline([(first, data.encoder), (last, model)])
     elif data.feature_names is not None:
-        classifier.feature_names_in_ = data.feature_names
+        model.feature_names_in_ = data.feature_names
     save(model, path, summary=data.summary | summary, data_hash=data.data_hash)
 
 
-def fit_facts(classifier: Any, options: SimpleNamespace, noise: Any, seconds: float) -> dict[str, Any]:
+def fit_facts(model: Any, options: SimpleNamespace, noise: Any, seconds: float) -> dict[str, Any]:
     """Return the facts about a fit that ``train`` prints and saves."""
     return {
         "command": "train",
         "loss": options.loss,
         "noise": noise_text(noise),
         "C": options.C,
-        "classes": None if is_regressor(classifier) else len(classifier.classes_),
+        "classes": n_classes(model),
         "seconds": seconds,
-        "converged": bool(classifier.converged_),
-        "iterations": int(classifier.n_iter_),
-        "objective": float(classifier.objective_),
+        "converged": bool(model.converged_),
+        "iterations": int(model.n_iter_),
+        "objective": float(model.objective_),
     }
 
 
-def training_score(model: Any, data: TrainingData, facts: dict[str, Any]) -> str:
-    """Add the accuracy, or the error of a regressor, on the training rows to the facts, and return it as text."""
-    predictions = model.predict(data.X)
-    if is_regressor(model):
-        facts["training_rmse"] = float(np.sqrt(np.mean(np.square(data.y - predictions))))
-        return f"training RMSE {facts['training_rmse']:.6g}"
-    facts["training_accuracy"] = float((predictions == data.y).mean())
-    return f"training accuracy {facts['training_accuracy']:.4f}"
+def n_classes(model: Any) -> int | None:
+    """Return the number of classes of a fitted model, None of a regressor."""
+    return None if is_regressor(model) else len(model.classes_)
 
 
 def fit_text(n_rows: int, n_features: int, facts: dict[str, Any], *more: str, saved: str | None) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn import get_config
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, indexable
@@ -17,6 +17,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.data import ClassArray
+from dropmargin.errors import ParameterError
 from dropmargin.estimators.base import CheckedRows, MarginalisedModel
 from dropmargin.estimators.parameters import (
     Parameters,
@@ -33,10 +34,13 @@ from dropmargin.model_selection.search import (
     ROUGH_TOL,
     RULES,
     ArrayFold,
+    Fold,
     Outcome,
     Search,
     SearchData,
-    try_scorer,
+    Solution,
+    score_fold,
+    set_solution,
     warn_unconverged,
 )
 from dropmargin.solvers import Problem, solve
@@ -255,6 +259,36 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = self.missing != "error"
         return tags
+
+
+def try_scorer(search: Search, fold: Fold) -> None:
+    """Score a model with arbitrary coefficients, so that errors of the scorer are raised before the search."""
+    _, classifier = fold.prepare(search, 1)
+    n_features, n_outputs = classifier.n_features_in_, classifier._n_outputs(getattr(classifier, "classes_", None))
+    coef = 1e-3 * np.cos(np.arange((n_features + 1) * n_outputs)).reshape(n_features + 1, n_outputs)
+    set_solution(classifier, search.grid, (0, 0), Solution(coef, [], 0.0, 0, True), fold.dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the model may not predict some class
+        try:
+            score_fold(search.scorer, classifier, fold)
+        except (AttributeError, ValueError) as error:
+            if is_regressor(classifier):
+                raise ParameterError(
+                    f"scoring={search.scorer!r} cannot be computed for {type(classifier).__name__}: {error} Choose a "
+                    "score of regression, such as 'r2' or 'neg_root_mean_squared_error'.",
+                    "scoring",
+                    "it cannot be computed for numbers; choose another, such as r2 or neg_root_mean_squared_error",
+                ) from error
+            if isinstance(error, ValueError):
+                raise
+            raise ParameterError(
+                f"scoring={search.scorer!r} cannot be computed for {type(classifier).__name__}: {error} Choose a "
+                "scoring that needs no probabilities, such as 'accuracy' or 'roc_auc', or the logistic loss with "
+                "multi_class='ovr', which has them.",
+                "scoring",
+                "it needs probabilities, which this loss does not have (or does not have for pairs of classes); choose "
+                "another score, such as accuracy, or the logistic loss",
+            ) from error
 
 
 def _mapping(callee: str) -> MethodMapping:

@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from dropmargin.estimators import DropoutSVC
 from dropmargin.estimators.classification import MarginalisedClassifier
+from dropmargin.model_selection.base import try_scorer
 from dropmargin.model_selection.grid import Point, check_grid, check_noisy_problems
 from dropmargin.model_selection.path_solver import Solution
 from dropmargin.model_selection.search import (
@@ -19,7 +20,6 @@ from dropmargin.model_selection.search import (
     score_fold,
     set_solution,
     target_scorer,
-    try_scorer,
     warn_unconverged,
 )
 from dropmargin.noise import Noise

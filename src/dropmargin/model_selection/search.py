@@ -24,7 +24,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dropmargin.data import linear_scores
 from dropmargin.data.missing_values import FeatureStatistics
-from dropmargin.errors import ParameterError
 from dropmargin.estimators.base import CheckedRows, MarginalisedModel
 from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.model_selection.grid import Grid, Point
@@ -312,27 +311,6 @@ def target_scorer(target_noise: Any, scoring: Any, multi_class: str) -> Expected
     noise = as_noise(target_noise)
     assert noise is not None
     return ExpectedAccuracy(noise)
-
-
-def try_scorer(search: Search, fold: Fold) -> None:
-    """Score a model with arbitrary coefficients, so that errors of the scorer are raised before the search."""
-    _, classifier = fold.prepare(search, 1)
-    n_features, n_outputs = classifier.n_features_in_, classifier._n_outputs(getattr(classifier, "classes_", None))
-    coef = 1e-3 * np.cos(np.arange((n_features + 1) * n_outputs)).reshape(n_features + 1, n_outputs)
-    set_solution(classifier, search.grid, (0, 0), Solution(coef, [], 0.0, 0, True), fold.dtype)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the model may not predict some class
-        try:
-            score_fold(search.scorer, classifier, fold)
-        except AttributeError as error:
-            raise ParameterError(
-                f"scoring={search.scorer!r} cannot be computed for {type(classifier).__name__}: {error} Choose a "
-                "scoring that needs no probabilities, such as 'accuracy' or 'roc_auc', or the logistic loss with "
-                "multi_class='ovr', which has them.",
-                "scoring",
-                "it needs probabilities, which this loss does not have (or does not have for pairs of classes); choose "
-                "another score, such as accuracy, or the logistic loss",
-            ) from error
 
 
 def warn_unconverged(converged: Array, stacklevel: int) -> None:

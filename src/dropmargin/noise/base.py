@@ -25,6 +25,7 @@ from dropmargin.data import (
     stores_zeros,
 )
 from dropmargin.data.inputs import check_rows
+from dropmargin.noise.groups import short_text
 from dropmargin.typing import Array
 
 
@@ -156,10 +157,13 @@ class Noise(BaseEstimator):
     allows_negative = True
 
     def __repr__(self) -> str:
-        """Return the noise with its rate or scale, and with other parameters that differ from their default."""
+        """Return the noise with its rate or scale, and with other parameters that differ from their default.
+
+        Of many values, such as the group of each feature, it has the number.
+        """
         given = {name: (getattr(self, name), own.default) for name, own in signature(type(self)).parameters.items()}
         shown = [
-            f"{name}={value!r}"
+            f"{name}={short_text(name, value)}"
             for name, (value, default) in given.items()
             if name == self.level_name or not (value is default or (isinstance(value, str) and value == default))
         ]

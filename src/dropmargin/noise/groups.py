@@ -11,6 +11,8 @@ import numpy as np
 
 from dropmargin.typing import Array
 
+# Longest text of a parameter in the representation of a noise.
+_MAX_TEXT = 80
 _FORMS = (
     "groups must have one group per feature, as groups=[0, 0, 1], or map the name of each group to its features, "
     "as groups={'left': ['a', 'b'], 'right': 'r_*'}"
@@ -107,3 +109,14 @@ def group_rates(rate: Any, numbers: Array, names: list[Any]) -> Any:
             f"there are {len(names)} groups, rate has shape {given.shape}."
         )
     return given[numbers]
+
+
+def short_text(name: str, value: Any) -> str:
+    """Return the text of a parameter of a noise; in place of a long one, the number of groups or values."""
+    text = repr(value)
+    if len(text) <= _MAX_TEXT or not hasattr(value, "__len__"):
+        return text
+    if name == "groups":
+        groups = value if isinstance(value, Mapping) else set(map(str, np.ravel(value).tolist()))
+        return f"<{len(groups)} groups>"
+    return f"<{len(value)} values>"

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
+from sklearn.base import is_classifier
 
 from dropmargin.data import Partitions
 from dropmargin.data.inputs import check_unmasked, fill_masked
@@ -191,7 +192,7 @@ def _fit(
     n_rows, n_features = stored.shape
     weights = None if sample_weight is None else check_weights(sample_weight, n_rows)
     n_threads = effective_n_jobs(estimator.n_jobs)  # type: ignore[attr-defined]
-    is_joint = isinstance(problem.loss, MomentLoss) and problem.multi_class == "ovr"
+    is_joint = isinstance(problem.loss, MomentLoss) and problem.multi_class == "ovr" and is_classifier(estimator)
     blocks, n_classes = stored.blocks, len(stored.classes)
     room = plan_memory(
         limit,

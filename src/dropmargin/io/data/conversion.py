@@ -98,7 +98,7 @@ class Converter:
         return [document or "" for document in cells.to_pylist()]
 
     def _labels(self, name: str, cells: Any) -> Array:
-        """Return labels as int64, bool or strings."""
+        """Return labels as int64, float64, bool or strings."""
         is_text, kind = _is_text(cells), self._options.label_kind
         cells = self._text(cells) if is_text else cells
         if cells.null_count:
@@ -110,16 +110,26 @@ class Converter:
             return np.array(cells.to_numpy(), dtype=bool)
         if pa.types.is_integer(cells.type):
             return np.array(cells.cast(pa.int64()).to_numpy())
+        if kind == "number":
+            numbers = self._parse(cells)[0] if is_text else self._numbers(name, cells)
+            return self._check_labels(cells, numbers, np.isfinite(numbers), "a finite number")
         if not is_text or kind == "integer" or (kind is None and self._infers):
             numbers = _plain_numbers(cells) if is_text else self._numbers(name, cells)
             is_integer = (np.abs(numbers) <= _MAX_LABEL) & (np.floor(numbers) == numbers)
             if is_integer.all():
                 return numbers.astype(np.int64)
+            if not is_text and kind is None:
+                return self._check_labels(cells, numbers, np.isfinite(numbers), "a finite number")
             if not is_text or kind == "integer":
-                label = str(cells[int(is_integer.argmin())].as_py())
-                self._fail(~is_integer, f"the label {quoted(label)} is not an integer")
+                self._check_labels(cells, numbers, is_integer, "an integer")
         encoded = _categorical(cells).cat
         return np.array(encoded.categories, dtype=object)[encoded.codes.to_numpy()]
+
+    def _check_labels(self, cells: Any, numbers: Array, is_good: Array, what: str) -> Array:
+        """Return the labels, after checking that all are good."""
+        if not is_good.all():
+            self._fail(~is_good, f"the label {quoted(str(cells[int(is_good.argmin())].as_py()))} is not {what}")
+        return numbers
 
     def _typed_features(self, columns: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         """Yield names and columns: an array of numbers, or a series or categorical of categories."""

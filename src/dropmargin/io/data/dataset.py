@@ -15,7 +15,7 @@ from dropmargin.typing import Array
 MISSING_VALUES = ("", "NA", "N/A", "n/a", "<NA>", "NaN", "nan", "null", "NULL", "None", "?")
 
 ColumnKind = Literal["number", "category", "date"]
-LabelKind = Literal["integer", "string"]
+LabelKind = Literal["integer", "number", "string"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,8 @@ class Dataset:
         A matrix, a table or documents. Columns of a table have the dtype float64, category or, in files with types,
         datetime64; those of text have strings.
     y : ndarray or None
-        Labels: int64 if all are integers, else strings; svmlight and npz files may have other numbers.
+        Labels: int64 if all are integers, else strings; other numbers (float64) in files with types, svmlight and npz
+        files, and with ``label_kind="number"``.
     qid : ndarray of int64, or None
         Query identifiers of an svmlight or npz file.
     feature_names : tuple of str, or None
@@ -105,8 +106,8 @@ class ReadOptions:
         Tables: column that is read as text beside the features, to identify rows.
     skip_unlabelled : bool
         Tables and text: leave out rows without a label instead of raising an error.
-    label_kind : {"integer", "string"}, optional
-        csv, tsv, text: type of the labels. By default the whole file determines it.
+    label_kind : {"integer", "number", "string"}, optional
+        Tables and text: type of the labels; ``"number"`` is that of regression. By default the file determines it.
     missing_values : sequence of str
         csv, tsv: fields that are missing values.
     max_ratio : int

@@ -163,8 +163,8 @@ def _check_options(options: ReadOptions, name: str) -> None:
         raise ValueError(f"n_features={options.n_features} is more than max_features={options.max_features}.")
     if options.zero_based not in (None, True, False):
         raise ValueError(f"zero_based must be True, False or None, got {options.zero_based!r}.")
-    if options.label_kind not in (None, "integer", "string"):
-        raise ValueError(f"label_kind must be 'integer', 'string' or None, got {options.label_kind!r}.")
+    if options.label_kind not in (None, "integer", "number", "string"):
+        raise ValueError(f"label_kind must be 'integer', 'number', 'string' or None, got {options.label_kind!r}.")
     if options.separator is not None and (len(options.separator) != 1 or options.separator in '"\r\n'):
         raise ValueError(f"separator must be one character, not a quote or a line end, got {options.separator!r}.")
     if options.decimal not in (".", ",") or options.decimal == options.separator:

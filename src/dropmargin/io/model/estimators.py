@@ -67,17 +67,21 @@ _OPTIONAL_ARRAYS = ("feature_names_in_", *STATISTICS)
 _HISTORY = "history_"
 
 
-def plain_classifier(model: Any) -> Any:
-    """Return the fitted classifier of a model that can be exported, with dense coefficients; see `plain_model`."""
-    return plain_model(model, CLASSES, "Exports")
+def plain_outputs(model: Any) -> Any:
+    """Return the fitted model to export: dense coefficients, a row of ``coef_`` per output, also of a regressor."""
+    model = plain_model(model, "Exports")
+    if isinstance(model, MarginalisedRegressor):
+        model = copy(model)
+        model.coef_, model.intercept_ = model._coefficients()
+    return model
 
 
-def plain_model(model: Any, classes: dict[str, type] | None = None, what: str = "Model files") -> Any:
+def plain_model(model: Any, what: str = "Model files") -> Any:
     """Return the fitted model that a file can hold, with dense coefficients.
 
     Of a search over parameters it is ``best_estimator_``, of a classifier of `dropmargin.dask` the local one.
     """
-    classes = CLASSES | REGRESSORS if classes is None else classes
+    classes = CLASSES | REGRESSORS
     found = getattr(model, "best_estimator_", model)
     found = found.to_local() if hasattr(found, "to_local") else found
     if classes.get(type(found).__name__) is not type(found):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dropmargin.io.atomic import Path, write_atomically
-from dropmargin.io.model.exports.linear import has_intercept, is_one_vs_one, linear_classifier
+from dropmargin.io.model.exports.linear import has_intercept, is_one_vs_one, linear_model
 from dropmargin.typing import Array
 
 _INT = np.iinfo(np.int32)
@@ -16,15 +16,15 @@ _FEATURES_PER_CHUNK = 4096
 
 
 def export_liblinear(model: Any, path: Path) -> None:
-    """Write a fitted classifier as a model file of LIBLINEAR, whose ``predict`` gives the same labels.
+    """Write a fitted model as a model file of LIBLINEAR, whose ``predict`` gives the same labels or numbers.
 
     If scores are log-odds, ``predict -b 1`` also gives the same probabilities.
 
     Parameters
     ----------
     model : estimator
-        A fitted classifier of dropmargin whose labels are integers, or floats with integer values. Three or more
-        classes must be one-vs-rest.
+        A fitted regressor of dropmargin, or a classifier whose labels are integers, or floats with integer values.
+        Three or more classes must be one-vs-rest.
     path : str or path-like
         Written atomically, as by `dropmargin.save`.
 
@@ -33,10 +33,10 @@ def export_liblinear(model: Any, path: Path) -> None:
     ValueError
         If LIBLINEAR cannot express the model.
     """
-    model = linear_classifier(model, "LIBLINEAR")
+    model = linear_model(model, "LIBLINEAR")
     if is_one_vs_one(model):
         raise ValueError("LIBLINEAR has no one-vs-one models, got multi_class='ovo'. Fit with multi_class='ovr'.")
-    labels = _labels(model.classes_)
+    labels = _labels(model.classes_) if hasattr(model, "classes_") else []
     if len(labels) == 2:
         labels = labels[::-1]  # LIBLINEAR's first label is that of positive scores
     write_atomically(path, _lines(model, labels))
@@ -54,13 +54,19 @@ def _labels(classes: Array) -> list[int]:
     )
 
 
+def _solver_type(model: Any) -> str:
+    if not hasattr(model, "classes_"):
+        return "L2R_L2LOSS_SVR"
+    return "L2R_LR" if hasattr(model, "predict_proba") else "L2R_L1LOSS_SVC_DUAL"
+
+
 def _lines(model: Any, labels: list[int]) -> Iterator[bytes]:
     """Yield the file: a header, one line per feature with the coefficients of all outputs, and the intercepts."""
     n_features = model.coef_.shape[1]
     head = [
-        f"solver_type {'L2R_LR' if hasattr(model, 'predict_proba') else 'L2R_L1LOSS_SVC_DUAL'}",
-        f"nr_class {len(labels)}",
-        "label " + " ".join(map(str, labels)),
+        f"solver_type {_solver_type(model)}",
+        f"nr_class {len(labels) or 2}",
+        *(["label " + " ".join(map(str, labels))] if labels else []),
         f"nr_feature {n_features}",
         f"bias {1 if has_intercept(model) else -1}",
         "w",

@@ -1,4 +1,4 @@
-"""Converters of skl2onnx for the classifiers of dropmargin and for `TableEncoder`.
+"""Converters of skl2onnx for the models of dropmargin and for `TableEncoder`.
 
 A classifier becomes ordinary ONNX operators in the precision of its coefficients, because skl2onnx's own linear
 classifiers compute in single precision and return either scores or probabilities.
@@ -31,6 +31,13 @@ def register_classifier(cls: type) -> None:
     options = {"zipmap": [True, False]}  # skl2onnx sets it for every classifier; it has no effect here
     name = f"Dropmargin{cls.__name__}"
     update_registered_converter(cls, name, _keep_types, _convert_classifier, parser=_parse_classifier, options=options)
+
+
+def register_regressor(cls: type) -> None:
+    """Register the converter of a class of regressors with skl2onnx."""
+    update_registered_converter(
+        cls, f"Dropmargin{cls.__name__}", _keep_types, _convert_regressor, parser=_parse_regressor
+    )
 
 
 def register_table_encoder(cls: type) -> None:
@@ -118,18 +125,7 @@ def _convert_classifier(scope: Any, operator: Any, container: Any) -> None:
     model = operator.raw_operator
     graph = _Graph(scope, container)
     label, decision, *probability = (variable.full_name for variable in operator.outputs)
-    X = graph.cast(operator.inputs[0].full_name, model.coef_.dtype)
-    missing = getattr(model, "missing", "error")
-    if missing == "conditional":
-        raise ValueError(
-            "export_onnx does not support missing='conditional', whose scores need a linear system per row. Export the "
-            "model after model.set_params(missing='error'), for complete rows, or fit with missing='rescale'."
-        )
-    if missing == "rescale":
-        scores = _add_rescaled_scores(graph, X, model)
-    else:
-        product = graph.add("MatMul", X, graph.constant(model.coef_.T))
-        scores = graph.add("Add", product, graph.constant(model.intercept_))
+    scores = _add_scores(graph, operator)
     if is_one_vs_one(model):
         scores = _add_votes(graph, scores, model)
     if len(model.classes_) == 2:
@@ -143,6 +139,38 @@ def _convert_classifier(scope: Any, operator: Any, container: Any) -> None:
     graph.add("Gather", graph.constant(_storable_labels(model.classes_)), index, output=label)
     if probability:
         _add_probabilities(graph, scores, model, probability[0])
+
+
+def _parse_regressor(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:
+    """Declare the output ``prediction``."""
+    operator = scope.declare_local_operator(f"Dropmargin{type(model).__name__}", model)
+    operator.inputs = inputs
+    number = FloatTensorType if model.coef_.dtype == np.float32 else DoubleTensorType
+    operator.outputs.append(scope.declare_local_variable("prediction", number([None])))
+    return operator.outputs
+
+
+def _convert_regressor(scope: Any, operator: Any, container: Any) -> None:
+    """Add everything from the features to the prediction."""
+    graph = _Graph(scope, container)
+    flat = graph.constant(np.array([-1]))
+    graph.add("Reshape", _add_scores(graph, operator), flat, output=operator.outputs[0].full_name)
+
+
+def _add_scores(graph: _Graph, operator: Any) -> str:
+    """Add the scores of the outputs."""
+    model = operator.raw_operator
+    X = graph.cast(operator.inputs[0].full_name, model.coef_.dtype)
+    missing = getattr(model, "missing", "error")
+    if missing == "conditional":
+        raise ValueError(
+            "export_onnx does not support missing='conditional', whose scores need a linear system per row. Export the "
+            "model after model.set_params(missing='error'), for complete rows, or fit with missing='rescale'."
+        )
+    if missing == "rescale":
+        return _add_rescaled_scores(graph, X, model)
+    product = graph.add("MatMul", X, graph.constant(model.coef_.T))
+    return graph.add("Add", product, graph.constant(model.intercept_))
 
 
 def _add_rescaled_scores(graph: _Graph, X: str, model: Any) -> str:

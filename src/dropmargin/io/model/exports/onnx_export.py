@@ -8,14 +8,14 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 
 from dropmargin.io.atomic import Path, write_atomically
-from dropmargin.io.model.estimators import plain_classifier
+from dropmargin.io.model.estimators import plain_outputs
 
 # A protocol buffer is limited to 2 GB.
 _MAX_BYTES = 2**31 - 2**20
 
 
 def export_onnx(model: Any, path: Path) -> None:
-    """Write a fitted classifier, with its preprocessing, as an ONNX model.
+    """Write a fitted classifier or regressor, with its preprocessing, as an ONNX model.
 
     The graph takes raw rows. A classifier, or a pipeline whose first step takes a matrix, has one input ``X`` of shape
     ``(n, n_features)``. A `TextEncoder` or a vectorizer of scikit-learn takes strings of shape ``(n, 1)``: ``X``, or
@@ -25,12 +25,12 @@ def export_onnx(model: Any, path: Path) -> None:
     the coefficients are float or a step is a `SimpleImputer`, a `Normalizer` or a `PolynomialFeatures`.
 
     Outputs are ``label``, ``decision``, as `decision_function` returns it, and, if scores are log-odds,
-    ``probability``, as `predict_proba` returns it.
+    ``probability``, as `predict_proba` returns it. That of a regressor is ``prediction``.
 
     Parameters
     ----------
     model : estimator
-        A fitted classifier of dropmargin, or a `Pipeline` that ends with one. Its other steps are a `TableEncoder` or
+        A fitted model of dropmargin, or a `Pipeline` that ends with one. Its other steps are a `TableEncoder` or
         `TextEncoder`, or of scikit-learn: the scalers, `OneHotEncoder`, `SimpleImputer`, `Normalizer`,
         `PolynomialFeatures`, `CountVectorizer`, `TfidfVectorizer`, `TfidfTransformer`, and `ColumnTransformer`,
         `FeatureUnion` and `Pipeline` of these.
@@ -61,7 +61,7 @@ def export_onnx(model: Any, path: Path) -> None:
 
     model = getattr(model, "best_estimator_", model)
     pipeline = model if isinstance(model, Pipeline) else Pipeline([("classifier", model)])
-    classifier = plain_classifier(pipeline[-1])
+    classifier = plain_outputs(pipeline[-1])
     if classifier.coef_.nbytes > _MAX_BYTES:
         raise ValueError(f"An ONNX file holds up to 2 GB, got coefficients of {classifier.coef_.nbytes} bytes.")
     graph = convert_pipeline(pipeline, classifier)

@@ -27,6 +27,7 @@ from sklearn.preprocessing import (
 from dropmargin.io.model.exports.onnx_converters import (
     register_classifier,
     register_frame_encoder,
+    register_regressor,
     register_table_encoder,
 )
 from dropmargin.io.model.preprocessing import KINDS, encoder_kind
@@ -50,7 +51,8 @@ def convert_pipeline(pipeline: Pipeline, classifier: Any) -> Any:
     prepared = [
         (name, steps.prepare(name, step, is_first=index == 0)) for index, (name, step) in enumerate(pipeline.steps[:-1])
     ]
-    register_classifier(type(classifier))
+    is_regression = not hasattr(classifier, "classes_")
+    (register_regressor if is_regression else register_classifier)(type(classifier))
     prepared.append((pipeline.steps[-1][0], classifier))
     is_double = steps.is_double and classifier.coef_.dtype == np.float64
     inputs = _inputs(pipeline, DoubleTensorType if is_double else FloatTensorType)
@@ -60,7 +62,7 @@ def convert_pipeline(pipeline: Pipeline, classifier: Any) -> Any:
         )
     except _CONVERSION_ERRORS as error:
         raise ValueError(f"{steps.failed(error)} cannot be exported to ONNX: {str(error).splitlines()[0]}") from error
-    _restore_names(converted.graph, [name for name, _ in inputs])
+    _restore_names(converted.graph, [name for name, _ in inputs], ("prediction",) if is_regression else _OUTPUTS)
     return converted
 
 
@@ -219,7 +221,7 @@ def _text_columns(transformer: ColumnTransformer) -> list[bool]:
     return is_text
 
 
-def _restore_names(graph: Any, names: list[str]) -> None:
+def _restore_names(graph: Any, names: list[str], outputs: tuple[str, ...]) -> None:
     """Name the inputs like the columns and the outputs as documented, as skl2onnx changes names; drop unused inputs."""
     used = {name for node in graph.node for name in node.input}
     renamed = {}
@@ -228,10 +230,10 @@ def _restore_names(graph: Any, names: list[str]) -> None:
             renamed[given.name] = name
         else:
             graph.input.remove(given)
-    taken = sorted(set(_OUTPUTS) & set(renamed.values()))
+    taken = sorted(set(outputs) & set(renamed.values()))
     if taken:
-        raise ValueError(f"The outputs of an ONNX model are named {', '.join(_OUTPUTS)}, got columns {taken}.")
-    renamed |= {result.name: name for result, name in zip(graph.output, _OUTPUTS, strict=False)}
+        raise ValueError(f"The outputs of an ONNX model are named {', '.join(outputs)}, got columns {taken}.")
+    renamed |= {result.name: name for result, name in zip(graph.output, outputs, strict=False)}
     for value in (*graph.input, *graph.output):
         value.name = renamed[value.name]
     for node in graph.node:

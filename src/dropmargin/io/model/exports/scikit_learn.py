@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.io.model.exports.linear import has_intercept, is_one_vs_one, linear_classifier
+from dropmargin.io.model.exports.linear import has_intercept, is_one_vs_one, linear_model
 from dropmargin.typing import Array
 
 
@@ -18,19 +18,22 @@ def to_sklearn(model: Any) -> Any:
     Parameters
     ----------
     model : estimator
-        A fitted classifier of dropmargin.
+        A fitted classifier or regressor of dropmargin.
 
     Returns
     -------
     estimator
         A `LinearSVC`, or a `LogisticRegression` if scores are log-odds. With three or more classes these are inside a
         `OneVsOneClassifier` for ``multi_class="ovo"``, and inside a `OneVsRestClassifier` for one-vs-rest log-odds,
-        because a multi-class `LogisticRegression` computes other probabilities from the same scores (softmax).
+        because a multi-class `LogisticRegression` computes other probabilities from the same scores (softmax). Of a
+        regressor, a `Ridge`.
     """
     from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
     from sklearn.preprocessing import LabelBinarizer
 
-    model = linear_classifier(model, "scikit-learn")
+    model = linear_model(model, "scikit-learn")
+    if not hasattr(model, "classes_"):
+        return _ridge(model)
     is_ovo, n_outputs = is_one_vs_one(model), len(model.coef_)
     if not is_ovo and (len(model.classes_) == 2 or not hasattr(model, "predict_proba")):
         return _fitted(model, model.classes_, slice(None))
@@ -43,6 +46,15 @@ def to_sklearn(model: Any) -> Any:
         estimator.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(model.classes_)
     if not isinstance(getattr(type(estimator), "classes_", None), property):  # a property in scikit-learn 1.6
         estimator.classes_ = model.classes_.copy()
+    return _with_features(estimator, model)
+
+
+def _ridge(model: Any) -> Any:
+    from sklearn.linear_model import Ridge
+
+    estimator = Ridge(fit_intercept=has_intercept(model))
+    estimator.coef_, estimator.intercept_ = model.coef_[0].copy(), model.intercept_[0]
+    estimator.n_iter_ = None
     return _with_features(estimator, model)
 
 

@@ -1,4 +1,4 @@
-"""The confusion matrix of a model and the scores that follow from it, summed over the parts of a file."""
+"""The scores of a model, summed over the parts of a file: the confusion matrix, or the errors of a regression."""
 
 from __future__ import annotations
 
@@ -81,3 +81,41 @@ class ConfusionCounter:
             cells = [[label, *map(str, row)] for label, row in zip(labels, self.confusion.tolist(), strict=True)]
             lines += ["", table_text(["label \\ predicted", *labels], cells)]
         return "\n".join(lines)
+
+
+class ErrorCounter:
+    """Sums the errors of a regressor, and the spread of the targets, over the parts of a file."""
+
+    def __init__(self, regressor: Any) -> None:
+        self._regressor = regressor
+        self._n_rows, self._mean, self._spread, self._squared, self._absolute = 0, 0.0, 0.0, 0.0, 0.0
+
+    def add(self, X: Any, y: Any) -> None:
+        """Add the rows of a part."""
+        if y.dtype.kind not in "iuf" or not np.isfinite(y).all():
+            raise ValueError(f"the labels are such as {y[:3].tolist()}, but the model predicts numbers")
+        y = y.astype(np.float64)
+        error = y - self._regressor.predict(X)
+        self._squared += float(np.square(error).sum())
+        self._absolute += float(np.abs(error).sum())
+        # Sums of squared deviations from the mean, of the parts before and of this one, without a loss of digits.
+        before, mean = self._n_rows, float(y.mean())
+        self._n_rows += len(y)
+        self._spread += float(np.square(y - mean).sum()) + (mean - self._mean) ** 2 * before * len(y) / self._n_rows
+        self._mean += (mean - self._mean) * len(y) / self._n_rows
+
+    def facts(self) -> dict[str, Any]:
+        """Return the errors; R^2 of equal targets is NaN."""
+        return {
+            "rows": self._n_rows,
+            "rmse": float(np.sqrt(self._squared / self._n_rows)),
+            "mae": self._absolute / self._n_rows,
+            "r2": 1.0 - self._squared / self._spread if self._spread > 0.0 else np.nan,
+        }
+
+    def text(self) -> str:
+        """Return the errors as text."""
+        facts = self.facts()
+        r2 = "-" if np.isnan(facts["r2"]) else f"{facts['r2']:.4f}"
+        rows = plural(facts["rows"], "row")
+        return f"RMSE  {facts['rmse']:.6g}  ({rows})\nMAE   {facts['mae']:.6g}\nR2    {r2}"
