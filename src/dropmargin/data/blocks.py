@@ -137,6 +137,12 @@ class Block(ABC):
     def take_rows(self, mask: Array) -> Block:
         """Return a copy of the rows where ``mask`` is true."""
 
+    def with_rows(self, index: Array) -> Block:
+        """Return some of the rows, with the same function ``f``; a view where the rows are dense and neighbours."""
+        is_range = len(index) > 0 and index[-1] - index[0] + 1 == len(index)
+        chosen = slice(int(index[0]), int(index[-1]) + 1) if is_range else index
+        return type(self)(self.rows[chosen], self.entry)  # type: ignore[call-arg]
+
     @abstractmethod
     def entries(self) -> Array:
         """Return the stored values: a matrix if the block is dense, a vector if it is sparse."""

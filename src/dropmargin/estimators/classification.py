@@ -21,7 +21,9 @@ from dropmargin.estimators.conditional import log_expected_expit
 from dropmargin.estimators.factor_analysis import ConditionalRows
 from dropmargin.estimators.parameters import ClassParameters
 from dropmargin.estimators.patterns import DropoutPatterns
+from dropmargin.losses import GaussianLogistic, Logistic
 from dropmargin.noise import DropoutNoise, Noise, as_noise
+from dropmargin.solvers import Problem
 from dropmargin.typing import Array
 
 
@@ -57,6 +59,15 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         self : the fitted estimator. If the fit fails or is interrupted, the estimator is as it was before.
         """
         return self._fit(X, y, sample_weight)
+
+    def _problem(self) -> Problem:
+        problem = super()._problem()
+        if problem.multi_class == "multinomial" and not isinstance(problem.loss, (Logistic, GaussianLogistic)):
+            raise ValueError(
+                f"multi_class='multinomial' is for the logistic loss, got {type(problem.loss).__name__}: use "
+                "DropoutLogisticRegression, or multi_class='ovr'."
+            )
+        return problem
 
     def _encode(self, rows: CheckedRows) -> tuple[Array, ClassArray]:
         """Return the classes, and the rows with the index of their class and their final weights."""
@@ -283,7 +294,7 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each class.
 
-        Only for losses whose scores are log-odds (the logistic losses), and with ``multi_class="ovr"``.
+        Only for losses whose scores are log-odds (the logistic losses), and not with ``multi_class="ovo"``.
 
         Parameters
         ----------
@@ -293,7 +304,8 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
-            For more than two classes, the one-vs-rest probabilities divided by their sum.
+            For more than two classes, the softmax of the scores with ``multi_class="multinomial"``, and the one-vs-rest
+            probabilities divided by their sum with ``multi_class="ovr"``.
         """
         return np.exp(self.predict_log_proba(X))
 
@@ -313,11 +325,15 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         """
         scores = self.decision_function(X)
         scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
-        logs = log_expit(scores)
+        is_softmax = self.multi_class == "multinomial" and len(self.classes_) > 2
+        logs = scores if is_softmax else log_expit(scores)
         if self.missing == "conditional":
             for rows, mean, covariance in self._normal_scores(canonical(self._check_rows(X))):
                 mean = np.hstack([-mean, mean]) if mean.shape[1] == 1 else mean
-                logs[rows] = log_expected_expit(mean, np.diagonal(covariance, axis1=1, axis2=2))
+                variance = np.diagonal(covariance, axis1=1, axis2=2)
+                # The softmax of normal scores: scores are shrunk as those of a logistic function of a normal variable.
+                shrunk = mean / np.sqrt(1.0 + np.pi / 8.0 * variance)
+                logs[rows] = shrunk if is_softmax else log_expected_expit(mean, variance)
         return logs if len(self.classes_) == 2 else logs - logsumexp(logs, axis=1, keepdims=True)
 
 

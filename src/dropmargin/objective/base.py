@@ -95,6 +95,14 @@ class Objective(ABC):
     def at(self, coef: Array) -> Point:
         """Return the point at ``coef``."""
 
+    def to_solver(self, coef: Array) -> Array:
+        """Return coefficients of shape ``(n_features + 1, n_outputs)`` in the form that a solver uses."""
+        return coef
+
+    def from_solver(self, coef: Array) -> Array:
+        """Return the coefficients of a solver in the shape ``(n_features + 1, n_outputs)``."""
+        return coef
+
     @abstractmethod
     def value(self, coef: Array) -> Array:
         """Return the value at ``coef``, also where there is no gradient."""

@@ -251,16 +251,16 @@ def _with_exact_zeros(objective: Objective, coef: Array, value: Array, size: flo
 
     ``size`` is the order of magnitude that the barrier gives to a coefficient that is zero at the optimum.
     """
-    limit = 10.0 * size
+    limit, n = 10.0 * size, objective.penalty.n_intercepts
     while True:
-        small = (np.abs(coef[:-1]) <= limit) & (coef[:-1] != 0.0)
+        small = (np.abs(coef[:-n]) <= limit) & (coef[:-n] != 0.0)
         if small.any():
             cleaned = coef.copy()
-            cleaned[:-1][small] = 0.0
+            cleaned[:-n][small] = 0.0
             cleaned_value = objective.value(cleaned)
             if np.any(cleaned_value > value + _ZERO_ROUNDING * np.abs(value)):
                 return coef, value
             coef, value = cleaned, cleaned_value
-        if limit >= np.abs(coef[:-1]).max(initial=0.0):
+        if limit >= np.abs(coef[:-n]).max(initial=0.0):
             return coef, value
         limit *= 10.0
