@@ -52,7 +52,7 @@ def _output_names(classifier: Any) -> list[str]:
     from dropmargin.cli.formatting import label_texts
 
     labels = label_texts(classifier.classes_)
-    is_ovr = len(classifier.coef_) == len(labels) and getattr(classifier, "multi_class", "ovr") == "ovr"
+    is_ovr = len(classifier.coef_) == len(labels) and getattr(classifier, "multi_class", "ovr") != "ovo"
     if len(labels) > 2 and is_ovr:
         return labels
     return [f"{second} against {first}" for first, second in combinations(labels, 2)]

@@ -306,7 +306,12 @@ LEARNING_OPTIONS = section(
     option("--loss", choices=_LOSSES, default="hinge", help="Loss function; hinge is a support vector machine."),
     option("--approximation", choices=["bound", "gaussian"], default="bound", help="Of the expected loss."),
     option("--l1-ratio", type=_ratio, default=0.0, metavar="R", help="0 is an l2 penalty, 1 is l1."),
-    option("--multi-class", choices=["ovr", "ovo"], default="ovr", help="One-vs-rest or one-vs-one."),
+    option(
+        "--multi-class",
+        choices=["ovr", "ovo", "multinomial"],
+        default="ovr",
+        help="One-vs-rest, one-vs-one or, for --loss logistic, one softmax.",
+    ),
     option("--class-weight", choices=["balanced"], help="Weights that make classes equally important."),
     option(
         "--missing",

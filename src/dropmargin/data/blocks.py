@@ -93,6 +93,14 @@ class Block(ABC):
         ``X'(A a)`` and the sum of ``A a``.
         """
 
+    def round_trip(self, right: Array, n_x: int, weigh: Callable[[slice, Array], Array]) -> tuple[Array, Array]:
+        """Return `backward` of ``weigh(rows, scores)`` and its sums over the rows, in one pass where that is faster.
+
+        ``scores`` are `forward` of ``right`` for some rows, a slice of all; ``weigh`` may change them.
+        """
+        left = weigh(slice(None), self.forward(right, n_x))
+        return self.backward(left, n_x), left.sum(axis=0)
+
     @abstractmethod
     def group_moments(self, coef: Array, groups: FeatureGroups) -> tuple[Array, Array]:
         """Return ``X @ coef`` and the variances ``v`` of `data.groups`, of shape (n_rows, n_outputs)."""

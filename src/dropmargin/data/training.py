@@ -124,7 +124,7 @@ class ClassRows(ABC):
 
     @property
     def by_class(self) -> ClassRows:
-        """The rows sorted by class where that is cheap, for products that are computed class by class."""
+        """The rows sorted by class if they are in memory, for products that are computed class by class."""
         return self
 
     def outputs(self, multi_class: str) -> list[Output]:
@@ -168,7 +168,10 @@ class ClassArray(ClassRows):
     @cached_property
     def by_class(self) -> ClassArray:
         order = np.argsort(self.classes, kind="stable")
-        return ClassArray(self.X[order], self.classes[order], self.sample_weight[order], self.n_classes)
+        if np.array_equal(order, np.arange(len(order))):
+            return self
+        rows = self.X[order], self.classes[order], self.sample_weight[order]
+        return ClassArray(*rows, self.n_classes, self.has_missing)
 
     def open(self, outputs: Sequence[Output], n_threads: int = 1) -> BinaryArray:
         if outputs[0].negative is not None:

@@ -15,13 +15,14 @@ from sklearn.utils.validation import column_or_1d
 
 from dropmargin.data import ClassArray, as_dense, binary_outputs, canonical, missing_values
 from dropmargin.data.missing_values import has_missing
+from dropmargin.errors import ParameterError
 from dropmargin.estimators import missing, stability, validation
 from dropmargin.estimators.base import CheckedRows, MarginalisedModel
-from dropmargin.estimators.conditional import log_expected_expit
+from dropmargin.estimators.conditional import log_expected_expit, log_expected_softmax
 from dropmargin.estimators.factor_analysis import ConditionalRows
 from dropmargin.estimators.parameters import ClassParameters
 from dropmargin.estimators.patterns import DropoutPatterns
-from dropmargin.losses import GaussianLogistic, Logistic
+from dropmargin.losses import Logistic
 from dropmargin.noise import DropoutNoise, Noise, as_noise
 from dropmargin.solvers import Problem
 from dropmargin.typing import Array
@@ -35,7 +36,9 @@ def _gives_probabilities(estimator: MarginalisedClassifier) -> bool:
             "sklearn.calibration.CalibratedClassifierCV, or use DropoutLogisticRegression."
         )
     if estimator.multi_class == "ovo":
-        raise AttributeError("predict_proba needs multi_class='ovr', or sklearn.calibration.CalibratedClassifierCV.")
+        raise AttributeError(
+            "predict_proba needs multi_class='ovr' or 'multinomial', or sklearn.calibration.CalibratedClassifierCV."
+        )
     return True
 
 
@@ -62,10 +65,17 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
 
     def _problem(self) -> Problem:
         problem = super()._problem()
-        if problem.multi_class == "multinomial" and not isinstance(problem.loss, (Logistic, GaussianLogistic)):
+        if problem.multi_class == "multinomial" and not isinstance(problem.loss, Logistic):
+            raise ParameterError(
+                f"multi_class='multinomial' is for the logistic loss with approximation='bound', got "
+                f"{type(problem.loss).__name__}: use DropoutLogisticRegression, or multi_class='ovr'.",
+                "multi_class",
+                "multinomial is for the logistic loss with approximation bound; choose ovr or ovo",
+            )
+        if problem.multi_class == "multinomial" and problem.solver.needs_majoriser:
             raise ValueError(
-                f"multi_class='multinomial' is for the logistic loss, got {type(problem.loss).__name__}: use "
-                "DropoutLogisticRegression, or multi_class='ovr'."
+                f"solver={self.solver!r} needs a quadratic majoriser, which multi_class='multinomial' does not have; "
+                "use solver='auto', 'newton' or 'lbfgs'."
             )
         return problem
 
@@ -330,10 +340,10 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         if self.missing == "conditional":
             for rows, mean, covariance in self._normal_scores(canonical(self._check_rows(X))):
                 mean = np.hstack([-mean, mean]) if mean.shape[1] == 1 else mean
-                variance = np.diagonal(covariance, axis1=1, axis2=2)
-                # The softmax of normal scores: scores are shrunk as those of a logistic function of a normal variable.
-                shrunk = mean / np.sqrt(1.0 + np.pi / 8.0 * variance)
-                logs[rows] = shrunk if is_softmax else log_expected_expit(mean, variance)
+                if is_softmax:
+                    logs[rows] = log_expected_softmax(mean, covariance)
+                else:
+                    logs[rows] = log_expected_expit(mean, np.diagonal(covariance, axis1=1, axis2=2))
         return logs if len(self.classes_) == 2 else logs - logsumexp(logs, axis=1, keepdims=True)
 
 

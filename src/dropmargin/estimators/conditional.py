@@ -28,6 +28,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
 from dropmargin.data import linear_scores
 from dropmargin.data.deviations import Deviations
@@ -258,3 +259,15 @@ def log_expected_expit(mean: Array, variance: Array) -> Array:
     """Return ``log E expit(S)`` of normal scores: the derivative of the expected logistic loss, to within 1e-8."""
     by_mean, _ = GaussianLogistic().gradient(-np.ones(1), mean, np.maximum(variance, 0.0))
     return np.log(np.clip(by_mean, np.finfo(float).tiny, 1.0))
+
+
+def log_expected_softmax(mean: Array, covariance: Array) -> Array:
+    """Return about ``log E softmax(S)`` of normal scores, to be normalised.
+
+    ``softmax_k = 1 / sum_j exp(S_j - S_k)``: each difference is shrunk as for the expected logistic function of a
+    normal variable, to ``m / sqrt(1 + pi / 8 v)``.
+    """
+    own = np.diagonal(covariance, axis1=1, axis2=2)
+    variance = np.maximum(own[:, :, None] + own[:, None, :] - 2.0 * covariance, 0.0)
+    differences = mean[:, None, :] - mean[:, :, None]
+    return -logsumexp(differences / np.sqrt(1.0 + np.pi / 8.0 * variance), axis=2)

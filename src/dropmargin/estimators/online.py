@@ -92,6 +92,10 @@ class OnlineMixin(MarginalisedClassifier):
         problem = self._problem()
         stream: Stream | None = getattr(self, "_stream", None)
         known = self._check_classes(classes, stream is None)
+        if self.multi_class == "multinomial" and len(known) > 2:
+            raise ValueError(
+                "partial_fit has no multi_class='multinomial' for more than two classes: use multi_class='ovr', or fit."
+            )
         X, y = validate_rows(self, X, y, reset=stream is None)
         names = getattr(self, "feature_names_in_", None)
         if problem.noise is not None:

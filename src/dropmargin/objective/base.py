@@ -91,6 +91,11 @@ class Objective(ABC):
     #: Whether preconditioned curvatures are close to the identity, so that the preconditioner can estimate a gap.
     is_well_preconditioned: bool
 
+    @property
+    def n_penalised(self) -> int:
+        """The number of coefficients of an output that are penalised."""
+        return self.n_features
+
     @abstractmethod
     def at(self, coef: Array) -> Point:
         """Return the point at ``coef``."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dropmargin.data import Block, PerPartition, Rows
     from dropmargin.objective.curvature import CurvatureWeights
     from dropmargin.objective.moment import MomentObjective, MomentPoint
+    from dropmargin.objective.multinomial import ClassColumns, MultinomialObjective
 
 
 #: Up to this many features, or rows if they are fewer, a request for a factorisation is met.
@@ -159,7 +160,7 @@ def exact_preconditioner(
     return None
 
 
-def suits_gram(point: MomentPoint) -> bool:
+def suits_gram(point: MomentPoint | ClassColumns) -> bool:
     """Return whether the shape of the data suits a shared Gram matrix: if not, the diagonal will be needed."""
     objective = point.objective
     return (
@@ -176,7 +177,7 @@ def suits_woodbury(point: MomentPoint, n_active: Array, direct: bool = False) ->
 
 
 def gram_preconditioner(
-    point: MomentPoint, n_active: Array, totals: Array, own: Array, is_coupled: bool
+    point: MomentPoint | ClassColumns, n_active: Array, totals: Array, own: Array, is_coupled: bool
 ) -> Eigenvectors | Cholesky | None:
     """Return the inverse of the shared Gram matrix, scaled for each output by the sum of its curvature weights.
 
@@ -196,14 +197,14 @@ def cholesky(matrices: Iterable[Array], is_exact: bool) -> Cholesky | None:
     return None if any(factor is None for factor in factors) else Cholesky(factors, is_exact)
 
 
-def shared_gram(point: MomentPoint, totals: Array, own: Array) -> Iterator[Array]:
+def shared_gram(point: MomentPoint | ClassColumns, totals: Array, own: Array) -> Iterator[Array]:
     """Yield ``sum(h) X'SX`` plus the output's own diagonal, output by output; ``totals`` are the ``sum(h)``."""
     gram = _gram_of_rows(point)
     for k in range(point.coef.shape[1]):
         yield with_diagonal(gram * totals[k], point.objective, own[:, k])
 
 
-def shared_eigenvectors(point: MomentPoint, totals: Array, is_coupled: bool) -> Eigenvectors | None:
+def shared_eigenvectors(point: MomentPoint | ClassColumns, totals: Array, is_coupled: bool) -> Eigenvectors | None:
     """Return the inverse of ``l2 + sum(h) (X'SX + N)``, or ``None`` where the numbers are too far apart for that.
 
     ``N`` is the noise's diagonal at the first step, on average over the outputs: an approximation, so that one
@@ -228,7 +229,7 @@ def shared_eigenvectors(point: MomentPoint, totals: Array, is_coupled: bool) -> 
     return Eigenvectors(values, vectors, feature_means, of_intercept)
 
 
-def _gram_of_rows(point: MomentPoint) -> Array:
+def _gram_of_rows(point: MomentPoint | ClassColumns) -> Array:
     """Return the Gram matrix for weights that add up to 1, of a sample of the rows if there are many."""
     objective = point.objective
     cache = objective.data.shared_cache
@@ -247,7 +248,7 @@ def explicit_curvature(point: MomentPoint, weights: PerPartition, own: Array) ->
         yield with_diagonal(matrix, objective, own[:, k])
 
 
-def with_diagonal(matrix: Array, objective: MomentObjective, own: Array) -> Array:
+def with_diagonal(matrix: Array, objective: MomentObjective | MultinomialObjective, own: Array) -> Array:
     """Add the diagonal of penalty and noise to the data's part, in place; take the intercept out if there is none."""
     index = np.arange(objective.n_features)
     matrix[index, index] += own
@@ -319,7 +320,7 @@ def _woodbury_output(
     return solve
 
 
-def diagonal(point: MomentPoint, squares: Array, totals: Array, own: Array) -> Diagonal:
+def diagonal(point: MomentPoint | ClassColumns, squares: Array, totals: Array, own: Array) -> Diagonal:
     """Return ``own + (X * X)'h`` and, for the intercept, the sum of ``h``: the diagonal without the mixed terms."""
     objective = point.objective
     out = np.empty_like(point.coef)
@@ -344,7 +345,7 @@ def factorise(matrix: Array) -> Any | None:
     return np.tril(factor) / scale[:, None], lower
 
 
-def _intercept_floor(objective: MomentObjective) -> float:
+def _intercept_floor(objective: MomentObjective | MultinomialObjective) -> float:
     """Return a tiny curvature of the intercept, for hinges that are all far from their kinks."""
     return _INTERCEPT_FLOOR * target_summary(objective.data).weight
 

@@ -136,7 +136,7 @@ class _Path:
         else:
             tol = self.stage.error(self.barrier)
             if is_last or not self.is_smoothed_by_noise:
-                tol *= _CENTRED / (self.objective.n_features + _AT_LEAST)
+                tol *= _CENTRED / (self.objective.n_penalised + _AT_LEAST)
         warm = self.options.warm or bool(self.history)
         return Options(tol, max_iter, record, warm, scale=np.abs(self.stage.value))
 
@@ -181,7 +181,7 @@ class _Stage:
 
     def of_penalty(self, barrier: Array) -> float:
         """Return the weight of the barrier of a coefficient."""
-        return float(barrier[0]) * self.weight / self.objective.n_features
+        return float(barrier[0]) * self.weight / self.objective.n_penalised
 
     def error(self, barrier: Array) -> float:
         """Return the largest error that a barrier causes, relative to the objective."""

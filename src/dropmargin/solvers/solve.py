@@ -33,7 +33,7 @@ from dropmargin.objective import (
     Objective,
 )
 from dropmargin.objective.moment import MomentPoint
-from dropmargin.objective.multinomial import NoiseModel
+from dropmargin.objective.multinomial_rows import FeatureVariance, GroupVariance, ScoreVariance
 from dropmargin.objective.preconditioner import DIRECT_SIZE
 from dropmargin.objective.row_functions import take_outputs
 from dropmargin.penalties import Penalty
@@ -401,9 +401,11 @@ def _objective(
         return GroupedMGFObjective(data, problem.loss, noise, *common, 0, groups=groups)
     assert isinstance(problem.loss, MomentLoss)
     if problem.multi_class == "multinomial" and rows.n_outputs > 1:
-        own = None if variance.groups is None or variance.is_zero else variance.feature_groups(rows.n_features)
+        of_scores: ScoreVariance = FeatureVariance(variance)
+        if variance.groups is not None and not variance.is_zero:
+            of_scores = GroupVariance(variance, variance.feature_groups(rows.n_features))
         penalty = replace(problem.penalty, n_intercepts=rows.n_outputs)
-        return MultinomialObjective(data, NoiseModel(variance, own), penalty, problem.fit_intercept, rows.n_features)
+        return MultinomialObjective(data, of_scores, penalty, problem.fit_intercept, rows.n_features)
     loss = problem.loss.without_noise() if variance.is_zero else problem.loss
     outputs = np.arange(rows.n_outputs)
     if variance.groups is None or variance.is_zero:

@@ -252,7 +252,8 @@ def _check_arrays(arrays: dict[str, Array], multi_class: str) -> None:
     _check_classes(classes)
     n_classes, (n_outputs, n_features) = len(classes), coef.shape
     n_pairs = n_classes * (n_classes - 1) // 2
-    possible = {n_pairs} if multi_class == "ovo" or n_classes == 2 else {n_classes, n_pairs}
+    possible = {n_pairs} if multi_class == "ovo" or n_classes == 2 else {n_classes}
+    possible |= {n_pairs} if multi_class == "ovr" else set()
     if n_outputs not in possible:
         raise ModelFormatError(f"coef_ has {n_outputs} rows, which do not fit {n_classes} classes ({multi_class})")
     _check_finite(coef, "coef_")

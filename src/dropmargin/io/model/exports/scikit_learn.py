@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.io.model.exports.linear import has_intercept, is_one_vs_one, linear_classifier
+from dropmargin.io.model.exports.linear import has_intercept, is_multinomial, is_one_vs_one, linear_classifier
 from dropmargin.typing import Array
 
 
@@ -32,7 +32,8 @@ def to_sklearn(model: Any) -> Any:
 
     model = linear_classifier(model, "scikit-learn")
     is_ovo, n_outputs = is_one_vs_one(model), len(model.coef_)
-    if not is_ovo and (len(model.classes_) == 2 or not hasattr(model, "predict_proba")):
+    is_plain = len(model.classes_) == 2 or is_multinomial(model) or not hasattr(model, "predict_proba")
+    if is_plain and not is_ovo:
         return _fitted(model, model.classes_, slice(None))
     estimator = (OneVsOneClassifier if is_ovo else OneVsRestClassifier)(_unfitted(model))
     # one estimator per output, for the classes 0 and 1
