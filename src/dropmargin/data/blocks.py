@@ -151,6 +151,10 @@ class Block(ABC):
         chosen = slice(int(index[0]), int(index[-1]) + 1) if is_range else index
         return type(self)(self.rows[chosen], self.entry)  # type: ignore[call-arg]
 
+    def without_empty_features(self) -> tuple[Block, Array | None]:
+        """Return the block without its empty features, and the others' numbers; or itself if few are empty."""
+        return self, None
+
     @abstractmethod
     def entries(self) -> Array:
         """Return the stored values: a matrix if the block is dense, a vector if it is sparse."""

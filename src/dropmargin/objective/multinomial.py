@@ -14,6 +14,9 @@ logistic loss itself. With ``p = softmax(e)``, and ``V`` the variances of the fe
 
 and ``w_y`` takes the negative sum over ``k``. All rows of a class share ``d``, so products are computed class by class
 and cost as much as those of one-vs-rest. With groups of features, the products with ``V`` are those of `data.groups`.
+The intercepts, and the part ``floor`` of ``V`` that all rows share, need sums over the rows of a class only::
+
+    sum_d floor_d d_kd^2 = G_kk + G_yy - 2 G_ky,     G = W' diag(floor) W
 
 The classes are coupled, so a solver sees one output: the coefficients ``W`` of shape (n_features, n_classes), row by
 row, followed by the intercepts. The preconditioners are those of one-vs-rest, one column per class.
@@ -31,6 +34,7 @@ from dropmargin.data import Partitions, PerPartition, Rows, target_summary
 from dropmargin.noise import Variance
 from dropmargin.objective import multinomial_rows as row_functions
 from dropmargin.objective.base import Curvature, Objective, Point
+from dropmargin.objective.curvature import as_column
 from dropmargin.objective.multinomial_rows import Coefficients, FeatureVariance, ScoreVariance
 from dropmargin.objective.preconditioner import Preconditioner, diagonal, gram_preconditioner, suits_gram
 from dropmargin.penalties import Penalty
@@ -81,7 +85,7 @@ class MultinomialObjective(Objective):
     @property
     def keeps_noise(self) -> bool:
         """Whether the noise's part of the Hessian, which the gradient computes, is small enough to keep."""
-        is_diagonal = isinstance(self.noise, FeatureVariance) and not self.variance.is_zero
+        is_diagonal = isinstance(self.noise, FeatureVariance) and self.variance.moves_entries
         return is_diagonal and self.n_features * self.n_classes**2 <= _MOST_OF_NOISE
 
     @property
@@ -108,8 +112,23 @@ class MultinomialObjective(Objective):
         if not self.data.keeps_large_values:
             return None
         if "rows by class" not in self.data.cache:
-            self.data.cache["rows by class"] = self.data.map(row_functions.rows_by_class)
+            self.data.cache["rows by class"] = self.data.map(row_functions.rows_by_class, self.noise)
         return self.data.cache["rows by class"]
+
+    def of_floor(self, coef: Array, other: Array) -> Array | float:
+        """Return ``sum_d floor_d d_kd u_kd`` for the differences of two matrices to each class."""
+        if not np.any(self.noise.floor):
+            return 0.0
+        mixed = coef.T @ (as_column(self.noise.floor) * other)
+        own = np.diag(mixed)
+        return own + own[:, None] - mixed - mixed.T
+
+    def by_floor(self, coef: Array, sums: Array) -> Array | float:
+        """Return ``floor * d_k`` times the sums of each class, as a gradient by the coefficients."""
+        if not np.any(self.noise.floor):
+            return 0.0
+        laplacian = np.diag(_of_both(sums)) - sums - sums.T
+        return as_column(self.noise.floor) * (coef @ laplacian)
 
 
 class MultinomialPoint(Point):
@@ -121,7 +140,10 @@ class MultinomialPoint(Point):
         self.objective = objective
         self.coef = coef
         self.given = Coefficients.of_vector(coef, objective.n_classes)
-        self._exponents = objective.data.map(row_functions.exponents, objective.noise, self.given, objective.parts)
+        shared = _differences(self.given.intercept) + 0.5 * objective.of_floor(self.given.coef, self.given.coef)
+        self._exponents = objective.data.map(
+            row_functions.exponents, objective.noise, self.given.coef, shared, objective.parts
+        )
 
     @cached_property
     def value(self) -> Array:  # type: ignore[override]
@@ -135,16 +157,21 @@ class MultinomialPoint(Point):
 
     @cached_property
     def _evaluated(self) -> tuple[Array, Array, Array]:
-        """Gradient by coefficients and intercepts, and ``V'(s p_k)`` for the rows of each class, if that is kept."""
+        """The loss's gradient but for ``floor``, ``sum s p_k`` of each class, and ``V'(s p_k)`` if that is kept."""
         objective = self.objective
         return objective.data.map_sum(
             row_functions.gradient,
             objective.noise,
-            self.given,
+            self.given.coef,
             self.probabilities,
             objective.parts,
             objective.keeps_noise,
         )
+
+    @property
+    def sums(self) -> Array:
+        """``sum s p_k`` over the rows of each class, of shape (n_classes, n_classes)."""
+        return self._evaluated[1]
 
     @property
     def of_noise(self) -> Array | None:
@@ -154,7 +181,8 @@ class MultinomialPoint(Point):
     @cached_property
     def gradient(self) -> Array:  # type: ignore[override]
         objective, n = self.objective, self.objective.n_classes
-        gradient = Coefficients(*self._evaluated[:2]).to_vector()
+        by_coef = self._evaluated[0] + objective.by_floor(self.given.coef, self.sums)
+        gradient = Coefficients(by_coef, _by_intercept(self.sums)).to_vector()
         gradient[:-n] += objective.penalty.gradient(self.coef)
         if not objective.fit_intercept:
             gradient[-n:] = 0.0
@@ -191,7 +219,7 @@ class MultinomialCurvature(Curvature):
         shape = objective.n_features, objective.n_classes
         columns = ClassColumns(objective, np.empty((shape[0] + 1, shape[1])), np.empty(shape))
         expects_gram = suits_gram(columns)
-        of_noise, totals, squares = self._diagonals(with_squares=not expects_gram)
+        totals, of_noise, squares = self._diagonals(with_squares=not expects_gram)
         own = of_noise + np.reshape(self.of_penalty, shape if np.ndim(self.of_penalty) else ())
         columns = columns._replace(noise_curvature=of_noise)
         if expects_gram:
@@ -204,30 +232,40 @@ class MultinomialCurvature(Curvature):
         return diagonal(columns, squares, totals, own)
 
     def _diagonals(self, with_squares: bool) -> tuple[Array, Array, Array | None]:
-        objective = self.point.objective
-        return objective.data.map_sum(
-            row_functions.diagonals, objective.noise, self.point.probabilities, objective.parts, with_squares
+        """Return the diagonal of the Hessian: of intercepts, of the noise and, ``with_squares``, of the rows."""
+        point, objective, kept = self.point, self.point.objective, self.point.of_noise
+        with_noise = kept is None and not objective.variance.is_zero
+        totals, of_noise, squares = objective.data.map_sum(
+            row_functions.diagonals, objective.noise, point.probabilities, objective.parts, with_noise, with_squares
         )
+        if of_noise is None:
+            of_noise = np.zeros((objective.n_features, objective.n_classes))
+        if kept is not None:
+            of_noise = kept.sum(axis=0) + kept.sum(axis=2).T
+        return totals, of_noise + as_column(objective.noise.floor) * _of_both(point.sums), squares
 
     def product(self, direction: Array) -> Array:
         point, objective, n = self.point, self.point.objective, self.point.objective.n_classes
         along = Coefficients.of_vector(direction, n)
         with_noise = not (objective.keeps_noise or objective.variance.is_zero)
-        found = objective.data.map_sum(
+        shared = _differences(along.intercept) + objective.of_floor(point.given.coef, along.coef)
+        by_coef, sums = objective.data.map_sum(
             row_functions.hessian_product,
             objective.noise,
-            point.given,
-            along,
+            point.given.coef,
+            along.coef,
+            shared,
             point.probabilities,
             objective.parts,
             with_noise,
         )
-        total = Coefficients(*found)
+        by_coef += objective.by_floor(point.given.coef, sums) + objective.by_floor(along.coef, point.sums)
         if point.of_noise is not None:
             for label, own in enumerate(point.of_noise):
-                image = own * along.differences(label).coef
-                total.add_differences(label, Coefficients(image, np.zeros(n)))
-        image = total.to_vector()
+                of_differences = own * (along.coef - along.coef[:, [label]])
+                by_coef += of_differences
+                by_coef[:, label] -= of_differences.sum(axis=1)
+        image = Coefficients(by_coef, _by_intercept(sums)).to_vector()
         image[:-n] += self.of_penalty * direction[:-n]
         if not objective.fit_intercept:
             image[-n:] = direction[-n:]
@@ -239,3 +277,21 @@ class MultinomialCurvature(Curvature):
 
     def select(self, outputs: Any) -> MultinomialCurvature:
         return self
+
+
+# Sums over the rows of each class, of shape (n_classes, n_classes) --------------------------------------------------
+
+
+def _differences(values: Array) -> Array:
+    """Return one value per class less that of each class."""
+    return values - values[:, None]
+
+
+def _by_intercept(sums: Array) -> Array:
+    """Return sums for the differences to each class as a gradient by the intercepts."""
+    return sums.sum(axis=0) - sums.sum(axis=1)
+
+
+def _of_both(sums: Array) -> Array:
+    """Return the sums that each class has part in, as the class of the rows or as another."""
+    return sums.sum(axis=0) + sums.sum(axis=1)

@@ -6,6 +6,8 @@ See `objective.multinomial` for the formulas.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -32,23 +34,24 @@ class Coefficients(NamedTuple):
         """Return the column for a solver."""
         return np.concatenate([self.coef.ravel(), self.intercept])[:, None]
 
-    def differences(self, label: int) -> Coefficients:
-        """Return the differences to those of a class."""
-        return Coefficients(self.coef - self.coef[:, [label]], self.intercept - self.intercept[label])
-
-    def add_differences(self, label: int, of_differences: Coefficients) -> None:
-        """Add a gradient by the differences to a class to this gradient by the coefficients."""
-        for total, own in zip(self, of_differences, strict=True):
-            total += own
-            total[..., label] -= own.sum(axis=-1)
-
 
 class ClassPart(NamedTuple):
-    """The rows of one class: its index, their numbers in the partition, and the rows as a block."""
+    """The rows of one class: its index, their numbers in the partition, the features that they have, and a block."""
 
     label: int
     numbers: Array
+    features: Array | slice
     block: Block
+
+    def differences(self, coef: Array) -> Array:
+        """Return the coefficients of these features less those of the class."""
+        own = coef[self.features]
+        return own - own[:, [self.label]]
+
+    def add(self, total: Array, of_differences: Array) -> None:
+        """Add a gradient by these differences to a gradient by the coefficients."""
+        total[self.features] += of_differences
+        total[self.features, self.label] -= of_differences.sum(axis=1)
 
 
 class HessianTerms(NamedTuple):
@@ -56,35 +59,42 @@ class HessianTerms(NamedTuple):
 
     Attributes
     ----------
-    at, along : Coefficients
+    at, along : ndarray of shape (n_features, n_classes)
         The differences ``d`` to the class, and their direction ``u``.
     weighted : ndarray of shape (n_rows, n_classes)
         ``s p``, and zero for the class itself.
     weigh : callable
-        A slice of rows and ``g`` there to ``q``.
+        A slice of rows and ``g`` there, but for what all rows of the class share, to ``q``.
     """
 
-    at: Coefficients
-    along: Coefficients
+    at: Array
+    along: Array
     weighted: Array
     weigh: Callable[[slice, Array], Array]
 
 
 class ScoreVariance(Protocol):
-    """The variance ``v`` of score differences under the noise, and the products that it needs."""
+    """The variance ``v`` of score differences, but for its part that all rows share, and the products that it needs."""
 
     @property
     def variance(self) -> Variance:
         """The variance of each feature."""
 
-    def exponents(self, block: Block, given: Coefficients) -> Array:
+    @property
+    def floor(self) -> Array | float:
+        """The variance of each feature that all rows share."""
+
+    def take(self, features: Array | slice) -> ScoreVariance:
+        """Return the variance of these features alone."""
+
+    def exponents(self, block: Block, coef: Array) -> Array:
         """Return means and half the variances of scores, added up."""
 
-    def gradient(self, block: Block, left: Array, given: Coefficients) -> tuple[Array, Array | float]:
-        """Return ``X' left + V' left * d``, and ``V' left`` (0 for groups of features)."""
+    def gradient(self, block: Block, left: Array, coef: Array) -> tuple[Array, Array | float]:
+        """Return ``X' left + V' left * coef``, and ``V' left`` (0 for groups of features)."""
 
-    def hessian(self, block: Block, terms: HessianTerms, with_noise: bool) -> Coefficients:
-        """Return a class's product, less ``V'(s p_k) * u_k`` unless ``with_noise``."""
+    def hessian(self, block: Block, terms: HessianTerms, with_noise: bool) -> tuple[Array, Array]:
+        """Return a class's product, less ``V'(s p_k) * u_k`` unless ``with_noise``, and the sums of ``q``."""
 
     def diagonal(self, block: Block, left: Array) -> Array | float:
         """Return ``V' left``; of groups, that of independent features."""
@@ -95,42 +105,46 @@ class FeatureVariance(NamedTuple):
 
     variance: Variance
 
-    def exponents(self, block: Block, given: Coefficients) -> Array:
-        right, shift = self._right(given.coef, 0.5 * np.square(given.coef))
-        return self._sum(block.forward(right, given.coef.shape[1]), given.coef.shape[1]) + (shift + given.intercept)
+    @property
+    def floor(self) -> Array | float:
+        return self.variance.floor
 
-    def gradient(self, block: Block, left: Array, given: Coefficients) -> tuple[Array, Array | float]:
+    def take(self, features: Array | slice) -> FeatureVariance:
+        slope = self.variance.slope
+        if isinstance(features, slice) or np.ndim(slope) == 0:
+            return self
+        return FeatureVariance(replace(self.variance, slope=np.asarray(slope)[features]))
+
+    def exponents(self, block: Block, coef: Array) -> Array:
+        return self._sum(block.forward(self._right(coef, 0.5 * np.square(coef)), coef.shape[1]), coef.shape[1])
+
+    def gradient(self, block: Block, left: Array, coef: Array) -> tuple[Array, Array | float]:
         n = left.shape[1]
         back = block.backward(self._twice(left), n)
-        by_feature = self._by_feature(back[:, n:], left.sum(axis=0))
-        return back[:, :n] + by_feature * given.coef, by_feature
+        by_feature = self._by_feature(back[:, n:])
+        return back[:, :n] + by_feature * coef, by_feature
 
-    def hessian(self, block: Block, terms: HessianTerms, with_noise: bool) -> Coefficients:
+    def hessian(self, block: Block, terms: HessianTerms, with_noise: bool) -> tuple[Array, Array]:
         at, along, weighted, weigh = terms
-        n = at.coef.shape[1]
-        right, shift = self._right(along.coef, at.coef * along.coef)
-        shift = shift + along.intercept
-        is_third = with_noise and self.variance.moves_entries
+        n, is_third = at.shape[1], with_noise and self.variance.moves_entries
 
         def left(where: slice, scores: Array) -> Array:
-            own = self._twice(weigh(where, self._sum(scores, n) + shift))
+            own = self._twice(weigh(where, self._sum(scores, n)))
             return np.hstack([own, weighted[where]]) if is_third else own
 
-        back, sums = block.round_trip(right, n, left)
-        image = back[:, :n] + self._by_feature(back[:, n : 2 * n], sums[:n]) * at.coef
-        if with_noise:
-            image += self._by_feature(back[:, 2 * n :], weighted.sum(axis=0)) * along.coef
-        return Coefficients(image, sums[:n])
+        back, sums = block.round_trip(self._right(along, at * along), n, left)
+        image = back[:, :n] + self._by_feature(back[:, n : 2 * n]) * at
+        if is_third:
+            image += self._by_feature(back[:, 2 * n :]) * along
+        return image, sums[:n]
 
     def diagonal(self, block: Block, left: Array) -> Array | float:
-        by_entries = block.backward(left, 0) if self.variance.moves_entries else np.zeros((0, 0))
-        return self._by_feature(by_entries, left.sum(axis=0))
+        return self._by_feature(block.backward(left, 0)) if self.variance.moves_entries else 0.0
 
-    def _right(self, linear: Array, quadratic: Array) -> tuple[Array, Array | float]:
-        """Return the operands of ``X linear + V quadratic`` for a block, and its part that all rows share."""
-        variance = self.variance
-        right = np.hstack([linear, as_column(variance.slope) * quadratic]) if variance.moves_entries else linear
-        return right, (as_column(variance.floor) * quadratic).sum(axis=0) if variance.has_floor else 0.0
+    def _right(self, linear: Array, quadratic: Array) -> Array:
+        """Return the operands of ``X linear + V quadratic`` for a block."""
+        slope = as_column(self.variance.slope)
+        return np.hstack([linear, slope * quadratic]) if self.variance.moves_entries else linear
 
     def _sum(self, scores: Array, n: int) -> Array:
         """Return the products with ``X`` and ``f(X)`` added up."""
@@ -140,11 +154,9 @@ class FeatureVariance(NamedTuple):
         """Return the operand of products with ``X'`` and ``f(X)'``."""
         return np.hstack([left, left]) if self.variance.moves_entries else left
 
-    def _by_feature(self, by_entries: Array, sums: Array) -> Array | float:
-        """Return ``V' left``, given ``f(X)' left`` and the sums of ``left``."""
-        variance = self.variance
-        out: Array | float = as_column(variance.slope) * by_entries if variance.moves_entries else 0.0
-        return out + as_column(variance.floor) * sums if variance.has_floor else out
+    def _by_feature(self, by_entries: Array) -> Array | float:
+        """Return ``V' left``, given ``f(X)' left``."""
+        return as_column(self.variance.slope) * by_entries if self.variance.moves_entries else 0.0
 
 
 class GroupVariance(NamedTuple):
@@ -153,30 +165,36 @@ class GroupVariance(NamedTuple):
     variance: Variance
     groups: FeatureGroups
 
-    def exponents(self, block: Block, given: Coefficients) -> Array:
-        mean, variances = block.group_moments(given.coef, self.groups)
-        return mean + 0.5 * variances + given.intercept
+    @property
+    def floor(self) -> Array | float:
+        return 0.0
 
-    def gradient(self, block: Block, left: Array, given: Coefficients) -> tuple[Array, Array | float]:
-        return self._transposed(block, left, left, given.coef), 0.0
+    def take(self, features: Array | slice) -> GroupVariance:
+        return self
 
-    def hessian(self, block: Block, terms: HessianTerms, with_noise: bool) -> Coefficients:
+    def exponents(self, block: Block, coef: Array) -> Array:
+        mean, variances = block.group_moments(coef, self.groups)
+        return mean + 0.5 * variances
+
+    def gradient(self, block: Block, left: Array, coef: Array) -> tuple[Array, Array | float]:
+        return self._transposed(block, left, left, coef), 0.0
+
+    def hessian(self, block: Block, terms: HessianTerms, with_noise: bool) -> tuple[Array, Array]:
         at, along = terms.at, terms.along
         # ``V (d * u)`` by polarisation, with a direction of the length of ``d`` so that no digits are lost.
-        size = np.linalg.norm(along.coef)
-        scale = max(np.linalg.norm(at.coef), np.finfo(float).tiny) / size if size > 0.0 else 1.0
+        size = np.linalg.norm(along)
+        scale = max(np.linalg.norm(at), np.finfo(float).tiny) / size if size > 0.0 else 1.0
         (mean, above), (other, below) = (
-            block.group_moments(at.coef + sign * scale * along.coef, self.groups) for sign in (1.0, -1.0)
+            block.group_moments(at + sign * scale * along, self.groups) for sign in (1.0, -1.0)
         )
-        change = (0.5 * (mean - other) + 0.25 * (above - below)) / scale + along.intercept
-        left = terms.weigh(slice(None), change)
-        image = self._transposed(block, left, left, at.coef)
+        left = terms.weigh(slice(None), (0.5 * (mean - other) + 0.25 * (above - below)) / scale)
+        image = self._transposed(block, left, left, at)
         if with_noise:
-            image += self._transposed(block, np.zeros_like(left), terms.weighted, along.coef)
-        return Coefficients(image, left.sum(axis=0))
+            image += self._transposed(block, np.zeros_like(left), terms.weighted, along)
+        return image, left.sum(axis=0)
 
     def diagonal(self, block: Block, left: Array) -> Array | float:
-        return FeatureVariance(self.variance).diagonal(block, left)
+        return FeatureVariance(self.variance).diagonal(block, left) + as_column(self.variance.floor) * left.sum(axis=0)
 
     def _transposed(self, block: Block, of_mean: Array, of_variance: Array, coef: Array) -> Array:
         """Return ``X' of_mean + V' of_variance * coef``."""
@@ -186,12 +204,15 @@ class GroupVariance(NamedTuple):
 # Functions of one partition ---------------------------------------------------------------------------------------
 
 
-def rows_by_class(part: Rows) -> list[ClassPart]:
-    """Return the rows of each class that occurs."""
+def rows_by_class(part: Rows, noise: ScoreVariance) -> list[ClassPart]:
+    """Return the rows of each class that occurs, without the features that they do not have if that saves time."""
     labels, found = part.y.argmax(axis=1), []
     for label in np.unique(labels).tolist():
-        index = np.flatnonzero(labels == label)
-        found.append(ClassPart(label, index, part.X.with_rows(index)))
+        numbers = np.flatnonzero(labels == label)
+        block, features = part.X.with_rows(numbers), None
+        if isinstance(noise, FeatureVariance):
+            block, features = block.without_empty_features()
+        found.append(ClassPart(label, numbers, slice(None) if features is None else features, block))
     return found
 
 
@@ -203,12 +224,17 @@ class Exponents(NamedTuple):
 
 
 @products(1)
-def exponents(part: Rows, noise: ScoreVariance, given: Coefficients, parts: list[ClassPart] | None) -> Exponents:
-    """Return the exponents of each row; ``parts`` are the rows by class, if they are known."""
+def exponents(part: Rows, noise: ScoreVariance, coef: Array, shared: Array, parts: list[ClassPart] | None) -> Exponents:
+    """Return the exponents of each row.
+
+    ``shared`` is what all rows of a class have in common, of shape (n_classes, n_classes); ``parts`` are the rows by
+    class, if they are known.
+    """
     values = np.empty(part.y.shape)
-    for label, index, block in rows_by_class(part) if parts is None else parts:
-        values[index] = noise.exponents(block, given.differences(label))
-        values[index, label] = 0.0
+    for own in rows_by_class(part, noise) if parts is None else parts:
+        found = noise.take(own.features).exponents(own.block, own.differences(coef))
+        values[own.numbers] = found + shared[own.label]
+        values[own.numbers, own.label] = 0.0
     return Exponents(values, logsumexp(values, axis=1))
 
 
@@ -226,62 +252,81 @@ def probabilities(part: Rows, exponents: Exponents) -> Array:
 def gradient(
     part: Rows,
     noise: ScoreVariance,
-    given: Coefficients,
+    coef: Array,
     probabilities: Array,
     parts: list[ClassPart] | None,
     keeps_noise: bool,
 ) -> tuple[Array, Array, Array]:
-    """Return the loss's gradient by coefficients and intercepts, and ``V'(s p_k)`` of each class if that is kept."""
-    n = len(given.intercept)
-    total = Coefficients(np.zeros(given.coef.shape), np.zeros(n))
-    of_noise = np.zeros((n if keeps_noise else 0, *given.coef.shape))
-    for label, index, block in rows_by_class(part) if parts is None else parts:
-        left = part.sample_weight[index, None] * probabilities[index]
-        left[:, label] = 0.0
-        own, by_feature = noise.gradient(block, left, given.differences(label))
-        total.add_differences(label, Coefficients(own, left.sum(axis=0)))
+    """Return the loss's gradient by the coefficients, ``sum s p_k`` of each class, and ``V'(s p_k)`` if it is kept."""
+    n = coef.shape[1]
+    total, sums = np.zeros(coef.shape), np.zeros((n, n))
+    of_noise = np.zeros((n if keeps_noise else 0, *coef.shape))
+    for own in rows_by_class(part, noise) if parts is None else parts:
+        left = _weighted(part, own, probabilities)
+        sums[own.label] = left.sum(axis=0)
+        image, by_feature = noise.take(own.features).gradient(own.block, left, own.differences(coef))
+        own.add(total, image)
         if keeps_noise:
-            of_noise[label] = by_feature
-    return *total, of_noise
+            of_noise[own.label][own.features] = by_feature
+    return total, sums, of_noise
 
 
 @products(2)
 def hessian_product(
     part: Rows,
     noise: ScoreVariance,
-    given: Coefficients,
-    along: Coefficients,
+    coef: Array,
+    direction: Array,
+    shared: Array,
     probabilities: Array,
     parts: list[ClassPart] | None,
     with_noise: bool,
 ) -> tuple[Array, Array]:
-    """Return the product with the Hessian of the loss, less ``V'(s p_k) * u_k`` unless ``with_noise``."""
-    total = Coefficients(np.zeros(given.coef.shape), np.zeros(len(given.intercept)))
-    for label, index, block in rows_by_class(part) if parts is None else parts:
-        p = probabilities[index]
-        weighted = part.sample_weight[index, None] * p
-        # The score of the class itself does not differ from itself.
-        weighted[:, label] = 0.0
+    """Return the product with the Hessian, less ``V'(s p_k) * u_k`` unless ``with_noise``, and ``sum q_k`` by class.
 
-        def weigh(where: slice, change: Array, p: Array = p, weighted: Array = weighted, label: int = label) -> Array:
-            change[:, label] = 0.0
-            return weighted[where] * (change - np.einsum("ik,ik->i", p[where], change)[:, None])
+    ``shared`` is what all rows of a class have in common in ``g``.
+    """
+    total, sums = np.zeros(coef.shape), np.zeros(shared.shape)
+    for own in rows_by_class(part, noise) if parts is None else parts:
+        weighted = _weighted(part, own, probabilities)
+        weigh = partial(_row_weights, shared[own.label], own.label, probabilities[own.numbers], weighted)
+        terms = HessianTerms(own.differences(coef), own.differences(direction), weighted, weigh)
+        image, sums[own.label] = noise.take(own.features).hessian(own.block, terms, with_noise)
+        own.add(total, image)
+    return total, sums
 
-        terms = HessianTerms(given.differences(label), along.differences(label), weighted, weigh)
-        total.add_differences(label, noise.hessian(block, terms, with_noise))
-    return total.coef, total.intercept
+
+def _weighted(part: Rows, own: ClassPart, probabilities: Array) -> Array:
+    """Return ``s p`` of the rows of a class, and zero for the class itself."""
+    weighted = part.sample_weight[own.numbers, None] * probabilities[own.numbers]
+    weighted[:, own.label] = 0.0
+    return weighted
+
+
+def _row_weights(shared: Array, label: int, p: Array, weighted: Array, where: slice, change: Array) -> Array:
+    """Return ``q`` of some rows of a class, given ``g`` but for ``shared``."""
+    change = change + shared
+    change[:, label] = 0.0
+    return weighted[where] * (change - np.einsum("ik,ik->i", p[where], change)[:, None])
 
 
 @products(1)
 def diagonals(
-    part: Rows, noise: ScoreVariance, probabilities: Array, parts: list[ClassPart] | None, with_squares: bool
-) -> tuple[Array, Array, Array | None]:
-    """Return the diagonal of the Hessian: of the noise, of intercepts and, ``with_squares``, of the rows."""
+    part: Rows,
+    noise: ScoreVariance,
+    probabilities: Array,
+    parts: list[ClassPart] | None,
+    with_noise: bool,
+    with_squares: bool,
+) -> tuple[Array, Array | None, Array | None]:
+    """Return the diagonal of the Hessian: of intercepts, ``with_noise`` of ``V``, and ``with_squares`` of the rows."""
     weights = part.sample_weight[:, None] * probabilities * (1.0 - probabilities)
+    squares = part.X.squares_transposed(weights) if with_squares else None
+    if not with_noise:
+        return weights.sum(axis=0), None, squares
     of_noise = np.zeros((part.X.n_features, probabilities.shape[1]))
-    if not noise.variance.is_zero:
-        for label, index, block in rows_by_class(part) if parts is None else parts:
-            left = part.sample_weight[index, None] * probabilities[index]
-            left[:, label] = left.sum(axis=1) - left[:, label]
-            of_noise += noise.diagonal(block, left)
-    return of_noise, weights.sum(axis=0), part.X.squares_transposed(weights) if with_squares else None
+    for own in rows_by_class(part, noise) if parts is None else parts:
+        left = _weighted(part, own, probabilities)
+        left[:, own.label] = left.sum(axis=1)
+        of_noise[own.features] += noise.take(own.features).diagonal(own.block, left)
+    return weights.sum(axis=0), of_noise, squares
