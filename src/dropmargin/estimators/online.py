@@ -37,6 +37,8 @@ def _can_stream(estimator: OnlineMixin) -> bool:
         raise AttributeError(f"{name} has partial_fit with l1_ratio=0 only, got {estimator.l1_ratio!r}; use fit.")
     if estimator.missing != "error":
         raise AttributeError(f"{name} has partial_fit with missing='error' only, got {estimator.missing!r}; use fit.")
+    if estimator.multi_class == "multinomial":
+        raise AttributeError(f"{name} has no partial_fit with multi_class='multinomial'; take 'ovr' or 'ovo', or fit.")
     return True
 
 
@@ -92,10 +94,6 @@ class OnlineMixin(MarginalisedClassifier):
         problem = self._problem()
         stream: Stream | None = getattr(self, "_stream", None)
         known = self._check_classes(classes, stream is None)
-        if self.multi_class == "multinomial" and len(known) > 2:
-            raise ValueError(
-                "partial_fit has no multi_class='multinomial' for more than two classes: use multi_class='ovr', or fit."
-            )
         X, y = validate_rows(self, X, y, reset=stream is None)
         names = getattr(self, "feature_names_in_", None)
         if problem.noise is not None:
