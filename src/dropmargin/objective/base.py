@@ -90,6 +90,8 @@ class Objective(ABC):
     is_stiff: bool
     #: Whether preconditioned curvatures are close to the identity, so that the preconditioner can estimate a gap.
     is_well_preconditioned: bool
+    #: Whether an output has several classes, whose coupling the preconditioner ignores.
+    has_coupled_classes: bool = False
 
     @property
     def n_penalised(self) -> int:

@@ -68,7 +68,8 @@ class MultinomialObjective(Objective):
     n_outputs: int = 1
     has_quadratic_bound: bool = False
     is_stiff: bool = False
-    is_well_preconditioned: bool = True
+    is_well_preconditioned: bool = False
+    has_coupled_classes: bool = True
 
     @property
     def n_classes(self) -> int:

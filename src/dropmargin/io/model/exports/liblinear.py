@@ -24,7 +24,7 @@ def export_liblinear(model: Any, path: Path) -> None:
     ----------
     model : estimator
         A fitted classifier of dropmargin whose labels are integers, or floats with integer values. Three or more
-        classes must be one-vs-rest.
+        classes must be one-vs-rest (``multi_class="ovr"``).
     path : str or path-like
         Written atomically, as by `dropmargin.save`.
 

@@ -25,7 +25,8 @@ def to_sklearn(model: Any) -> Any:
     estimator
         A `LinearSVC`, or a `LogisticRegression` if scores are log-odds. With three or more classes these are inside a
         `OneVsOneClassifier` for ``multi_class="ovo"``, and inside a `OneVsRestClassifier` for one-vs-rest log-odds,
-        because a multi-class `LogisticRegression` computes other probabilities from the same scores (softmax).
+        because a multi-class `LogisticRegression` computes other probabilities from the same scores (softmax), which
+        are those of ``multi_class="multinomial"``.
     """
     from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
     from sklearn.preprocessing import LabelBinarizer
