@@ -43,6 +43,7 @@ _PARAMETERS = [
     DropoutSVC(multi_class="ovo"),
     DropoutLogisticRegression(solver="irls"),
     DropoutLogisticRegression(l1_ratio=0.5),
+    DropoutLogisticRegression(multi_class="multinomial"),
     DropoutLogisticRegression(approximation="gaussian", multi_class="ovo"),
     MCFClassifier("quadratic"),
     MCFClassifier("logistic", noise=LaplaceNoise(scale=0.1), l1_ratio=1.0),

@@ -23,6 +23,7 @@ N_ROWS, N_FEATURES = 140, 10
 LOSSES = {
     "hinge": DropoutSVC(),
     "logistic": DropoutLogisticRegression(),
+    "multinomial": DropoutLogisticRegression(multi_class="multinomial"),
     "quadratic": MCFClassifier("quadratic"),
     "exponential": MCFClassifier("exponential"),
     "mcf-logistic": MCFClassifier("logistic"),
@@ -96,7 +97,7 @@ def test_every_problem_is_solved_alike(loss, backend, noise, l1_ratio, layout, t
     assert_same_model(model, serial_fit(loss, noise, l1_ratio, 3, layout))
 
 
-@for_each_backend("n_parts", [1, 2, 3, 8, 17], "loss", ["hinge", "logistic"], "layout", LAYOUTS)
+@for_each_backend("n_parts", [1, 2, 3, 8, 17], "loss", ["hinge", "logistic", "multinomial"], "layout", LAYOUTS)
 def test_any_number_of_partitions(backend, n_parts, loss, layout, tmp_path):
     with BACKENDS[backend](make_parts(n_parts, layout), tmp_path) as data:
         assert data.n_partitions == n_parts

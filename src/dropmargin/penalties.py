@@ -27,7 +27,7 @@ _SHARPNESS = 8
 
 @dataclass(frozen=True)
 class Penalty:
-    """A penalty on coefficients of shape ``(n_features + 1, n_outputs)``, whose last row is the intercept.
+    """A penalty on coefficients of shape ``(n_features + n_intercepts, n_outputs)``, whose last rows are intercepts.
 
     Parameters
     ----------
@@ -38,11 +38,14 @@ class Penalty:
     barrier : float, default=0.0
         ``mu`` of the module's docstring; zero is the exact penalty. The derivatives of ``l1 |w|`` are then those within
         the orthant of ``w``, and zero is taken for the derivative at zero.
+    n_intercepts : int, default=1
+        More than one in a multinomial problem, whose classes are one output.
     """
 
     l2: Any = 1.0
     l1: float = 0.0
     barrier: float = 0.0
+    n_intercepts: int = 1
 
     @property
     def has_curvature(self) -> bool:
@@ -55,7 +58,7 @@ class Penalty:
 
     def value(self, coef: Array) -> Array:
         """Return ``R``, one value per output."""
-        w = coef[:-1]
+        w = coef[: -self.n_intercepts]
         total = 0.5 * self.l2 * column_dots(w, w)
         if not self.l1:
             return total
@@ -67,7 +70,7 @@ class Penalty:
 
     def gradient(self, coef: Array) -> Array:
         """Return the derivative by the features' coefficients, of shape ``(n_features, n_outputs)``."""
-        w = coef[:-1]
+        w = coef[: -self.n_intercepts]
         if not self.l1:
             return self.l2 * w
         return self.l2 * w + self.l1 * (w / self._bounds(w)[0] if self.barrier else np.sign(w))
@@ -76,13 +79,13 @@ class Penalty:
         """Return the second derivative, of the shape of the gradient or a number that serves all entries."""
         if not self.barrier:
             return self.l2
-        w = coef[:-1]
+        w = coef[: -self.n_intercepts]
         s, r = self._bounds(w)
         return self.l2 + self.l1 * (s - w * (w / r)) / np.square(s)
 
     def majoriser(self, coef: Array) -> Array | float:
         """Return the curvature of the quadratic function that lies above ``R`` and touches it at ``coef``."""
-        return self.l2 + self.l1 / self._bounds(coef[:-1])[0] if self.barrier else self.l2
+        return self.l2 + self.l1 / self._bounds(coef[: -self.n_intercepts])[0] if self.barrier else self.l2
 
     def low_rank_product(self, direction: Array) -> Array | None:
         """Return the part of the second derivative that is not diagonal, if there is one, times a direction."""
@@ -98,7 +101,7 @@ class Penalty:
         A coefficient at zero whose gradient is within ``l1`` has the subgradient zero.
         """
         at_zero = np.sign(gradient) * np.maximum(np.abs(gradient) - self.l1, 0.0)
-        at_zero[-1] = gradient[-1]
+        at_zero[-self.n_intercepts :] = gradient[-self.n_intercepts :]
         return np.where(coef != 0.0, gradient, at_zero)
 
     def project(self, coef: Array, start: Array, subgradient: Array) -> Array:
@@ -107,9 +110,9 @@ class Penalty:
         Its signs are those of ``start``, and of the steepest descent where a coefficient of ``start`` is zero.
         """
         signs = np.where(start != 0.0, np.sign(start), -np.sign(subgradient))
-        out = coef.copy()
-        out[:-1][np.sign(coef[:-1]) != signs[:-1]] = 0.0
-        return out
+        left = np.sign(coef) != signs
+        left[-self.n_intercepts :] = False
+        return np.where(left, 0.0, coef)
 
     def predict(self, coef: Array, barrier: float) -> Array:
         """Return coefficients near the minimum for a smaller barrier, if ``coef`` is the minimum for this one.
@@ -117,10 +120,10 @@ class Penalty:
         A coefficient that is zero at the optimum is proportional to the barrier; its gradient ``l1 w / s`` is well
         inside the interval from ``-l1`` to ``l1``. The others hardly change.
         """
-        w = coef[:-1]
+        w = coef[: -self.n_intercepts]
         inactive = 1.0 - np.abs(w / self._bounds(w)[0]) ** _SHARPNESS
         out = coef.copy()
-        out[:-1] -= (1.0 - barrier / self.barrier) * inactive * w
+        out[: -self.n_intercepts] -= (1.0 - barrier / self.barrier) * inactive * w
         return out
 
     def _bounds(self, w: Array) -> tuple[Array, Array]:

@@ -70,7 +70,7 @@ def _directions(classifier: Any) -> list[tuple[str, str]]:
     if not hasattr(classifier, "classes_"):
         return [("increase the prediction", "decrease the prediction")]
     labels = label_texts(classifier.classes_)
-    is_ovr = len(classifier.coef_) == len(labels) and getattr(classifier, "multi_class", "ovr") == "ovr"
+    is_ovr = len(classifier.coef_) == len(labels) and getattr(classifier, "multi_class", "ovr") != "ovo"
     if len(labels) > 2 and is_ovr:
         return [(f"for {label}", f"against {label}") for label in labels]
     if len(labels) == 2:

@@ -350,7 +350,12 @@ LEARNING_OPTIONS = section(
         help="svr: residuals of up to this size, in the units of the target, have no loss.",
     ),
     option("--l1-ratio", type=_ratio, default=0.0, metavar="R", help="0 is an l2 penalty, 1 is l1."),
-    option("--multi-class", choices=["ovr", "ovo"], show_default="ovr", help="One-vs-rest or one-vs-one."),
+    option(
+        "--multi-class",
+        choices=["ovr", "ovo", "multinomial"],
+        show_default="ovr",
+        help="One-vs-rest, one-vs-one or, for --loss logistic, one softmax.",
+    ),
     option("--class-weight", choices=["balanced"], help="Weights that make classes equally important."),
     option(
         "--missing",

@@ -103,6 +103,14 @@ class Block(ABC):
         ``X'(A a)`` and the sum of ``A a``.
         """
 
+    def round_trip(self, right: Array, n_x: int, weigh: Callable[[slice, Array], Array]) -> tuple[Array, Array]:
+        """Return `backward` of ``weigh(rows, scores)`` and its sums over the rows, in one pass where that is faster.
+
+        ``scores`` are `forward` of ``right`` for some rows, a slice of all; ``weigh`` may change them.
+        """
+        left = weigh(slice(None), self.forward(right, n_x))
+        return self.backward(left, n_x), left.sum(axis=0)
+
     @abstractmethod
     def group_moments(self, coef: Array, groups: FeatureGroups) -> tuple[Array, Array]:
         """Return ``X @ coef`` and the variances ``v`` of `data.groups`, of shape (n_rows, n_outputs)."""
@@ -146,6 +154,16 @@ class Block(ABC):
     @abstractmethod
     def take_rows(self, mask: Array) -> Block:
         """Return a copy of the rows where ``mask`` is true."""
+
+    def with_rows(self, index: Array) -> Block:
+        """Return some of the rows, with the same function ``f``; a view where the rows are dense and neighbours."""
+        is_range = len(index) > 0 and index[-1] - index[0] + 1 == len(index)
+        chosen = slice(int(index[0]), int(index[-1]) + 1) if is_range else index
+        return type(self)(self.rows[chosen], self.entry)  # type: ignore[call-arg]
+
+    def without_empty_features(self) -> tuple[Block, Array | None]:
+        """Return the block without its empty features, and the others' numbers; or itself if few are empty."""
+        return self, None
 
     @abstractmethod
     def entries(self) -> Array:

@@ -16,6 +16,8 @@ from dropmargin.typing import Array
 
 # Rows are converted to dense arrays in chunks of about this many entries.
 _CHUNK_ENTRIES = 2**17
+# Empty features are dropped if at most this share of the features has entries.
+_MAX_USED_SHARE = 0.9
 
 
 class SparseBlock(Block):
@@ -197,6 +199,15 @@ class SparseBlock(Block):
     def take_rows(self, mask: Array) -> SparseBlock:
         return SparseBlock(self.rows[mask])
 
+    def without_empty_features(self) -> tuple[SparseBlock, Array | None]:
+        used = nonempty_features(np.bincount(self.rows.indices, minlength=self.n_features) > 0)
+        if used is None:
+            return self, None
+        entry = self.entry
+        if isinstance(entry, SquaredDeviation):
+            entry = SquaredDeviation(entry.reference[used], entry.less_zero)
+        return SparseBlock(keep_columns(self.rows, used), entry), used
+
     def entries(self) -> Array:
         return self.rows.data
 
@@ -265,3 +276,16 @@ def _are_ones(values: Array) -> bool:
 
 def _like(values: Array, rows: Any) -> Array:
     return np.ascontiguousarray(values, dtype=rows.dtype)
+
+
+def nonempty_features(is_used: Array) -> Array | None:
+    """Return the indices of the features that have entries; ``None`` if few features are empty."""
+    used = np.flatnonzero(is_used)
+    return None if len(used) == 0 or len(used) > _MAX_USED_SHARE * len(is_used) else used
+
+
+def keep_columns(X: Any, used: Array) -> Any:
+    """Return the features ``used`` of a sparse ``X``, whose other features must be empty."""
+    position = np.zeros(X.shape[1], dtype=X.indices.dtype)
+    position[used] = np.arange(len(used), dtype=X.indices.dtype)
+    return sparse.csr_array((X.data, position[X.indices], X.indptr), shape=(X.shape[0], len(used)), copy=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -76,6 +76,24 @@ class DenseBlock(Block):
             out[:, :n] += (left[:, :n].T @ rows).T
             if width > n:
                 out[:, n:] += (left[:, n:].T @ transformed).T
+        return out, sums
+
+    def round_trip(self, right: Array, n_x: int, weigh: Callable[[slice, Array], Array]) -> tuple[Array, Array]:
+        first, second = self._split(right, n_x)
+        out, sums = np.zeros((0, 0)), np.zeros(0)
+        for number, (where, rows, transformed) in enumerate(self._chunks(right.shape[1] > n_x)):
+            scores = np.empty((len(rows), right.shape[1]))
+            scores[:, :n_x] = rows @ first
+            if right.shape[1] > n_x:
+                scores[:, n_x:] = transformed @ second
+            left = weigh(where, scores)
+            if number == 0:
+                out, sums = np.zeros((self.n_features, left.shape[1])), np.zeros(left.shape[1])
+            sums += left.sum(axis=0)
+            left = left.astype(self.rows.dtype, copy=False)
+            out[:, :n_x] += (left[:, :n_x].T @ rows).T
+            if left.shape[1] > n_x:
+                out[:, n_x:] += (left[:, n_x:].T @ transformed).T
         return out, sums
 
     def group_moments(self, coef: Array, groups: FeatureGroups) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from dropmargin.data.blocks import Block, EntryFunction, chunks
-from dropmargin.data.csr import SparseBlock, csr_of, row_view, with_data
+from dropmargin.data.csr import SparseBlock, csr_of, keep_columns, nonempty_features, row_view, with_data
 from dropmargin.data.dense import DenseBlock
 from dropmargin.data.structure import sound_csr
 from dropmargin.typing import Array
@@ -19,9 +19,7 @@ from dropmargin.typing import Array
 _PARTITION_ENTRIES = 2**19
 # The number of partitions is limited by a constant, so that results do not depend on the number of threads.
 _MAX_PARTITIONS = 8
-# Empty features are dropped if at most this share of the features has entries. They are not looked for if there are
-# more than so many stored entries per feature.
-_MAX_USED_SHARE = 0.9
+# Empty features are not looked for if there are more than so many stored entries per feature.
 _ENTRIES_PER_FEATURE = 32
 # A constant feature larger than this makes a solver lose precision.
 _LARGE_CONSTANT = 1e3
@@ -94,19 +92,6 @@ def drop_empty_columns(X: Any) -> tuple[Any, Array | None]:
 def has_full_columns(n_stored: int, n_features: int) -> bool:
     """Return whether the number of stored entries per feature is so large that few features can be empty."""
     return n_stored > _ENTRIES_PER_FEATURE * n_features
-
-
-def nonempty_features(is_used: Array) -> Array | None:
-    """Return the indices of the features that have entries; ``None`` if few features are empty."""
-    used = np.flatnonzero(is_used)
-    return None if len(used) == 0 or len(used) > _MAX_USED_SHARE * len(is_used) else used
-
-
-def keep_columns(X: Any, used: Array) -> Any:
-    """Return the features ``used`` of a sparse ``X``, whose other features must be empty."""
-    position = np.zeros(X.shape[1], dtype=X.indices.dtype)
-    position[used] = np.arange(len(used), dtype=X.indices.dtype)
-    return sparse.csr_array((X.data, position[X.indices], X.indptr), shape=(X.shape[0], len(used)), copy=False)
 
 
 def is_dense_matrix(X: Any) -> bool:

@@ -122,6 +122,11 @@ class ClassRows(ABC):
     def filled(self) -> ClassRows:
         """The rows with the feature means for missing entries."""
 
+    @property
+    def by_class(self) -> ClassRows:
+        """The rows sorted by class if they are in memory, for products that are computed class by class."""
+        return self
+
     def outputs(self, multi_class: str) -> list[Output]:
         """Return the outputs: the classes against the rest, or their pairs."""
         return binary_outputs(self.n_classes, multi_class)
@@ -159,6 +164,14 @@ class ClassArray(ClassRows):
     def filled(self) -> ClassArray:
         X = fill_missing(self.X, self.feature_means)
         return ClassArray(X, self.classes, self.sample_weight, self.n_classes)
+
+    @cached_property
+    def by_class(self) -> ClassArray:
+        order = np.argsort(self.classes, kind="stable")
+        if np.array_equal(order, np.arange(len(order))):
+            return self
+        rows = self.X[order], self.classes[order], self.sample_weight[order]
+        return ClassArray(*rows, self.n_classes, self.has_missing)
 
     def open(self, outputs: Sequence[Output], n_threads: int = 1) -> BinaryArray:
         if outputs[0].negative is not None:

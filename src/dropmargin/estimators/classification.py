@@ -15,13 +15,16 @@ from sklearn.utils.validation import column_or_1d
 
 from dropmargin.data import ClassArray, as_dense, binary_outputs, canonical, missing_values
 from dropmargin.data.missing_values import has_missing
+from dropmargin.errors import ParameterError
 from dropmargin.estimators import missing, stability, validation
 from dropmargin.estimators.base import CheckedRows, MarginalisedModel
-from dropmargin.estimators.conditional import log_expected_expit
+from dropmargin.estimators.conditional import log_expected_expit, log_expected_softmax
 from dropmargin.estimators.factor_analysis import ConditionalRows
 from dropmargin.estimators.parameters import ClassParameters
 from dropmargin.estimators.patterns import DropoutPatterns
+from dropmargin.losses import Logistic
 from dropmargin.noise import DropoutNoise, Noise, as_noise
+from dropmargin.solvers import Problem
 from dropmargin.typing import Array
 
 
@@ -33,12 +36,30 @@ def _gives_probabilities(estimator: MarginalisedClassifier) -> bool:
             "sklearn.calibration.CalibratedClassifierCV, or use DropoutLogisticRegression."
         )
     if estimator.multi_class == "ovo":
-        raise AttributeError("predict_proba needs multi_class='ovr', or sklearn.calibration.CalibratedClassifierCV.")
+        raise AttributeError(
+            "predict_proba needs multi_class='ovr' or 'multinomial', or sklearn.calibration.CalibratedClassifierCV."
+        )
     return True
 
 
 class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel):
     """Base of the linear classifiers whose loss is marginalised over noise on the features."""
+
+    def _problem(self) -> Problem:
+        problem = super()._problem()
+        if problem.multi_class == "multinomial" and not isinstance(problem.loss, Logistic):
+            raise ParameterError(
+                f"multi_class='multinomial' is for the logistic loss with approximation='bound', got "
+                f"{type(problem.loss).__name__}: use DropoutLogisticRegression, or multi_class='ovr'.",
+                "multi_class",
+                "multinomial is for the logistic loss with approximation bound; choose ovr or ovo",
+            )
+        if problem.multi_class == "multinomial" and problem.solver.needs_majoriser:
+            raise ValueError(
+                f"solver={self.solver!r} needs a quadratic majoriser, which multi_class='multinomial' does not have; "
+                "use solver='auto', 'newton' or 'lbfgs'."
+            )
+        return problem
 
     def _encode(self, rows: CheckedRows) -> tuple[Array, ClassArray]:
         """Return the classes, and the rows with the index of their class and their final weights."""
@@ -265,7 +286,7 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each class.
 
-        Only for losses whose scores are log-odds (the logistic losses), and with ``multi_class="ovr"``.
+        Only for losses whose scores are log-odds (the logistic losses), and not with ``multi_class="ovo"``.
 
         Parameters
         ----------
@@ -275,7 +296,8 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
-            For more than two classes, the one-vs-rest probabilities divided by their sum.
+            For more than two classes, the softmax of the scores with ``multi_class="multinomial"``, and the one-vs-rest
+            probabilities divided by their sum with ``multi_class="ovr"``.
         """
         return np.exp(self.predict_log_proba(X))
 
@@ -295,11 +317,15 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         """
         scores = self.decision_function(X)
         scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
-        logs = log_expit(scores)
+        is_softmax = self.multi_class == "multinomial" and len(self.classes_) > 2
+        logs = scores if is_softmax else log_expit(scores)
         if self.missing == "conditional":
             for rows, mean, covariance in self._normal_scores(canonical(self._check_rows(X))):
                 mean = np.hstack([-mean, mean]) if mean.shape[1] == 1 else mean
-                logs[rows] = log_expected_expit(mean, np.diagonal(covariance, axis1=1, axis2=2))
+                if is_softmax:
+                    logs[rows] = log_expected_softmax(mean, covariance)
+                else:
+                    logs[rows] = log_expected_expit(mean, np.diagonal(covariance, axis1=1, axis2=2))
         return logs if len(self.classes_) == 2 else logs - logsumexp(logs, axis=1, keepdims=True)
 
 

@@ -144,8 +144,10 @@ class DropoutLogisticRegression(ApproximationParameter, OnlineMixin):
         The largest number of outer iterations.
     fit_intercept : bool, default=True
         Whether to fit an intercept. It is neither corrupted nor penalised.
-    multi_class : {"ovr", "ovo"}, default="ovr"
-        Strategy for more than two classes: one output per class against the rest, or one per pair of classes.
+    multi_class : {"ovr", "ovo", "multinomial"}, default="ovr"
+        Strategy for more than two classes: one output per class against the rest, one per pair of classes, or one
+        softmax over all classes: ``phi = log sum_k exp(m_ik - m_iy + v_iky / 2)``, with the variance ``v_iky`` of the
+        score along ``w_k - w_y``. Two classes are one binary problem in each case.
     missing : {"error", "rescale", "conditional"}, default="error"
         What NaN in ``X`` means: an error, or a missing feature, also in training. A column that a data frame lacks is
         missing in every row. At prediction the score is, with ``"rescale"``,
@@ -254,8 +256,9 @@ class NoisyLinearClassifier(LossParameter, ApproximationParameter, OnlineMixin):
         The largest number of outer iterations.
     fit_intercept : bool, default=True
         Whether to fit an intercept. It is neither corrupted nor penalised.
-    multi_class : {"ovr", "ovo"}, default="ovr"
-        Strategy for more than two classes: one output per class against the rest, or one per pair of classes.
+    multi_class : {"ovr", "ovo", "multinomial"}, default="ovr"
+        Strategy for more than two classes: one output per class against the rest, one per pair of classes, or, for the
+        logistic loss, one softmax over all classes, as in `DropoutLogisticRegression`.
     missing : {"error", "rescale", "conditional"}, default="error"
         What NaN in ``X`` means: an error, or a missing feature, also in training. A column that a data frame lacks is
         missing in every row. At prediction the score is, with ``"rescale"``,

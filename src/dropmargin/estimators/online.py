@@ -37,6 +37,8 @@ def _can_stream(estimator: OnlineMixin) -> bool:
         raise AttributeError(f"{name} has partial_fit with l1_ratio=0 only, got {estimator.l1_ratio!r}; use fit.")
     if estimator.missing != "error":
         raise AttributeError(f"{name} has partial_fit with missing='error' only, got {estimator.missing!r}; use fit.")
+    if estimator.multi_class == "multinomial":
+        raise AttributeError(f"{name} has no partial_fit with multi_class='multinomial'; take 'ovr' or 'ovo', or fit.")
     return True
 
 

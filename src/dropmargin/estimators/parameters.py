@@ -196,7 +196,7 @@ class SharedParameters(Parameters):
 class ClassParameters(Parameters):
     """Parameters of all classifiers."""
 
-    multi_class: str = parameter(default="ovr", choices=("ovr", "ovo"))
+    multi_class: str = parameter(default="ovr", choices=("ovr", "ovo", "multinomial"))
     class_weight: Any = parameter(default=None)
 
 

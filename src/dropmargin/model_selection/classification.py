@@ -132,7 +132,7 @@ class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedMod
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each class.
 
-        Only for losses whose scores are log-odds (the logistic losses), and with ``multi_class="ovr"``.
+        Only for losses whose scores are log-odds (the logistic losses), and not with ``multi_class="ovo"``.
 
         Parameters
         ----------

@@ -244,7 +244,9 @@ class PartitionFold(Fold):
 def _of_scores(model: MarginalisedClassifier, scores: Array) -> MarginalisedClassifier:
     """Return a classifier whose features are the scores of a model: to compute any metric from these."""
     n_outputs = scores.shape[1]
-    own = copy(model).set_params(multi_class="ovr", missing="error")
+    own = copy(model).set_params(missing="error")
+    if model.multi_class == "ovo":
+        own.set_params(multi_class="ovr")
     own.coef_, own.intercept_, own.n_features_in_ = np.eye(n_outputs), np.zeros(n_outputs), n_outputs
     return own
 

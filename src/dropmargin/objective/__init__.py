@@ -8,6 +8,7 @@ from dropmargin.objective.grouped import GroupedObjective
 from dropmargin.objective.grouped_mgf import GroupedMGFObjective
 from dropmargin.objective.mgf import MGFObjective
 from dropmargin.objective.moment import MomentObjective
+from dropmargin.objective.multinomial import MultinomialObjective
 
 __all__ = [
     "Curvature",
@@ -16,6 +17,7 @@ __all__ = [
     "GroupedObjective",
     "MGFObjective",
     "MomentObjective",
+    "MultinomialObjective",
     "Objective",
     "Point",
 ]

@@ -92,10 +92,25 @@ class Objective(ABC):
     has_cheap_hessian: bool = False
     #: Whether preconditioned curvatures are close to the identity, so that the preconditioner can estimate a gap.
     is_well_preconditioned: bool
+    #: Whether an output has several classes, whose coupling the preconditioner ignores.
+    has_coupled_classes: bool = False
+
+    @property
+    def n_penalised(self) -> int:
+        """The number of coefficients of an output that are penalised."""
+        return self.n_features
 
     @abstractmethod
     def at(self, coef: Array) -> Point:
         """Return the point at ``coef``."""
+
+    def to_solver(self, coef: Array) -> Array:
+        """Return coefficients of shape ``(n_features + 1, n_outputs)`` in the form that a solver uses."""
+        return coef
+
+    def from_solver(self, coef: Array) -> Array:
+        """Return the coefficients of a solver in the shape ``(n_features + 1, n_outputs)``."""
+        return coef
 
     @abstractmethod
     def value(self, coef: Array) -> Array:

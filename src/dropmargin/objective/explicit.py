@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dropmargin.data import PerPartition, Rows
     from dropmargin.objective.curvature import CurvatureWeights
     from dropmargin.objective.moment import MomentObjective, MomentPoint
+    from dropmargin.objective.multinomial import MultinomialObjective
 
 # Up to this many features and products of entries the matrices of all outputs are computed at once.
 _TABLE_FEATURES = 100
@@ -67,7 +68,7 @@ def _one_by_one(point: MomentPoint, weights: PerPartition, own: Array) -> Iterat
         yield with_diagonal(matrix, objective, own[:, k])
 
 
-def with_diagonal(matrix: Array, objective: MomentObjective, own: Array) -> Array:
+def with_diagonal(matrix: Array, objective: MomentObjective | MultinomialObjective, own: Array) -> Array:
     """Add the diagonal of penalty and noise to the data's part, in place; take the intercept out if there is none.
 
     ``matrix`` may be a stack of matrices and ``own`` of their diagonals.
@@ -81,7 +82,7 @@ def with_diagonal(matrix: Array, objective: MomentObjective, own: Array) -> Arra
     return matrix
 
 
-def intercept_floor(objective: MomentObjective) -> float:
+def intercept_floor(objective: MomentObjective | MultinomialObjective) -> float:
     """Return a tiny curvature of the intercept, for hinges that are all far from their kinks."""
     return _INTERCEPT_FLOOR * target_summary(objective.data).weight
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dropmargin.data import Block, PerPartition, Rows
     from dropmargin.objective.curvature import CurvatureWeights
     from dropmargin.objective.moment import MomentObjective, MomentPoint
+    from dropmargin.objective.multinomial import ClassColumns
 
 
 #: Up to this many features, or rows if they are fewer, a request for a factorisation is met.
@@ -199,7 +200,7 @@ def exact_preconditioner(
     return None
 
 
-def suits_gram(point: MomentPoint) -> bool:
+def suits_gram(point: MomentPoint | ClassColumns) -> bool:
     """Return whether the shape of the data suits a shared Gram matrix: if not, the diagonal will be needed."""
     objective = point.objective
     return (
@@ -216,7 +217,7 @@ def suits_woodbury(point: MomentPoint, n_active: Array, direct: bool = False) ->
 
 
 def gram_preconditioner(
-    point: MomentPoint, n_active: Array, totals: Array, own: Array, is_coupled: bool
+    point: MomentPoint | ClassColumns, n_active: Array, totals: Array, own: Array, is_coupled: bool
 ) -> Preconditioner | None:
     """Return the inverse of the shared Gram matrix, scaled for each output by the sum of its curvature weights.
 
@@ -238,14 +239,14 @@ def cholesky(matrices: Iterable[Array], is_exact: bool) -> Cholesky | StackedCho
     return None if any(factor is None for factor in factors) else Cholesky(factors, is_exact)
 
 
-def shared_gram(point: MomentPoint, totals: Array, own: Array) -> Iterator[Array]:
+def shared_gram(point: MomentPoint | ClassColumns, totals: Array, own: Array) -> Iterator[Array]:
     """Yield ``sum(h) X'SX`` plus the output's own diagonal, output by output; ``totals`` are the ``sum(h)``."""
     gram = _gram_of_rows(point)
     for k in range(point.coef.shape[1]):
         yield with_diagonal(gram * totals[k], point.objective, own[:, k])
 
 
-def shared_eigenvectors(point: MomentPoint, totals: Array, is_coupled: bool) -> Eigenvectors | None:
+def shared_eigenvectors(point: MomentPoint | ClassColumns, totals: Array, is_coupled: bool) -> Eigenvectors | None:
     """Return the inverse of ``l2 + sum(h) (X'SX + N)``, or ``None`` where the numbers are too far apart for that.
 
     ``N`` is the noise's diagonal at the first step, on average over the outputs: an approximation, so that one
@@ -271,7 +272,7 @@ def shared_eigenvectors(point: MomentPoint, totals: Array, is_coupled: bool) -> 
     return Eigenvectors(values, vectors, feature_means, of_intercept)
 
 
-def _gram_of_rows(point: MomentPoint) -> Array:
+def _gram_of_rows(point: MomentPoint | ClassColumns) -> Array:
     """Return the Gram matrix for weights that add up to 1, of a sample of the rows if there are many."""
     objective = point.objective
     cache = objective.data.shared_cache
@@ -343,7 +344,7 @@ def _woodbury_output(
     return solve
 
 
-def diagonal(point: MomentPoint, squares: Array, totals: Array, own: Array) -> Diagonal:
+def diagonal(point: MomentPoint | ClassColumns, squares: Array, totals: Array, own: Array) -> Diagonal:
     """Return ``own + (X * X)'h`` and, for the intercept, the sum of ``h``: the diagonal without the mixed terms."""
     objective = point.objective
     out = np.empty_like(point.coef)

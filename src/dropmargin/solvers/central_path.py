@@ -155,7 +155,7 @@ class _Path:
         else:
             tol = self.stage.error(self.barrier)
             if is_last or not self.is_smoothed_by_noise:
-                tol *= _CENTRED / (self.objective.n_features + _AT_LEAST)
+                tol *= _CENTRED / (self.objective.n_penalised + _AT_LEAST)
         warm = self.options.warm or bool(self.history)
         return Options(tol, max_iter, record, warm, scale=np.abs(self.stage.value))
 
@@ -200,7 +200,7 @@ class _Stage:
 
     def of_penalty(self, barrier: Array) -> float:
         """Return the weight of the barrier of a coefficient."""
-        return float(barrier[0]) * self.weight / self.objective.n_features
+        return float(barrier[0]) * self.weight / self.objective.n_penalised
 
     def error(self, barrier: Array) -> float:
         """Return the largest error that a barrier causes, relative to the objective."""
@@ -278,16 +278,16 @@ def _with_exact_zeros(objective: Objective, coef: Array, value: Array, size: flo
 
     ``size`` is the order of magnitude that the barrier gives to a coefficient that is zero at the optimum.
     """
-    limit = 10.0 * size
+    limit, n = 10.0 * size, objective.penalty.n_intercepts
     while True:
-        small = (np.abs(coef[:-1]) <= limit) & (coef[:-1] != 0.0)
+        small = (np.abs(coef[:-n]) <= limit) & (coef[:-n] != 0.0)
         if small.any():
             cleaned = coef.copy()
-            cleaned[:-1][small] = 0.0
+            cleaned[:-n][small] = 0.0
             cleaned_value = objective.value(cleaned)
             if np.any(cleaned_value > value + _ZERO_ROUNDING * np.abs(value)):
                 return coef, value
             coef, value = cleaned, cleaned_value
-        if limit >= np.abs(coef[:-1]).max(initial=0.0):
+        if limit >= np.abs(coef[:-n]).max(initial=0.0):
             return coef, value
         limit *= 10.0

@@ -258,6 +258,9 @@ class _State:
         """Return the estimated gap after a step; see the module's docstring."""
         error = np.abs(step.predicted - decrease)
         gap = error + step.remaining
+        if objective.has_coupled_classes and np.all(gap <= self.options.tol * scale):
+            # Conjugate gradients may have left more than their steps show: the new gradient must agree.
+            return np.maximum(gap, conjugate_gradient.decrease_bound(step.model, self.point.gradient, step.lowest))
         # The diagonal that preconditions losses through the MGF says too little of the curvature for the new gradient.
         if not (objective.is_well_preconditioned and np.any(gap > self.options.tol * scale)):
             return gap

@@ -53,7 +53,7 @@ def orthant(objective: Objective, start: Point, options: Options) -> Result:
         # 1. The least subgradient, and the coefficients that may move.
         subgradient = objective.penalty.least_subgradient(point.coef, point.gradient)
         free = (point.coef != 0.0) | (subgradient != 0.0)
-        free[-1] = True
+        free[-objective.penalty.n_intercepts :] = True
         # 2. The Newton direction of the free coefficients; the majoriser's at first.
         scale = np.abs(point.value) if options.scale is None else options.scale
         model = point.majoriser() if is_first else point.hessian(direct=objective.is_stiff)
@@ -87,15 +87,16 @@ def orthant(objective: Objective, start: Point, options: Options) -> Result:
 
 def proved_gap(point: Point) -> float:
     """Return the bound of the module's docstring, for an intercept that is the best for its coefficients, or nearly."""
-    penalty, w = point.objective.penalty, point.coef[:-1]
-    g = point.gradient[:-1] - penalty.gradient(point.coef)
+    penalty = point.objective.penalty
+    n = penalty.n_intercepts
+    w, g = point.coef[:-n], point.gradient[:-n] - penalty.gradient(point.coef)
     excess = np.maximum(np.abs(g) - penalty.l1, 0.0)
     if penalty.l2:
         best = 0.5 * float(column_dots(excess, excess)[0]) / penalty.l2
     else:
         best = float(excess.max(initial=0.0)) * abs(float(point.value[0])) / penalty.l1
     bound = float(penalty.value(point.coef)[0] + column_dots(g, w)[0]) + best
-    return max(bound, 0.0) + float(np.abs(point.gradient[-1] * (1.0 + np.abs(point.coef[-1])))[0])
+    return max(bound, 0.0) + float(np.abs(point.gradient[-n:] * (1.0 + np.abs(point.coef[-n:]))).sum())
 
 
 def _search(point: Point, direction: Array, subgradient: Array) -> Point | None:

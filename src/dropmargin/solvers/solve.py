@@ -24,8 +24,16 @@ from dropmargin.data import BinaryRows, ClassRows, Output, Partitions, PerPartit
 from dropmargin.data.training import SUBSAMPLE_EVERY
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import DropoutNoise, Noise, Variance
-from dropmargin.objective import GroupedMGFObjective, GroupedObjective, MGFObjective, MomentObjective, Objective
+from dropmargin.objective import (
+    GroupedMGFObjective,
+    GroupedObjective,
+    MGFObjective,
+    MomentObjective,
+    MultinomialObjective,
+    Objective,
+)
 from dropmargin.objective.moment import MomentPoint
+from dropmargin.objective.multinomial_rows import FeatureVariance, GroupVariance, ScoreVariance
 from dropmargin.objective.preconditioner import DIRECT_SIZE
 from dropmargin.objective.row_functions import take_outputs
 from dropmargin.penalties import Penalty
@@ -109,7 +117,7 @@ class Problem:
     penalty : Penalty
     C : float
     fit_intercept : bool
-    multi_class : {"ovr", "ovo"}
+    multi_class : {"ovr", "ovo", "multinomial"}
     solver : Solver
     tol : float
     max_iter : int
@@ -152,6 +160,8 @@ def open_outputs(loss: Loss, rows: ClassRows, multi_class: str) -> list[OutputGr
     All one-vs-rest outputs are one group if they share products; each pair of classes is a group of its own.
     """
     outputs = rows.outputs(multi_class)
+    if multi_class == "multinomial" and len(outputs) > 1:
+        return [OutputGroup(slice(0, len(outputs)), partial(rows.by_class.open, outputs))]
     is_joint = rows.shares_products and isinstance(loss, MomentLoss) and outputs[0].negative is None
     size = len(outputs) if is_joint else 1
     groups: list[list[Output]] = [outputs[k : k + size] for k in range(0, len(outputs), size)]
@@ -234,7 +244,8 @@ def solve_outputs(problem: Problem, rows: BinaryRows, start: Array | None = None
     with rows.partitions(problem.C, entry, means) as data, one_blas_thread():
         objective = _objective(problem, data, variance, rows, is_direct)
         method = choose_method(problem.solver, objective, rescaled_dual(data, dual, problem.C))
-        result = method(objective, objective.at(coef), options)
+        result = method(objective, objective.at(objective.to_solver(coef)), options)
+        result = replace(result, coef=objective.from_solver(result.coef))
         n_passes = data.n_passes
     coef = result.coef
     if means is not None:
@@ -386,6 +397,12 @@ def _objective(
         groups = variance.feature_groups(rows.n_features)
         return GroupedMGFObjective(data, problem.loss, noise, *common, 0, groups=groups)
     assert isinstance(problem.loss, MomentLoss)
+    if problem.multi_class == "multinomial" and rows.n_outputs > 1:
+        of_scores: ScoreVariance = FeatureVariance(variance)
+        if variance.groups is not None and not variance.is_zero:
+            of_scores = GroupVariance(variance, variance.feature_groups(rows.n_features))
+        penalty = replace(problem.penalty, n_intercepts=rows.n_outputs)
+        return MultinomialObjective(data, of_scores, penalty, problem.fit_intercept, rows.n_features)
     loss = problem.loss.without_noise() if variance.is_zero else problem.loss
     outputs = np.arange(rows.n_outputs)
     if variance.groups is None or variance.is_zero:

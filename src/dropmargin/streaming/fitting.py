@@ -192,7 +192,7 @@ def _fit(
     n_rows, n_features = stored.shape
     weights = None if sample_weight is None else check_weights(sample_weight, n_rows)
     n_threads = effective_n_jobs(estimator.n_jobs)  # type: ignore[attr-defined]
-    is_joint = isinstance(problem.loss, MomentLoss) and problem.multi_class == "ovr" and is_classifier(estimator)
+    is_joint = isinstance(problem.loss, MomentLoss) and problem.multi_class != "ovo" and is_classifier(estimator)
     blocks, n_classes = stored.blocks, len(stored.classes)
     room = plan_memory(
         limit,

@@ -326,7 +326,8 @@ def _check_classes(classes: Array, n_outputs: int, multi_class: str) -> None:
         raise ModelFormatError("classes_ must be in ascending order, each label once")
     n_classes = len(classes)
     n_pairs = n_classes * (n_classes - 1) // 2
-    possible = {n_pairs} if multi_class == "ovo" or n_classes == 2 else {n_classes, n_pairs}
+    possible = {n_pairs} if multi_class == "ovo" or n_classes == 2 else {n_classes}
+    possible |= {n_pairs} if multi_class == "ovr" else set()
     if n_outputs not in possible:
         raise ModelFormatError(f"coef_ has {n_outputs} rows, which do not fit {n_classes} classes ({multi_class})")
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dropmargin.io.atomic import Path, write_atomically
-from dropmargin.io.model.exports.linear import has_intercept, is_one_vs_one, linear_model
+from dropmargin.io.model.exports.linear import has_intercept, is_multinomial, is_one_vs_one, linear_model
 from dropmargin.typing import Array
 
 _INT = np.iinfo(np.int32)
@@ -36,6 +36,11 @@ def export_liblinear(model: Any, path: Path) -> None:
     model = linear_model(model, "LIBLINEAR")
     if is_one_vs_one(model):
         raise ValueError("LIBLINEAR has no one-vs-one models, got multi_class='ovo'. Fit with multi_class='ovr'.")
+    if is_multinomial(model):
+        raise ValueError(
+            "LIBLINEAR has no multinomial models and would compute other probabilities from the same scores, got "
+            "multi_class='multinomial'. Fit with multi_class='ovr'."
+        )
     labels = _labels(model.classes_) if hasattr(model, "classes_") else []
     if len(labels) == 2:
         labels = labels[::-1]  # LIBLINEAR's first label is that of positive scores

@@ -34,6 +34,11 @@ def is_one_vs_one(model: Any) -> bool:
     return n_classes > 2 and (getattr(model, "multi_class", "ovr") == "ovo" or len(model.coef_) != n_classes)
 
 
+def is_multinomial(model: Any) -> bool:
+    """Return whether the probabilities of the classes are the softmax of their scores."""
+    return len(model.classes_) > 2 and getattr(model, "multi_class", "ovr") == "multinomial"
+
+
 def has_intercept(model: Any) -> bool:
     """Return whether a model has an intercept."""
     return bool(model.fit_intercept) or bool(model.intercept_.any())

@@ -22,7 +22,7 @@ from skl2onnx.common.data_types import (
     StringTensorType,
 )
 
-from dropmargin.io.model.exports.linear import is_one_vs_one
+from dropmargin.io.model.exports.linear import is_multinomial, is_one_vs_one
 from dropmargin.typing import Array
 
 
@@ -217,10 +217,13 @@ def _add_votes(graph: _Graph, scores: str, model: Any) -> str:
 
 
 def _add_probabilities(graph: _Graph, scores: str, model: Any, output: str) -> None:
-    """Add ``expit`` of the scores, normalised over the classes; computed by logarithms, which do not underflow."""
+    """Add the softmax of the scores, or their ``expit``, normalised: by logarithms, which do not underflow."""
     if len(model.classes_) == 2:
         parts = graph.add("Sigmoid", graph.add("Neg", scores)), graph.add("Sigmoid", scores)
         graph.add("Concat", *parts, axis=1, output=output)
+        return
+    if is_multinomial(model):
+        graph.add("Softmax", scores, axis=1, output=output)
         return
     decay = graph.add("Exp", graph.add("Neg", graph.add("Abs", scores)))
     log1p = graph.add("Log", graph.add("Add", decay, graph.constant(np.ones(1, model.coef_.dtype))))

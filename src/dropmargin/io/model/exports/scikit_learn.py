@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.io.model.exports.linear import has_intercept, is_one_vs_one, linear_model
+from dropmargin.io.model.exports.linear import has_intercept, is_multinomial, is_one_vs_one, linear_model
 from dropmargin.typing import Array
 
 
@@ -25,8 +25,8 @@ def to_sklearn(model: Any) -> Any:
     estimator
         A `LinearSVC`, or a `LogisticRegression` if scores are log-odds. With three or more classes these are inside a
         `OneVsOneClassifier` for ``multi_class="ovo"``, and inside a `OneVsRestClassifier` for one-vs-rest log-odds,
-        because a multi-class `LogisticRegression` computes other probabilities from the same scores (softmax). Of a
-        regressor, a `Ridge`.
+        because a multi-class `LogisticRegression` computes other probabilities from the same scores (softmax), which
+        are those of ``multi_class="multinomial"``. Of a regressor, a `Ridge`.
     """
     from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
     from sklearn.preprocessing import LabelBinarizer
@@ -35,7 +35,8 @@ def to_sklearn(model: Any) -> Any:
     if not hasattr(model, "classes_"):
         return _ridge(model)
     is_ovo, n_outputs = is_one_vs_one(model), len(model.coef_)
-    if not is_ovo and (len(model.classes_) == 2 or not hasattr(model, "predict_proba")):
+    is_plain = len(model.classes_) == 2 or is_multinomial(model) or not hasattr(model, "predict_proba")
+    if is_plain and not is_ovo:
         return _fitted(model, model.classes_, slice(None))
     estimator = (OneVsOneClassifier if is_ovo else OneVsRestClassifier)(_unfitted(model))
     # one estimator per output, for the classes 0 and 1
