@@ -36,7 +36,7 @@ def is_one_vs_one(model: Any) -> bool:
 
 def is_multinomial(model: Any) -> bool:
     """Return whether the probabilities of the classes are the softmax of their scores."""
-    return len(model.classes_) > 2 and getattr(model, "multi_class", "ovr") == "multinomial"
+    return len(getattr(model, "classes_", ())) > 2 and getattr(model, "multi_class", "ovr") == "multinomial"
 
 
 def has_intercept(model: Any) -> bool:
