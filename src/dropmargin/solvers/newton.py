@@ -38,6 +38,8 @@ _INNER_SHARE = 0.5
 _SAFETY = 1.5
 # The curvature of a step is not used for the new gradient if the actual decrease differs by more than this share.
 _MODEL_ERROR = 0.5
+# Above this relative gap, the steps of coupled classes are rough.
+_FAR_GAP = 1e-2
 # Below this relative gap, predicted decreases that stagnate show that working precision is reached.
 _PRECISION_GAP = 1e-8
 _STAGNATION = 0.7
@@ -65,6 +67,8 @@ def newton(objective: Objective, start: Point, options: Options, is_irls: bool =
             model, rtol = point.majoriser(direct=is_irls), 0.01 if is_irls else 0.5
         else:
             model, rtol = point.hessian(direct=objective.is_stiff or objective.has_cheap_hessian), 0.2
+            if objective.has_coupled_classes and np.any(state.gaps > _FAR_GAP * state.scale()):
+                rtol = 0.5  # products cost more than steps
         # 2. Direction: the approximate minimum of the model.
         step = _Step.solve(model, point, rtol, state.atol(), options.in_plane)
         # 3. Line search. Fall back to the majoriser if the predicted decrease exceeds the objective (no loss is
