@@ -359,7 +359,16 @@ def test_log_probabilities_of_far_rows_are_not_minus_infinity(name):
 # Not converged ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "multi_class", "n_classes"), deal(_ESTIMATORS, ["ovr", "ovo"], [2, 3], n=7))
+# The quadratic loss of few features is at its minimum after one step.
+_ITERATIVE = [name for name in _ESTIMATORS if name != "mcf-quadratic"]
+
+
+def test_a_quadratic_loss_of_few_features_takes_one_step():
+    model, warned = _fit("mcf-quadratic", *make_binary(), max_iter=1, tol=1e-10)
+    assert (model.n_iter_, model.converged_, warned) == (1, True, False)
+
+
+@pytest.mark.parametrize(("name", "multi_class", "n_classes"), deal(_ITERATIVE, ["ovr", "ovo"], [2, 3], n=7))
 def test_one_iteration_gives_one_warning_that_says_how_far_it_got(name, multi_class, n_classes):
     X, y = make_binary() if n_classes == 2 else make_multiclass()
     model = clone(_ESTIMATORS[name]).set_params(max_iter=1, tol=1e-10, multi_class=multi_class, noise=0.3)
@@ -380,7 +389,7 @@ def test_one_iteration_gives_one_warning_that_says_how_far_it_got(name, multi_cl
 
 
 @pytest.mark.parametrize(
-    ("name", "l1_ratio", "noise", "max_iter"), deal(_ESTIMATORS, [0.0, 1.0, 0.5], ["none", "dropout"], [1, 2])
+    ("name", "l1_ratio", "noise", "max_iter"), deal(_ITERATIVE, [0.0, 1.0, 0.5], ["none", "dropout"], [1, 2])
 )
 def test_few_iterations_are_counted_and_warned_about_for_every_penalty(name, l1_ratio, noise, max_iter):
     X, y = make_binary()
