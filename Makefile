@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SOURCES := pyproject.toml hatch_build.py $(wildcard src/dropmargin/*/_*.[ch] src/dropmargin/*/*/_*.[ch])
+INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check -e
 
 .PHONY: demo test test-all lint docs bench reproduce clean help
 
@@ -15,7 +17,7 @@ help:
 	@echo "make reproduce the paper's experiments (hours; downloads the data, see docs/reproduction.md)"
 	@echo "make clean     remove the virtual environment and caches"
 
-demo: $(STAMP)
+demo: $(VENV)/.demo
 	@$(RUN)/dropmargin demo
 
 test: $(STAMP) lint
@@ -29,24 +31,31 @@ lint: $(STAMP)
 	@$(RUN)/ruff format --check --quiet .
 	@$(RUN)/mypy --no-error-summary
 
-$(STAMP): pyproject.toml hatch_build.py src/dropmargin/data/_kernels.c src/dropmargin/data/_sweeps.h src/dropmargin/data/_groups.h src/dropmargin/io/data/_svmlight.c
+$(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("dropmargin needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	@echo "Setting up $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+
+# What the demo needs, without the tools of the tests.
+$(VENV)/.demo: $(SOURCES) | $(VENV)/bin/python
+	@$(INSTALL) '.[cli]'
+	@touch $@
+
+$(STAMP): $(SOURCES) | $(VENV)/bin/python
+	@$(INSTALL) '.[test]'
 	@touch $@
 
 docs: $(STAMP)
-	@$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@$(INSTALL) '.[docs]'
 	@$(RUN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 bench: $(STAMP)
-	@$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	@$(INSTALL) '.[bench]'
 	@$(RUN)/python -m benchmarks
 
 reproduce: $(STAMP)
-	@$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[reproduction]'
+	@$(INSTALL) '.[reproduction]'
 	@$(RUN)/python -m reproduction all
 
 clean:
