@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from dropmargin.cli import commands
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -29,3 +33,48 @@ def test_the_snippets_of_a_page_run(name, tmp_path, monkeypatch, draw_in_memory)
 def test_there_are_pages_with_snippets():
     assert "README.md" in PAGES
     assert len(PAGES) > 10
+
+
+# Commands -------------------------------------------------------------------------------------------------------------
+
+
+def _commands(name):
+    """Return the arguments of the commands of ``dropmargin`` that a page prints, each on a line of its own."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    lines = re.findall(r"^ {4}dropmargin ((?:train|cv|predict|evaluate|stress|info|export) .*)$", text, re.MULTILINE)
+    return [shlex.split(line.split(" > ")[0], comments=True) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        (page.name, command)
+        for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+        for command in _commands(page)
+    ],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else value,
+)
+def test_the_options_of_a_printed_command_exist(name, command):
+    first, *rest = command
+    commands.dropmargin.commands[first].make_context(first, rest)  # a wrong option or value is an exception
+
+
+@pytest.mark.parametrize(
+    "names", [{"cv", "predict"}, pytest.param({"stress"}, marks=pytest.mark.slow)], ids=["cv", "stress"]
+)
+def test_the_commands_of_the_readme_run(run, tmp_path, names):
+    rng = np.random.default_rng(0)
+    words = {"good": ["fine", "great", "good"], "bad": ["awful", "poor", "bad"]}
+    lines = [f"{' '.join(rng.choice([*words[label], 'the', 'film'], 6))},{label}" for label in list(words) * 20]
+    (tmp_path / "reviews.csv").write_text("review,stars\n" + "\n".join(lines) + "\n")
+    (tmp_path / "new.csv").write_text("review\ngreat fine film\nawful\n")
+    for name in ("train.csv", "test.csv"):
+        rows = [f"{rng.normal(2.0 * (i % 2)):.3f},{rng.normal():.3f},{'yn'[i % 2]}" for i in range(40)]
+        (tmp_path / name).write_text("a,b,outcome\n" + "\n".join(rows) + "\n")
+    for command in _commands("README.md"):
+        if command[0] in names:
+            run(*command)
+    if "stress" in names:
+        assert "<svg" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    else:
+        assert (tmp_path / "labels.csv").read_text().split() == ["label", "good", "bad"]
