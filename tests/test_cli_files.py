@@ -269,6 +269,7 @@ def test_standard_input_and_output(run, tmp_path):
     assert "--format" in run("predict", "-", "model.safetensors", stdin=content, code=2).error
 
 
+@pytest.mark.slow
 def test_a_file_of_several_parts_and_all_outputs(run, tmp_path):
     rng = np.random.RandomState(0)
     X, y = sparse.random(45_000, 50, 0.2, format="csr", random_state=rng), rng.randint(0, 3, 45_000)

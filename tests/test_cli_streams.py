@@ -120,6 +120,7 @@ def test_a_result_that_cannot_be_printed_is_an_error_but_files_are_written(shell
     assert file is None or (folder / file).stat().st_size > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("redirection", [slow("2>&-"), slow("2>&- <&-"), "-v 2>/dev/full", slow("-v 2> >(true)")])
 def test_messages_that_cannot_be_printed_are_dropped(shell, folder, redirection):
     code, out, _ = shell(f"{TRAIN} {redirection}")
@@ -128,6 +129,7 @@ def test_messages_that_cannot_be_printed_are_dropped(shell, folder, redirection)
     assert (folder / "new.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_an_error_without_standard_error_is_not_printed_elsewhere(shell):
     assert shell("train data.csv new.safetensors --target nope 2>&-")[:2] == (1, "")
     assert shell("2>&-")[:2] == (2, "")

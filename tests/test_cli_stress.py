@@ -139,6 +139,7 @@ def test_text_and_report_have_the_same_numbers(tmp_path, capsys):
     assert "--delete 0:0.8:3" in html
 
 
+@pytest.mark.slow
 def test_data_with_missing_values(tmp_path, capsys):
     (X, y), (X_test, y_test) = data()
     train = write_table(tmp_path / "train.csv", X, y, missing=0.1)

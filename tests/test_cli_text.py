@@ -105,7 +105,7 @@ def test_files_without_columns_of_the_training_data(run, tmp_path):
 
 
 @pytest.mark.usefixtures("reviews")
-@pytest.mark.parametrize("text", ["review", "review,title"])
+@pytest.mark.parametrize("text", [pytest.param("review", marks=pytest.mark.slow), "review,title"])
 def test_cv_chooses_the_weighting(text, run):
     """The best weighting is stored, with the settings that a search with this weighting alone finds."""
     where = ("--text", text, "--target", "stars", "--noises", "0.1,0.5", "--cs", "0.01,0.1,1", "--folds", "3", "--json")

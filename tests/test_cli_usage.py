@@ -274,6 +274,7 @@ def test_a_reader_that_closes_the_pipe(data, tmp_path):
     assert process.returncode == 141
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device that is always full")
 def test_full_standard_output(data, tmp_path):
     assert main(["train", str(tmp_path / "data.svm"), str(tmp_path / "m.safetensors"), "--quiet"]) == 0
@@ -317,6 +318,7 @@ def test_completion_scripts(shell):
 # The package ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_names_of_the_package_are_imported_at_first_use():
     assert set(dropmargin.__all__) <= set(dir(dropmargin))
     assert run_script("import dropmargin, sys; print('numpy' in sys.modules, dropmargin.__version__)").startswith(

@@ -50,7 +50,7 @@ def quick(**options):
     return MCFClassifier(**({"noise": 0.3, "C": 0.1, "tol": 1e-9} | options))
 
 
-@pytest.mark.parametrize("n_workers", [1, 2, 3])
+@pytest.mark.parametrize("n_workers", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3))])
 def test_the_result_is_that_of_the_serial_fit_to_the_last_bit(n_workers):
     with local_cluster(n_workers) as client:
         for n_parts in (1, 2, 3, 8, 17):

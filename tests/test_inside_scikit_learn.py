@@ -53,6 +53,7 @@ def test_grid_search_over_noise_and_c_in_two_processes():
     assert_bitwise_equal(in_two.best_estimator_, in_one.best_estimator_)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_grid_search_over_the_rate_of_a_noise_object():
     X, y = make_binary()

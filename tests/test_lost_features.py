@@ -224,7 +224,7 @@ def test_the_noise_and_a_fitted_model_survive_a_copy():
 
 
 @pytest.mark.parametrize(
-    ("layout", "n_classes", "groups"), deal(LAYOUTS, [2, 3], [None, GROUPS, [0, 0, 0, 0, 1, 1, 1, 1]], n=6)
+    ("layout", "n_classes", "groups"), deal(LAYOUTS, [2, 3], [None, GROUPS, [0, 0, 0, 0, 1, 1, 1, 1]], n=3)
 )
 def test_stability_is_the_share_of_sampled_copies_with_the_same_label(layout, n_classes, groups):
     X, y = make_multiclass(n_classes=n_classes) if n_classes > 2 else make_binary()
@@ -238,6 +238,7 @@ def test_stability_is_the_share_of_sampled_copies_with_the_same_label(layout, n_
     assert (model.predict_stability(rows, method="guaranteed") <= share + 0.04).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_stability_of_incomplete_rows_with_groups(layout):
     X, y = make_binary()

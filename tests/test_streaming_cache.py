@@ -130,6 +130,7 @@ _INCONSISTENT = {
 }
 
 
+@pytest.mark.slow
 def test_an_inconsistent_cache_is_written_again(honest, parts, tmp_path):
     homes = [tmp_path / case for case in _INCONSISTENT]
     for home, forge in zip(homes, _INCONSISTENT.values(), strict=True):

@@ -176,6 +176,7 @@ fit(DropoutSVC(C=0.3, noise=None, tol=1e-10), sys.argv[1], block_bytes=2000, che
 """
 
 
+@pytest.mark.slow
 def test_killed_at_a_random_time(folder, tmp_path):
     estimator = DropoutSVC(C=0.3, noise=None, tol=1e-10)
     begin = time.monotonic()
