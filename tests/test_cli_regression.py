@@ -206,3 +206,19 @@ def test_a_regressor_for_missing_values_is_exported(tmp_path):
     export_onnx(model, tmp_path / "m.onnx")
     (found,) = onnxruntime.InferenceSession(str(tmp_path / "m.onnx")).run(None, {"X": X})
     np.testing.assert_allclose(found, model.predict(X), rtol=1e-9, atol=1e-9)
+
+
+def test_a_short_table_of_integers_is_a_quantity(run, tmp_path):
+    (tmp_path / "short.csv").write_text("x,y\n" + "\n".join(f"{i % 7},{i}" for i in range(30)) + "\n")
+    assert "30 different numbers" in run("train", "short.csv", "m.safetensors", "--target", "y").err
+
+
+def test_missing_values_with_missing_error_and_their_export(run, tmp_path):
+    lines = [f"{i % 5 if i % 3 else ''},{i % 4},{i % 2}" for i in range(40)]
+    (tmp_path / "holes.csv").write_text("a,b,y\n" + "\n".join(lines) + "\n")
+    arguments = ("train", "holes.csv", "m.safetensors", "--target", "y")
+    assert "--missing error: the data have missing values" in run(*arguments, "--missing", "error", code=2).error
+    run(*arguments)
+    run("export", "m.safetensors", "m.onnx")
+    run(*arguments, "--missing", "conditional")
+    assert "--complete-rows" in run("export", "m.safetensors", "other.onnx", code=2).error

@@ -179,7 +179,7 @@ _BAD_PARAMETERS = [
     *(("tol", value, ["[0, inf)"]) for value in (-1e-9, np.nan, np.inf, "small", None, True)),
     *(("max_iter", value, ["integer", "1"]) for value in (0, -5, 10.0, np.nan, "100", None, True)),
     *(("solver", value, ["auto", "newton", "lbfgs"]) for value in ("sgd", "Newton", None, 1, _UNHASHABLE)),
-    *(("multi_class", value, ["ovr", "ovo"]) for value in ("multinomial", "OVR", None, 2, ["ovr"])),
+    *(("multi_class", value, ["ovr", "ovo", "multinomial"]) for value in ("ovx", "OVR", None, 2, ["ovr"])),
     *(("l1_ratio", value, ["[0, 1]"]) for value in (-0.1, 1.1, np.nan, "half", None, True)),
 ]
 

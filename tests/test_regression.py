@@ -342,3 +342,11 @@ def test_a_warm_start_and_threads_keep_the_solution(model):
     assert_allclose(model.fit(X, y).coef_, cold, atol=1e-4)
     threads = type(model)(**{**model.get_params(), "n_jobs": 2, "warm_start": False}).fit(X, y)
     assert_array_equal(threads.coef_, cold)
+
+
+@pytest.mark.parametrize("y", [np.zeros(9), np.zeros(11)])
+def test_an_expected_error_needs_a_target_for_each_row(y):
+    X = np.random.default_rng(0).normal(size=(10, 3))
+    model = DropoutRidge().fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.expected_error(X, y)

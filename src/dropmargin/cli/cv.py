@@ -20,7 +20,7 @@ _PARAMS = [
     shared.path_option("-o", "--out", metavar="MODEL", help="Fit the best model to all rows and save it here."),
     shared.FORCE,
     shared.list_option("--noises", parse=shared.noise_grid, default=["10"], help=shared.NOISES_HELP),
-    shared.list_option("--cs", parse=shared.number_grid, default=["13"], help=shared.CS_HELP),
+    shared.list_option("--cs", "--Cs", parse=shared.number_grid, default=["13"], help=shared.CS_HELP),
     shared.option("--folds", type=shared.integer(2, 9999), default=5, metavar="N", help="Folds, stratified by class."),
     shared.option("--seed", type=shared.seed, metavar="N", help="Shuffle the rows before they are split into folds."),
     shared.option("--scoring", type=str, metavar="NAME", help="Score of scikit-learn; by default accuracy, or r2."),

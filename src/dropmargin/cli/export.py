@@ -35,13 +35,14 @@ def export(options: SimpleNamespace, console: Console) -> int:
     from dropmargin.io.model import export_liblinear, export_onnx
 
     model = SavedModel.from_file(options.model)
-    if model.drops_missing:
-        if not options.complete_rows:
-            raise UsageError(
-                f"{options.model} accepts missing values, but {to} does not; for rows without missing values, "
-                "export it with --complete-rows"
-            )
+    if options.complete_rows and model.drops_missing:
         model.estimator.set_params(missing="error")
+    elif model.drops_missing and not (to == "onnx" and model.estimator.missing == "rescale"):
+        what = f"the scores of --missing {model.estimator.missing}" if to == "onnx" else "missing values"
+        raise UsageError(
+            f"{options.model} accepts missing values, but {to} has no way to express {what}; for rows without missing "
+            "values, export it with --complete-rows"
+        )
     if model.encoder is not None:
         console.note(
             f"{options.out} takes the {model.estimator.n_features_in_} numbers that the model's "

@@ -115,7 +115,9 @@ def _text(path: str, classifier: Any, facts: dict[str, Any], top: list[dict[str,
         ("fit", f"{status}, objective {classifier.objective_:.6g}"),
     ]
     if hasattr(classifier, "noise"):
-        lines.append(("noise", noise_text(classifier.noise)))
+        groups = getattr(classifier.noise, "groups", None)
+        in_groups = "" if groups is None else ", in groups of features that are lost together"
+        lines.append(("noise", noise_text(classifier.noise) + in_groups))
     defaults = type(classifier)().get_params(deep=False)
     lines += [
         (name, str(value))

@@ -66,8 +66,8 @@ _PARAMS = [
         shared.option("--repeats", type=shared.count, default=5, metavar="N", help="Random deletions per level."),
         shared.option("--seed", type=shared.seed, default=0, metavar="N", help="Seed of the deletions and the folds."),
         shared.path_option("--html", help="Write a report with plots and tables."),
-        shared.FORCE,
     ),
+    shared.FORCE,
     *shared.section(
         "Settings of the classifiers; by default noise and C are cross-validated",
         shared.option("--noise", type=shared.noise_spec, metavar="NOISE", help="Noise of DropoutSVC."),
@@ -75,7 +75,7 @@ _PARAMS = [
         shared.list_option(
             "--noises", parse=shared.noise_grid, show_default="0.05,0.1,0.3,0.5,0.7", help=shared.NOISES_HELP
         ),
-        shared.list_option("--cs", parse=shared.number_grid, show_default="5", help=shared.CS_HELP),
+        shared.list_option("--cs", "--Cs", parse=shared.number_grid, show_default="5", help=shared.CS_HELP),
         shared.option("--folds", type=shared.integer(2, 9999), default=3, metavar="N", help="Of the cross-validation."),
         shared.list_option(
             "--choose-at", parse=levels_of, show_default="middle of --delete", help="Fractions to choose at."

@@ -174,7 +174,7 @@ def read_training_data(path: str, options: SimpleNamespace, console: Console) ->
     }
     text = encoder.text_encoder if isinstance(encoder, FrameEncoder) else encoder
     summary["weighting"] = text.weighting if isinstance(text, TextEncoder) else None
-    console.note(f"{path}: {X.shape[0]} rows, {X.shape[1]} features")
+    console.note(f"{path}: {plural(X.shape[0], 'row')}, {plural(X.shape[1], 'feature')}")
     if isinstance(encoder, FrameEncoder) and encoder.column_kinds_:
         others = ", ".join(map(repr, encoder.column_kinds_))
         console.note(f"columns besides the text are features of their own (--ignore leaves them out): {others}")
@@ -189,8 +189,10 @@ def weightings(data: TrainingData, options: SimpleNamespace) -> Iterator[Trainin
     name = "weighting" if isinstance(data.encoder, TextEncoder) else "text_encoder__weighting"
     for weighting in WEIGHTINGS[1:] if options.weighting == _AUTO else ():
         encoder = clone(data.encoder).set_params(**{name: weighting})
-        X, summary = encoder.fit_transform(data.documents), data.summary | {"weighting": weighting}
-        yield replace(data, X=X, encoder=encoder, summary=summary)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ParameterWarning)  # `_fit_encoder` has listed the columns
+            X = encoder.fit_transform(data.documents)
+        yield replace(data, X=X, encoder=encoder, summary=data.summary | {"weighting": weighting})
 
 
 def report_reading(data: Dataset, path: str, console: Console) -> None:
@@ -248,7 +250,7 @@ def _is_quantity(numbers: Array, n_rows: int, *, is_text: bool) -> bool:
     """Return whether different labels are too many for classes, or fractions that are not text, which cannot be any."""
     n_labels = len(numbers)
     if (numbers == np.floor(numbers)).all():
-        return n_labels > 50 and 5 * n_labels > n_rows
+        return (n_labels > 50 and 5 * n_labels > n_rows) or (n_labels > 20 and 2 * n_labels > n_rows)
     return not is_text or n_labels > 20 or (n_labels > 2 and 2 * n_labels > n_rows)
 
 
@@ -371,6 +373,8 @@ def make_model(options: SimpleNamespace, X: Any, console: Console, **own: Any) -
         missing = "rescale" if has_missing(canonical(X)) else "error"
         if missing == "rescale":
             console.note("there are missing values: the model is trained with --missing rescale")
+    elif missing == "error" and X is not None and has_missing(canonical(X)):
+        raise UsageError("--missing error: the data have missing values; use --missing rescale or conditional")
     cls = _MODELS[options.loss]["noises" in own]
     given = {name: value for name, value in vars(options).items() if value is not None} | {"missing": missing} | own
     return cls(**{name: given[name] for name in specification(cls) if name in given})

@@ -11,7 +11,7 @@ from scipy.special import log_expit, logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from dropmargin.data import ClassArray, as_dense, binary_outputs, canonical, missing_values
 from dropmargin.data.missing_values import has_missing
@@ -253,6 +253,7 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         True
         """
         X, y = self._check_rows(X), column_or_1d(y)
+        check_consistent_length(X, y, sample_weight)
         noise = as_noise(self.noise if noise is None else noise)
         noise = DropoutNoise(0.0, reference="zero") if noise is None else noise
         noise = self._at_training_means(noise.resolve(X.shape[1], getattr(self, "feature_names_in_", None)))

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import ndtr
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from dropmargin.data import NumberArray, as_dense, canonical
 from dropmargin.data.inputs import validate_rows
@@ -140,6 +140,7 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         """
         validation.check_choice("metric", metric, METRICS)
         X, y = self._check_rows(X), check_targets(column_or_1d(y))
+        check_consistent_length(X, y, sample_weight)
         noise = as_noise(self.noise if noise is None else noise)
         noise = DropoutNoise(0.0, reference="zero") if noise is None else noise
         noise = self._at_training_means(noise.resolve(X.shape[1], getattr(self, "feature_names_in_", None)))

@@ -46,7 +46,7 @@ from dropmargin.model_selection.search import (
 from dropmargin.solvers import Problem, solve
 from dropmargin.typing import Array
 
-# Coefficients of all points are kept up to this many bytes, if nobody says otherwise.
+# Coefficients of all points are kept up to this many bytes, unless ``store_coefs`` is given.
 _MOST_STORED = 2**28
 
 

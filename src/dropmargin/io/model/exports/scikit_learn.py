@@ -26,7 +26,7 @@ def to_sklearn(model: Any) -> Any:
         A `LinearSVC`, or a `LogisticRegression` if scores are log-odds. With three or more classes these are inside a
         `OneVsOneClassifier` for ``multi_class="ovo"``, and inside a `OneVsRestClassifier` for one-vs-rest log-odds,
         because a multi-class `LogisticRegression` computes other probabilities from the same scores (softmax), which
-        are those of ``multi_class="multinomial"``. Of a regressor, a `Ridge`.
+        are those of ``multi_class="multinomial"``. A regressor becomes a `Ridge`.
     """
     from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
     from sklearn.preprocessing import LabelBinarizer
