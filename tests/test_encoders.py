@@ -339,3 +339,8 @@ def test_wrong_arrays_of_a_table_encoder():
     for facts in (None, [], {"names": ["a"]}):
         with pytest.raises(ValueError, match="must"):
             TableEncoder.from_state(facts, arrays)
+
+
+def test_infinite_numbers_are_refused_by_column():
+    with pytest.raises(ValueError, match="Column 'x' has infinite numbers"):
+        TableEncoder().fit({"x": [1.0, np.inf, 2.0], "y": [1.0, 2.0, 3.0]})

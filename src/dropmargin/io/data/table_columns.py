@@ -81,6 +81,8 @@ def learn_column(
         column = TableColumn(name, kind, tuple(present) if kind == "category" else (), order)
     else:
         column = TableColumn(name, "date" if values.dtype.kind == "M" else "number")
+        if column.kind == "number" and np.isinf(values).any():
+            raise ValueError(f"Column {name!r} has infinite numbers: replace them, for example by missing values.")
     if not keep and not categorical and (reason := _reason_to_leave_out(column, values, max_categories)):
         return reason
     if column.kind == "date":
@@ -175,9 +177,10 @@ def _as_dates(name: str, column: Categories, order: str) -> Array:
         text = column.names[code].strip()
         seconds = None if text in MISSING_VALUES else parse_date(text, order)
         if seconds is None and text not in MISSING_VALUES:
+            row = int(np.argmax(column.codes == code)) + 1
             what = f"{quoted(text)} in column {quoted(name)} is not a date"
             what += f" with the {order} first" if order else ""
-            raise ValueError(f"{what}, but the column held dates in the training data.")
+            raise ValueError(f"Row {row}: {what}, but the column held dates in the training data.")
         if seconds is not None:
             values[code] = np.datetime64(seconds, "s")
     return values[column.codes]
