@@ -237,9 +237,8 @@ def test_missing_cells_are_missing_features(run, tmp_path):
         "less.csv lacks columns of the training data, which are taken as missing: 'x0'"
         in run("predict", "less.csv", "model.safetensors").err
     )
-    assert (
-        "contains NaN" in run("train", "data.csv", "x.safetensors", "--target", "y", "--missing", "error", code=1).error
-    )
+    refused = run("train", "data.csv", "x.safetensors", "--target", "y", "--missing", "error", code=2)
+    assert "--missing error: the data have missing values" in refused.error
 
 
 def test_missing_values_without_rescaling_are_an_error_that_names_the_option(run, tmp_path):

@@ -117,6 +117,7 @@ def test_threads_do_not_change_the_results(svm_files, capsys):
         assert one | {"seconds": None} == other | {"seconds": None}
 
 
+@pytest.mark.slow
 def test_text_and_report_have_the_same_numbers(tmp_path, capsys):
     (X, y), (X_test, y_test) = data(3)
     names = [f"x{j}" for j in range(11)] + ["<script>alert(1)</script>"]

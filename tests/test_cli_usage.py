@@ -261,6 +261,7 @@ def test_control_characters_of_a_file_do_not_reach_the_terminal(run, tmp_path):
     assert "\\x1b[31mred" in run("info", "m.safetensors").out
 
 
+@pytest.mark.slow
 @needs_posix
 def test_a_reader_that_closes_the_pipe(data, tmp_path):
     assert main(["train", str(tmp_path / "data.svm"), str(tmp_path / "m.safetensors"), "--quiet"]) == 0

@@ -189,7 +189,8 @@ print(model.coef_.tobytes().hex())
 """
 
 
-@pytest.mark.parametrize("same_files", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("same_files", [True, False])
 def test_concurrent_conversions_of_two_containers(same_files, parts, tmp_path):
     other = parts if same_files else write_parts(tmp_path / "other", *make_rows(seed=1), kind="npz")
     cache = tmp_path / "cache"
