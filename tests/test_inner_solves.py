@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from dealing import deal
-from dropmargin import DropoutLogisticRegression, DropoutSVC
+from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, GaussianNoise
 from dropmargin.solvers import conjugate_gradient
 from dropmargin.solvers.deflation import Deflation
 from helpers import INDEPENDENT, LOSSES, N_FEATURES, NOISES, RADIAL, as_format, make_data, make_objective
@@ -168,6 +168,41 @@ def test_start_from_a_subsample_leads_to_the_same_optimum_with_fewer_passes(esti
     model, other = clone(estimator).fit(X, y), _fitted_from_zero(estimator, X, y)
     assert model.objective_ == pytest.approx(other.objective_, rel=2e-4)
     assert model.n_passes_ < other.n_passes_
+
+
+@pytest.mark.parametrize(
+    ("estimator", "as_sparse"),
+    [
+        (DropoutSVC(noise=0.3), False),
+        (DropoutLogisticRegression(noise=0.3), True),
+        (DropoutSVC(noise=GaussianNoise(0.5), C=0.1), True),
+        (DropoutSVC(noise=DropoutNoise(0.2, groups=np.arange(30) // 3)), False),
+    ],
+)
+def test_hessians_of_a_subsample_lead_to_the_same_optimum(estimator, as_sparse):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 30)) * rng.uniform(0.2, 5.0, size=30)
+    X[rng.uniform(size=X.shape) < 0.5] = 0.0
+    y = (X @ rng.normal(size=30) + 3.0 * rng.normal(size=20_000) > 0).astype(int)
+    X = sparse.csr_array(X) if as_sparse else X
+    model, exact = clone(estimator).fit(X, y), clone(estimator).set_params(tol=1e-9).fit(X, y)
+    assert model.objective_ <= (1.0 + 1e-4) * exact.objective_
+    assert exact.converged_
+    assert model.n_passes_ < 0.5 * _fitted_from_zero(estimator, X, y).n_passes_
+
+
+def test_a_subsample_with_another_curvature_is_given_up():
+    """The rows of the subsample are ten times smaller than the others: with their Hessian alone, 83 iterations."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(10_000, 3))
+    taken = np.random.default_rng(0).choice(10_000, size=1_000, replace=False)
+    X[taken] *= 0.1
+    y = (X @ [1.0, -1.0, 0.5] + rng.normal(size=10_000) > 0).astype(int)
+    estimator = DropoutLogisticRegression(noise=0.1, tol=1e-6)
+    model, other = clone(estimator).fit(X, y), _fitted_from_zero(estimator, X, y)
+    assert model.converged_
+    assert model.n_iter_ <= 10
+    assert model.objective_ == pytest.approx(other.objective_, rel=2e-6)
 
 
 def _rare(n_rare: int, *, sampled: bool, n_rows: int = 20_000):

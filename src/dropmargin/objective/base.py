@@ -62,6 +62,10 @@ class Point(ABC):
     def hessian(self, direct: bool = False) -> Curvature:
         """Return the second derivative; ``direct`` asks for a factorisation where the size of the data allows it."""
 
+    def sampled_hessian(self) -> Curvature:
+        """Return the second derivative estimated from a subsample of the rows, if the objective has one."""
+        raise NotImplementedError
+
     @abstractmethod
     def majoriser(self, direct: bool = False) -> Curvature:
         """Return the curvature of the re-weighted least-squares problem, the paper's M-step.
@@ -92,6 +96,8 @@ class Objective(ABC):
     has_cheap_hessian: bool = False
     #: Whether preconditioned curvatures are close to the identity, so that the preconditioner can estimate a gap.
     is_well_preconditioned: bool
+    #: Whether there is a subsample of the rows, for `Point.sampled_hessian`.
+    has_subsample: bool = False
     #: Whether an output has several classes, whose coupling the preconditioner ignores.
     has_coupled_classes: bool = False
 

@@ -67,6 +67,8 @@ class MomentObjective(Objective):
         The columns of the targets that the coefficients belong to.
     smoothing : ndarray of shape (n_outputs,) or 0, default=0
         Width over which the loss's kink is smoothed (`MomentLoss.smoothed`); 0 is the loss itself.
+    subsample : Partitions of Rows, default=None
+        Some of the rows, with the weight of all: Hessians may be estimated from them.
     """
 
     data: Partitions[Rows]
@@ -77,6 +79,7 @@ class MomentObjective(Objective):
     n_features: int
     outputs: Array
     smoothing: Array | float = 0.0
+    subsample: Partitions[Rows] | None = None
     is_stiff: bool = False
     is_well_preconditioned: bool = True
     has_quadratic_bound: bool = True
@@ -87,7 +90,14 @@ class MomentObjective(Objective):
 
     @property
     def n_passes(self) -> float:
-        return self.data.n_passes
+        if self.subsample is None:
+            return self.data.n_passes
+        share = target_summary(self.subsample).n_rows / target_summary(self.data).n_rows
+        return self.data.n_passes + share * self.subsample.n_passes
+
+    @property
+    def has_subsample(self) -> bool:  # type: ignore[override]
+        return self.subsample is not None
 
     @property
     def has_cheap_hessian(self) -> bool:  # type: ignore[override]
@@ -246,6 +256,11 @@ class MomentPoint(Point):
             return self._curvature(row_functions.majoriser_weights, of_penalty, False, direct)
         is_coupled = not self.objective.variance.is_zero
         return self._curvature(row_functions.hessian_weights, of_penalty, is_coupled, direct)
+
+    def sampled_hessian(self) -> Curvature:
+        objective = self.objective
+        assert objective.subsample is not None
+        return replace(objective, data=objective.subsample, subsample=None).at(self.coef).hessian()
 
     def majoriser(self, direct: bool = False) -> Curvature:
         of_penalty = self.objective.penalty.majoriser(self.coef)

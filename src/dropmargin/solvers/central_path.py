@@ -42,7 +42,7 @@ _SHORTCUT_TOL = 0.8
 # There is no shortcut if the noise is weak next to a margin of 1: its barrier counts as at least this.
 _SHORTCUT_BARRIER = 0.005
 # A shortcut that takes more iterations than this is abandoned.
-_SHORTCUT_ITERATIONS = 10
+_SHORTCUT_ITERATIONS = 15
 # The bound of the last stage, as a share of `tol`, and at least the other number, which is near rounding.
 _LAST_ERROR = 0.5
 _LEAST_ERROR = 1e-13
@@ -154,7 +154,7 @@ class _Path:
             max_iter = min(max_iter, _SHORTCUT_ITERATIONS) if self.method in (newton, orthant) else max_iter
         else:
             tol = self.stage.error(self.barrier)
-            if is_last or not self.is_smoothed_by_noise:
+            if (is_last or not self.is_smoothed_by_noise) and not self.options.is_rough:
                 tol *= _CENTRED / (self.objective.n_penalised + _AT_LEAST)
         warm = self.options.warm or bool(self.history)
         return Options(tol, max_iter, record, warm, scale=np.abs(self.stage.value))

@@ -38,6 +38,8 @@ _INNER_SHARE = 0.5
 _SAFETY = 1.5
 # The curvature of a step is not used for the new gradient if the actual decrease differs by more than this share.
 _MODEL_ERROR = 0.5
+# Hessians are no longer estimated from a subsample if a predicted decrease is more than this share of the previous one.
+_SLOW = 0.5
 # Above this relative gap, the steps of coupled classes are rough.
 _FAR_GAP = 1e-2
 # Below this relative gap, predicted decreases that stagnate show that working precision is reached.
@@ -59,12 +61,15 @@ def irls(objective: Objective, start: Point, options: Options) -> Result:
 def newton(objective: Objective, start: Point, options: Options, is_irls: bool = False) -> Result:
     """Minimise a smooth objective; ``is_irls`` minimises the majoriser in every step."""
     state = _State(start, options, is_irls)
+    state.is_sampled = objective.has_subsample and options.warm and not (is_irls or objective.is_stiff)
     n_majoriser = 0 if options.warm or not objective.has_quadratic_bound else _MAJORISER_STEPS
     for iteration in range(1, options.max_iter + 1):
         point, is_first = state.point, iteration <= n_majoriser and not is_irls
         # 1. Quadratic model: the majoriser at first, then the Hessian. Value and gradient are computed with it.
         if is_first or is_irls:
             model, rtol = point.majoriser(direct=is_irls), 0.01 if is_irls else 0.5
+        elif state.is_sampled:
+            model, rtol = point.sampled_hessian(), 0.2
         else:
             model, rtol = point.hessian(direct=objective.is_stiff or objective.has_cheap_hessian), 0.2
             if objective.has_coupled_classes and np.any(state.gaps > _FAR_GAP * state.scale()):
@@ -217,6 +222,7 @@ class _State:
         self.previous, self.least = np.full(n_outputs, np.inf), np.full(n_outputs, np.inf)
         self.n_stagnant = np.zeros(n_outputs, dtype=int)
         self.history: list[Iteration] = []
+        self.is_sampled = False
         self.converged = True
         self.message = f"reached a relative gap of at most tol={options.tol:g}"
 
@@ -248,6 +254,8 @@ class _State:
         self.point = trial
         self.coef[:, self.outputs], self.values[self.outputs] = trial.coef, values
         gaps = self._linear_gap(step) if self.is_linear else self._gap(step, length, before - values, scale, objective)
+        if np.any(step.predicted > _SLOW * self.previous) or np.any(length == 0.0):
+            self.is_sampled = False  # the subsample does not represent the curvature: convergence is too slow
         self.n_stagnant = np.where(step.predicted < _STAGNATION * self.least, 0, self.n_stagnant + 1)
         self.previous = np.where(step.predicted > 0.0, step.predicted, np.finfo(float).tiny)
         self.least = np.minimum(self.least, self.previous)

@@ -43,6 +43,8 @@ class Options:
     monitor : callable
     warm : bool, default=False
         Whether the start is near the solution.
+    is_rough : bool, default=False
+        Whether an estimate of the gap suffices, without a certificate, because the result is only a start.
     scale : ndarray of shape (n_outputs,), default=None
         What ``tol`` is relative to; by default the objective itself. It is given for the stages of a central path.
     in_plane : bool, default=False
@@ -53,6 +55,7 @@ class Options:
     max_iter: int
     monitor: Monitor = no_monitor
     warm: bool = False
+    is_rough: bool = False
     scale: Array | None = None
     in_plane: bool = False
 

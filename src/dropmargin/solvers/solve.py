@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dropmargin.data import BinaryRows, ClassRows, Output, Partitions, PerPartition, Rows
-from dropmargin.data.training import SUBSAMPLE_EVERY
+from dropmargin.data.training import SUBSAMPLE_EVERY, Subsample
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import DropoutNoise, Noise, Variance
 from dropmargin.objective import (
@@ -55,6 +56,8 @@ _FAR_FOR_DIAGONAL = 3.0
 _SUBSAMPLE_TOL = 1e-2
 _LEAST_SUBSAMPLE = 1000
 _SUBSAMPLE_ITERATIONS = 40
+# With this many rows for each feature, Hessians are estimated from the subsample as well.
+_ROWS_FOR_SAMPLED_HESSIAN = 50
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,8 @@ class Problem:
     tol : float
     max_iter : int
     monitor : callable
+    is_rough : bool, default=False
+        Whether the solution is only a start for another problem: an estimated gap suffices.
     """
 
     loss: Loss
@@ -134,6 +139,7 @@ class Problem:
     tol: float
     max_iter: int
     monitor: Monitor = no_monitor
+    is_rough: bool = False
 
     @property
     def variance(self) -> Variance:
@@ -226,34 +232,46 @@ def solve_outputs(problem: Problem, rows: BinaryRows, start: Array | None = None
         used, n_features = rows.used_features
         problem = replace(problem, noise=None if problem.noise is None else problem.noise.take(used))
         start = None if start is None else start[np.append(used, n_features)]
-    first_passes = 0.0
-    if start is None and _suits_subsample(problem, rows) and not _suits_direct(problem, rows):
-        start, first_passes = _start_from_subsample(problem, rows)
-    means = _feature_means(problem, rows)
-    if means is not None and problem.noise is not None:
-        problem = replace(problem, noise=problem.noise.shifted(means))
-    variance = problem.variance if rows.is_dense else problem.variance.of_stored_entries()
-    coef = np.zeros((rows.n_features + 1, rows.n_outputs)) if start is None else start.astype(np.float64)
-    if start is None and problem.fit_intercept:
-        coef[-1] = rows.first_intercept
-    if means is not None:
-        coef[-1] += means @ coef[:-1]
-    is_direct = _suits_direct(problem, rows)
-    entry = variance.entry if variance.moves_entries and isinstance(problem.loss, MomentLoss) else None
-    options = Options(problem.tol, problem.max_iter, problem.monitor, warm=start is not None or is_direct)
-    with rows.partitions(problem.C, entry, means) as data, one_blas_thread():
+    with ExitStack() as stack:
+        stack.enter_context(one_blas_thread())
+        # 1. The start: given, or a rough fit to a subsample where that saves passes, or zero.
+        subsample = rows.subsample() if start is None and _suits_subsample(problem, rows) else None
+        first_passes = 0.0
+        if subsample is not None:
+            stack.enter_context(subsample.rows)
+            start, first_passes = _start_from_subsample(problem, subsample, rows.n_rows)
+        coef = np.zeros((rows.n_features + 1, rows.n_outputs)) if start is None else start.astype(np.float64)
+        if start is None and problem.fit_intercept:
+            coef[-1] = rows.first_intercept
+        # 2. Features far from zero are centred.
+        means = _feature_means(problem, rows)
+        if means is not None:
+            coef[-1] += means @ coef[:-1]
+            problem = replace(problem, noise=None if problem.noise is None else problem.noise.shifted(means))
+        # 3. The objective, with Hessians from the subsample where there are many rows for each feature.
+        is_direct = _suits_direct(problem, rows)
+        variance = problem.variance if rows.is_dense else problem.variance.of_stored_entries()
+        entry = variance.entry if variance.moves_entries and isinstance(problem.loss, MomentLoss) else None
+        data = stack.enter_context(rows.partitions(problem.C, entry, means))
         objective = _objective(problem, data, variance, rows, is_direct)
+        is_tall = rows.n_rows >= _ROWS_FOR_SAMPLED_HESSIAN * rows.n_features
+        if subsample is not None and is_tall and isinstance(objective, MomentObjective):
+            own = subsample.rows.partitions(problem.C / subsample.weight_share, entry, means)
+            objective = replace(objective, subsample=stack.enter_context(own))
+        # 4. The method that suits the objective.
+        is_warm = start is not None or is_direct
+        options = Options(problem.tol, problem.max_iter, problem.monitor, warm=is_warm, is_rough=problem.is_rough)
         method = choose_method(problem.solver, objective, rescaled_dual(data, dual, problem.C))
         result = method(objective, objective.at(objective.to_solver(coef)), options)
         result = replace(result, coef=objective.from_solver(result.coef))
-        n_passes = data.n_passes
+        n_passes = objective.n_passes + first_passes
     coef = result.coef
     if means is not None:
         coef[-1] -= means @ coef[:-1]
     if rows.used_features is not None:
         coef = np.zeros((n_features + 1, rows.n_outputs))
         coef[np.append(used, n_features)] = result.coef
-    return replace(result, coef=coef, n_passes=n_passes + first_passes)
+    return replace(result, coef=coef, n_passes=n_passes)
 
 
 def choose_method(solver: Solver, objective: Any, dual: PerPartition | None = None) -> Callable[..., Result]:
@@ -358,22 +376,16 @@ def _suits_subsample(problem: Problem, rows: BinaryRows) -> bool:
     is_smooth = isinstance(problem.loss, MomentLoss) and not (problem.loss.kink and problem.variance.is_zero)
     benefits = problem.solver.benefits_from_subsample and is_smooth and not problem.penalty.l1
     least = SUBSAMPLE_EVERY * max(_LEAST_SUBSAMPLE, rows.n_features)
-    return benefits and rows.n_rows >= least and problem.tol < _SUBSAMPLE_TOL
+    is_large = rows.n_rows >= least and problem.tol < _SUBSAMPLE_TOL
+    return benefits and is_large and not _suits_direct(problem, rows)
 
 
-def _start_from_subsample(problem: Problem, rows: BinaryRows) -> tuple[Array | None, float]:
-    """Return roughly fitted coefficients of a subsample, and the passes as a share of those over all rows.
-
-    There are none if the subsample does not represent each target of each output, or if its fit does not converge.
-    """
-    subsample = rows.subsample()
-    if subsample is None:
-        return None, 0.0
+def _start_from_subsample(problem: Problem, subsample: Subsample, n_rows: int) -> tuple[Array | None, float]:
+    """Return roughly fitted coefficients of a subsample, if its fit converges, and the passes over all `n_rows`."""
     C = problem.C / subsample.weight_share
-    rough = replace(problem, C=C, tol=_SUBSAMPLE_TOL, max_iter=_SUBSAMPLE_ITERATIONS, monitor=no_monitor)
-    with subsample.rows as own:
-        result = solve_outputs(rough, own)
-    return result.coef if result.converged else None, result.n_passes * subsample.rows.n_rows / rows.n_rows
+    rough = replace(problem, C=C, tol=_SUBSAMPLE_TOL, max_iter=_SUBSAMPLE_ITERATIONS, monitor=no_monitor, is_rough=True)
+    result = solve_outputs(rough, subsample.rows)
+    return result.coef if result.converged else None, result.n_passes * subsample.rows.n_rows / n_rows
 
 
 def _feature_means(problem: Problem, rows: BinaryRows) -> Array | None:
