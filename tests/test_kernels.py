@@ -19,7 +19,6 @@ from dropmargin.data import (
     SparseBlock,
     SquaredDeviation,
     kernels,
-    noise_operand,
 )
 
 _ENTRIES = [None, np.square, np.abs]
@@ -152,12 +151,11 @@ def test_coupled_products_and_images_are_those_of_a_dense_matrix(backend, n, ent
     alpha = weight[:, :n] * a + weight[:, n : 2 * n] * t
     beta = weight[:, n : 2 * n] * a + weight[:, 2 * n :] * t
     tolerance = {"rtol": 1e-3, "atol": 1e-3} if dtype == np.float32 else {"rtol": 1e-11, "atol": 1e-11}
-    operand = noise_operand(function, scale)
     for block in (SparseBlock(X, function), DenseBlock(X.toarray(), function)):
-        got, sums = block.coupled_product(np.hstack([p, operand]), shift, weight)
+        got, sums = block.coupled_product(p, scale, shift, weight)
         np.testing.assert_allclose(got, dense.T @ alpha + scale * (transformed.T @ beta), **tolerance)
         np.testing.assert_allclose(sums, np.concatenate([alpha.sum(axis=0), beta.sum(axis=0)]), **tolerance)
-        images, squares = block.images(left, operand, squared)
+        images, squares = block.images(left, scale, squared)
         noise = np.hstack([scale, scale]) * (transformed.T @ left[:, 2 * n :])
         np.testing.assert_allclose(images, dense.T @ left[:, : 2 * n] + noise, **tolerance)
         np.testing.assert_allclose(squares, np.square(dense).T @ squared, **tolerance)

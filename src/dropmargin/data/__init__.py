@@ -5,8 +5,8 @@ element-wise function of ``X`` in one pass. ``partitions`` applies a function to
 fixed order, wherever the blocks are.
 """
 
-from dropmargin.data.blocks import Block, EntryFunction, SquaredDeviation, apply_entry, noise_operand
-from dropmargin.data.columns import column_dots
+from dropmargin.data.blocks import Block, EntryFunction, SquaredDeviation, apply_entry
+from dropmargin.data.columns import add_scaled, column_dots
 from dropmargin.data.csr import SparseBlock, group_sums, rows_for_descent
 from dropmargin.data.dense import DenseBlock
 from dropmargin.data.groups import FeatureGroups, GroupOperand
@@ -69,6 +69,7 @@ __all__ = [
     "SparseBlock",
     "SquaredDeviation",
     "TargetSummary",
+    "add_scaled",
     "apply_entry",
     "as_dense",
     "as_sparse",
@@ -93,7 +94,6 @@ __all__ = [
     "mean_square",
     "means_to_subtract",
     "no_rows",
-    "noise_operand",
     "nonempty_features",
     "nonzero_entries",
     "products",

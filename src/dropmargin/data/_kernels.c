@@ -10,8 +10,7 @@ enum {
     MODE_IDENTITY = 2,
     MODE_ARRAY = 3,
     MODE_DEVIATION = 4,
-    MODE_PRESENCE = 5,
-    MODE_PRESENCE_DEVIATION = 6
+    MODE_PRESENCE = 5
 };
 
 /* The largest width of a row of results in `sandwich`. */

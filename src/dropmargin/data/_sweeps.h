@@ -2,7 +2,7 @@
  *
  * Every function reads X once. The element-wise function f is given by `mode`: none, the square, the identity, an array
  * `fdata` of values with the sparsity pattern of X, the deviation x (x - r) with one r per feature, or presence, the
- * identity or the deviation of values that are all 1 and are not read. The operands `right` of X and of f(X) are side by
+ * identity of values that are all 1 and are not read. The operands `right` of X and of f(X) are side by
  * side, one row of doubles per feature, so that all values for an entry are adjacent in memory; for a deviation, r is
  * the last of the row, also in the results `out` of transposed products. Sums are in double precision, and their order
  * depends on the data alone.
@@ -30,7 +30,7 @@ INLINE NAMED(row) NAMED(row_at)(int64_t i, const INDEX *indptr, const INDEX *ind
 /* x and f of entry e. `mode` is a constant in every inlined call, so that the compiler makes a loop for each mode. */
 INLINE double NAMED(value)(const NAMED(row) *row, INDEX e, const int mode)
 {
-    return mode == MODE_PRESENCE || mode == MODE_PRESENCE_DEVIATION ? 1.0 : (double)row->x[e];
+    return mode == MODE_PRESENCE ? 1.0 : (double)row->x[e];
 }
 
 INLINE double NAMED(entry)(const NAMED(row) *row, INDEX e, const int mode, const double *r)
@@ -39,14 +39,14 @@ INLINE double NAMED(entry)(const NAMED(row) *row, INDEX e, const int mode, const
     return mode == MODE_SQUARE ? x * x
            : mode == MODE_IDENTITY || mode == MODE_PRESENCE ? x
            : mode == MODE_ARRAY ? (double)row->f[e]
-           : mode == MODE_DEVIATION || mode == MODE_PRESENCE_DEVIATION ? x * (x - *r)
+           : mode == MODE_DEVIATION ? x * (x - *r)
            : 0.0;
 }
 
 /* The doubles per feature of an operand with so many columns. */
 INLINE int NAMED(stride)(const int mode, int n_x, int n_f)
 {
-    return n_x + n_f + (mode == MODE_DEVIATION || mode == MODE_PRESENCE_DEVIATION);
+    return n_x + n_f + (mode == MODE_DEVIATION);
 }
 
 /* s and, for two columns of f(X), t += entry e times the row of `right` for its feature. */
@@ -117,7 +117,6 @@ INLINE void NAMED(product)(const NAMED(row) *row, int mode, int n_x, int n_f, co
         case MODE_ARRAY: NAMED(product_mode)(row, MODE_ARRAY, n_x, n_f, right, out); break;
         case MODE_DEVIATION: NAMED(product_mode)(row, MODE_DEVIATION, n_x, n_f, right, out); break;
         case MODE_PRESENCE: NAMED(product_mode)(row, MODE_PRESENCE, n_x, n_f, right, out); break;
-        case MODE_PRESENCE_DEVIATION: NAMED(product_mode)(row, MODE_PRESENCE_DEVIATION, n_x, n_f, right, out); break;
         default: NAMED(product_mode)(row, MODE_NONE, n_x, n_f, right, out); break;
     }
 }
@@ -164,7 +163,6 @@ INLINE void NAMED(transposed)(const NAMED(row) *row, int mode, int n_x, int n_f,
         case MODE_ARRAY: NAMED(transposed_mode)(row, MODE_ARRAY, n_x, n_f, left, out); break;
         case MODE_DEVIATION: NAMED(transposed_mode)(row, MODE_DEVIATION, n_x, n_f, left, out); break;
         case MODE_PRESENCE: NAMED(transposed_mode)(row, MODE_PRESENCE, n_x, n_f, left, out); break;
-        case MODE_PRESENCE_DEVIATION: NAMED(transposed_mode)(row, MODE_PRESENCE_DEVIATION, n_x, n_f, left, out); break;
         default: NAMED(transposed_mode)(row, MODE_NONE, n_x, n_f, left, out); break;
     }
 }
@@ -276,8 +274,6 @@ CLONES void NAMED(coupled)(int64_t n_rows, const INDEX *indptr, const INDEX *ind
         COUPLED(MODE_IDENTITY);
         COUPLED(MODE_ARRAY);
         COUPLED(MODE_DEVIATION);
-        COUPLED(MODE_PRESENCE);
-        COUPLED(MODE_PRESENCE_DEVIATION);
     }
 #undef COUPLED
 }
@@ -313,7 +309,6 @@ CLONES void NAMED(images)(int64_t n_rows, const INDEX *indptr, const INDEX *indi
         IMAGES(MODE_ARRAY);
         IMAGES(MODE_DEVIATION);
         IMAGES(MODE_PRESENCE);
-        IMAGES(MODE_PRESENCE_DEVIATION);
     }
 #undef IMAGES
 }

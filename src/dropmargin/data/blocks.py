@@ -67,16 +67,6 @@ def apply_entry(entry: EntryFunction, values: Array, features: Array) -> Array:
     return entry.of_entries(values, features) if isinstance(entry, SquaredDeviation) else entry(values)
 
 
-def noise_operand(entry: EntryFunction | None, scale: Array) -> Array:
-    """Return a factor of ``f(X)``, of shape (n_features, n_outputs), as an operand of products.
-
-    Beside it is the reference value of ``f``, if it has one: so the operands of an entry are adjacent in memory.
-    """
-    if isinstance(entry, SquaredDeviation) and entry.less_zero:
-        return np.column_stack([scale, 2.0 * entry.reference])
-    return scale
-
-
 class Block(ABC):
     """Rows of the data matrix: the interface of `DenseBlock` and `SparseBlock`."""
 
@@ -185,31 +175,31 @@ class Block(ABC):
     def row_sums(self, entries: Array) -> Array:
         """Return the sum of ``entries`` in each row."""
 
-    def coupled_product(self, right: Array, shift: Array, curvature_weight: Array) -> tuple[Array, Array]:
+    def coupled_product(
+        self, direction: Array, scale: Array, shift: Array, curvature_weight: Array
+    ) -> tuple[Array, Array]:
         """Return the Hessian products of mean and variance, in one pass over the rows.
 
-        ``right`` is a direction ``p`` beside the `noise_operand` of a scale. With ``u = scale * p`` and the rest as in
-        `sandwich`: ``X'(A a + B t) + scale * f(X)'(B a + D t)``, and the same sums.
+        With ``p = direction``, ``u = scale * p`` and the rest as in `sandwich`:
+        ``X'(A a + B t) + scale * f(X)'(B a + D t)``, and the same sums.
         """
         n = len(shift) // 2
-        direction, scale = right[:, :n], right[:, n : 2 * n]
         back, sums = self.sandwich(np.hstack([direction, scale * direction]), shift, curvature_weight, n)
         return back[:, :n] + scale * back[:, n:], sums
 
-    def images(self, left: Array, operand: Array | None, squared: Array | None) -> tuple[Array, Array | None]:
+    def images(self, left: Array, scale: Array | None, squared: Array | None) -> tuple[Array, Array | None]:
         """Return the Hessian times two directions whose products with the rows are known, and ``(X * X)' squared``.
 
-        With ``left = (a, b, c, d)``, one value per row and output, and the `noise_operand` of a scale:
+        With ``left = (a, b, c, d)``, one value per row and output, and a scale of shape (n_features, n_outputs):
         ``X'a + scale * f(X)'c`` beside ``X'b + scale * f(X)'d``. Without a scale, ``left`` is ``(a, b)`` alone.
         """
-        n_x = left.shape[1] if operand is None else left.shape[1] // 2
+        n_x = left.shape[1] if scale is None else left.shape[1] // 2
         if squared is None:
             back, squares = self.backward(left, n_x), None
         else:
             back, squares = self.backward_and_squares(left, n_x, squared)
-        if operand is None:
+        if scale is None:
             return back, squares
-        scale = operand[:, : n_x // 2]
         return back[:, :n_x] + np.hstack([scale, scale]) * back[:, n_x:], squares
 
     def group_curvature(self, operand: GroupOperand, weights: Array, shift: Array) -> tuple[Array, Array]:

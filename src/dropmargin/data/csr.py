@@ -43,11 +43,10 @@ class SparseBlock(Block):
         is_deviation = isinstance(self.entry, SquaredDeviation) and self.entry.less_zero
         reference = 2.0 * self.entry.reference if is_deviation else None  # type: ignore[union-attr]
         are_ones = (self.entry in (None, np.square) or is_deviation) and _are_ones(self.rows.data)
-        if is_deviation:  # f is computed on the fly and not stored
-            mode = kernels.MODE_PRESENCE_DEVIATION if are_ones else kernels.MODE_DEVIATION
-            return kernels.CSRKernels(self.rows, mode, reference=reference)
         if are_ones:
-            return kernels.CSRKernels(self.rows, kernels.MODE_PRESENCE)
+            return kernels.CSRKernels(self.rows, kernels.MODE_PRESENCE, reference=reference)
+        if is_deviation:  # f is computed on the fly and not stored
+            return kernels.CSRKernels(self.rows, kernels.MODE_DEVIATION, reference=reference)
         if self.entry is np.square:
             return kernels.CSRKernels(self.rows, kernels.MODE_SQUARE)
         if self.transformed is self.rows:
@@ -78,15 +77,17 @@ class SparseBlock(Block):
         left = apply_curvature(self.forward(right, n) + shift, curvature_weight, n)
         return self.backward(left, n), left.sum(axis=0)
 
-    def coupled_product(self, right: Array, shift: Array, curvature_weight: Array) -> tuple[Array, Array]:
+    def coupled_product(
+        self, direction: Array, scale: Array, shift: Array, curvature_weight: Array
+    ) -> tuple[Array, Array]:
         if self._kernels is None or len(shift) > 2:
-            return super().coupled_product(right, shift, curvature_weight)
-        return self._kernels.coupled(right, shift, curvature_weight)
+            return super().coupled_product(direction, scale, shift, curvature_weight)
+        return self._kernels.coupled(direction, scale, shift, curvature_weight)
 
-    def images(self, left: Array, operand: Array | None, squared: Array | None) -> tuple[Array, Array | None]:
-        if self._kernels is None or operand is None or squared is None or squared.shape[1] > 1:
-            return super().images(left, operand, squared)
-        found = self._kernels.images(np.hstack([left, squared]), operand)
+    def images(self, left: Array, scale: Array | None, squared: Array | None) -> tuple[Array, Array | None]:
+        if self._kernels is None or scale is None or squared is None or squared.shape[1] > 1:
+            return super().images(left, scale, squared)
+        found = self._kernels.images(np.hstack([left, squared]), scale)
         return found[:, :2], found[:, 2:]
 
     def group_moments(self, coef: Array, groups: FeatureGroups) -> tuple[Array, Array]:

@@ -17,8 +17,8 @@ from dropmargin.compiled import load_library
 from dropmargin.typing import Array
 
 #: The function ``f`` of ``f(X)``, as the C code numbers it: none, the square, the identity, an array of values,
-#: ``x (x - r)`` with one ``r`` per feature; the identity and ``x (x - r)`` of values that are all 1 and are not read.
-MODE_NONE, MODE_SQUARE, MODE_IDENTITY, MODE_ARRAY, MODE_DEVIATION, MODE_PRESENCE, MODE_PRESENCE_DEVIATION = range(7)
+#: ``x (x - r)`` with one ``r`` per feature; the identity of values that are all 1 and are not read.
+MODE_NONE, MODE_SQUARE, MODE_IDENTITY, MODE_ARRAY, MODE_DEVIATION, MODE_PRESENCE = range(6)
 # The C code has a buffer for one row of results, of at most this width.
 MAX_WIDTH = 512
 # The seed of the random order of the rows. It is fixed, so that fits are reproducible.
@@ -75,7 +75,7 @@ class CSRKernels:
     entries : ndarray, default=None
         Its values, for ``MODE_ARRAY``.
     reference : ndarray of shape (n_features,), default=None
-        ``r`` of ``f(x) = x (x - r)``, for ``MODE_DEVIATION`` and ``MODE_PRESENCE_DEVIATION``.
+        ``r`` of ``f(x) = x (x - r)``, for ``MODE_DEVIATION`` and ``MODE_PRESENCE``.
     """
 
     def __init__(self, rows: Any, mode: int, entries: Array | None = None, reference: Array | None = None) -> None:
@@ -96,8 +96,10 @@ class CSRKernels:
         self._rows = (*self._matrix, None if entries is None else entries.ctypes.data)
         self._longest = int(np.diff(rows.indptr).max(initial=0))
         self._mode = mode
-        self._mode_of_x = MODE_PRESENCE if mode in (MODE_PRESENCE, MODE_PRESENCE_DEVIATION) else MODE_NONE
-        self._reference = reference
+        self._mode_of_x = MODE_PRESENCE if mode == MODE_PRESENCE else MODE_NONE
+        self._reference = reference if mode == MODE_DEVIATION else None
+        # x (x - r) is (1 - r) x if every x is 1: a factor of each feature, outside of the sweep over the entries.
+        self._factor = None if mode != MODE_PRESENCE or reference is None else 1.0 - reference[:, None]
 
     def _operand(self, right: Array, n_x: int) -> tuple[int, Array]:
         """Return the mode and an operand of ``X`` and ``f(X)`` in the form that the C code reads."""
@@ -105,7 +107,15 @@ class CSRKernels:
             return self._mode_of_x, np.ascontiguousarray(right, dtype=np.float64)
         if self._reference is not None:
             right = np.column_stack([right, self._reference])
+        elif self._factor is not None:
+            right = np.hstack([right[:, :n_x], self._factor * right[:, n_x:]])
         return self._mode, np.ascontiguousarray(right, dtype=np.float64)
+
+    def _scaled(self, out: Array, width: int, n_x: int) -> Array:
+        """Return a transposed product from the results of the C code."""
+        if self._factor is not None and width > n_x:
+            out[:, n_x:] *= self._factor
+        return out[:, :width]
 
     def _results(self, width: int, n_x: int) -> tuple[int, Array]:
         """Return the mode and memory for a transposed product."""
@@ -131,7 +141,7 @@ class CSRKernels:
         left = np.ascontiguousarray(left, dtype=np.float64)
         mode, out = self._results(width, n_x)
         self._backward(*self._rows, mode, n_x, width - n_x, left.ctypes.data, out.ctypes.data)
-        return out[:, :width]
+        return self._scaled(out, width, n_x)
 
     def sandwich(self, right: Array, shift: Array, curvature_weight: Array, n: int) -> tuple[Array, Array]:
         """Return the Hessian products and the sums over the rows, as `Block.sandwich` defines them."""
@@ -141,18 +151,31 @@ class CSRKernels:
         sums = np.zeros(width)
         operands = [np.ascontiguousarray(a, dtype=np.float64) for a in (right, shift, curvature_weight)]
         self._sandwich(*self._rows, mode, n, width - n, *_addresses(*operands, out, sums))
-        return out[:, :width], sums
+        return self._scaled(out, width, n), sums
 
-    def coupled(self, right: Array, shift: Array, curvature_weight: Array) -> tuple[Array, Array]:
+    def coupled(self, direction: Array, scale: Array, shift: Array, curvature_weight: Array) -> tuple[Array, Array]:
         """Return the Hessian product of one output and the sums, as `Block.coupled_product` defines them."""
-        right, weight = np.ascontiguousarray(right), np.ascontiguousarray(curvature_weight)
+        weight = np.ascontiguousarray(curvature_weight)
+        if self._mode == MODE_PRESENCE:
+            right = np.empty((self.n_features, 2))
+            right[:, 0] = direction[:, 0]
+            scale = scale if self._factor is None else self._factor * scale
+            np.multiply(direction[:, 0], scale[:, 0], out=right[:, 1])
+            both, sums = np.zeros((self.n_features, 2)), np.zeros(2)
+            self._sandwich(*self._rows, self._mode, 1, 1, *_addresses(right, shift, weight, both, sums))
+            out = scale * both[:, 1:]
+            out += both[:, :1]
+            return out, sums
+        columns = [direction, scale] if self._reference is None else [direction, scale, self._reference[:, None]]
+        right = np.hstack(columns)
         out, sums, scratch = np.zeros((self.n_features, 1)), np.zeros(2), np.empty(self._longest)
         self._coupled(*self._rows, self._mode, *_addresses(right, shift, weight, scratch, out, sums))
         return out, sums
 
-    def images(self, left: Array, operand: Array) -> Array:
+    def images(self, left: Array, scale: Array) -> Array:
         """Return ``X'a + s f(X)'c``, ``X'b + s f(X)'d`` and ``(X * X)'h``, for ``left = (a, b, c, d, h)``."""
-        right, left = np.ascontiguousarray(operand), np.ascontiguousarray(left)
+        _, right = self._operand(scale, 0)
+        left = np.ascontiguousarray(left)
         out = np.zeros((self.n_features, 3))
         self._images(*self._rows, self._mode, *_addresses(right, left, out))
         return out

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import PerPartition, Rows, column_dots, noise_operand, products
+from dropmargin.data import PerPartition, Rows, column_dots, products
 from dropmargin.objective.base import Curvature, DeflationSpace
 from dropmargin.objective.preconditioner import Preconditioner
 from dropmargin.typing import Array
@@ -34,9 +34,9 @@ class MomentCurvature(Curvature):
     deflation: DeflationSpace | None = None
 
     @cached_property
-    def _operand(self) -> Array:
+    def _scale(self) -> Array | None:
         variance = self.objective.variance
-        return noise_operand(variance.entry, as_column(variance.slope) * self.coef[:-1])
+        return as_column(variance.slope) * self.coef[:-1] if self.is_coupled and variance.moves_entries else None
 
     @cached_property
     def _floor_coef(self) -> Array:
@@ -50,8 +50,7 @@ class MomentCurvature(Curvature):
             shift[:n] = direction[-1]
             if variance.has_floor:
                 shift[n:] = column_dots(self._floor_coef, p)
-        right = np.hstack([p, self._operand]) if self.is_coupled and variance.moves_entries else p
-        back, sums = objective.data.map_sum(_curvature_product, self.weights, right, shift)
+        back, sums = objective.data.map_sum(_curvature_product, self.weights, p, self._scale, shift)
         return self._image(direction, back, sums)
 
     def _image(self, direction: Array, of_rows: Array, sums: Array) -> Array:
@@ -144,15 +143,17 @@ def _select(part: Rows, weights: CurvatureWeights, outputs: Any) -> CurvatureWei
 
 
 @products(2)
-def _curvature_product(part: Rows, weights: CurvatureWeights, right: Array, shift: Array) -> tuple[Array, Array]:
+def _curvature_product(
+    part: Rows, weights: CurvatureWeights, direction: Array, scale: Array | None, shift: Array
+) -> tuple[Array, Array]:
     """Return the rows' part of a curvature times a direction, and the sums of what ``X'`` and ``f(X)'`` multiply."""
     n = weights.n
-    if right.shape[1] > n:
-        return part.X.coupled_product(right, shift, weights.values)
+    if scale is not None:
+        return part.X.coupled_product(direction, scale, shift, weights.values)
     if len(shift) == n:
-        return part.X.sandwich(right, shift, weights.values, n)
+        return part.X.sandwich(direction, shift, weights.values, n)
     # The noise does not depend on X (Gaussian, Laplace): the same variance for every row.
-    mean = part.X.forward(right, n) + shift[:n]
+    mean = part.X.forward(direction, n) + shift[:n]
     by_mean = weights.by_mean * mean + weights.mixed * shift[n:]
     by_variance = weights.mixed * mean + weights.by_variance * shift[n:]
     return part.X.backward(by_mean, n), np.concatenate([by_mean.sum(axis=0), by_variance.sum(axis=0)])

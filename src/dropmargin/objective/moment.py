@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dropmargin.data import Partitions, PerPartition, Rows, noise_operand, target_summary
+from dropmargin.data import Partitions, PerPartition, Rows, target_summary
 from dropmargin.losses import MomentLoss
 from dropmargin.noise import Variance
 from dropmargin.objective import row_functions
@@ -294,10 +294,8 @@ class MomentPoint(Point):
     def _known_products(self, weights: PerPartition, with_squares: bool) -> KnownProducts:
         """Return the known products; value and gradient come with the same request if they are not there yet."""
         data, variance = self.objective.data, self.objective.variance
-        operand = None
-        if variance.moves_entries:
-            operand = noise_operand(variance.entry, as_column(variance.slope) * self.coef[:-1])
-        rest = weights, self.scores, operand, with_squares
+        scale = as_column(variance.slope) * self.coef[:-1] if variance.moves_entries else None
+        rest = weights, self.scores, scale, with_squares
         if "_evaluated" in vars(self):
             return KnownProducts(*data.map_sum(row_functions.known_products, *rest))
         found = data.map_sum(row_functions.gradient_and_known_products, self.objective.row_loss, *rest)

@@ -122,11 +122,11 @@ class KnownProducts(NamedTuple):
 
 @products(1)
 def known_products(
-    part: Rows, weights: CurvatureWeights, scores: Scores, operand: Array | None, with_squares: bool
+    part: Rows, weights: CurvatureWeights, scores: Scores, scale: Array | None, with_squares: bool
 ) -> KnownProducts:
     """Return the products that need no product with ``X``: the scores are the products with the coefficients.
 
-    ``operand`` is the `noise_operand` of the coefficients; it is not used by weights that are not coupled.
+    ``scale`` is the slope of the variance times the coefficients; weights that are not coupled do not use it.
     """
     mean = scores.mean
     left = [weights.by_mean * mean, weights.by_mean]
@@ -134,15 +134,15 @@ def known_products(
         left[0] += weights.mixed * scores.variance
         left += [weights.mixed * mean + weights.by_variance * scores.variance, weights.mixed]
     joined = np.hstack(left)
-    operand = operand if weights.is_coupled else None
-    used = joined[:, : 2 * weights.n] if operand is None else joined
-    images, squares = part.X.images(used, operand, weights.by_mean if with_squares else None)
+    scale = scale if weights.is_coupled else None
+    used = joined[:, : 2 * weights.n] if scale is None else joined
+    images, squares = part.X.images(used, scale, weights.by_mean if with_squares else None)
     return KnownProducts(images, squares, joined.sum(axis=0), weights.n_active)
 
 
 @products(2)
 def gradient_and_known_products(
-    part: Rows, loss: RowLoss, weights: CurvatureWeights, scores: Scores, operand: Array | None, with_squares: bool
+    part: Rows, loss: RowLoss, weights: CurvatureWeights, scores: Scores, scale: Array | None, with_squares: bool
 ) -> tuple[Array | None, ...]:
     """Return the results of `loss_and_gradient` and `known_products` in one request."""
-    return *loss_and_gradient(part, loss, scores), *known_products(part, weights, scores, operand, with_squares)
+    return *loss_and_gradient(part, loss, scores), *known_products(part, weights, scores, scale, with_squares)

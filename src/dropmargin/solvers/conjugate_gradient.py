@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh_tridiagonal
+from scipy.linalg.lapack import dsterf
 
-from dropmargin.data import column_dots
+from dropmargin.data import add_scaled, column_dots
 from dropmargin.objective import Curvature, Point
 from dropmargin.solvers.deflation import Deflation
 from dropmargin.typing import Array
@@ -79,8 +79,8 @@ def solve(curvature: Curvature, right: Array, rtol: float, max_iter: int, atol: 
         # By rounding, a positive definite matrix may have a direction without curvature: the solution so far is kept.
         positive = along > _FLAT * square
         step = np.where(positive, square / np.where(positive, along, 1.0), 0.0)
-        solution += step * direction
-        residual -= step * image
+        add_scaled(solution, step, direction)
+        add_scaled(residual, -step, image)
         remaining = np.where(positive, max(_STEPS_LEFT, iteration) * 0.5 * step * square, remaining)
         # 4. The next direction, conjugate to this one.
         preconditioned = curvature.precondition(residual)
@@ -164,9 +164,9 @@ def _lowest_ritz_values(steps: Array, ratios: Array) -> Array:
         inverse, ratio = 1.0 / steps[:length, k], ratios[: length - 1, k]
         diagonal = inverse.copy()
         diagonal[1:] += ratio * inverse[:-1]
-        if length == 1:  # which SciPy 1.12 refuses
+        if length == 1:  # which dsterf does not take
             lowest[k] = diagonal[0]
             continue
-        beside = np.sqrt(ratio) * inverse[:-1]
-        lowest[k] = eigh_tridiagonal(diagonal, beside, eigvals_only=True, select="i", select_range=(0, 0))[0]
+        eigenvalues, failed = dsterf(diagonal, np.sqrt(ratio) * inverse[:-1])
+        lowest[k] = np.nan if failed else eigenvalues[0]
     return np.where(lowest > 0.0, lowest, np.inf)

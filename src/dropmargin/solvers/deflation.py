@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.data import column_dots
+from dropmargin.data import add_scaled, column_dots
 from dropmargin.objective import DeflationSpace
 from dropmargin.typing import Array
 
@@ -53,7 +53,7 @@ class Deflation:
         space = self.space
         along_coef = column_dots(space.coef_image, direction)
         x, y = self._weights(along_coef, column_dots(space.intercept_image, direction))
-        direction -= x * space.coef
+        add_scaled(direction, -x, space.coef)
         direction[-1] -= y
         return direction
 
