@@ -39,7 +39,7 @@ class ExplicitCopies:
 
 
 class Liblinear:
-    """LIBLINEAR's own solver of the hinge loss (liblinear-official), without an offset."""
+    """LIBLINEAR's own solver of the hinge loss (liblinear-official), without an intercept."""
 
     def __init__(self, C: float) -> None:
         self.C = C
