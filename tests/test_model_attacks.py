@@ -159,7 +159,7 @@ _WRONG_ENTRIES = {
         _parameter(noise={"class": "DropoutNoise", "parameters": {"rate": {"array": "list"}, **_NO_GROUPS}}),
         r"lacks the array 'noise\.rate'",
     ),
-    "pairs of class_weight": (_parameter(class_weight=[[1, 2, 3]]), "pairs"),
+    "pairs of class_weight": (_parameter(class_weight={"mapping": [[1, 2, 3]]}), "pairs"),
     "approximation": (_parameter(approximation="magic"), "approximation"),
     "multi_class": (_parameter(multi_class="all"), "multi_class"),
     "no feature means": (_parameter(missing="rescale"), "feature_means_"),

@@ -12,10 +12,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.errors import ParameterError, ParameterWarning
+from dropmargin.estimators.validation import check_integer
 from dropmargin.io.data.dataset import ColumnKind
 from dropmargin.io.data.dates import ORDERS, PARTS
 from dropmargin.io.data.frames import table_columns, table_names
-from dropmargin.io.data.state import check_flag, check_keys, check_strings, check_vector, check_whole
+from dropmargin.io.data.state import check_flag, check_keys, check_strings, check_vector
 from dropmargin.io.data.table_columns import TableColumn, learn_column
 from dropmargin.typing import Array
 
@@ -109,7 +110,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         TableEncoder
         """
         columns, n_rows = table_columns(X)
-        limit = check_whole("max_categories", self.max_categories, 1)
+        limit = check_integer("max_categories", self.max_categories, 1)
         scale = check_flag("scale", self.scale)
         categorical, keep = (_check_names(name, getattr(self, name), columns) for name in ("categorical", "keep"))
         if not columns or not n_rows:
@@ -232,21 +233,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise ValueError("input_features is not equal to feature_names_in_.")
         return np.array([name for column in self._columns for name in column.feature_names], dtype=object)
 
-    def get_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return the fitted state for `from_state`: values for JSON, and arrays.
+    def get_state(self) -> dict[str, Any]:
+        """Return the fitted state for `from_state`: a dict of plain values, lists of strings and arrays.
 
         ``columns`` are the names of all columns and ``names`` those of the encoded ones, with their ``kinds`` and
-        ``orders`` (of day and month). ``parts`` are the categories and parts of dates of all columns in one list,
-        because a file limits the number of its lists, and ``widths`` their numbers (0 for numbers).
+        ``orders`` (of day and month). ``parts`` are the categories and parts of dates of all columns in one list, and
+        ``widths`` their numbers (0 for numbers).
 
         Returns
         -------
-        facts : dict
-            Values for JSON.
-        arrays : dict of ndarray
+        dict
         """
         check_is_fitted(self, "column_kinds_")
-        facts = {
+        return {
             "categorical": list(self.categorical),
             "max_categories": self.max_categories,
             "keep": list(self.keep),
@@ -256,40 +255,39 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             "kinds": [column.kind for column in self._columns],
             "orders": [column.order for column in self._columns],
             "parts": [part for column in self._columns for part in column.parts],
+            "widths": np.array([len(column.parts) for column in self._columns], dtype=np.int64),
+            "mean": self.mean_,
+            "deviation": self.scale_,
         }
-        widths = np.array([len(column.parts) for column in self._columns], dtype=np.int64)
-        return facts, {"widths": widths, "mean": self.mean_, "deviation": self.scale_}
 
     @classmethod
-    def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> TableEncoder:
+    def from_state(cls, state: dict[str, Any]) -> TableEncoder:
         """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError.
 
         Parameters
         ----------
-        facts : dict
-        arrays : dict of ndarray
+        state : dict
 
         Returns
         -------
         encoder : the fitted encoder
         """
         parameters = ("categorical", "max_categories", "keep", "scale")
-        wanted = {*parameters, "columns", "names", "kinds", "orders", "parts"}
-        check_keys("The state of a TableEncoder", facts, wanted)
-        check_keys("The arrays of a TableEncoder", arrays, {"widths", "mean", "deviation"})
-        columns = _columns_of_state(facts, arrays["widths"])
-        names = check_strings("columns", facts["columns"])
+        wanted = {*parameters, "columns", "names", "kinds", "orders", "parts", "widths", "mean", "deviation"}
+        check_keys("The state of a TableEncoder", state, wanted)
+        columns = _columns_of_state(state)
+        names = check_strings("columns", state["columns"])
         used = check_strings("The names of columns", [column.name for column in columns])
-        categorical, keep = (check_strings(name, facts[name]) for name in ("categorical", "keep"))
+        categorical, keep = (check_strings(name, state[name]) for name in ("categorical", "keep"))
         if not {*used, *categorical, *keep} <= set(names):
             raise ValueError("columns must have the names of all columns.")
         if not set(categorical) <= {column.name for column in columns if column.kind == "category"}:
             raise ValueError("categorical must name columns that have categories.")
-        limit = check_whole("max_categories", facts["max_categories"], 1)
-        encoder = cls(tuple(categorical), limit, tuple(keep), check_flag("scale", facts["scale"]))
+        limit = check_integer("max_categories", state["max_categories"], 1)
+        encoder = cls(tuple(categorical), limit, tuple(keep), check_flag("scale", state["scale"]))
         encoder._set_columns(names, columns)
         encoder.left_out_ = dict.fromkeys((name for name in names if name not in encoder.column_kinds_), "")
-        encoder.mean_, encoder.scale_ = (check_vector(k, arrays[k], encoder._n_out) for k in ("mean", "deviation"))
+        encoder.mean_, encoder.scale_ = (check_vector(k, state[k], encoder._n_out) for k in ("mean", "deviation"))
         if not (encoder.scale_ > 0.0).all():
             raise ValueError("deviation must have positive numbers.")
         return encoder
@@ -341,15 +339,15 @@ def _moments(block: Array) -> tuple[Array, Array]:
     return mean, np.where(deviation > 0.0, deviation, 1.0)
 
 
-def _columns_of_state(facts: Mapping[str, Any], widths: Any) -> list[TableColumn]:
+def _columns_of_state(state: dict[str, Any]) -> list[TableColumn]:
     """Return the columns of a state of `TableEncoder.get_state`."""
-    names, kinds, orders, parts = (facts[name] for name in ("names", "kinds", "orders", "parts"))
+    names, kinds, orders, parts, widths = (state[name] for name in ("names", "kinds", "orders", "parts", "widths"))
     if not all(isinstance(given, list) for given in (names, kinds, orders, parts)) or not names:
         raise ValueError("names, kinds, orders and parts must be lists, and names must have at least one column.")
-    if not len(names) == len(kinds) == len(orders):
-        raise ValueError("names, kinds and orders must have the same length.")
-    if not isinstance(widths, np.ndarray) or widths.dtype != np.int64 or widths.shape != (len(names),):
-        raise ValueError(f"widths must be an int64 array of {len(names)} numbers.")
+    if not isinstance(widths, np.ndarray) or widths.dtype != np.int64 or widths.ndim != 1:
+        raise ValueError("widths must be a vector of int64.")
+    if not len(names) == len(kinds) == len(orders) == len(widths):
+        raise ValueError("names, kinds, orders and widths must have the same length.")
     total = len(parts)
     if widths.min() < 0 or widths.max() > total or widths.sum() != total:
         raise ValueError(f"widths must be numbers whose sum is {total}, the number of parts.")

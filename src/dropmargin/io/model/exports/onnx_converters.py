@@ -56,14 +56,14 @@ def register_frame_encoder(cls: type) -> None:
 
 def _table_columns(encoder: Any) -> list[list[str] | None]:
     """Return the categories of each column of a `TableEncoder`, None for a column of numbers."""
-    facts, arrays = encoder.get_state()
-    if "date" in facts["kinds"]:
-        name = facts["names"][facts["kinds"].index("date")]
+    state = encoder.get_state()
+    if "date" in state["kinds"]:
+        name = state["names"][state["kinds"].index("date")]
         raise ValueError(f"Column {name!r} of the TableEncoder holds dates, which ONNX cannot parse.")
     columns: list[list[str] | None] = []
     start = 0
-    for kind, width in zip(facts["kinds"], arrays["widths"].tolist(), strict=True):
-        columns.append(None if kind == "number" else facts["parts"][start : start + width])
+    for kind, width in zip(state["kinds"], state["widths"].tolist(), strict=True):
+        columns.append(None if kind == "number" else state["parts"][start : start + width])
         start += width
     return columns
 
