@@ -51,7 +51,7 @@ class Choice(click.Choice):
             raise click.BadParameter(message, ctx, param) from None
 
 
-def checked(convert: Callable[[Any], Any], expected: str, is_right: Callable[[Any], bool]) -> Callable[[Any], Any]:
+def checked(convert: Callable[[Any], Any], expected: str, is_right: Callable[[Any], object]) -> Callable[[Any], Any]:
     """Return a converter of text to a value, whose error says what is expected."""
 
     def parse(text: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,11 @@ def read(source: Source, options: ReadOptions) -> Dataset:
     with source.open_seekable() as stream:
         archive = _Archive(source, stream)
         X = _read_matrix(archive, options)
-        n_samples = X.shape[0]
-        y = _read_labels(archive, options, n_samples)
-        qid = archive.read("qid", "whole numbers", (n_samples,)).astype(np.int64) if archive.has("qid") else None
+        y = _read_labels(archive, options, X.shape[0])
         names = None
         if archive.has("feature_names"):
             names = tuple(archive.read("feature_names", "text", (X.shape[1],)).astype(str).tolist())
-    return Dataset(X, y, qid, names)
+    return Dataset(X, y, names)
 
 
 def chunks(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
@@ -47,8 +46,7 @@ def chunks(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[D
     step = max(1, n_rows * chunk_bytes // max(n_bytes, 1))
     for begin in range(0, n_rows, step):
         rows = slice(begin, begin + step)
-        y, qid = (None if array is None else array[rows] for array in (whole.y, whole.qid))
-        yield Dataset(whole.X[rows], y, qid, whole.feature_names)
+        yield replace(whole, X=whole.X[rows], y=None if whole.y is None else whole.y[rows])
 
 
 def read_arrays(source: Source, wanted: Mapping[str, tuple[str, tuple[int | None, ...]]]) -> dict[str, Array]:
