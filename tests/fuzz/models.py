@@ -160,7 +160,7 @@ def mutate_tensors(data: bytes, rng: random.Random) -> bytes:
             flat = array.reshape(-1)
             tensors[name] = np.concatenate((flat[:where], rng.choice((flat[:0], flat[-1:], flat)), flat[where + 1 :]))
         else:
-            other = rng.choice((*tensors, "other", "coef_.text", "feature_names_in_.lengths", "noise.rate"))
+            other = rng.choice((*tensors, "other", "classes_", "feature_names_in_", "noise.rate"))
             tensors[other] = tensors[name] if rng.random() < 0.5 else tensors.pop(name)
     return pack(text, tensors)
 

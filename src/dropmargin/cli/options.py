@@ -221,7 +221,6 @@ IGNORE_EXTRA = option("--ignore-extra", help="svmlight: ignore features that the
 NOISES_HELP = "Noises such as 0,0.1,gaussian=1, or a number of dropout rates."
 CS_HELP = "Values of C such as 0.1,1,10, or a number of values."
 WEIGHTINGS = ["presence", "counts", "tfidf"]
-_WEIGHTING_HELP = "Text: weighting of terms."
 _FORMATS = ["svmlight", "csv", "tsv", "jsonl", "parquet", "arrow", "npz", "text"]
 _LOSSES = ["hinge", "logistic", "quadratic", "exponential", "mcf-logistic", "ridge", "svr"]
 
@@ -261,16 +260,8 @@ FEATURE_OPTIONS = section(
     path_option("--feature-names", help="svmlight, npz: file with the name of a feature per line."),
 )
 
-WEIGHTING = section("Features", option("--weighting", choices=WEIGHTINGS, default=WEIGHTINGS[0], help=_WEIGHTING_HELP))
-#: Of ``cv``, which can choose the weighting, too.
-WEIGHTING_OR_AUTO = section(
-    "Features",
-    option(
-        "--weighting",
-        choices=[*WEIGHTINGS, "auto"],
-        default=WEIGHTINGS[0],
-        help=f"{_WEIGHTING_HELP} auto: choose by the score.",
-    ),
+WEIGHTING = section(
+    "Features", option("--weighting", choices=WEIGHTINGS, default=WEIGHTINGS[0], help="Text: weighting of terms.")
 )
 
 #: Features that are lost together.
