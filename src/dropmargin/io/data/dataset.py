@@ -149,3 +149,11 @@ def concatenate(parts: list[Dataset]) -> Dataset:
         X = sparse.csr_array(sparse.vstack([part.X for part in parts], format="csr"))
     y = None if first.y is None else np.concatenate([part.y for part in parts])
     return Dataset(X, y, first.feature_names, first.zero_based)
+
+
+def small_indices(X: Any) -> sparse.csr_array:
+    """Return a CSR matrix as an array with int32 indices, as other libraries need them, unless it is too large."""
+    X = sparse.csr_array(X)
+    if max(*X.shape, X.nnz) < 2**31:
+        X.indices, X.indptr = X.indices.astype(np.int32, copy=False), X.indptr.astype(np.int32, copy=False)
+    return X

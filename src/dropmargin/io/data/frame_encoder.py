@@ -10,14 +10,12 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.io.data.dataset import ColumnKind
+from dropmargin.io.data.dataset import ColumnKind, small_indices
 from dropmargin.io.data.frames import table_names
 from dropmargin.io.data.state import check_keys, check_strings
 from dropmargin.io.data.table_encoder import NothingToLearnError, TableEncoder
 from dropmargin.io.data.text_encoder import TextEncoder
 from dropmargin.typing import Array
-
-_INT32_MAX = 2**31 - 1
 
 
 class FrameEncoder(TransformerMixin, BaseEstimator):
@@ -231,8 +229,5 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
 
 
 def _stack(*parts: Any) -> Any:
-    """Return matrices side by side, with int32 indices if these suffice."""
-    stacked = sparse.csr_array(sparse.hstack([sparse.csr_array(part) for part in parts], format="csr"))
-    if max(stacked.shape[1], stacked.nnz) <= _INT32_MAX:
-        stacked.indices, stacked.indptr = (a.astype(np.int32, copy=False) for a in (stacked.indices, stacked.indptr))
-    return stacked
+    """Return matrices side by side."""
+    return small_indices(sparse.hstack([sparse.csr_array(part) for part in parts], format="csr"))

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from dropmargin.data.structure import structure_fault
-from dropmargin.io.data.dataset import Dataset, ReadOptions
+from dropmargin.io.data.dataset import Dataset, ReadOptions, small_indices
 from dropmargin.io.data.errors import DataFormatError, one_line, quoted
 from dropmargin.io.data.sources import Source
 from dropmargin.typing import Array
@@ -23,7 +23,6 @@ from dropmargin.typing import Array
 _KINDS = {"numbers": "fiub", "whole numbers": "iu", "text": "US", "labels": "fiubU"}
 _INDEX_ARRAYS = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-_INT32_MAX = 2**31 - 1
 
 
 def read(source: Source, options: ReadOptions) -> Dataset:
@@ -148,9 +147,7 @@ def _read_matrix(archive: _Archive, options: ReadOptions) -> Any:
         raise archive.error(f"the sparse matrix is malformed: {fault}")
     X = sparse.csr_array(X)
     X.sum_duplicates()  # also sorts
-    if max(*X.shape, X.nnz) <= _INT32_MAX:
-        X.indices, X.indptr = X.indices.astype(np.int32, copy=False), X.indptr.astype(np.int32, copy=False)
-    return X
+    return small_indices(X)
 
 
 def _check_width(archive: _Archive, n_features: int, options: ReadOptions) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.errors import ParameterError, ParameterWarning
 from dropmargin.estimators.validation import check_integer
-from dropmargin.io.data.dataset import ColumnKind
+from dropmargin.io.data.dataset import ColumnKind, small_indices
 from dropmargin.io.data.dates import ORDERS, PARTS
 from dropmargin.io.data.frames import table_columns, table_names
 from dropmargin.io.data.state import check_flag, check_keys, check_strings, check_vector
@@ -22,7 +22,6 @@ from dropmargin.typing import Array
 
 # A matrix of more columns than this is sparse if less than this share of it is not zero.
 _MAX_DENSE_WIDTH, _MIN_DENSE_SHARE = 128, 0.25
-_INT32_MAX = 2**31 - 1
 _MAX_LISTED = 10
 
 
@@ -177,44 +176,25 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise ValueError(f"X has {len(columns)} features, but {expected}.")
         if not columns:
             raise ValueError("X is a table without columns.")
-        entries = self._entries(columns, n_rows)
-        shape = (n_rows, self._n_out)
-        if self.sparse_output_:
-            rows, positions, values = map(np.concatenate, zip(*entries, strict=True))
-            dtype = np.int32 if max(*shape, len(values)) <= _INT32_MAX else np.int64
-            X = sparse.csr_array((values, (rows.astype(dtype), positions.astype(dtype))), shape=shape)
-            X.indices, X.indptr = X.indices.astype(dtype, copy=False), X.indptr.astype(dtype, copy=False)
-            return X
-        matrix = np.zeros(shape)
-        for rows, positions, values in entries:
-            matrix[rows, positions] = values
-        return matrix
+        starts = np.cumsum([0, *(column.width for column in self._columns)])
+        blocks = [
+            self._encode(column, columns.get(column.name), n_rows, slice(start, start + column.width))
+            for column, start in zip(self._columns, starts, strict=False)
+        ]
+        return small_indices(sparse.hstack(blocks, format="csr")) if self.sparse_output_ else np.hstack(blocks)
 
-    def _entries(self, columns: Mapping[str, Any], n_rows: int) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield rows, columns and values of the nonzero entries, or all entries, for each column of the table."""
-        start = 0
-        for column in self._columns:
-            values = columns.get(column.name)
-            stop = start + column.width
-            if values is None:
-                rows, positions = _all_entries(np.arange(n_rows), column.width)
-                entries = np.full(len(rows), np.nan)
-            elif column.kind != "category":
-                block = (column.numbers(values) - self.mean_[start:stop]) / self.scale_[start:stop]
-                if self.sparse_output_:
-                    rows, positions = np.nonzero(block)
-                    entries = block[rows, positions]
-                else:
-                    rows, positions, entries = np.arange(n_rows)[:, None], np.arange(column.width), block
-            else:
-                codes = column.codes(values)
-                known = np.flatnonzero(codes >= 0)
-                missing, missing_positions = _all_entries(np.flatnonzero(codes == -1), column.width)
-                rows = np.concatenate((known, missing))
-                positions = np.concatenate((codes[known], missing_positions))
-                entries = np.concatenate((np.ones(len(known)), np.full(len(missing), np.nan)))
-            yield rows, positions + start, entries
-            start = stop
+    def _encode(self, column: TableColumn, values: Any, n_rows: int, features: slice) -> Any:
+        """Return the features of a column of the table, sparse if the output is; None is a column that is absent."""
+        if column.kind == "category":
+            codes = np.full(n_rows, -1) if values is None else column.codes(values)
+            # A row per category, zeros for a category that is not known (-2) and NaN for a missing value (-1).
+            n, last = column.width, np.full((1, column.width), np.nan)
+            if self.sparse_output_:
+                return sparse.vstack([sparse.eye_array(n), sparse.csr_array((1, n)), last], format="csr")[codes]
+            return np.vstack([np.eye(n), np.zeros((1, n)), last])[codes]
+        block = np.full((n_rows, column.width), np.nan) if values is None else column.numbers(values)
+        block = (block - self.mean_[features]) / self.scale_[features]
+        return sparse.csr_array(block) if self.sparse_output_ else block
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the columns of the matrix: ``age``, ``colour=blue``, ``born:year``.
@@ -363,8 +343,3 @@ def _columns_of_state(state: dict[str, Any]) -> list[TableColumn]:
             raise ValueError(f"parts of a date must be some of {PARTS}.")
         columns.append(TableColumn(name, kind, tuple(own), order))
     return columns
-
-
-def _all_entries(rows: Array, width: int) -> tuple[Array, Array]:
-    """Return the row and the column of each entry of some rows."""
-    return np.repeat(rows, width), np.tile(np.arange(width), len(rows))

@@ -11,9 +11,9 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.errors import ParameterError
-from dropmargin.estimators.validation import check_choice, check_integer
+from dropmargin.estimators.validation import check_choice
 from dropmargin.io.data.frames import is_missing, table_names
-from dropmargin.io.data.state import check_flag, check_keys, check_strings, check_vector
+from dropmargin.io.data.state import check_keys, check_strings, check_vector
 from dropmargin.typing import Array
 
 # The default of scikit-learn, words of two letters or more. It is not a parameter, because a model file must not bring
@@ -210,34 +210,22 @@ class TextEncoder(TransformerMixin, BaseEstimator):
             check_choice(name, getattr(self, name), allowed)
         if not isinstance(self.column, str | None):
             raise ValueError(f"column must be a string or None, got {self.column!r:.40}.")
-        check_flag("lowercase", self.lowercase)
-        if not isinstance(self.ngram_range, tuple) or len(self.ngram_range) != 2:
-            raise ValueError(f"ngram_range must be two numbers, got {self.ngram_range!r:.40}.")
-        low, high = (check_integer("ngram_range", n, 1) for n in self.ngram_range)
-        if not low <= high <= _MAX_NGRAM:
-            raise ValueError(f"ngram_range must go up, to at most {_MAX_NGRAM}, got {self.ngram_range!r}.")
-        if isinstance(self.min_df, float):
-            if not 0.0 <= self.min_df <= 1.0:
-                raise ValueError(f"min_df must be a share in [0, 1] or a number of documents, got {self.min_df!r}.")
-        else:
-            check_integer("min_df", self.min_df, 1)
-        if self.max_features is not None:
-            check_integer("max_features", self.max_features, 1)
-        self._check_stop_words()
-
-    def _check_stop_words(self) -> None:
-        words = self.stop_words
-        if words is None:
-            return
-        is_list = isinstance(words, list) and all(isinstance(word, str) for word in words)
-        if not is_list and not (isinstance(words, str) and words == "english"):
-            raise ValueError(f"stop_words must be 'english', a list of strings or None, got {words!r:.40}.")
-        if self.analyzer != "word":
+        sizes, words = self.ngram_range, self.stop_words
+        are_integers = isinstance(sizes, tuple) and len(sizes) == 2 and all(type(size) is int for size in sizes)
+        if not are_integers or not 1 <= sizes[0] <= sizes[1] <= _MAX_NGRAM:
+            raise ValueError(
+                f"ngram_range must be two integers, in ascending order, at most {_MAX_NGRAM}, got {sizes!r:.40}."
+            )
+        if words is not None and self.analyzer != "word":
             raise ParameterError(
                 f"stop_words must be None with analyzer={self.analyzer!r}: its terms are not words.",
                 "stop_words",
                 f"these are for --analyzer word; the terms of --analyzer {self.analyzer} are not words",
             )
+        if isinstance(words, list) and not all(isinstance(word, str) for word in words):
+            raise ValueError("stop_words must be 'english', a list of strings or None, got a list of other values.")
+        # The other parameters have the checks of scikit-learn.
+        self._vectorizer(min_df=self.min_df, max_features=self.max_features)._validate_params()
 
     def _set_terms(self, terms: list[str], idf: Array | None) -> None:
         self.terms_, self.idf_ = terms, idf
