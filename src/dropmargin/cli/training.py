@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 import warnings
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -405,15 +404,3 @@ def fit_text(n_rows: int, n_features: int, facts: dict[str, Any], *more: str, sa
         f"{rows}, {features}{classes}: {status} in {plural(facts['iterations'], 'iteration')}, {facts['seconds']:.2f} s"
     )
     return "\n".join([first, *more, "nothing is saved (--strict)" if saved is None else f"saved {saved}"])
-
-
-class Stopwatch:
-    """Measures the seconds since its creation."""
-
-    def __init__(self) -> None:
-        self._started = time.perf_counter()
-
-    @property
-    def seconds(self) -> float:
-        """The seconds, rounded to milliseconds."""
-        return round(time.perf_counter() - self._started, 3)

@@ -12,12 +12,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
-from dropmargin.io.model.exports.onnx_converters import (
-    register_classifier,
-    register_frame_encoder,
-    register_regressor,
-    register_table_encoder,
-)
+from dropmargin.io.model.exports.onnx_converters import register
 from dropmargin.io.model.preprocessing import KINDS, encoder_kind
 
 _TARGET_OPSET = {"": 17, "ai.onnx.ml": 3}
@@ -35,7 +30,7 @@ def convert_pipeline(pipeline: Pipeline, classifier: Any) -> Any:
         for index, (name, step) in enumerate(pipeline.steps[:-1])
     ]
     is_regression = not hasattr(classifier, "classes_")
-    (register_regressor if is_regression else register_classifier)(type(classifier))
+    register(classifier)
     prepared.append((pipeline.steps[-1][0], classifier))
     number = DoubleTensorType if classifier.coef_.dtype == np.float64 else FloatTensorType
     inputs = _inputs(pipeline[0], number)
@@ -62,10 +57,9 @@ def _prepare(name: str, step: Any, options: dict[int, dict[str, Any]], *, is_fir
         # The locale C is on every machine. Lower case of other than ASCII letters needs a locale of Unicode.
         is_ascii = all(word.isascii() for term in step.vocabulary_ for word in term)
         options[id(step)] = {"tokenexp": _RE2_WORD, "locale": "C" if is_ascii else "C.UTF-8"}
-    elif kind == "TableEncoder":
-        register_table_encoder(type(step))
-    else:
-        register_frame_encoder(type(step))
+        return step
+    register(step)
+    if kind == "FrameEncoder":
         parts = [] if step.table_encoder_ is None else [(step.table_encoder_, list(step.column_kinds_))]
         parts += [(encoder, [encoder.column]) for encoder in step.text_encoders_]
         step = copy(step)
