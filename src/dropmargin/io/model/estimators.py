@@ -84,11 +84,10 @@ def plain_outputs(model: Any) -> Any:
 def plain_model(model: Any, what: str = "Model files") -> Any:
     """Return the fitted model that a file can hold, with dense coefficients.
 
-    Of a search over parameters it is ``best_estimator_``, of a classifier of `dropmargin.dask` the local one.
+    Of a search over parameters it is ``best_estimator_``.
     """
     classes = CLASSES | REGRESSORS
     found = getattr(model, "best_estimator_", model)
-    found = found.to_local() if hasattr(found, "to_local") else found
     if classes.get(type(found).__name__) is not type(found):
         raise ValueError(
             f"{what} take a fitted {', '.join(classes)}, or a Pipeline that ends with one of these; "
