@@ -77,11 +77,11 @@ class Source:
 
     def open_seekable(self) -> IO[bytes]:
         """Return the same as a seekable stream: the file itself, or a copy in memory or in a temporary file."""
-        is_file = not self.is_stdin and Path(self.name).is_file()
         with self.open() as stream:
-            if is_file and self._digest is None and not isinstance(stream, _Unpacked):
+            is_plain = not self.is_stdin and Path(self.name).is_file() and not isinstance(stream, _Unpacked)
+            if is_plain and self._digest is None:
                 return Path(self.name).open("rb")
-            copy: Any = io.BytesIO() if is_file else tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
+            copy: Any = io.BytesIO() if is_plain else tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
             shutil.copyfileobj(stream, copy, _BUFFER_BYTES)
         copy.seek(0)
         return copy

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.io.model.checks import ModelFormatError, check_choice, check_fields, check_type, to_plain
+from dropmargin.io.model.checks import ModelFormatError, check_choice, check_fields, check_type, shorten, to_plain
 from dropmargin.typing import Array
 
 _TYPES: dict[str, Any] = {"list": list, "tuple": tuple, "ndarray": np.ndarray}
@@ -26,7 +26,10 @@ def pack(value: Any, name: str, arrays: dict[str, Array]) -> Any:
     if type(value) not in _TYPES.values() or np.ndim(value) == 0:
         return to_plain(value[()] if isinstance(value, np.ndarray) else value, name)
     is_text = type(value) is not np.ndarray and all(isinstance(item, str) for item in value)
-    arrays[name] = np.array(value, dtype=object) if is_text else np.asarray(value)
+    array = np.array(value, dtype=object) if is_text else np.asarray(value)
+    if array.dtype.kind == "U" and type(value) is not np.ndarray:  # NumPy turns numbers beside strings into strings
+        raise ValueError(f"{name} must hold numbers or strings, not both, to be stored, got {shorten(value)}.")
+    arrays[name] = array
     return {"array": type(value).__name__}
 
 
