@@ -28,7 +28,7 @@ from dropmargin import (
     NoisePathDisplay,
 )
 
-SOLVERS = ("newton", "irls", "lbfgs")
+SOLVERS = ("newton", "irls")
 
 
 def digits() -> tuple:

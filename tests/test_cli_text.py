@@ -1,4 +1,4 @@
-"""Text on the command line: its options, text beside other columns, and the choice of the weighting."""
+"""Text on the command line: its options, text beside other columns, and wrong use of the options."""
 
 from __future__ import annotations
 
@@ -105,41 +105,9 @@ def test_files_without_columns_of_the_training_data(run, tmp_path):
 
 
 @pytest.mark.usefixtures("reviews")
-@pytest.mark.parametrize("text", [pytest.param("review", marks=pytest.mark.slow), "review,title"])
-def test_cv_chooses_the_weighting(text, run):
-    """The best weighting is stored, with the settings that a search with this weighting alone finds."""
-    where = ("--text", text, "--target", "stars", "--noises", "0.1,0.5", "--cs", "0.01,0.1,1", "--folds", "3", "--json")
-    where += ("--ignore", "title,price,shop") if text == "review" else ()
-    done = run("cv", "reviews.csv", "-o", "m.safetensors", *where, "--weighting", "auto").json
-    levels = {level["weighting"]: level for level in done["weightings"]}
-    assert list(levels) == ["presence", "counts", "tfidf"]
-    for weighting, level in levels.items():
-        alone = run("cv", "reviews.csv", *where, "--weighting", weighting).json
-        assert alone["weightings"] is None
-        assert {name: alone[name] for name in level} == level
-    best = max(levels.values(), key=lambda level: level["score"])  # the first of equal ones
-    assert {name: done[name] for name in best} == best
-    encoder, classifier = load("m.safetensors")
-    text_encoder = encoder if text == "review" else encoder.text_encoder
-    assert (text_encoder.weighting, classifier.C) == (best["weighting"], best["C"])
-    expected = load("m.safetensors").decision_function(read_data("reviews.csv", ReadOptions(text=text.split(","))).X)
-    np.testing.assert_array_equal(decisions(run), expected)
-    assert run("info", "m.safetensors", "--json").json["summary"]["weighting"] == best["weighting"]
-
-
-def test_cv_prints_the_weightings(reviews, run, tmp_path):
-    lines = [f"{star}\t{text}" for star, text in zip(reviews["stars"], reviews["review"], strict=True)]
-    (tmp_path / "reviews.txt").write_text("\n".join(lines) + "\n")
-    done = run("cv", "reviews.txt", "--noises", "0.5", "--cs", "0.1", "--folds", "2", "--weighting", "auto")
-    assert [line.split()[0] for line in done.out.splitlines()[1:4]] == ["presence", "counts", "tfidf"]
-    assert "chosen: --weighting " in done.out
-
-
-@pytest.mark.usefixtures("reviews")
 @together(
     ("arguments", "message"),
     [
-        (("--weighting", "auto", "--ignore", "review,title"), "--weighting auto is for text"),
         (("--text", "review", "--stop-words", "english", "--analyzer", "char"), "--stop-words: these are for"),
         (("--text", "review", "--stop-words", "empty.txt"), "--stop-words empty.txt: there are no words"),
         (("--text", "review", "--stop-words", "binary.txt"), "--stop-words binary.txt: this is not a text file"),

@@ -245,11 +245,10 @@ def test_arrays_of_numpy(read_npz):
     X = sparse.random_array((7, 5), density=0.4, format="csr", random_state=0)
     names = np.array(["ä", "b", "c", "d", "e"])
     parts = {"X_data": X.data, "X_indices": X.indices, "X_indptr": X.indptr, "X_shape": np.array(X.shape)}
-    y, qid = np.array(["a", "b", "a", "c", "a", "b", "ü"]), np.arange(7)
-    data = read_npz(archive(**parts, y=y, qid=qid, feature_names=names))
+    y = np.array(["a", "b", "a", "c", "a", "b", "ü"])
+    data = read_npz(archive(**parts, y=y, other=np.arange(7), feature_names=names))
     np.testing.assert_array_equal(data.X.toarray(), X.toarray())
     assert data.y.tolist() == y.tolist()
-    assert data.qid.tolist() == qid.tolist()
     assert data.feature_names == tuple(names)
     dense = read_npz(archive(X=np.asfortranarray(X.toarray().astype(">f4")), z=np.arange(7.0)), target="z")
     assert dense.X.dtype == np.float32

@@ -1,4 +1,4 @@
-"""ExplicitCorruption: the limit of many copies, weights, blocks, delegation, bad input."""
+"""ExplicitCorruption: the limit of many copies, weights, delegation, bad input."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.model_selection import GridSearchCV
-from sklearn.naive_bayes import GaussianNB, MultinomialNB
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 
-from datasets import blankout, make_binary, make_multiclass, make_sparse
+from datasets import blankout, make_binary, make_multiclass
 from dealing import deal_checks, round_robin, together
 from dropmargin import DropoutNoise, DropoutSVC, ExplicitCorruption, GaussianNoise, MCFClassifier, PoissonNoise
-from dropmargin.baselines import explicit
 
 _RANDOM = "a row twice is corrupted twice, a row of weight 2 once: equal on average only"
 
@@ -88,15 +87,6 @@ class Recorder(ClassifierMixin, BaseEstimator):
         return self
 
 
-class BlockRecorder(Recorder):
-    """A classifier that also stores the blocks of `partial_fit`."""
-
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
-        self.blocks_ = [*getattr(self, "blocks_", []), (X, y, sample_weight)]
-        self.classes_ = classes
-        return self
-
-
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, sparse.csr_matrix])
 def test_copies_are_stacked_and_share_the_weight(kind):
     X, y = make_binary()
@@ -109,29 +99,6 @@ def test_copies_are_stacked_and_share_the_weight(kind):
     assert np.ptp(copies, axis=0).max() > 0.0  # copies differ
     assert_allclose(given.weights_.reshape(4, -1), np.tile(weights[1:] / 4.0, (4, 1)))
     assert_array_equal(given.y_, np.tile(y[1:], 4))
-
-
-def test_blocks_are_bounded_and_cover_every_row_of_every_copy(monkeypatch):
-    monkeypatch.setattr(explicit, "_BLOCK_ENTRIES", 100)
-    X, y = make_binary()
-    X[:, 0] = 1.0 + np.arange(len(y))  # the number of the row, which is never dropped
-    noise = DropoutNoise(rate=[0.0] + [0.5] * 7)
-    model = ExplicitCorruption(BlockRecorder(), noise=noise, n_copies=3, n_epochs=2, random_state=0)
-    given = model.fit(X, y).estimator_
-    assert not hasattr(given, "X_")
-    assert max(block.size for block, _, _ in given.blocks_) <= 100
-    numbers = np.concatenate([block[:, 0] for block, _, _ in given.blocks_]).reshape(6, -1)
-    assert_array_equal(np.sort(numbers, axis=1), np.tile(X[:, 0], (6, 1)))
-    for block, labels, weights in given.blocks_:
-        assert_array_equal(labels, y[block[:, 0].astype(int) - 1])
-        assert_allclose(weights, 1.0 / 3.0)
-
-
-def test_naive_bayes_in_blocks_equals_naive_bayes_on_all_copies(monkeypatch):
-    monkeypatch.setattr(explicit, "_BLOCK_ENTRIES", 100)
-    X, y = make_sparse(80, 30, 0.2)
-    blocks = ExplicitCorruption(MultinomialNB(), noise=None, n_copies=3).fit(X, y)
-    assert_allclose(blocks.predict_proba(X), MultinomialNB().fit(X, y).predict_proba(X), atol=1e-10)
 
 
 def test_classifiers_without_sample_weight_get_none():
@@ -191,7 +158,6 @@ def test_feature_names_are_stored():
         ({"estimator": LinearRegression()}, "estimator .*LinearRegression"),
         ({"n_copies": 0}, "n_copies .*got 0"),
         ({"n_copies": 2.5}, "n_copies .*got 2.5"),
-        ({"n_epochs": 0}, "n_epochs .*got 0"),
         ({"noise": 1.0}, r"rate .*\[0, 1\), got 1.0"),
         ({"noise": "dropout"}, "noise .*'dropout'"),
         ({"noise": DropoutNoise(rate=[0.1, 0.2])}, r"rate .*\(2,\)"),

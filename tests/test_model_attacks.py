@@ -159,7 +159,7 @@ _WRONG_ENTRIES = {
         _parameter(noise={"class": "DropoutNoise", "parameters": {"rate": {"array": "list"}, **_NO_GROUPS}}),
         r"lacks the array 'noise\.rate'",
     ),
-    "pairs of class_weight": (_parameter(class_weight=[[1, 2, 3]]), "pairs"),
+    "pairs of class_weight": (_parameter(class_weight={"mapping": [[1, 2, 3]]}), "pairs"),
     "approximation": (_parameter(approximation="magic"), "approximation"),
     "multi_class": (_parameter(multi_class="all"), "multi_class"),
     "no feature means": (_parameter(missing="rescale"), "feature_means_"),
@@ -230,23 +230,21 @@ def test_wrong_tensors_are_refused(name, small, tmp_path):
 
 
 @together(
-    ("text", "lengths", "message"),
+    ("text", "message"),
     [
-        ("aä", [1, 1], None),
-        ("aä", [2, 2], "do not add up"),
-        ("aä", [0, 0], "do not add up"),
-        ("aä", [2**32 - 1, 1], "do not add up"),
-        (b"a\xc3", [1, 1], "not UTF-8"),
-        ("ba", [1, 1], "ascending order"),
-        ("aä", [[1, 1]], "lacks its text or its lengths"),
+        (b"a\xff\xc3\xa4\xff", None),
+        (b"a\xff\xc3\xa4", "lacks its text"),
+        (b"", "at least two labels"),
+        (b"a\xff", "at least two labels"),
+        (b"a\xff\xc3\xff\xa4\xff", "not UTF-8"),
+        (b"a\xff\xfe\xff", "not UTF-8"),
+        (b"b\xffa\xff", "ascending order"),
+        (b"\xff\xffa\xff", "ascending order"),
     ],
 )
-def test_lengths_of_strings(text, lengths, message, small, tmp_path):
+def test_bytes_of_strings(text, message, small, tmp_path):
     entries, tensors = entries_of(small) | {"strings": {"classes_": "str"}}, unpack(small)[1]
-    del tensors["classes_"]
-    content = text.encode() if isinstance(text, str) else text
-    tensors["classes_.text"] = np.frombuffer(content, dtype=np.uint8)
-    tensors["classes_.lengths"] = np.array(lengths, dtype=np.uint32)
+    tensors["classes_"] = np.frombuffer(text, dtype=np.uint8)
     data = pack(json.dumps(entries), tensors)
     if message is None:
         (tmp_path / "model").write_bytes(data)
@@ -291,9 +289,7 @@ def test_one_long_label_among_many_does_not_make_all_wide(small, tmp_path):
     n = 50_000
     labels = [*(f"{index:05d}" for index in range(n - 1)), "x" * 100_000]
     entries, tensors = entries_of(small) | {"strings": {"classes_": "str"}}, unpack(small)[1]
-    del tensors["classes_"]
-    tensors["classes_.text"] = np.frombuffer("".join(labels).encode(), dtype=np.uint8)
-    tensors["classes_.lengths"] = np.array([len(label) for label in labels], dtype=np.uint32)
+    tensors["classes_"] = np.frombuffer(b"".join(label.encode() + b"\xff" for label in labels), dtype=np.uint8)
     data = pack(json.dumps(entries), tensors)
     assert _peak_of_refusal(tmp_path / "labels", data, "too long for type str") < 10 * len(data) + 2**20
 

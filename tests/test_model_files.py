@@ -172,6 +172,14 @@ def test_class_weights(class_weight, tmp_path):
     _assert_same(round_trip(model, tmp_path), model, X)
 
 
+def test_groups_of_names_and_numbers_are_refused(tmp_path):
+    X, y = make_binary()
+    model = DropoutSVC(noise=0.5).fit(X, y).set_params(noise=DropoutNoise(0.5, groups={"a": ["x", 1], "b": [2]}))
+    with pytest.raises(ValueError, match=r"noise\.groups\.a must hold numbers or strings, not both"):
+        save(model, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("weights", [{"a": 1, "ß": 2.0}, {True: 3.0, False: 1.0}, {0.0: 1.0, 1.0: 2.0}])
 def test_class_weights_of_other_labels(weights, tmp_path):
     X, y = make_binary()

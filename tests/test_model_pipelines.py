@@ -127,6 +127,11 @@ def test_truncated_files_are_refused(kind, tmp_path):
 # The state of an encoder --------------------------------------------------------------------------------------------
 
 
+_NESTED = {"array": "list"}
+for _ in range(50):
+    _NESTED = {"mapping": [["a", _NESTED]]}
+
+
 class Shifter(TransformerMixin, BaseEstimator):
     """A transformer with the methods that model files need of an encoder."""
 
@@ -141,14 +146,14 @@ class Shifter(TransformerMixin, BaseEstimator):
         return np.array([f"x{d}" for d in range(len(self.shift_))], dtype=object)
 
     def get_state(self):
-        return {"names": self.names_, "empty": [], "nested": {"a": [1, None]}}, {"shift": self.shift_}
+        return {"names": self.names_, "empty": [], "nested": {"a": {"b c": None}}, "shift": self.shift_}
 
     @classmethod
-    def from_state(cls, facts, arrays):
-        if facts.keys() != {"names", "empty", "nested"} or arrays["shift"].ndim != 1:
+    def from_state(cls, state):
+        if state.keys() != {"names", "empty", "nested", "shift"} or state["shift"].ndim != 1:
             raise ValueError("not a state of Shifter.")
         made = cls()
-        made.shift_, made.names_, made.facts_ = arrays["shift"], facts["names"], facts
+        made.shift_, made.names_, made.state_ = state["shift"], state["names"], state
         return made
 
 
@@ -165,7 +170,8 @@ def test_the_state_of_an_encoder(pipeline, tmp_path):
     loaded = round_trip(pipeline, tmp_path)
     assert [name for name, _ in loaded.steps] == ["shift it", "classify"]
     assert loaded.decision_function(X).tobytes() == pipeline.decision_function(X).tobytes()
-    assert loaded[0].facts_ == {"names": pipeline[0].names_, "empty": [], "nested": {"a": [1, None]}}
+    assert loaded[0].state_.pop("shift") is loaded[0].shift_
+    assert loaded[0].state_ == {"names": pipeline[0].names_, "empty": [], "nested": {"a": {"b c": None}}}
     found = describe(tmp_path / "model.safetensors")
     assert found["feature_names"] == [f"x{d}" for d in range(N_FEATURES)]
     assert found["preprocessing"]["kind"] == "Shifter"
@@ -175,13 +181,14 @@ def test_the_state_of_an_encoder(pipeline, tmp_path):
     ("path", "value", "message"),
     [
         (("preprocessing", "kind"), "StandardScaler", "kind of preprocessing must be one of"),
-        (("preprocessing", "lists"), [], "Shifter: not a state of Shifter"),
-        (("preprocessing", "lists"), ["shift"], "must be a list of strings"),
-        (("preprocessing", "lists"), ["coef_"], r"lacks the array 'preprocessing\.coef_'"),
-        (("preprocessing", "lists"), [3], "name of an array must be of type str"),
-        (("preprocessing", "facts"), 3, "must be of type dict"),
-        (("preprocessing", "arrays"), [], "Shifter: 'shift'"),
-        (("preprocessing", "arrays"), ["../shift"], "lacks the array"),
+        (("preprocessing", "state"), {"mapping": []}, "Shifter: not a state of Shifter"),
+        (("preprocessing", "state"), {"mapping": [["shift", {"array": "set"}]]}, "must be one of"),
+        (("preprocessing", "state"), {"mapping": [["coef_", {"array": "list"}]]}, r"the array 'preprocessing\.coef_'"),
+        (("preprocessing", "state"), {"mapping": [[None, 3]]}, "pairs of a key and a value"),
+        (("preprocessing", "state"), {"mapping": [["a", 3], ["a", 4]]}, "has a key twice"),
+        (("preprocessing", "state"), [3], "must be of type"),
+        (("preprocessing", "state"), {"mapping": {"shift": {}}}, "must be of type list"),
+        (("preprocessing", "state"), _NESTED, "must be an object|unknown entry|lacks"),
         (("preprocessing",), None, "steps of a pipeline"),
         (("steps",), ["a", "a"], "two different names"),
         (("steps",), ["a__b", "c"], "two different names"),

@@ -220,16 +220,14 @@ def test_paths_have_no_chosen_point(data):
         name: noise_path(X[:80], y[:80], RATES, CS, estimator=model, X_test=X[80:], y_test=y[80:])
         for name, model in {"svm": DropoutSVC(), "logistic": DropoutLogisticRegression()}.items()
     }
-    display = NoisePathDisplay.from_paths(paths)
+    display = NoisePathDisplay.from_estimators(paths)
     for line, path in zip(display.lines_, paths.values(), strict=True):
         assert_allclose(line.get_ydata(), 1.0 - path.scores.max(axis=1)[ORDER])
     assert display.chosen_ == []
     assert display.spreads_ == [None, None]
     assert display.ax_.get_ylabel() == "error at the best C"
-    (line,) = NoisePathDisplay.from_paths(paths["svm"], scoring="f1").lines_
-    assert_allclose(line.get_ydata(), paths["svm"].scores.max(axis=1)[ORDER])
-    mesh = NoiseGridDisplay.from_path(paths["svm"], scoring="f1").meshes_[0]
-    assert_allclose(mesh.get_array(), paths["svm"].scores[ORDER])
+    mesh = NoiseGridDisplay.from_estimator(paths["svm"]).meshes_[0]
+    assert_allclose(mesh.get_array(), 100.0 * paths["svm"].scores[ORDER])
 
 
 def test_lists_and_pipelines_are_named_after_their_last_class(data, models):
@@ -377,14 +375,6 @@ def test_only_fitted_searches_have_scores(draw, data):
         with pytest.raises(TypeError, match="must be one with CV in its name, such as DropoutSVCCV"):
             draw(wrong)
     assert plt.get_fignums() == []
-
-
-def test_paths_must_be_paths(models):
-    for wrong in ([], {}, 3, {"a": 3}, models["svm"]):
-        with pytest.raises(ValueError, match="paths must be a dict of names and NoisePath objects"):
-            NoisePathDisplay.from_paths(wrong)
-    with pytest.raises(TypeError, match="path must be a result of noise_path, got DropoutSVCCV"):
-        NoiseGridDisplay.from_path(models["svm"])
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def assert_agree(text: bytes, indices: IndexRange = ANY_BASE):
     if isinstance(one, str) or isinstance(other, str):
         assert one == other, text
         return
-    for name in ("labels", "qids", "row_ends", "indices", "values"):
+    for name in ("labels", "row_ends", "indices", "values"):
         left, right = getattr(one[0], name), getattr(other[0], name)
         assert (left is None) == (right is None), text
         if left is not None:
@@ -112,8 +112,6 @@ MALFORMED = {
     "UTF-16": ("1 1:1\n".encode("utf-16"), ": the text is UTF-16"),
     "bytes": (b"1 1:1\n\xff\xfe\x00 1:1\n", ":2:1: the label '\\xff\\xfe\\x00' is not a number"),
     "qid not second": ("1 1:1 qid:3\n", ":1:7: qid must follow the label"),
-    "qid at times": ("1 qid:1 1:1\n1 1:1\n", ":2: qid is missing, but the lines before have one"),
-    "qid later": ("1 1:1\n1 qid:1 1:1\n", ":2: this line has a qid, but the lines before have none"),
     "qid of letters": ("1 qid:a 1:1\n", ":1:3: 'qid:a' should be qid: and digits"),
 }
 
@@ -275,11 +273,11 @@ def test_n_features_and_ignore_extra(read):
         read("1 0:1 3:1\n", n_features=3)
 
 
-def test_labels_and_qids(read):
+def test_labels_and_qids_which_are_ignored(read):
     assert read("1.5 1:1\n2 1:1\n").y.tolist() == [1.5, 2.0]
     assert read("+1 1:1\n-1.0 1:1\n").y.dtype == np.int64
-    data = read("1 qid:7 1:1\n0 qid:9223372036854775807 1:1\n")
-    assert data.qid.tolist() == [7, 2**63 - 1]
+    data = read("1 qid:7 1:1\n0 qid:9223372036854775807 1:1\n2 1:1\n")
+    assert data.y.tolist() == [1, 0, 2]
 
 
 @pytest.mark.usefixtures("parser")

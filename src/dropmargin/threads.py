@@ -1,9 +1,9 @@
 """Thread pools that do not deadlock after an interrupt, and a limit of BLAS to one thread.
 
 Ctrl-C raises `KeyboardInterrupt` in the main thread between any two Python bytecodes. The pools of joblib and of the
-standard library, and the start of a thread, use condition variables, which are Python code: about one interrupt in
-some hundred leaves one locked, and other threads wait for it forever. Threads here wait only for locks and queues that
-are implemented in C, whose operations are atomic.
+standard library, and the start of a `threading.Thread`, use condition variables, which are Python code: about one
+interrupt in some hundred leaves one locked, and other threads wait for it forever. Threads here are started by
+`_thread`, and wait only for locks and queues that are implemented in C, whose operations are atomic.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ class Job(Generic[T]):
 class Threads:
     """A pool of threads that run jobs in the order of submission."""
 
-    def __init__(self, n_threads: int, name: str = "dropmargin") -> None:
+    def __init__(self, n_threads: int) -> None:
         self._jobs: SimpleQueue[Job[Any] | None] = SimpleQueue()
-        weakref.finalize(self, self._jobs.put, None)  # in case an interrupt prevents the call of close
+        weakref.finalize(self, self._jobs.put, None)  # ends the threads if an interrupt prevents the call of close
         self._is_closed = False
         self._workers = [Job(partial(_work, self._jobs)) for _ in range(n_threads)]
-        self._threads = [threading.Thread(target=job.run, name=name, daemon=True) for job in self._workers]
-        _uninterrupted(partial(_start, self._threads))
+        for worker in self._workers:
+            start_new_thread(worker.run, ())
 
     def submit(self, function: Callable[..., T], *args: Any) -> Job[T]:
         """Return a job for ``function(*args)``; the next idle thread runs it."""
@@ -111,9 +111,8 @@ class Threads:
         """Cancel the jobs that have not started, and wait for the others."""
         self._is_closed = True
         self._cancel_waiting()
-        for worker, thread in zip(self._workers, self._threads, strict=True):
-            worker.wait()  # an interrupted `join` marks the thread as finished in Python 3.11
-            thread.join()
+        for worker in self._workers:
+            worker.wait()
 
     def _cancel_waiting(self) -> None:
         try:
@@ -137,28 +136,6 @@ def _work(jobs: SimpleQueue[Job[Any] | None]) -> None:
         job.run()
         del job  # release the result while waiting for the next job
     jobs.put(None)  # ends the next thread
-
-
-def _start(threads: Iterable[threading.Thread]) -> None:
-    for thread in threads:
-        thread.start()
-
-
-def _uninterrupted(function: Callable[[], T]) -> T:
-    """Return the result of a function, which is not called in the main thread and therefore not interrupted."""
-    if threading.get_ident() != threading.main_thread().ident:
-        return function()
-    job = Job(function)
-    try:
-        start_new_thread(job.run, ())
-        return job.result()
-    except RuntimeError:  # the thread could not be started, or the function raised it
-        raise
-    except BaseException:
-        job.wait()
-        raise
-    finally:
-        del job  # its error refers to this frame
 
 
 def in_threads(jobs: Sequence[Callable[[], T]], n_threads: int, stop: threading.Event) -> list[T]:

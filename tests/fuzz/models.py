@@ -31,6 +31,7 @@ Tensors = dict[str, np.ndarray]
 _VALUES: list[Any] = [None, True, False, 0, -1, 1, 2, 7, 2**31, 2**63, 10**12, 10**19]
 _VALUES += [0.5, -0.0, 1e-308, 1e308, float("nan"), float("inf"), "", "x", "nan", "\ud800"]
 _VALUES += [[], {}, [[]], [0], [1.5], [["a", 1.0]], {"array": "list"}, {"array": "x"}]
+_VALUES += [{"mapping": []}, {"mapping": [["a", 1], ["a", 2]]}, {"mapping": [["a", {"array": "ndarray"}]]}]
 _VALUES += ["ovo", "ovr", "rescale", "error", "balanced", "hinge", "str", "object", "coef_", "FDropSVC", "TextEncoder"]
 _VALUES += [{"class": "PoissonNoise", "parameters": {}}, {"class": "DropoutNoise", "parameters": {"rate": 0.5}}]
 _VALUES += [{"class": "Hinge", "parameters": {"margin": -1.0}}]
@@ -160,7 +161,7 @@ def mutate_tensors(data: bytes, rng: random.Random) -> bytes:
             flat = array.reshape(-1)
             tensors[name] = np.concatenate((flat[:where], rng.choice((flat[:0], flat[-1:], flat)), flat[where + 1 :]))
         else:
-            other = rng.choice((*tensors, "other", "coef_.text", "feature_names_in_.lengths", "noise.rate"))
+            other = rng.choice((*tensors, "other", "classes_", "feature_names_in_", "noise.rate"))
             tensors[other] = tensors[name] if rng.random() < 0.5 else tensors.pop(name)
     return pack(text, tensors)
 
@@ -186,8 +187,8 @@ def mutate_entries(data: bytes, rng: random.Random) -> bytes:
 
 
 def _places(value: Any) -> Any:
-    """Yield every container within a value with each of its keys; of an array, the first three."""
-    keys = list(value) if isinstance(value, dict) else [*range(min(3, len(value)))]
+    """Yield every container within a value with each of its keys; of an array, the first twenty."""
+    keys = list(value) if isinstance(value, dict) else [*range(min(20, len(value)))]
     for key in keys:
         yield value, key
         if isinstance(value[key], dict | list):

@@ -17,12 +17,8 @@ from dropmargin.data import canonical, row_blocks, stack_blocks
 from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import feature_means
 from dropmargin.estimators import validation
-from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.noise import DropoutNoise, Noise, as_noise
 from dropmargin.typing import Array
-
-# Entries of a block for `partial_fit`, unless a single row has more.
-_BLOCK_ENTRIES = 2**22
 
 
 def _estimator_has(name: str) -> Callable[[ExplicitCorruption], bool]:
@@ -42,25 +38,19 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     ``x~_i1, ..., x~_iM`` are ``M`` draws of the noise around row ``i``. As ``M`` grows, this tends to the expected
     loss, which `NoisyLinearClassifier` and the related estimators minimise (or bound) without sampling.
 
-    A classifier with `partial_fit` gets blocks of rows, which are sampled when they are needed, so that memory does not
-    grow with ``n_copies``. For other classifiers, and for those of this library, whose `partial_fit` does not reach the
-    optimum, the copies are stacked, which takes ``n_copies`` times the memory of ``X``. Sparse data stay sparse.
+    The copies are stacked, which takes ``n_copies`` times the memory of ``X``. Sparse data stay sparse.
 
     Parameters
     ----------
     estimator : classifier
-        Any scikit-learn classifier; it is cloned. If its `fit` (or `partial_fit`) has no ``sample_weight``, each
-        copy has weight 1: a parameter such as ``C`` that multiplies a sum over the rows then has ``n_copies`` times its
-        effect.
+        Any scikit-learn classifier; it is cloned. If its `fit` has no ``sample_weight``, each copy has weight 1: a
+        parameter such as ``C`` that multiplies a sum over the rows then has ``n_copies`` times its effect.
     noise : float, Noise or None, default=0.1
         A number q in [0, 1) means ``DropoutNoise(rate=q, reference="zero")``; ``None`` means exact copies.
     n_copies : int, default=10
         Number of copies, ``M``.
-    n_epochs : int, default=1
-        Number of passes, each over ``n_copies`` new copies with randomly ordered rows; only for a classifier with
-        `partial_fit`. One is exact for naive Bayes; stochastic gradients may need more.
     random_state : int, RandomState instance or None, default=None
-        Seed of the noise and of the order of the rows.
+        Seed of the noise.
 
     Attributes
     ----------
@@ -85,13 +75,10 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     True
     """
 
-    def __init__(
-        self, estimator: Any, *, noise: Any = 0.1, n_copies: int = 10, n_epochs: int = 1, random_state: Any = None
-    ) -> None:
+    def __init__(self, estimator: Any, *, noise: Any = 0.1, n_copies: int = 10, random_state: Any = None) -> None:
         self.estimator = estimator
         self.noise = noise
         self.n_copies = n_copies
-        self.n_epochs = n_epochs
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ExplicitCorruption:
@@ -117,7 +104,6 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> ExplicitCorruption:
         n_copies = validation.check_integer("n_copies", self.n_copies, 1)
-        n_epochs = validation.check_integer("n_epochs", self.n_epochs, 1)
         if not is_classifier(self.estimator):
             raise ValueError(f"estimator must be a scikit-learn classifier, got {self.estimator!r}.")
         noise = as_noise(self.noise, reference="zero") or DropoutNoise(rate=0.0, reference="zero")
@@ -137,11 +123,9 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             X, y, weights = X[counted], y[counted], weights[counted]
         noise = noise.with_means(feature_means(X, weights, has_missing=False)) if noise.needs_means else noise
         rng = check_random_state(self.random_state)
-        if _fits_in_blocks(estimator):
-            _fit_in_blocks(estimator, noise, X, y, weights / n_copies, n_copies * n_epochs, rng)
-        else:
-            _fit_stacked(estimator, noise, X, y, weights / n_copies, n_copies, rng)
-        self.estimator_ = estimator
+        blocks = [block for _ in range(n_copies) for block in row_blocks(canonical(noise.sample(X, rng)))]
+        extra = {"sample_weight": np.tile(weights / n_copies, n_copies)} if _takes_weights(estimator) else {}
+        self.estimator_ = estimator.fit(stack_blocks(blocks).rows, np.tile(y, n_copies), **extra)
         return self
 
     @property
@@ -232,36 +216,5 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
 
 def _takes_weights(estimator: Any) -> bool:
-    """Return whether the method that fits the estimator has a parameter ``sample_weight``."""
-    method = estimator.partial_fit if _fits_in_blocks(estimator) else estimator.fit
-    return "sample_weight" in signature(method).parameters
-
-
-def _fits_in_blocks(estimator: Any) -> bool:
-    """Return whether to fit in blocks. The classifiers of this library reach their optimum by `fit` only."""
-    return hasattr(estimator, "partial_fit") and not isinstance(estimator, MarginalisedClassifier)
-
-
-def _fit_stacked(
-    estimator: Any, noise: Noise, X: Any, y: Array, weights: Array, n_copies: int, rng: np.random.RandomState
-) -> None:
-    """Fit to the stacked copies."""
-    blocks = [block for _ in range(n_copies) for block in row_blocks(canonical(noise.sample(X, rng)))]
-    extra = {"sample_weight": np.tile(weights, n_copies)} if _takes_weights(estimator) else {}
-    estimator.fit(stack_blocks(blocks).rows, np.tile(y, n_copies), **extra)
-
-
-def _fit_in_blocks(
-    estimator: Any, noise: Noise, X: Any, y: Array, weights: Array, n_copies: int, rng: np.random.RandomState
-) -> None:
-    """Fit to blocks of corrupted rows, with the rows of each copy in a random order."""
-    n_rows, n_features = X.shape
-    step = max(1, _BLOCK_ENTRIES // n_features)
-    classes = np.unique(y)
-    takes_weights = _takes_weights(estimator)
-    for _ in range(n_copies):
-        order = rng.permutation(n_rows)
-        for begin in range(0, n_rows, step):
-            rows = order[begin : begin + step]
-            extra = {"sample_weight": weights[rows]} if takes_weights else {}
-            estimator.partial_fit(noise.sample(X[rows], rng), y[rows], classes=classes, **extra)
+    """Return whether `fit` of the estimator has a parameter ``sample_weight``."""
+    return "sample_weight" in signature(estimator.fit).parameters

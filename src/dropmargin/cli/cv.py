@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,9 +12,6 @@ from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError, closest
 from dropmargin.cli.files import check_can_read, check_can_write, check_replaces_model, more_inputs
 from dropmargin.cli.program import NOT_CONVERGED, SUCCESS, Command
-
-if TYPE_CHECKING:
-    from dropmargin.cli.training import TrainingData
 
 _PARAMS = [
     shared.file_argument("data"),
@@ -33,7 +31,7 @@ _PARAMS = [
     shared.option("--rule", choices=["best", "one-se"], default="best", help="one-se: smallest C near the best score."),
     *shared.DATA_OPTIONS,
     *shared.FEATURE_OPTIONS,
-    *shared.WEIGHTING_OR_AUTO,
+    *shared.WEIGHTING,
     *shared.GROUP_OPTIONS,
     *shared.LEARNING_OPTIONS,
 ]
@@ -58,7 +56,7 @@ def cv(options: SimpleNamespace, console: Console) -> int:
     _check_scoring(options.scoring)
     if options.missing_rate is not None and (options.scoring is not None or options.multi_class == "ovo"):
         raise UsageError("--missing-rate is a score of its own: it excludes --scoring, and --multi-class ovo")
-    watch = training.Stopwatch()
+    started = time.perf_counter()
     data = training.read_training_data(options.data, options, console)
     numbers = training.learns_numbers(options.loss)
     folds = training.make_folds(options.folds, data.y, numbers=numbers, seed=options.seed)
@@ -70,8 +68,9 @@ def cv(options: SimpleNamespace, console: Console) -> int:
         "cv": folds,
         "verbose": 0 if console.quiet else 1,
     }
-    search, data, facts = _choose_weighting(data, options, console, own)
-    facts["seconds"] = watch.seconds
+    search = training.make_model(options, data.X, console, **own)
+    search.fit(data.X, data.y)
+    facts = _facts(search, options) | {"seconds": round(time.perf_counter() - started, 3)}
     saved = options.out is not None and (facts["converged"] or not options.strict)
     if saved:
         settings = {name: facts[name] for name in ("noise", "C", "score", "standard_error", "seconds", "converged")}
@@ -80,28 +79,6 @@ def cv(options: SimpleNamespace, console: Console) -> int:
     facts |= {"model": options.out if saved else None, "data_hash": data.data_hash}
     console.result(data.summary | facts, _text(facts))
     return SUCCESS if facts["converged"] or not options.strict else NOT_CONVERGED
-
-
-def _choose_weighting(
-    data: TrainingData, options: SimpleNamespace, console: Console, own: dict[str, Any]
-) -> tuple[Any, TrainingData, dict[str, Any]]:
-    """Return the fitted search, its data and its facts: with ``--weighting auto``, those with the best score."""
-    from dropmargin.cli import training
-
-    best, levels = None, []
-    for encoded in training.weightings(data, options):
-        if options.weighting == "auto":
-            console.note(f"--weighting {encoded.summary['weighting']}")
-        search = training.make_model(options, encoded.X, console, **own)
-        search.fit(encoded.X, encoded.y)
-        options.missing = search.missing  # missing values are reported once
-        facts = _facts(search, options) | {"weighting": encoded.summary["weighting"]}
-        levels.append({name: facts[name] for name in ("weighting", "noise", "C", "score", "standard_error")})
-        if best is None or facts["score"] > best[2]["score"]:
-            best = search, encoded, facts
-    assert best is not None
-    best[2]["weightings"] = levels if len(levels) > 1 else None
-    return best
 
 
 def _check_scoring(scoring: str | None) -> None:
@@ -159,23 +136,11 @@ def _text(facts: dict[str, Any]) -> str:
         for level in facts["noises"]
     ]
     columns = ["noise", "best C", facts["scoring"], "+/-"]
-    weighting = f"--weighting {facts['weighting']} " if facts["weightings"] else ""
     lines = [
-        *_weighting_lines(facts["weightings"] or [], columns),
         table_text(columns, rows),
         "",
-        f"chosen: {weighting}--noise {facts['noise']} --C {facts['C']:g}",
+        f"chosen: --noise {facts['noise']} --C {facts['C']:g}",
         f"{facts['scoring']} {facts['score']:.4f} +/- {facts['standard_error']:.4f} over {facts['folds']} folds, "
         f"{facts['seconds']:.1f} s",
     ]
     return "\n".join(lines) + (f"\nsaved {facts['model']}" if facts["model"] else "")
-
-
-def _weighting_lines(levels: list[dict[str, Any]], columns: list[str]) -> list[str]:
-    from dropmargin.cli.formatting import table_text
-
-    rows = [
-        [one["weighting"], one["noise"], f"{one['C']:g}", f"{one['score']:.4f}", f"{one['standard_error']:.4f}"]
-        for one in levels
-    ]
-    return [table_text(["weighting", *columns], rows), ""] if rows else []

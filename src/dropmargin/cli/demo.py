@@ -6,6 +6,7 @@ import contextlib
 import os
 import shlex
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import click
@@ -33,11 +34,9 @@ def demo(options: SimpleNamespace, console: Console) -> int:
     A folder with other files of the same names is refused.
     """
     files = {name: os.path.join(options.folder, file) for name, file in (_DATA | _RESULTS).items()}
-    tables = digits_tables()
-    _check_folder(options.folder, files, tables)
+    _write_tables(options.folder, list(files.values()), digits_tables())
     # With --json, standard output has one object and nothing else.
     with contextlib.redirect_stdout(sys.stderr) if console.as_json else contextlib.nullcontext():
-        _write_tables(options.folder, tables)
         _print_now(f"8 x 8 images of digits, one half for training: {files['training data']}")
         _print_now(f"and the other half for testing: {files['test data']}")
         code = _run_commands(files, options, console)
@@ -64,26 +63,16 @@ def digits_tables() -> dict[str, bytes]:
     return tables
 
 
-def _check_folder(folder: str, files: dict[str, str], tables: dict[str, bytes]) -> None:
-    """Refuse a folder with files of the same names, unless its data files are those of an earlier demo."""
-    existing = [path for path in files.values() if os.path.exists(path)]
-    if not existing:
-        return
-    for name, content in tables.items():
-        path = os.path.join(folder, name)
-        try:
-            with open(path, "rb") as file:
-                is_from_demo = file.read(len(content) + 1) == content
-        except OSError:
-            is_from_demo = False
-        if not is_from_demo:
-            first = path if path in existing else existing[0]
-            raise UsageError(f"FOLDER {folder}: {first} exists and is not from an earlier demo; name another folder")
-
-
-def _write_tables(folder: str, tables: dict[str, bytes]) -> None:
+def _write_tables(folder: str, files: list[str], tables: dict[str, bytes]) -> None:
+    """Write the data; refuse a folder with files of the same names, unless its data files are those of a demo."""
     from dropmargin.io.atomic import write_atomically
 
+    existing = [path for path in files if os.path.exists(path)]
+    for name, content in tables.items() if existing else ():
+        path = Path(folder, name)
+        if not path.is_file() or path.stat().st_size != len(content) or path.read_bytes() != content:
+            first = str(path) if path.exists() else existing[0]
+            raise UsageError(f"FOLDER {folder}: {first} exists and is not from an earlier demo; name another folder")
     os.makedirs(folder, exist_ok=True)
     for name, content in tables.items():
         write_atomically(os.path.join(folder, name), [content])

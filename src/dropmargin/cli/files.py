@@ -7,7 +7,7 @@ import gzip
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from dropmargin.cli.console import UsageError
@@ -63,14 +63,16 @@ def check_keeps_inputs(option: str, path: str, inputs: Iterable[str | None]) -> 
 
 def check_replaces_model(option: str, path: str, options: Any) -> None:
     """Refuse to replace a file that is not a model, unless ``--force`` is given."""
-    if options.force or _is_new(path):
-        return
-    from dropmargin.io.model import ModelFormatError, describe
 
-    try:
-        describe(path)
-    except ModelFormatError:
-        _refuse(option, path, "a model")
+    def is_model() -> bool:
+        from dropmargin.io.model import ModelFormatError, describe
+
+        try:
+            return bool(describe(path))
+        except ModelFormatError:
+            return False
+
+    _check_replaces(option, path, options, "a model", is_model)
 
 
 def check_replaces_predictions(option: str, path: str, options: Any, ids: str | None) -> None:
@@ -78,49 +80,47 @@ def check_replaces_predictions(option: str, path: str, options: Any, ids: str | 
 
     ``ids`` is the name of a column before those of the predictions, if there is one.
     """
-    if options.force or _is_new(path):
-        return
-    try:
-        with (gzip.open if path.lower().endswith(".gz") else open)(path, "rb") as file:
-            line = file.readline(_MAX_HEADER).decode()
-        header = next(csv.reader([line], delimiter="\t" if "\t" in line else ","), [])
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error):
-        header = []
-    header = header[1:] if ids is not None and header[:1] == [ids] else header
-    if not header or not all(map(_PREDICTED.fullmatch, header)):
-        _refuse(option, path, "a file of predictions with a header")
+
+    def has_header() -> bool:
+        try:
+            with (gzip.open if path.lower().endswith(".gz") else open)(path, "rb") as file:
+                line = file.readline(_MAX_HEADER).decode()
+            header = next(csv.reader([line], delimiter="\t" if "\t" in line else ","), [])
+        except (OSError, EOFError, UnicodeDecodeError, csv.Error):
+            return False
+        header = header[1:] if ids is not None and header[:1] == [ids] else header
+        return bool(header) and all(map(_PREDICTED.fullmatch, header))
+
+    _check_replaces(option, path, options, "a file of predictions with a header", has_header)
 
 
 def check_replaces_export(option: str, path: str, options: Any, to: str) -> None:
     """Refuse to replace a file that does not begin as an export of this kind does, unless ``--force`` is given."""
-    if options.force or _is_new(path):
-        return
-    with open(path, "rb") as file:
-        start = file.read(_MAX_HEADER)
-    if not (start.startswith(b"solver_type") if to == "liblinear" else start[:1] == b"\x08" and b"onnx" in start):
-        _refuse(option, path, f"an export for {to}")
+
+    def is_export() -> bool:
+        start = _start(path)
+        return start.startswith(b"solver_type") if to == "liblinear" else start[:1] == b"\x08" and b"onnx" in start
+
+    _check_replaces(option, path, options, f"an export for {to}", is_export)
 
 
 def check_replaces_report(option: str, path: str, options: Any) -> None:
     """Refuse to replace a file that is not a page of `dropmargin.report`, unless ``--force`` is given."""
-    if options.force or _is_new(path):
-        return
-    with open(path, "rb") as file:
-        start = file.read(_MAX_HEADER)
-    if _REPORT_MARK not in start:
-        _refuse(option, path, "a report of dropmargin")
+    _check_replaces(option, path, options, "a report of dropmargin", lambda: _REPORT_MARK in _start(path))
 
 
-def _refuse(option: str, path: str, kind: str) -> None:
-    raise UsageError(
-        f"{option} {path}: this file exists and is not {kind}; name another file, or replace it by --force"
-    )
-
-
-def _is_new(path: str) -> bool:
-    """Return whether nothing is lost if a file is written: it does not exist, is empty, or is not a regular file."""
+def _check_replaces(option: str, path: str, options: Any, kind: str, is_such: Callable[[], bool]) -> None:
+    """Refuse to replace a file of another kind; nothing is lost if it is empty or not a regular file."""
     found = _regular_file(path)
-    return found is None or found.st_size == 0
+    if not options.force and found is not None and found.st_size and not is_such():
+        raise UsageError(
+            f"{option} {path}: this file exists and is not {kind}; name another file, or replace it by --force"
+        )
+
+
+def _start(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(_MAX_HEADER)
 
 
 def _regular_file(path: str) -> os.stat_result | None:

@@ -51,66 +51,49 @@ class Choice(click.Choice):
             raise click.BadParameter(message, ctx, param) from None
 
 
+def checked(convert: Callable[[Any], Any], expected: str, is_right: Callable[[Any], object]) -> Callable[[Any], Any]:
+    """Return a converter of text to a value, whose error says what is expected."""
+
+    def parse(text: Any) -> Any:
+        try:
+            value = convert(text)
+        except ValueError:
+            value = None
+        if value is None or not is_right(value):
+            raise click.BadParameter(f"expected {expected}, got {text!r}")
+        return value
+
+    return parse
+
+
 def integer(low: int, high: int = _MAX_INTEGER, *, extra: int | None = None) -> Callable[[Any], int]:
     """Return a converter to an integer from ``low`` to ``high``, or equal to ``extra``."""
     expected = f"an integer of at least {low}" if high == _MAX_INTEGER else f"an integer from {low} to {high}"
     expected += "" if extra is None else f", or {extra} for all"
-
-    def convert(text: Any) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = low - 1
-        if not low <= value <= high and (extra is None or value != extra):
-            raise click.BadParameter(f"expected {expected}, got {text!r}")
-        return value
-
-    return convert
+    return checked(int, expected, lambda value: low <= value <= high or value == extra)
 
 
 count = integer(1)
 seed = integer(0, 2**32 - 1)
-
-
-def rate(text: Any) -> float:
-    """Convert text to a share of the features, above 0 and below 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0.0 < value < 1.0:
-        raise click.BadParameter(f"expected a number above 0 and below 1, such as 0.3, got {text!r}")
-    return value
-
-
-def positive_number(text: Any) -> float:
-    """Return a number above 0."""
-    value = _to_float(text)
-    if not 0.0 < value < math.inf:
-        raise click.BadParameter(f"expected a number above 0, got {text!r}")
-    return value
-
-
-def _epsilon(text: Any) -> float:
-    value = _to_float(text)
-    if not 0.0 <= value < math.inf:
-        raise click.BadParameter(f"expected a number of at least 0, got {text!r}")
-    return value
-
-
-def _ratio(text: Any) -> float:
-    value = _to_float(text)
-    if not 0.0 <= value <= 1.0:
-        raise click.BadParameter(f"expected a number from 0 to 1, got {text!r}")
-    return value
-
-
-def _to_float(text: Any) -> float:
-    """Return the number, which may be infinite, or NaN if the text is not a number."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+rate = checked(float, "a number above 0 and below 1, such as 0.3", lambda value: 0.0 < value < 1.0)
+positive_number = checked(float, "a number above 0", lambda value: 0.0 < value < math.inf)
+_epsilon = checked(float, "a number of at least 0", lambda value: 0.0 <= value < math.inf)
+_ratio = checked(float, "a number from 0 to 1", lambda value: 0.0 <= value <= 1.0)
+_document_frequency = checked(
+    lambda text: int(text) if re.fullmatch(r"[0-9]{1,18}", str(text).strip()) else float(text),
+    "a number of documents of at least 1, or a fraction from 0.0 to 1.0",
+    lambda value: value >= 1 if isinstance(value, int) else 0.0 <= value <= 1.0,
+)
+_memory_size = checked(
+    str,
+    "a size such as 2GB or 500MB",
+    lambda text: re.fullmatch(r"\s*(?=[0-9.]*[1-9])[0-9]+(\.[0-9]+)?\s*(?:[KMGT]I?)?B?\s*", text.upper()),
+)
+column_name = checked(str, "the name of a column", str.strip)
+_some_text = checked(str, "some text", str.strip)
+_separator = checked(
+    str, "one character other than a quote or a line end", lambda text: len(text) == 1 and text not in '"\r\n'
+)
 
 
 def noise_spec(text: str) -> NoiseSpec:
@@ -120,7 +103,10 @@ def noise_spec(text: str) -> NoiseSpec:
         return NoiseSpec(_NOISES.get(name), None)
     if not equals and name not in _NOISES:
         name, value = "dropout", name
-    size = _to_float(value)
+    try:
+        size = float(value)
+    except ValueError:
+        size = math.nan
     if name not in _NOISES or name == "poisson" or math.isnan(size):
         raise click.BadParameter(f"expected a noise ({NOISE_FORMS}), got {text!r}")
     limit = 1.0 if name == "dropout" else _MAX_SCALE
@@ -168,13 +154,6 @@ def _check_unique(text: str, values: Sequence[Any]) -> None:
         raise click.BadParameter(f"a value occurs twice in {text!r}")
 
 
-def column_name(text: str) -> str:
-    """Return the name of a column."""
-    if not text.strip():
-        raise click.BadParameter(f"expected the name of a column, got {text!r}")
-    return text
-
-
 def column_names(text: str) -> tuple[str, ...]:
     """Return the names of columns, separated by commas; a name with a comma is in double quotes."""
     return tuple(dict.fromkeys(map(column_name, next(csv.reader([text]), []) or [""])))
@@ -191,35 +170,6 @@ def _ngram_range(text: str) -> tuple[int, int]:
         expected = f"a number of words or characters from 1 to {_MAX_WORDS}, or a range such as 1,2"
         raise click.BadParameter(f"expected {expected}, got {text!r}")
     return low, high
-
-
-def _document_frequency(text: Any) -> int | float:
-    """Return an integer of at least 1, or a fraction if the text has a decimal point."""
-    is_integer = re.fullmatch(r"[0-9]{1,18}", str(text).strip())
-    value = int(text) if is_integer else _to_float(text)
-    if not (value >= 1 if is_integer else 0.0 <= value <= 1.0):
-        expected = "a number of documents of at least 1, or a fraction from 0.0 to 1.0"
-        raise click.BadParameter(f"expected {expected}, got {text!r}")
-    return value
-
-
-def _separator(text: str) -> str:
-    if len(text) != 1 or text in '"\r\n':
-        raise click.BadParameter(f"expected one character other than a quote or a line end, got {text!r}")
-    return text
-
-
-def _some_text(text: str) -> str:
-    if not text.strip():
-        raise click.BadParameter(f"expected some text, got {text!r}")
-    return text
-
-
-def _memory_size(text: str) -> str:
-    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:[KMGT]I?)?B?\s*", text.upper())
-    if found is None or float(found[1]) == 0.0:
-        raise click.BadParameter(f"expected a size such as 2GB or 500MB, got {text!r}")
-    return text
 
 
 # Options --------------------------------------------------------------------------------------------------------------
@@ -271,7 +221,6 @@ IGNORE_EXTRA = option("--ignore-extra", help="svmlight: ignore features that the
 NOISES_HELP = "Noises such as 0,0.1,gaussian=1, or a number of dropout rates."
 CS_HELP = "Values of C such as 0.1,1,10, or a number of values."
 WEIGHTINGS = ["presence", "counts", "tfidf"]
-_WEIGHTING_HELP = "Text: weighting of terms."
 _FORMATS = ["svmlight", "csv", "tsv", "jsonl", "parquet", "arrow", "npz", "text"]
 _LOSSES = ["hinge", "logistic", "quadratic", "exponential", "mcf-logistic", "ridge", "svr"]
 
@@ -311,16 +260,8 @@ FEATURE_OPTIONS = section(
     path_option("--feature-names", help="svmlight, npz: file with the name of a feature per line."),
 )
 
-WEIGHTING = section("Features", option("--weighting", choices=WEIGHTINGS, default=WEIGHTINGS[0], help=_WEIGHTING_HELP))
-#: Of ``cv``, which can choose the weighting, too.
-WEIGHTING_OR_AUTO = section(
-    "Features",
-    option(
-        "--weighting",
-        choices=[*WEIGHTINGS, "auto"],
-        default=WEIGHTINGS[0],
-        help=f"{_WEIGHTING_HELP} auto: choose by the score.",
-    ),
+WEIGHTING = section(
+    "Features", option("--weighting", choices=WEIGHTINGS, default=WEIGHTINGS[0], help="Text: weighting of terms.")
 )
 
 #: Features that are lost together.

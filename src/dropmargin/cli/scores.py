@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+from sklearn.metrics import (
+    confusion_matrix,
+    mean_absolute_error,
+    precision_recall_fscore_support,
+    r2_score,
+    root_mean_squared_error,
+)
 
 from dropmargin.cli.formatting import label_texts, plural, table_text
 from dropmargin.typing import Array
@@ -84,38 +90,31 @@ class ConfusionCounter:
 
 
 class ErrorCounter:
-    """Sums the errors of a regressor, and the spread of the targets, over the parts of a file."""
+    """Collects the targets and the predictions of a regressor over the parts of a file."""
 
     def __init__(self, regressor: Any) -> None:
         self._regressor = regressor
-        self._n_rows, self._mean, self._spread, self._squared, self._absolute = 0, 0.0, 0.0, 0.0, 0.0
+        self._parts: list[tuple[Array, Array]] = []
 
     def add(self, X: Any, y: Any) -> None:
         """Add the rows of a part."""
         if y.dtype.kind not in "iuf" or not np.isfinite(y).all():
             raise ValueError(f"the labels are such as {y[:3].tolist()}, but the model predicts numbers")
-        y = y.astype(np.float64)
-        error = y - self._regressor.predict(X)
-        self._squared += float(np.square(error).sum())
-        self._absolute += float(np.abs(error).sum())
-        # Sums of squared deviations from the mean, of the parts before and of this one, without a loss of digits.
-        before, mean = self._n_rows, float(y.mean())
-        self._n_rows += len(y)
-        self._spread += float(np.square(y - mean).sum()) + (mean - self._mean) ** 2 * before * len(y) / self._n_rows
-        self._mean += (mean - self._mean) * len(y) / self._n_rows
+        self._parts.append((y, self._regressor.predict(X)))
 
     def facts(self) -> dict[str, Any]:
-        """Return the errors; R^2 of equal targets is NaN."""
+        """Return the errors; R^2 of equal targets is not finite."""
+        y, predicted = map(np.concatenate, zip(*self._parts, strict=True))
         return {
-            "rows": self._n_rows,
-            "rmse": float(np.sqrt(self._squared / self._n_rows)),
-            "mae": self._absolute / self._n_rows,
-            "r2": 1.0 - self._squared / self._spread if self._spread > 0.0 else np.nan,
+            "rows": len(y),
+            "rmse": root_mean_squared_error(y, predicted),
+            "mae": mean_absolute_error(y, predicted),
+            "r2": r2_score(y, predicted, force_finite=False),
         }
 
     def text(self) -> str:
         """Return the errors as text."""
         facts = self.facts()
-        r2 = "-" if np.isnan(facts["r2"]) else f"{facts['r2']:.4f}"
+        r2 = f"{facts['r2']:.4f}" if np.isfinite(facts["r2"]) else "-"
         rows = plural(facts["rows"], "row")
         return f"RMSE  {facts['rmse']:.6g}  ({rows})\nMAE   {facts['mae']:.6g}\nR2    {r2}"

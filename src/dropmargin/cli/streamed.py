@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ _FORMATS = ("svmlight", "parquet", "arrow", "npz")
 
 def train(options: SimpleNamespace, console: Console, noise: Any) -> bool:
     """Fit a model, save it and print the result; return whether a model was saved."""
-    watch = training.Stopwatch()
+    started = time.perf_counter()
     _check_format(options)
     read_options = ReadOptions(
         format=options.format,
@@ -39,7 +40,7 @@ def train(options: SimpleNamespace, console: Console, noise: Any) -> bool:
     where |= {"options": read_options, "progress": shown}
     streaming.fit(model, options.data, checkpoint=options.checkpoint, **where)
     saved = options.model if model.converged_ or not options.strict else None
-    facts = training.fit_facts(model, options, noise, watch.seconds)
+    facts = training.fit_facts(model, options, noise, round(time.perf_counter() - started, 3))
     facts |= {"rows": n_rows, "features": n_features, "target": options.target, "zero_based": found.zero_based}
     if saved is not None:
         save(model, saved, summary=facts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -50,13 +51,13 @@ def train(options: SimpleNamespace, console: Console) -> int:
         from dropmargin.cli import streamed
 
         return SUCCESS if streamed.train(options, console, noise) else NOT_CONVERGED
-    watch = training.Stopwatch()
+    started = time.perf_counter()
     data = training.read_training_data(options.data, options, console)
     noise = groups.with_groups(noise, groups.feature_groups(data, options))
     model = training.make_model(options, data.X, console, noise=noise, C=options.C, verbose=int(options.verbose))
     model.fit(data.X, data.y)
     saved = options.model if model.converged_ or not options.strict else None
-    facts = training.fit_facts(model, options, noise, watch.seconds)
+    facts = training.fit_facts(model, options, noise, round(time.perf_counter() - started, 3))
     metric = "R2" if training.learns_numbers(options.loss) else "accuracy"
     score = facts[f"training_{metric.lower()}"] = float(model.score(data.X, data.y))
     if saved is not None:

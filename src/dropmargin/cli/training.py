@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from sklearn.base import RegressorMixin, clone, is_regressor
+from sklearn.base import RegressorMixin, is_regressor
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 
@@ -42,7 +40,6 @@ from dropmargin.io.data import (
 )
 from dropmargin.io.data.cells import parse_number
 from dropmargin.io.data.dataset import MISSING_VALUES
-from dropmargin.io.data.text_encoder import WEIGHTINGS
 from dropmargin.io.model import save
 from dropmargin.losses import as_loss
 from dropmargin.model_selection import (
@@ -55,7 +52,6 @@ from dropmargin.model_selection import (
 from dropmargin.typing import Array
 
 _STDIN = "-"
-_AUTO = "auto"
 #: Sizes of terms if ``--ngrams`` is not given.
 _NGRAMS = {"word": (1, 1), "char": (2, 5), "char_wb": (2, 5)}
 _MAX_LISTED = 10
@@ -75,8 +71,7 @@ _OPTIONS_OF_SOME = ("multi_class", "class_weight", "approximation", "epsilon")
 class TrainingData:
     """Encoded training data: ``encoder`` is fitted, ``feature_names`` are those of data without an encoder.
 
-    ``summary`` has facts for the model file, such as the target column, which prediction needs. ``documents`` are the
-    rows before they were encoded, if another encoding is to be tried.
+    ``summary`` has facts for the model file, such as the target column, which prediction needs.
     """
 
     X: Any
@@ -85,7 +80,6 @@ class TrainingData:
     feature_names: Array | None
     summary: dict[str, Any]
     data_hash: str | None
-    documents: Any = None
 
 
 def basic_read_options(options: SimpleNamespace, form: str) -> ReadOptions:
@@ -178,21 +172,8 @@ def read_training_data(path: str, options: SimpleNamespace, console: Console) ->
     if isinstance(encoder, FrameEncoder) and encoder.column_kinds_:
         others = ", ".join(map(repr, encoder.column_kinds_))
         console.note(f"columns besides the text are features of their own (--ignore leaves them out): {others}")
-    documents = data.X if options.weighting == _AUTO else None
     y = data.y if numbers is None else numbers[codes]
-    return TrainingData(X, y, encoder, names, summary, f"sha256:{data.sha256}", documents)
-
-
-def weightings(data: TrainingData, options: SimpleNamespace) -> Iterator[TrainingData]:
-    """Yield the data; with ``--weighting auto``, in each of the weightings of text."""
-    yield data
-    name = "weighting" if isinstance(data.encoder, TextEncoder) else "text_encoder__weighting"
-    for weighting in WEIGHTINGS[1:] if options.weighting == _AUTO else ():
-        encoder = clone(data.encoder).set_params(**{name: weighting})
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ParameterWarning)  # `_fit_encoder` has listed the columns
-            X = encoder.fit_transform(data.documents)
-        yield replace(data, X=X, encoder=encoder, summary=data.summary | {"weighting": weighting})
+    return TrainingData(X, y, encoder, names, summary, f"sha256:{data.sha256}")
 
 
 def report_reading(data: Dataset, path: str, console: Console) -> None:
@@ -276,7 +257,7 @@ def _make_encoder(data: Dataset, options: SimpleNamespace) -> Any:
     )
     if options.text or isinstance(data.X, list):
         text = TextEncoder(
-            weighting=WEIGHTINGS[0] if options.weighting == _AUTO else options.weighting,
+            weighting=options.weighting,
             ngram_range=options.ngrams or _NGRAMS[options.analyzer],
             min_df=options.min_df,
             max_features=options.max_features,
@@ -286,8 +267,6 @@ def _make_encoder(data: Dataset, options: SimpleNamespace) -> Any:
         if data.is_table and data.X.shape[1] > 1:
             return FrameEncoder(options.text, text, table)
         return text.set_params(column=options.text[0] if options.text else None)
-    if options.weighting == _AUTO:
-        raise UsageError("--weighting auto is for text; name the columns of text by --text")
     return table if data.is_table else None
 
 
@@ -425,15 +404,3 @@ def fit_text(n_rows: int, n_features: int, facts: dict[str, Any], *more: str, sa
         f"{rows}, {features}{classes}: {status} in {plural(facts['iterations'], 'iteration')}, {facts['seconds']:.2f} s"
     )
     return "\n".join([first, *more, "nothing is saved (--strict)" if saved is None else f"saved {saved}"])
-
-
-class Stopwatch:
-    """Measures the seconds since its creation."""
-
-    def __init__(self) -> None:
-        self._started = time.perf_counter()
-
-    @property
-    def seconds(self) -> float:
-        """The seconds, rounded to milliseconds."""
-        return round(time.perf_counter() - self._started, 3)

@@ -26,7 +26,7 @@ _LIGHT = 0.179
 class NoiseGridDisplay:
     """A heat map of the mean score by noise and ``C``, with a frame around the chosen point.
 
-    Create one with `from_estimator` or `from_path`. Each kind of noise (dropout, Gaussian, ...) has a panel; no noise
+    Create one with `from_estimator`. Each kind of noise (dropout, Gaussian, ...) has a panel; no noise
     is level 0. The colour scale covers the better three quarters of the points; ``meshes_[0].set_clim`` changes it.
 
     Bold numbers are those of points that were solved to the full tolerance. The others belong to points that a search
@@ -82,8 +82,8 @@ class NoiseGridDisplay:
         Parameters
         ----------
         estimator : estimator
-            A fitted `DropoutSVCCV`, `DropoutLogisticRegressionCV` or `NoisyLinearClassifierCV`, or a pipeline that
-            ends in one.
+            A fitted `DropoutSVCCV`, `DropoutLogisticRegressionCV` or `NoisyLinearClassifierCV`, a pipeline that ends
+            in one, or a result of `noise_path`, in which no point is chosen.
         values : bool or "auto", default="auto"
             As for `plot`.
         cmap : str or Colormap, default=None
@@ -96,31 +96,6 @@ class NoiseGridDisplay:
         NoiseGridDisplay
         """
         return cls(ScoreGrid.of_estimator(estimator)).plot(ax, values=values, cmap=cmap)
-
-    @classmethod
-    def from_path(
-        cls, path: Any, *, scoring: Any = None, values: bool | None = None, cmap: Any = "viridis", ax: Any = None
-    ) -> NoiseGridDisplay:
-        """Plot the scores along a path, in which no point is chosen.
-
-        Parameters
-        ----------
-        path : NoisePath
-            A result of `noise_path`.
-        scoring : str, callable or None, default=None
-            The metric of the scores, as it was given to `noise_path`; ``None`` is accuracy.
-        values : bool or "auto", default="auto"
-            As for `plot`.
-        cmap : str or Colormap, default=None
-            As for `plot`.
-        ax : matplotlib Axes, default=None
-            As for `plot`.
-
-        Returns
-        -------
-        NoiseGridDisplay
-        """
-        return cls(ScoreGrid.of_path(path, scoring)).plot(ax, values=values, cmap=cmap)
 
     def plot(self, ax: Any = None, *, values: bool | None = None, cmap: Any = "viridis") -> NoiseGridDisplay:
         """Plot the heat map.

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.model_selection import NoisePath
 from dropmargin.plotting.arguments import check_axes, check_mapping, named_estimators
 from dropmargin.plotting.score_grid import NO_NOISE, NoiseKind, ScoreGrid
 from dropmargin.plotting.scores import ScoreAxis
@@ -35,7 +34,7 @@ _RING: dict[str, Any] = {
 class NoisePathDisplay:
     """Error by noise level, each level at its best ``C``: Figure 2 of the paper.
 
-    Create one with `from_estimators` or `from_paths`. No noise is level 0. Each kind of noise (dropout, Gaussian, ...)
+    Create one with `from_estimators`. No noise is level 0. Each kind of noise (dropout, Gaussian, ...)
     has a panel, as levels of different kinds cannot be compared; a noise without a level, such as Poisson, is a dotted
     horizontal line. A ring marks the noise that an estimator chose.
 
@@ -95,7 +94,8 @@ class NoisePathDisplay:
         ----------
         estimators : mapping of str to estimator, sequence of estimators, or estimator
             Fitted `DropoutSVCCV`, `DropoutLogisticRegressionCV` or `NoisyLinearClassifierCV`, or pipelines that end in
-            one. Estimators without names are named after their class.
+            one. Estimators without names are named after their class. Values of a mapping may also be results of
+            `noise_path`: each level is at the ``C`` of its best score, so slightly optimistic.
         show : str, default="auto"
             As for `plot`.
         spread : str, default="band"
@@ -110,29 +110,6 @@ class NoisePathDisplay:
         named = named_estimators(estimators)
         grids = {name: ScoreGrid.of_estimator(estimator) for name, estimator in named.items()}
         return cls(grids).plot(ax, show=show, spread=spread)
-
-    @classmethod
-    def from_paths(cls, paths: Any, *, scoring: Any = None, show: str = "auto", ax: Any = None) -> NoisePathDisplay:
-        """Plot the scores along paths, each level at the ``C`` of its best score (so slightly optimistic).
-
-        Parameters
-        ----------
-        paths : mapping of str to NoisePath, or NoisePath
-            Results of `noise_path`.
-        scoring : str, callable or None, default=None
-            The metric of the scores, as it was given to `noise_path`; ``None`` is accuracy.
-        show : str, default="auto"
-            As for `plot`.
-        ax : matplotlib Axes, default=None
-            As for `plot`.
-
-        Returns
-        -------
-        NoisePathDisplay
-        """
-        named = {"path": paths} if isinstance(paths, NoisePath) else paths
-        named = check_mapping("paths", named, NoisePath, "noise_path returns them.")
-        return cls({name: ScoreGrid.of_path(path, scoring) for name, path in named.items()}).plot(ax, show=show)
 
     def plot(self, ax: Any = None, *, show: str = "auto", spread: str = "band") -> NoisePathDisplay:
         """Plot the lines.

@@ -56,7 +56,9 @@ class ScoreGrid:
 
     @classmethod
     def of_estimator(cls, estimator: Any) -> ScoreGrid:
-        """Return the grid of a fitted search."""
+        """Return the grid of a fitted search, or of a path, whose scores are accuracies."""
+        if isinstance(estimator, NoisePath):
+            return cls(estimator.noises, estimator.Cs, estimator.scores[None])
         search = last_step(estimator)
         if isinstance(search, type) or not isinstance(search, MarginalisedModelCV):
             raise TypeError(
@@ -66,13 +68,6 @@ class ScoreGrid:
         check_is_fitted(search, "scores_")
         metric = metric_name(search.scoring, search._default_scoring)
         return cls(search.noises_, search.Cs_, search.scores_, metric, search.best_index_, search.refined_)
-
-    @classmethod
-    def of_path(cls, path: Any, scoring: Any = None) -> ScoreGrid:
-        """Return the grid of a path whose scores are of the metric ``scoring``."""
-        if not isinstance(path, NoisePath):
-            raise TypeError(f"path must be a result of noise_path, got {path!r}.")
-        return cls(path.noises, path.Cs, path.scores[None], metric_name(scoring, "accuracy"))
 
     @property
     def mean(self) -> Array:

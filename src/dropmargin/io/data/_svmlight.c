@@ -1,4 +1,4 @@
-/* Rows of svmlight text: labels, qids, feature indices, values. Accepts exactly what svmlight_lines.py accepts; which
+/* Rows of svmlight text: labels, feature indices, values. Accepts exactly what svmlight_lines.py accepts; which
  * line is wrong is found here, what is wrong with it is said there.
  *
  * Memory safety: the text ends in a newline, which no scan steps over, either its own last byte or the one that the
@@ -14,12 +14,10 @@
 #endif
 
 enum { DONE = 0, REJECTED = 1, FULL = 2, NO_LOCALE = 3 };
-enum { QID_UNKNOWN = -1, QID_ABSENT = 0, QID_PRESENT = 1 };
 
 typedef struct {
     int64_t lowest, highest;       /* feature indices that are allowed, as written */
     int64_t max_rows, max_entries; /* sizes of the arrays */
-    int64_t has_qid;               /* QID_UNKNOWN until the first row; kept from call to call */
     int64_t n_lines;               /* lines read, empty ones too; after a rejection, without the rejected one */
     int64_t n_rows, n_entries;     /* what was written */
     int64_t begin;                 /* where the rejected line begins */
@@ -201,23 +199,22 @@ static inline const char *skip_blanks(const char *p) {
     return p;
 }
 
-/* Read label and qid. Returns the byte after them, or NULL. */
-static const char *read_head(const char *p, svmlight_state *state, double *label, int64_t *qid) {
+/* Read the label and skip a qid. Returns the byte after them, or NULL. */
+static const char *read_head(const char *p, double *label) {
     p = read_number(p, label);
     if (!p || !at_end(p) || !(*label >= -9007199254740992.0 && *label <= 9007199254740992.0)) return NULL;
     p = skip_blanks(p);
-    int64_t has_qid = *p == 'q' ? QID_PRESENT : QID_ABSENT;
-    if (has_qid == QID_PRESENT) {
+    if (*p == 'q') {
+        int64_t qid;
         if (p[1] != 'i' || p[2] != 'd' || p[3] != ':') return NULL;
-        p = read_integer(p + 4, qid);
+        p = read_integer(p + 4, &qid);
         if (!p || !at_end(p)) return NULL;
     }
-    if (state->has_qid == QID_UNKNOWN) state->has_qid = has_qid;
-    return state->has_qid == has_qid ? p : NULL;
+    return p;
 }
 
-int64_t svmlight_parse(const char *text, int64_t length, svmlight_state *state, double *labels, int64_t *qids,
-                       int64_t *row_ends, int64_t *indices, double *values) {
+int64_t svmlight_read(const char *text, int64_t length, svmlight_state *state, double *labels, int64_t *row_ends,
+                       int64_t *indices, double *values) {
     const char *p = text, *end = text + length;
     int64_t n = 0;
     if (c_locale() == (locale_t)0) return NO_LOCALE;
@@ -227,7 +224,7 @@ int64_t svmlight_parse(const char *text, int64_t length, svmlight_state *state, 
         p = skip_blanks(p);
         if (!at_end(p)) {
             if (state->n_rows >= state->max_rows) return FULL;
-            p = read_head(p, state, labels + state->n_rows, qids + state->n_rows);
+            p = read_head(p, labels + state->n_rows);
             if (!p) return REJECTED;
             int64_t first = n, previous = -1;
             int sorted = 1;

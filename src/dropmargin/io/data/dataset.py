@@ -30,8 +30,6 @@ class Dataset:
     y : ndarray or None
         Labels: int64 if all are integers, else strings; other numbers (float64) in files with types, svmlight and npz
         files, and with ``label_kind="number"``.
-    qid : ndarray of int64, or None
-        Query identifiers of an svmlight or npz file.
     feature_names : tuple of str, or None
         Column names of a table, or the array ``feature_names`` of an npz file.
     zero_based : bool or None
@@ -48,7 +46,6 @@ class Dataset:
 
     X: Any
     y: Array | None = None
-    qid: Array | None = None
     feature_names: tuple[str, ...] | None = None
     zero_based: bool | None = None
     sha256: str | None = None
@@ -151,5 +148,12 @@ def concatenate(parts: list[Dataset]) -> Dataset:
     else:
         X = sparse.csr_array(sparse.vstack([part.X for part in parts], format="csr"))
     y = None if first.y is None else np.concatenate([part.y for part in parts])
-    qid = None if first.qid is None else np.concatenate([part.qid for part in parts])
-    return Dataset(X, y, qid, first.feature_names, first.zero_based)
+    return Dataset(X, y, first.feature_names, first.zero_based)
+
+
+def small_indices(X: Any) -> sparse.csr_array:
+    """Return a CSR matrix as an array with int32 indices, as other libraries need them, unless it is too large."""
+    X = sparse.csr_array(X)
+    if max(*X.shape, X.nnz) < 2**31:
+        X.indices, X.indptr = X.indices.astype(np.int32, copy=False), X.indptr.astype(np.int32, copy=False)
+    return X

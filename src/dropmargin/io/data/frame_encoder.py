@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,15 +10,12 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.io.data.dataset import ColumnKind
+from dropmargin.io.data.dataset import ColumnKind, small_indices
 from dropmargin.io.data.frames import table_names
-from dropmargin.io.data.state import check_flag, check_keys, check_strings
+from dropmargin.io.data.state import check_keys, check_strings
 from dropmargin.io.data.table_encoder import NothingToLearnError, TableEncoder
 from dropmargin.io.data.text_encoder import TextEncoder
 from dropmargin.typing import Array
-
-_TABLE = "table."
-_INT32_MAX = 2**31 - 1
 
 
 class FrameEncoder(TransformerMixin, BaseEstimator):
@@ -182,55 +179,38 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         names = [] if self.table_encoder_ is None else self.table_encoder_.get_feature_names_out().tolist()
         return np.array(names + self._term_names(), dtype=object)
 
-    def get_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return the fitted state for `from_state`: values for JSON, and arrays.
-
-        The names of the values and arrays of each encoder begin with ``table.`` or ``0.``, ``1.`` and so on.
+    def get_state(self) -> dict[str, Any]:
+        """Return the fitted state for `from_state`: the states of the encoders, those of text by column.
 
         Returns
         -------
-        facts : dict
-            Values for JSON.
-        arrays : dict of ndarray
+        dict
         """
         check_is_fitted(self, "text_encoders_")
-        facts: dict[str, Any] = {"text": list(self.text), "has_table": self.table_encoder_ is not None}
-        arrays: dict[str, Array] = {}
-        parts: list[tuple[str, Any]] = [] if self.table_encoder_ is None else [(_TABLE, self.table_encoder_)]
-        parts += [(f"{i}.", encoder) for i, encoder in enumerate(self.text_encoders_)]
-        for prefix, encoder in parts:
-            own_facts, own_arrays = encoder.get_state()
-            facts |= {prefix + name: value for name, value in own_facts.items()}
-            arrays |= {prefix + name: array for name, array in own_arrays.items()}
-        return facts, arrays
+        return {
+            "table": None if self.table_encoder_ is None else self.table_encoder_.get_state(),
+            "text": {encoder.column: encoder.get_state() for encoder in self.text_encoders_},
+        }
 
     @classmethod
-    def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> FrameEncoder:
+    def from_state(cls, state: dict[str, Any]) -> FrameEncoder:
         """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError.
 
         Parameters
         ----------
-        facts : dict
-        arrays : dict of ndarray
+        state : dict
 
         Returns
         -------
         encoder : the fitted encoder
         """
-        for found in (facts, arrays):
-            if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
-                raise ValueError("The state of a FrameEncoder must be two mappings.")
-        facts, arrays = dict(facts), dict(arrays)
-        plain = {name: facts.pop(name) for name in list(facts) if "." not in name}
-        check_keys("The state of a FrameEncoder", plain, {"text", "has_table"})
-        text = check_strings("text", plain["text"])
-        table = None
-        if check_flag("has_table", plain["has_table"]):
-            table = TableEncoder.from_state(_take(facts, _TABLE), _take(arrays, _TABLE))
-        encoders = [TextEncoder.from_state(_take(facts, f"{i}."), _take(arrays, f"{i}.")) for i in range(len(text))]
-        check_keys("The other entries of a FrameEncoder", facts | arrays, set())
-        if not text or [encoder.column for encoder in encoders] != text:
-            raise ValueError("text must name the columns of the text encoders, at least one.")
+        check_keys("The state of a FrameEncoder", state, {"table", "text"})
+        table = None if state["table"] is None else TableEncoder.from_state(state["table"])
+        if not isinstance(state["text"], dict) or not state["text"]:
+            raise ValueError("text must be a dict with at least one column.")
+        text, encoders = list(state["text"]), [TextEncoder.from_state(own) for own in state["text"].values()]
+        if [encoder.column for encoder in encoders] != text:
+            raise ValueError("text must name the columns of the text encoders.")
         if table is not None and not set(text).isdisjoint(table.column_kinds_):
             raise ValueError("text must not name a column of the table.")
         parameters = [encoder.get_params() | {"column": None} for encoder in encoders]
@@ -248,14 +228,6 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _take(entries: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Remove the entries whose names begin with a prefix, and return them without it."""
-    return {name.removeprefix(prefix): entries.pop(name) for name in list(entries) if name.startswith(prefix)}
-
-
 def _stack(*parts: Any) -> Any:
-    """Return matrices side by side, with int32 indices if these suffice."""
-    stacked = sparse.csr_array(sparse.hstack([sparse.csr_array(part) for part in parts], format="csr"))
-    if max(stacked.shape[1], stacked.nnz) <= _INT32_MAX:
-        stacked.indices, stacked.indptr = (a.astype(np.int32, copy=False) for a in (stacked.indices, stacked.indptr))
-    return stacked
+    """Return matrices side by side."""
+    return small_indices(sparse.hstack([sparse.csr_array(part) for part in parts], format="csr"))

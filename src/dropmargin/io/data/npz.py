@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from dropmargin.data.structure import structure_fault
-from dropmargin.io.data.dataset import Dataset, ReadOptions
+from dropmargin.io.data.dataset import Dataset, ReadOptions, small_indices
 from dropmargin.io.data.errors import DataFormatError, one_line, quoted
 from dropmargin.io.data.sources import Source
 from dropmargin.typing import Array
@@ -22,7 +23,6 @@ from dropmargin.typing import Array
 _KINDS = {"numbers": "fiub", "whole numbers": "iu", "text": "US", "labels": "fiubU"}
 _INDEX_ARRAYS = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-_INT32_MAX = 2**31 - 1
 
 
 def read(source: Source, options: ReadOptions) -> Dataset:
@@ -30,13 +30,11 @@ def read(source: Source, options: ReadOptions) -> Dataset:
     with source.open_seekable() as stream:
         archive = _Archive(source, stream)
         X = _read_matrix(archive, options)
-        n_samples = X.shape[0]
-        y = _read_labels(archive, options, n_samples)
-        qid = archive.read("qid", "whole numbers", (n_samples,)).astype(np.int64) if archive.has("qid") else None
+        y = _read_labels(archive, options, X.shape[0])
         names = None
         if archive.has("feature_names"):
             names = tuple(archive.read("feature_names", "text", (X.shape[1],)).astype(str).tolist())
-    return Dataset(X, y, qid, names)
+    return Dataset(X, y, names)
 
 
 def chunks(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
@@ -47,8 +45,7 @@ def chunks(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[D
     step = max(1, n_rows * chunk_bytes // max(n_bytes, 1))
     for begin in range(0, n_rows, step):
         rows = slice(begin, begin + step)
-        y, qid = (None if array is None else array[rows] for array in (whole.y, whole.qid))
-        yield Dataset(whole.X[rows], y, qid, whole.feature_names)
+        yield replace(whole, X=whole.X[rows], y=None if whole.y is None else whole.y[rows])
 
 
 def read_arrays(source: Source, wanted: Mapping[str, tuple[str, tuple[int | None, ...]]]) -> dict[str, Array]:
@@ -150,9 +147,7 @@ def _read_matrix(archive: _Archive, options: ReadOptions) -> Any:
         raise archive.error(f"the sparse matrix is malformed: {fault}")
     X = sparse.csr_array(X)
     X.sum_duplicates()  # also sorts
-    if max(*X.shape, X.nnz) <= _INT32_MAX:
-        X.indices, X.indptr = X.indices.astype(np.int32, copy=False), X.indptr.astype(np.int32, copy=False)
-    return X
+    return small_indices(X)
 
 
 def _check_width(archive: _Archive, n_features: int, options: ReadOptions) -> None:

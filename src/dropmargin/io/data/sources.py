@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -38,6 +38,7 @@ class Source:
         self.name = "stdin" if self.is_stdin else os.fspath(path)
         self.max_ratio = max_ratio
         self._digest = hashlib.sha256() if hashed else None
+        self._n_read = self._n_decompressed = 0
         self.separator: str | None = None  # csv: that of the header, unless it is a comma
 
     @property
@@ -46,26 +47,41 @@ class Source:
         return None if self._digest is None else self._digest.hexdigest()
 
     def open(self) -> IO[bytes]:
-        """Return a stream of the decompressed bytes."""
+        """Return a stream of the decompressed bytes; closing it leaves standard input open."""
         if self.is_stdin and sys.stdin is None:
             raise OSError(errno.EBADF, "it is closed", "standard input")
         file: Any = sys.stdin.buffer if self.is_stdin else Path(self.name).open("rb", 0)  # noqa: SIM115
-        raw = _RawStream(file, self._digest, closes=not self.is_stdin)
-        stream = io.BufferedReader(raw, _BUFFER_BYTES)
+        close = (lambda: None) if self.is_stdin else file.close
+
+        def read_file(buffer: Any) -> int:
+            n = int(file.readinto(buffer))
+            self._n_read += n
+            if self._digest is not None:
+                self._digest.update(memoryview(buffer)[:n])
+            return n
+
+        def decompress(buffer: Any) -> int:
+            try:
+                n = unpacked.readinto(buffer)
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                raise DataFormatError(f"broken gzip data: {one_line(error)}", self.name) from error
+            self._n_decompressed += n
+            self.check_size(self._n_decompressed, self._n_read)
+            return n
+
+        stream = io.BufferedReader(_Stream(read_file, close), _BUFFER_BYTES)
         if not stream.peek(2).startswith(_GZIP_MAGIC):
             return stream
-        return io.BufferedReader(_Decompressed(stream, raw, self), _BUFFER_BYTES)
+        unpacked = gzip.GzipFile(fileobj=stream, mode="rb")
+        return _Unpacked(_Stream(decompress, stream.close), _BUFFER_BYTES)
 
     def open_seekable(self) -> IO[bytes]:
         """Return the same as a seekable stream: the file itself, or a copy in memory or in a temporary file."""
-        stream = self.open()
-        is_file = not self.is_stdin and Path(self.name).is_file() and stream.seekable()
-        if is_file and self._digest is None:
-            return stream
-        with stream:
-            if is_file:
-                return io.BytesIO(stream.read())
-            copy = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
+        with self.open() as stream:
+            is_plain = not self.is_stdin and Path(self.name).is_file() and not isinstance(stream, _Unpacked)
+            if is_plain and self._digest is None:
+                return Path(self.name).open("rb")
+            copy: Any = io.BytesIO() if is_plain else tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
             shutil.copyfileobj(stream, copy, _BUFFER_BYTES)
         copy.seek(0)
         return copy
@@ -80,60 +96,24 @@ class Source:
             )
 
 
-class _RawStream(io.RawIOBase):
-    """A raw stream that counts and hashes the bytes that are read; closing it leaves standard input open."""
-
-    def __init__(self, stream: Any, digest: Any, closes: bool) -> None:
-        self._stream, self._digest, self._closes = stream, digest, closes
-        self.n_bytes = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return bool(self._stream.seekable())
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return int(self._stream.seek(offset, whence))
-
-    def tell(self) -> int:
-        return int(self._stream.tell())
-
-    def readinto(self, buffer: Any) -> int:
-        n = int(self._stream.readinto(buffer))
-        self.n_bytes += n
-        if self._digest is not None:
-            self._digest.update(memoryview(buffer)[:n])
-        return n
-
-    def close(self) -> None:
-        if self._closes:
-            self._stream.close()
-        super().close()
+class _Unpacked(io.BufferedReader):
+    """The content of a gzip file."""
 
 
-class _Decompressed(io.RawIOBase):
-    """The content of a gzip stream; broken data and data that are too large raise a `DataFormatError`."""
+class _Stream(io.RawIOBase):
+    """A raw stream of a function that reads and one that closes."""
 
-    def __init__(self, stream: Any, raw: _RawStream, source: Source) -> None:
-        self._stream, self._raw, self._source = stream, raw, source
-        self._gzip = gzip.GzipFile(fileobj=stream, mode="rb")
-        self._n_bytes = 0
+    def __init__(self, read: Callable[[Any], int], close: Callable[[], None]) -> None:
+        self._read, self._close = read, close
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        try:
-            n = self._gzip.readinto(buffer)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise DataFormatError(f"broken gzip data: {one_line(error)}", self._source.name) from error
-        self._n_bytes += n
-        self._source.check_size(self._n_bytes, self._raw.n_bytes)
-        return n
+        return self._read(buffer)
 
     def close(self) -> None:
-        self._stream.close()
+        self._close()
         super().close()
 
 

@@ -32,8 +32,6 @@ def read(source: Source, options: ReadOptions) -> Dataset:
             pieces["values"].append(rows.values.copy())
             pieces["row_ends"].append(rows.row_ends + n_entries)
             pieces["labels"].append(rows.labels.copy())
-            if rows.qids is not None:
-                pieces["qids"].append(rows.qids.copy())
             n_entries += len(rows.indices)
     zero_based = parser.smallest == 0 if options.zero_based is None else options.zero_based
     first = 0 if zero_based else 1
@@ -55,8 +53,7 @@ def read(source: Source, options: ReadOptions) -> Dataset:
         return np.concatenate(pieces.pop(name))
 
     X = _as_csr(joined("indices"), joined("values"), joined("row_ends"), first, n_features)
-    qid = joined("qids") if "qids" in pieces else None
-    return Dataset(X, integers_if_possible(joined("labels")), qid, zero_based=zero_based)
+    return Dataset(X, integers_if_possible(joined("labels")), zero_based=zero_based)
 
 
 def chunks(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
@@ -73,8 +70,7 @@ def chunks(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[D
             rows = parser.parse(buffer, length)
             if len(rows.labels):
                 X = _as_csr(rows.indices, rows.values.copy(), rows.row_ends, first, options.n_features)
-                qid = None if rows.qids is None else rows.qids.copy()
-                yield Dataset(X, integers_if_possible(rows.labels.copy()), qid, zero_based=options.zero_based)
+                yield Dataset(X, integers_if_possible(rows.labels.copy()), zero_based=options.zero_based)
 
 
 def _as_csr(indices: Array, values: Array, row_ends: Array, first: int, n_features: int) -> sparse.csr_array:

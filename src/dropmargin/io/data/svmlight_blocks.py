@@ -13,11 +13,10 @@ import numpy as np
 
 from dropmargin.compiled import load_library
 from dropmargin.io.data.errors import DataFormatError
-from dropmargin.io.data.svmlight_lines import LARGEST_INTEGER, IndexRange, LineError, Row, parse_line
+from dropmargin.io.data.svmlight_lines import LARGEST_INTEGER, IndexRange, LineError, parse_line
 from dropmargin.typing import Array
 
 _DONE, _REJECTED = 0, 1
-_QID_UNKNOWN, _QID_ABSENT, _QID_PRESENT = -1, 0, 1
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,6 @@ class RawRows:
     """
 
     labels: Array
-    qids: Array | None
     row_ends: Array
     indices: Array
     values: Array
@@ -42,7 +40,6 @@ class _State(ctypes.Structure):
         ("highest", ctypes.c_int64),
         ("max_rows", ctypes.c_int64),
         ("max_entries", ctypes.c_int64),
-        ("has_qid", ctypes.c_int64),
         ("n_lines", ctypes.c_int64),
         ("n_rows", ctypes.c_int64),
         ("n_entries", ctypes.c_int64),
@@ -57,8 +54,8 @@ def _load() -> ctypes.CDLL | None:
     if library is None:
         return None
     pointer = ctypes.c_void_p
-    library.svmlight_parse.argtypes = [pointer, ctypes.c_int64, ctypes.POINTER(_State), *[pointer] * 5]
-    library.svmlight_parse.restype = ctypes.c_int64
+    library.svmlight_read.argtypes = [pointer, ctypes.c_int64, ctypes.POINTER(_State), *[pointer] * 4]
+    library.svmlight_read.restype = ctypes.c_int64
     return library
 
 
@@ -79,7 +76,6 @@ class BlockParser:
         self._state = _State(
             lowest=indices.lowest,
             highest=indices.highest,
-            has_qid=_QID_UNKNOWN,
             smallest=LARGEST_INTEGER,
             largest=-1,
         )
@@ -100,71 +96,46 @@ class BlockParser:
         if self._library is None:
             return self._parse_lines(buffer, length)
         state = self._state
-        labels, qids, row_ends, indices, values = self._sized_buffers(length)
+        labels, row_ends, indices, values = arrays = self._sized_buffers(length)
         state.max_rows, state.max_entries = len(labels), len(indices)
         text = np.frombuffer(buffer, dtype=np.uint8)
-        arrays = (array.ctypes.data for array in (labels, qids, row_ends, indices, values))
-        status = self._library.svmlight_parse(text.ctypes.data, length, ctypes.byref(state), *arrays)
+        addresses = (array.ctypes.data for array in arrays)
+        status = self._library.svmlight_read(text.ctypes.data, length, ctypes.byref(state), *addresses)
         if status == _REJECTED:
             end = buffer.find(b"\n", state.begin)
-            row = self._parse_line(bytes(buffer[state.begin : end]), state.n_lines + 1)  # raises its error
-            raise self._qid_error(row, state.n_lines + 1)
+            self._parse_line(bytes(buffer[state.begin : end]), state.n_lines + 1)  # raises its error
         if status != _DONE:
             raise RuntimeError(f"The compiled reader of svmlight files ended with status {status}.")
         n, m = state.n_rows, state.n_entries
-        qid = qids[:n] if state.has_qid == _QID_PRESENT else None
-        return RawRows(labels[:n], qid, row_ends[:n], indices[:m], values[:m])
+        return RawRows(labels[:n], row_ends[:n], indices[:m], values[:m])
 
     def _sized_buffers(self, length: int) -> list[Array]:
         """Return arrays for all rows and entries in so many bytes: a row has two bytes at least, an entry four."""
         n_rows, n_entries = length // 2 + 1, length // 4 + 1
         if not self._buffers or len(self._buffers[0]) < n_rows:
-            sizes = ((n_rows, np.float64), (n_rows, np.int64), (n_rows, np.int64), (n_entries, np.int64))
-            self._buffers = [np.empty(n, dtype=dtype) for n, dtype in (*sizes, (n_entries, np.float64))]
+            sizes = ((n_rows, np.float64), (n_rows, np.int64), (n_entries, np.int64), (n_entries, np.float64))
+            self._buffers = [np.empty(n, dtype=dtype) for n, dtype in sizes]
         return self._buffers
 
-    def _parse_line(self, line: bytes, number: int) -> Row | None:
+    def _parse_line(self, line: bytes, number: int) -> tuple[float, list[tuple[int, float]]] | None:
         try:
             return parse_line(line, self._range)
         except LineError as error:
             raise DataFormatError(error.what, self._name, number, error.column) from None
 
-    def _qid_error(self, row: Row | None, number: int) -> DataFormatError:
-        if row is None or row.qid is None:
-            return DataFormatError("qid is missing, but the lines before have one", self._name, number)
-        return DataFormatError("this line has a qid, but the lines before have none", self._name, number)
-
     def _parse_lines(self, buffer: bytearray, length: int) -> RawRows:
         state = self._state
         labels: list[float] = []
-        qids: list[int | None] = []
         row_ends: list[int] = []
-        indices: list[int] = []
-        values: list[float] = []
-        lines = bytes(buffer[:length]).split(b"\n")
-        if not lines[-1]:  # after the last newline
-            lines.pop()
-        for line in lines:
+        entries: list[tuple[int, float]] = []
+        for line in bytes(buffer[:length]).removesuffix(b"\n").split(b"\n"):
             state.n_lines += 1
-            row = self._parse_line(line, state.n_lines)
-            if row is None:
-                continue
-            has_qid = _QID_ABSENT if row.qid is None else _QID_PRESENT
-            if state.has_qid not in (_QID_UNKNOWN, has_qid):
-                raise self._qid_error(row, state.n_lines)
-            state.has_qid = has_qid
-            labels.append(row.label)
-            qids.append(row.qid)
-            indices += row.indices
-            values += row.values
-            row_ends.append(len(indices))
-            if row.indices:
-                state.smallest = min(state.smallest, row.indices[0])
-                state.largest = max(state.largest, row.indices[-1])
-        return RawRows(
-            np.array(labels, dtype=np.float64),
-            np.array(qids, dtype=np.int64) if state.has_qid == _QID_PRESENT else None,
-            np.array(row_ends, dtype=np.int64),
-            np.array(indices, dtype=np.int64),
-            np.array(values, dtype=np.float64),
-        )
+            if (row := self._parse_line(line, state.n_lines)) is not None:
+                labels.append(row[0])
+                entries += row[1]
+                row_ends.append(len(entries))
+        indices = np.array([index for index, _ in entries], dtype=np.int64)
+        state.smallest = min(state.smallest, indices.min(initial=LARGEST_INTEGER))
+        state.largest = max(state.largest, indices.max(initial=-1))
+        values = np.array([value for _, value in entries], dtype=np.float64)
+        return RawRows(np.array(labels, dtype=np.float64), np.array(row_ends, dtype=np.int64), indices, values)

@@ -3,7 +3,7 @@
 ::
 
     line  = [label [qid] {index:value}] [# comment]
-    label = number, up to 2^53 in size                qid = "qid:" digits
+    label = number, up to 2^53 in size                qid = "qid:" digits, which are ignored
     index = digits                                    value = number or "nan", which stands for a missing value
 
 Numbers are decimal, such as ``-1.5e3``, and separated by spaces or tabs. Indices may have any order, but must not
@@ -62,33 +62,21 @@ class IndexRange:
         return f"feature index {index if index < 2**64 else 'of more than 64 bits'}, {self.beyond}"
 
 
-@dataclass(frozen=True)
-class Row:
-    """One row; the indices are those of the file, sorted."""
-
-    label: float
-    qid: int | None
-    indices: list[int]
-    values: list[float]
-
-
-def parse_line(line: bytes, indices: IndexRange) -> Row | None:
-    """Return the row of a line without its newline, or None if the line is empty."""
+def parse_line(line: bytes, indices: IndexRange) -> tuple[float, list[tuple[int, float]]] | None:
+    """Return the label and the sorted entries of a line without its newline, or None if the line is empty."""
     body = line.rstrip(b"\r").split(b"#", 1)[0]
     tokens = [(match.group(), match.start() + 1) for match in _TOKEN.finditer(body)]
     if not tokens:
         return None
     label = _parse_label(*tokens[0])
-    qid = None
     if len(tokens) > 1 and tokens[1][0].startswith(b"q"):
-        qid = _parse_qid(*tokens[1])
-        tokens.pop(1)
+        _check_qid(*tokens.pop(1))
     entries = [_parse_entry(token, column, indices) for token, column in tokens[1:]]
     entries.sort(key=lambda entry: entry[0])
     for (index, _), (following, _) in itertools.pairwise(entries):
         if index == following:
             raise LineError(f"feature index {index} occurs twice")
-    return Row(label, qid, [index for index, _ in entries], [value for _, value in entries])
+    return label, entries
 
 
 def _parse_label(token: bytes, column: int) -> float:
@@ -104,14 +92,11 @@ def _parse_label(token: bytes, column: int) -> float:
     return label
 
 
-def _parse_qid(token: bytes, column: int) -> int:
-    qid = token.removeprefix(b"qid:")
-    if not token.startswith(b"qid:") or not _DIGITS.fullmatch(qid):
+def _check_qid(token: bytes, column: int) -> None:
+    if not token.startswith(b"qid:") or not _DIGITS.fullmatch(token[4:]):
         raise LineError(f"{quoted(token)} should be qid: and digits, or index:value", column)
-    number = _integer(qid)
-    if number > LARGEST_INTEGER:
+    if _integer(token[4:]) > LARGEST_INTEGER:
         raise LineError(f"{quoted(token)} is 2^63 or more", column)
-    return number
 
 
 def _integer(digits: bytes) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -158,29 +160,30 @@ def _varying_parts(when: Array | Categories) -> tuple[str, ...]:
 
 def _as_numbers(name: str, column: Categories) -> Array:
     """Return the numbers in a column of text."""
-    values = np.full(len(column.names) + 1, np.nan)
-    for code in np.unique(column.codes[column.codes >= 0]).tolist():
-        text = column.names[code].strip()
-        value = np.nan if text in MISSING_VALUES else parse_number(text)
-        if value is None:
-            row = int(np.argmax(column.codes == code)) + 1
-            what = f"{quoted(text)} in column {quoted(name)} is not a finite number"
-            raise ValueError(f"Row {row}: {what}, but the column held numbers in the training data.")
-        values[code] = value
-    return values[column.codes]
+    return _parsed(name, column, parse_number, np.nan, "a finite number", "numbers")
 
 
 def _as_dates(name: str, column: Categories, order: str) -> Array:
     """Return the dates in a column of text."""
-    values = np.full(len(column.names) + 1, "NaT", dtype="datetime64[s]")
+    what = f"a date with the {order} first" if order else "a date"
+    return _parsed(name, column, lambda text: parse_date(text, order), np.datetime64("NaT", "s"), what, "dates")
+
+
+def _parsed(
+    name: str, column: Categories, parse: Callable[[str], float | None], missing: Any, what: str, kind: str
+) -> Array:
+    """Return the values that ``parse`` makes of text; each different text is parsed once."""
+    values = np.array([missing] * (len(column.names) + 1))
     for code in np.unique(column.codes[column.codes >= 0]).tolist():
         text = column.names[code].strip()
-        seconds = None if text in MISSING_VALUES else parse_date(text, order)
-        if seconds is None and text not in MISSING_VALUES:
+        if text in MISSING_VALUES:
+            continue
+        value = parse(text)
+        if value is None:
             row = int(np.argmax(column.codes == code)) + 1
-            what = f"{quoted(text)} in column {quoted(name)} is not a date"
-            what += f" with the {order} first" if order else ""
-            raise ValueError(f"Row {row}: {what}, but the column held dates in the training data.")
-        if seconds is not None:
-            values[code] = np.datetime64(seconds, "s")
+            raise ValueError(
+                f"Row {row}: {quoted(text)} in column {quoted(name)} is not {what}, but the column held {kind} in the "
+                "training data."
+            )
+        values[code] = value
     return values[column.codes]

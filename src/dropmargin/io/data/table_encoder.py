@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,16 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.errors import ParameterError, ParameterWarning
-from dropmargin.io.data.dataset import ColumnKind
+from dropmargin.estimators.validation import check_integer
+from dropmargin.io.data.dataset import ColumnKind, small_indices
 from dropmargin.io.data.dates import ORDERS, PARTS
 from dropmargin.io.data.frames import table_columns, table_names
-from dropmargin.io.data.state import check_flag, check_keys, check_strings, check_vector, check_whole
+from dropmargin.io.data.state import check_flag, check_keys, check_strings, check_vector
 from dropmargin.io.data.table_columns import TableColumn, learn_column
 from dropmargin.typing import Array
 
 # A matrix of more columns than this is sparse if less than this share of it is not zero.
 _MAX_DENSE_WIDTH, _MIN_DENSE_SHARE = 128, 0.25
-_INT32_MAX = 2**31 - 1
 _MAX_LISTED = 10
 
 
@@ -109,7 +109,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         TableEncoder
         """
         columns, n_rows = table_columns(X)
-        limit = check_whole("max_categories", self.max_categories, 1)
+        limit = check_integer("max_categories", self.max_categories, 1)
         scale = check_flag("scale", self.scale)
         categorical, keep = (_check_names(name, getattr(self, name), columns) for name in ("categorical", "keep"))
         if not columns or not n_rows:
@@ -176,44 +176,25 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise ValueError(f"X has {len(columns)} features, but {expected}.")
         if not columns:
             raise ValueError("X is a table without columns.")
-        entries = self._entries(columns, n_rows)
-        shape = (n_rows, self._n_out)
-        if self.sparse_output_:
-            rows, positions, values = map(np.concatenate, zip(*entries, strict=True))
-            dtype = np.int32 if max(*shape, len(values)) <= _INT32_MAX else np.int64
-            X = sparse.csr_array((values, (rows.astype(dtype), positions.astype(dtype))), shape=shape)
-            X.indices, X.indptr = X.indices.astype(dtype, copy=False), X.indptr.astype(dtype, copy=False)
-            return X
-        matrix = np.zeros(shape)
-        for rows, positions, values in entries:
-            matrix[rows, positions] = values
-        return matrix
+        starts = np.cumsum([0, *(column.width for column in self._columns)])
+        blocks = [
+            self._encode(column, columns.get(column.name), n_rows, slice(start, start + column.width))
+            for column, start in zip(self._columns, starts, strict=False)
+        ]
+        return small_indices(sparse.hstack(blocks, format="csr")) if self.sparse_output_ else np.hstack(blocks)
 
-    def _entries(self, columns: Mapping[str, Any], n_rows: int) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield rows, columns and values of the nonzero entries, or all entries, for each column of the table."""
-        start = 0
-        for column in self._columns:
-            values = columns.get(column.name)
-            stop = start + column.width
-            if values is None:
-                rows, positions = _all_entries(np.arange(n_rows), column.width)
-                entries = np.full(len(rows), np.nan)
-            elif column.kind != "category":
-                block = (column.numbers(values) - self.mean_[start:stop]) / self.scale_[start:stop]
-                if self.sparse_output_:
-                    rows, positions = np.nonzero(block)
-                    entries = block[rows, positions]
-                else:
-                    rows, positions, entries = np.arange(n_rows)[:, None], np.arange(column.width), block
-            else:
-                codes = column.codes(values)
-                known = np.flatnonzero(codes >= 0)
-                missing, missing_positions = _all_entries(np.flatnonzero(codes == -1), column.width)
-                rows = np.concatenate((known, missing))
-                positions = np.concatenate((codes[known], missing_positions))
-                entries = np.concatenate((np.ones(len(known)), np.full(len(missing), np.nan)))
-            yield rows, positions + start, entries
-            start = stop
+    def _encode(self, column: TableColumn, values: Any, n_rows: int, features: slice) -> Any:
+        """Return the features of a column of the table, sparse if the output is; None is a column that is absent."""
+        if column.kind == "category":
+            codes = np.full(n_rows, -1) if values is None else column.codes(values)
+            # A row per category, zeros for a category that is not known (-2) and NaN for a missing value (-1).
+            n, last = column.width, np.full((1, column.width), np.nan)
+            if self.sparse_output_:
+                return sparse.vstack([sparse.eye_array(n), sparse.csr_array((1, n)), last], format="csr")[codes]
+            return np.vstack([np.eye(n), np.zeros((1, n)), last])[codes]
+        block = np.full((n_rows, column.width), np.nan) if values is None else column.numbers(values)
+        block = (block - self.mean_[features]) / self.scale_[features]
+        return sparse.csr_array(block) if self.sparse_output_ else block
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the columns of the matrix: ``age``, ``colour=blue``, ``born:year``.
@@ -232,21 +213,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise ValueError("input_features is not equal to feature_names_in_.")
         return np.array([name for column in self._columns for name in column.feature_names], dtype=object)
 
-    def get_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return the fitted state for `from_state`: values for JSON, and arrays.
+    def get_state(self) -> dict[str, Any]:
+        """Return the fitted state for `from_state`: a dict of plain values, lists of strings and arrays.
 
         ``columns`` are the names of all columns and ``names`` those of the encoded ones, with their ``kinds`` and
-        ``orders`` (of day and month). ``parts`` are the categories and parts of dates of all columns in one list,
-        because a file limits the number of its lists, and ``widths`` their numbers (0 for numbers).
+        ``orders`` (of day and month). ``parts`` are the categories and parts of dates of all columns in one list, and
+        ``widths`` their numbers (0 for numbers).
 
         Returns
         -------
-        facts : dict
-            Values for JSON.
-        arrays : dict of ndarray
+        dict
         """
         check_is_fitted(self, "column_kinds_")
-        facts = {
+        return {
             "categorical": list(self.categorical),
             "max_categories": self.max_categories,
             "keep": list(self.keep),
@@ -256,40 +235,39 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             "kinds": [column.kind for column in self._columns],
             "orders": [column.order for column in self._columns],
             "parts": [part for column in self._columns for part in column.parts],
+            "widths": np.array([len(column.parts) for column in self._columns], dtype=np.int64),
+            "mean": self.mean_,
+            "deviation": self.scale_,
         }
-        widths = np.array([len(column.parts) for column in self._columns], dtype=np.int64)
-        return facts, {"widths": widths, "mean": self.mean_, "deviation": self.scale_}
 
     @classmethod
-    def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> TableEncoder:
+    def from_state(cls, state: dict[str, Any]) -> TableEncoder:
         """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError.
 
         Parameters
         ----------
-        facts : dict
-        arrays : dict of ndarray
+        state : dict
 
         Returns
         -------
         encoder : the fitted encoder
         """
         parameters = ("categorical", "max_categories", "keep", "scale")
-        wanted = {*parameters, "columns", "names", "kinds", "orders", "parts"}
-        check_keys("The state of a TableEncoder", facts, wanted)
-        check_keys("The arrays of a TableEncoder", arrays, {"widths", "mean", "deviation"})
-        columns = _columns_of_state(facts, arrays["widths"])
-        names = check_strings("columns", facts["columns"])
+        wanted = {*parameters, "columns", "names", "kinds", "orders", "parts", "widths", "mean", "deviation"}
+        check_keys("The state of a TableEncoder", state, wanted)
+        columns = _columns_of_state(state)
+        names = check_strings("columns", state["columns"])
         used = check_strings("The names of columns", [column.name for column in columns])
-        categorical, keep = (check_strings(name, facts[name]) for name in ("categorical", "keep"))
+        categorical, keep = (check_strings(name, state[name]) for name in ("categorical", "keep"))
         if not {*used, *categorical, *keep} <= set(names):
             raise ValueError("columns must have the names of all columns.")
         if not set(categorical) <= {column.name for column in columns if column.kind == "category"}:
             raise ValueError("categorical must name columns that have categories.")
-        limit = check_whole("max_categories", facts["max_categories"], 1)
-        encoder = cls(tuple(categorical), limit, tuple(keep), check_flag("scale", facts["scale"]))
+        limit = check_integer("max_categories", state["max_categories"], 1)
+        encoder = cls(tuple(categorical), limit, tuple(keep), check_flag("scale", state["scale"]))
         encoder._set_columns(names, columns)
         encoder.left_out_ = dict.fromkeys((name for name in names if name not in encoder.column_kinds_), "")
-        encoder.mean_, encoder.scale_ = (check_vector(k, arrays[k], encoder._n_out) for k in ("mean", "deviation"))
+        encoder.mean_, encoder.scale_ = (check_vector(k, state[k], encoder._n_out) for k in ("mean", "deviation"))
         if not (encoder.scale_ > 0.0).all():
             raise ValueError("deviation must have positive numbers.")
         return encoder
@@ -341,15 +319,15 @@ def _moments(block: Array) -> tuple[Array, Array]:
     return mean, np.where(deviation > 0.0, deviation, 1.0)
 
 
-def _columns_of_state(facts: Mapping[str, Any], widths: Any) -> list[TableColumn]:
+def _columns_of_state(state: dict[str, Any]) -> list[TableColumn]:
     """Return the columns of a state of `TableEncoder.get_state`."""
-    names, kinds, orders, parts = (facts[name] for name in ("names", "kinds", "orders", "parts"))
+    names, kinds, orders, parts, widths = (state[name] for name in ("names", "kinds", "orders", "parts", "widths"))
     if not all(isinstance(given, list) for given in (names, kinds, orders, parts)) or not names:
         raise ValueError("names, kinds, orders and parts must be lists, and names must have at least one column.")
-    if not len(names) == len(kinds) == len(orders):
-        raise ValueError("names, kinds and orders must have the same length.")
-    if not isinstance(widths, np.ndarray) or widths.dtype != np.int64 or widths.shape != (len(names),):
-        raise ValueError(f"widths must be an int64 array of {len(names)} numbers.")
+    if not isinstance(widths, np.ndarray) or widths.dtype != np.int64 or widths.ndim != 1:
+        raise ValueError("widths must be a vector of int64.")
+    if not len(names) == len(kinds) == len(orders) == len(widths):
+        raise ValueError("names, kinds, orders and widths must have the same length.")
     total = len(parts)
     if widths.min() < 0 or widths.max() > total or widths.sum() != total:
         raise ValueError(f"widths must be numbers whose sum is {total}, the number of parts.")
@@ -365,8 +343,3 @@ def _columns_of_state(facts: Mapping[str, Any], widths: Any) -> list[TableColumn
             raise ValueError(f"parts of a date must be some of {PARTS}.")
         columns.append(TableColumn(name, kind, tuple(own), order))
     return columns
-
-
-def _all_entries(rows: Array, width: int) -> tuple[Array, Array]:
-    """Return the row and the column of each entry of some rows."""
-    return np.repeat(rows, width), np.tile(np.arange(width), len(rows))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,9 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.errors import ParameterError
+from dropmargin.estimators.validation import check_choice
 from dropmargin.io.data.frames import is_missing, table_names
-from dropmargin.io.data.state import check_flag, check_keys, check_string, check_strings, check_vector, check_whole
+from dropmargin.io.data.state import check_keys, check_strings, check_vector
 from dropmargin.typing import Array
 
 # The default of scikit-learn, words of two letters or more. It is not a parameter, because a model file must not bring
@@ -173,83 +173,59 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "terms_")
         return np.array(self.terms_, dtype=object)
 
-    def get_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return the fitted state for `from_state`: values for JSON, and arrays.
+    def get_state(self) -> dict[str, Any]:
+        """Return the fitted state for `from_state`: the parameters, the terms and their inverse document frequencies.
 
         Returns
         -------
-        facts : dict
-            Values for JSON.
-        arrays : dict of ndarray
+        dict
         """
         check_is_fitted(self, "terms_")
-        facts = dict(self.get_params(deep=False), ngram_range=list(self.ngram_range), terms=list(self.terms_))
-        return facts, {} if self.idf_ is None else {"idf": np.array(self.idf_)}
+        return {**self.get_params(deep=False), "terms": list(self.terms_), "idf": self.idf_}
 
     @classmethod
-    def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, Array]) -> TextEncoder:
+    def from_state(cls, state: dict[str, Any]) -> TextEncoder:
         """Return the fitted encoder with a state of `get_state`; every part is checked, an error is a ValueError.
 
         Parameters
         ----------
-        facts : dict
-        arrays : dict of ndarray
+        state : dict
 
         Returns
         -------
         encoder : the fitted encoder
         """
         names = set(cls().get_params())
-        check_keys("The state of a TextEncoder", facts, names | {"terms"})
-        parameters = {name: facts[name] for name in names}
-        ngram_range = parameters["ngram_range"]
-        if not isinstance(ngram_range, list):
-            raise ValueError("ngram_range must be a list of two numbers.")
-        encoder = cls(**{**parameters, "ngram_range": tuple(ngram_range)})
+        check_keys("The state of a TextEncoder", state, names | {"terms", "idf"})
+        encoder = cls(**{name: state[name] for name in names})
         encoder._check_parameters()
-        terms = check_strings("terms", facts["terms"])
-        if not terms:
-            raise ValueError("terms must not be empty.")
-        is_tfidf = encoder.weighting == "tfidf"
-        check_keys("The arrays of a TextEncoder", arrays, {"idf"} if is_tfidf else set())
-        encoder._set_terms(terms, check_vector("idf", arrays["idf"], len(terms)) if is_tfidf else None)
+        terms, idf = check_strings("terms", state["terms"]), state["idf"]
+        if not terms or (idf is None) != (encoder.weighting != "tfidf"):
+            raise ValueError("terms must not be empty, and idf must be None unless the weighting is tfidf.")
+        encoder._set_terms(terms, None if idf is None else check_vector("idf", idf, len(terms)))
         return encoder
 
     def _check_parameters(self) -> None:
         for name, allowed in (("weighting", WEIGHTINGS), ("analyzer", _ANALYZERS)):
-            value = getattr(self, name)
-            if not isinstance(value, str) or value not in allowed:
-                raise ValueError(f"{name} must be one of {list(allowed)}, got {value!r:.40}.")
-        if self.column is not None:
-            check_string("column", self.column)
-        check_flag("lowercase", self.lowercase)
-        if not isinstance(self.ngram_range, tuple) or len(self.ngram_range) != 2:
-            raise ValueError(f"ngram_range must be two numbers, got {self.ngram_range!r:.40}.")
-        low, high = (check_whole("ngram_range", n, 1) for n in self.ngram_range)
-        if not low <= high <= _MAX_NGRAM:
-            raise ValueError(f"ngram_range must go up, to at most {_MAX_NGRAM}, got {self.ngram_range!r}.")
-        if isinstance(self.min_df, float):
-            if not 0.0 <= self.min_df <= 1.0:
-                raise ValueError(f"min_df must be a share in [0, 1] or a number of documents, got {self.min_df!r}.")
-        else:
-            check_whole("min_df", self.min_df, 1)
-        if self.max_features is not None:
-            check_whole("max_features", self.max_features, 1)
-        self._check_stop_words()
-
-    def _check_stop_words(self) -> None:
-        words = self.stop_words
-        if words is None:
-            return
-        is_list = isinstance(words, list) and all(isinstance(word, str) for word in words)
-        if not is_list and not (isinstance(words, str) and words == "english"):
-            raise ValueError(f"stop_words must be 'english', a list of strings or None, got {words!r:.40}.")
-        if self.analyzer != "word":
+            check_choice(name, getattr(self, name), allowed)
+        if not isinstance(self.column, str | None):
+            raise ValueError(f"column must be a string or None, got {self.column!r:.40}.")
+        sizes, words = self.ngram_range, self.stop_words
+        are_integers = isinstance(sizes, tuple) and len(sizes) == 2 and all(type(size) is int for size in sizes)
+        if not are_integers or not 1 <= sizes[0] <= sizes[1] <= _MAX_NGRAM:
+            raise ValueError(
+                f"ngram_range must be two integers, in ascending order, at most {_MAX_NGRAM}, got {sizes!r:.40}."
+            )
+        if words is not None and self.analyzer != "word":
             raise ParameterError(
                 f"stop_words must be None with analyzer={self.analyzer!r}: its terms are not words.",
                 "stop_words",
                 f"these are for --analyzer word; the terms of --analyzer {self.analyzer} are not words",
             )
+        if isinstance(words, list) and not all(isinstance(word, str) for word in words):
+            raise ValueError("stop_words must be 'english', a list of strings or None, got a list of other values.")
+        # The other parameters have the checks of scikit-learn.
+        self._vectorizer(min_df=self.min_df, max_features=self.max_features)._validate_params()
 
     def _set_terms(self, terms: list[str], idf: Array | None) -> None:
         self.terms_, self.idf_ = terms, idf

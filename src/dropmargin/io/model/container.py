@@ -1,9 +1,8 @@
 """A model file: arrays as the tensors of a safetensors file, and everything else as JSON in its metadata.
 
 The metadata have one entry, ``dropmargin``: a JSON object with the format number, the entries given to `encode`, and
-``strings``, which names the arrays of strings and their type. Such an array takes two tensors: ``<name>.text``, all
-strings in UTF-8, and ``<name>.lengths``, the number of characters of each. The tensor ``sha256`` is the digest of all
-other tensors and of the metadata.
+``strings``, which names the arrays of strings and their type. Such an array is a tensor of bytes: the strings in UTF-8,
+each followed by the byte 0xFF. The tensor ``sha256`` is the digest of all other tensors and of the metadata.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import hashlib
 import json
 import os
 import stat
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -28,7 +26,7 @@ FORMAT = 2
 #: Parsed JSON takes up to twenty times the memory of its text. Long lists of strings are arrays.
 MAX_JSON = 2**23
 _ENTRY, _DIGEST = "dropmargin", "sha256"
-_TEXT, _LENGTHS = ".text", ".lengths"
+_END = b"\xff"
 _DTYPES = {f"{kind}{size}" for kind in "IU" for size in (8, 16, 32, 64)} | {"BOOL", "F16", "F32", "F64"}
 # A 64-bit integer has at most 20 characters.
 _MAX_DIGITS = 20
@@ -40,7 +38,7 @@ def encode(entries: dict[str, Any], arrays: dict[str, Array]) -> bytes:
     strings = {}
     for name, array in arrays.items():
         if array.dtype.kind in "UO":
-            tensors[name + _TEXT], tensors[name + _LENGTHS] = _encode_strings(name, array)
+            tensors[name] = _encode_strings(name, array)
             strings[name] = "str" if array.dtype.kind == "U" else "object"
         elif array.dtype.kind in "biuf" and array.dtype.itemsize <= 8:
             tensors[name] = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
@@ -73,8 +71,7 @@ def decode(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         raise ModelFormatError("its SHA-256 is wrong: the file was damaged or changed after it was saved")
     strings = check_type(entries.pop("strings", None), "strings", dict)
     for name, kind in strings.items():
-        parts = [tensors.pop(name + ending, None) for ending in (_TEXT, _LENGTHS)]
-        tensors[name] = _decode_strings(name, kind, *parts)
+        tensors[name] = _decode_strings(name, kind, tensors.get(name))
     return entries, tensors
 
 
@@ -121,36 +118,33 @@ def _digest(text: str, tensors: dict[str, Array]) -> bytes:
 # Strings ------------------------------------------------------------------------------------------------------------
 
 
-def _encode_strings(name: str, array: Array) -> tuple[Array, Array]:
-    """Return the text and the lengths of an array of strings."""
+def _encode_strings(name: str, array: Array) -> Array:
+    """Return strings in UTF-8, each followed by the byte 0xFF, which UTF-8 does not use."""
     strings = array.tolist()
     if array.ndim != 1 or not all(isinstance(item, str) for item in strings):
         raise ValueError(f"{name} must hold numbers, booleans or strings to be stored, got {shorten(strings)}.")
     try:
-        text = "".join(strings).encode()
+        return np.frombuffer(b"".join(item.encode() + _END for item in strings), dtype=np.uint8)
     except UnicodeEncodeError as error:
         wrong = error.object[error.start]
         raise ValueError(f"{name} has {wrong!r}, which is not valid Unicode and cannot be stored.") from None
-    return np.frombuffer(text, dtype=np.uint8), np.array([len(item) for item in strings], dtype=np.uint32)
 
 
-def _decode_strings(name: str, kind: Any, text: Array | None, lengths: Array | None) -> Array:
-    """Return the array of strings of two tensors."""
+def _decode_strings(name: str, kind: Any, text: Array | None) -> Array:
+    """Return the array of strings of a tensor."""
     check_choice(kind, f"the type of array {shorten(name)}", ("str", "object"))
-    if text is None or lengths is None or text.dtype != np.uint8 or lengths.dtype != np.uint32 or lengths.ndim != 1:
-        raise ModelFormatError(f"array {shorten(name)} lacks its text or its lengths")
+    if text is None or text.dtype != np.uint8 or (text.size and text.reshape(-1)[-1] != _END[0]):
+        raise ModelFormatError(f"array {shorten(name)} lacks its text")
+    *strings, _ = text.tobytes().decode(errors="surrogateescape").split("\udcff")  # which 0xFF becomes
     try:
-        whole = text.tobytes().decode()
-    except UnicodeDecodeError as error:
+        "".join(strings).encode()
+    except UnicodeEncodeError as error:
         raise ModelFormatError(f"array {shorten(name)} has text that is not UTF-8 ({error})") from None
-    if len(whole) != lengths.sum(dtype=np.int64):
-        raise ModelFormatError(f"the lengths of the strings of array {shorten(name)} do not add up to its text")
-    bounds = pairwise(accumulate(lengths.tolist(), initial=0))
-    array = np.fromiter((whole[begin:end] for begin, end in bounds), dtype=object, count=len(lengths))
+    array = np.fromiter(strings, dtype=object, count=len(strings))
     if kind == "object":
         return array
-    width = int(lengths.max(initial=0))
-    if 4 * width * len(array) > 8 * (len(whole) + len(array)) + 2**24:
+    width = max(map(len, strings), default=0)
+    if 4 * width * len(array) > 8 * (text.size + len(array)) + 2**24:
         raise ModelFormatError(f"array {shorten(name)} has a string of {width} characters, too long for type str")
     return array.astype(str)
 

@@ -7,7 +7,6 @@ here. A file can name only the classes, noises and losses listed here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from copy import copy
 from inspect import signature
 from itertools import pairwise
@@ -30,6 +29,7 @@ from dropmargin.estimators import (
 from dropmargin.estimators.parameters import NUMBER, specification
 from dropmargin.estimators.regression import MarginalisedRegressor
 from dropmargin.io.model.checks import ModelFormatError, check_choice, check_fields, check_type, shorten, to_plain
+from dropmargin.io.model.packing import pack, unpack
 from dropmargin.losses import (
     EpsilonInsensitive,
     Exponential,
@@ -59,6 +59,11 @@ LOSSES = (
     *(Hinge, Logistic, Quadratic, GaussianHinge, GaussianLogistic, Exponential, MCFLogistic),
     *(EpsilonInsensitive, Huber, GaussianHuber),
 )
+#: The parameters that are objects: their classes, and the types of plain values in place of one.
+_OBJECTS: dict[str, tuple[tuple[type, ...], tuple[type, ...]]] = {
+    "noise": (NOISES, (int, float, type(None))),
+    "loss": (LOSSES, (str,)),
+}
 
 _SCALARS = ("n_iter_", "objective_", "n_passes_", "converged_")
 _FDROP_SCALARS = ("n_iter_", "objective_", "gap_", "converged_")
@@ -79,11 +84,10 @@ def plain_outputs(model: Any) -> Any:
 def plain_model(model: Any, what: str = "Model files") -> Any:
     """Return the fitted model that a file can hold, with dense coefficients.
 
-    Of a search over parameters it is ``best_estimator_``, of a classifier of `dropmargin.dask` the local one.
+    Of a search over parameters it is ``best_estimator_``.
     """
     classes = CLASSES | REGRESSORS
     found = getattr(model, "best_estimator_", model)
-    found = found.to_local() if hasattr(found, "to_local") else found
     if classes.get(type(found).__name__) is not type(found):
         raise ValueError(
             f"{what} take a fitted {', '.join(classes)}, or a Pipeline that ends with one of these; "
@@ -141,10 +145,8 @@ def _scalars(cls: type) -> tuple[str, ...]:
 
 def _encode_parameter(name: str, value: Any, arrays: dict[str, Array]) -> Any:
     """Return a constructor parameter as JSON; arrays that it consists of are added to ``arrays``."""
-    if name == "class_weight" and isinstance(value, dict):
-        return [[to_plain(label, name), to_plain(weight, name)] for label, weight in value.items()]
     if not isinstance(value, Noise | Loss):
-        return to_plain(value, name)
+        return pack(value, name, arrays) if name == "class_weight" else to_plain(value, name)
     cls = type(value)
     if cls not in (*NOISES, *LOSSES):
         known, neutral = (NOISES, None) if isinstance(value, Noise) else (LOSSES, "hinge")
@@ -152,31 +154,8 @@ def _encode_parameter(name: str, value: Any, arrays: dict[str, Array]) -> Any:
             f"{name}={value!r} cannot be stored: model files hold {', '.join(one.__name__ for one in known)}. "
             f"Predictions do not depend on it: save the model after model.set_params({name}={neutral!r})."
         )
-    given: dict[str, Any] = {}
-    for key in signature(cls).parameters:
-        part = getattr(value, key)
-        if isinstance(part, Mapping):
-            given[key] = {"mapping": [[to_plain(own, key), _encode_members(part[own], key)] for own in part]}
-        elif np.ndim(part) == 0:
-            given[key] = to_plain(np.asarray(part)[()] if isinstance(part, np.ndarray) else part, f"{name}.{key}")
-        else:
-            arrays[f"{name}.{key}"] = np.asarray(part)
-            given[key] = {"array": "list" if type(part) is list else "tuple" if type(part) is tuple else "ndarray"}
+    given = {key: pack(getattr(value, key), f"{name}.{key}", arrays) for key in signature(cls).parameters}
     return {"class": cls.__name__, "parameters": given}
-
-
-def _encode_members(value: Any, name: str) -> Any:
-    """Return a value of a mapping: the features of a group, or its rate."""
-    return to_plain(value, name) if np.ndim(value) == 0 else [to_plain(member, name) for member in value]
-
-
-def _decode_members(value: Any, name: str) -> Any:
-    plain = (str, int, float)
-    return (
-        [check_type(member, name, *plain) for member in value]
-        if type(value) is list
-        else check_type(value, name, *plain)
-    )
 
 
 def _decode_parameters(entries: Any, cls: type, arrays: dict[str, Array]) -> dict[str, Any]:
@@ -194,59 +173,29 @@ def _decode_parameters(entries: Any, cls: type, arrays: dict[str, Array]) -> dic
 
 
 def _decode_parameter(name: str, value: Any, types: tuple[type, ...], arrays: dict[str, Array]) -> Any:
+    if name in _OBJECTS and type(value) is dict:
+        return _decode_object(name, value, arrays)
     if name == "class_weight":
-        return _decode_class_weight(value)
-    if name == "noise":
-        return _decode_object(name, value, NOISES, (int, float, type(None)), arrays)
-    if name == "loss":
-        return _decode_object(name, value, LOSSES, (str,), arrays)
-    return check_type(value, f"parameter {name!r}", *types)
+        value = unpack(value, name, arrays)
+        is_right = value is None or isinstance(value, str | dict)
+        if not is_right or (isinstance(value, dict) and not all(type(weight) in NUMBER for weight in value.values())):
+            raise ModelFormatError(f"class_weight must be a string or pairs of a label and a number, got {value!r:.60}")
+        return value
+    return check_type(value, f"parameter {name!r}", *(_OBJECTS[name][1] if name in _OBJECTS else types))
 
 
-def _decode_object(
-    name: str, value: Any, classes: tuple[type, ...], types: tuple[type, ...], arrays: dict[str, Array]
-) -> Any:
-    """Return a noise or a loss, or a plain value that stands for one."""
-    if type(value) is not dict:
-        return check_type(value, f"parameter {name!r}", *types)
+def _decode_object(name: str, value: dict[str, Any], arrays: dict[str, Array]) -> Any:
+    """Return a noise or a loss."""
     entries = check_fields(value, name, ("class", "parameters"))
-    known = {cls.__name__: cls for cls in classes}
+    known = {cls.__name__: cls for cls in _OBJECTS[name][0]}
     cls = known[check_choice(entries["class"], name, known)]
     given = check_fields(entries["parameters"], f"{name} {cls.__name__}", list(signature(cls).parameters))
     try:
-        return cls(**{key: _decode_part(f"{name}.{key}", part, arrays) for key, part in given.items()})
+        return cls(**{key: unpack(part, f"{name}.{key}", arrays) for key, part in given.items()})
+    except ModelFormatError:
+        raise
     except (ValueError, TypeError) as error:
         raise ModelFormatError(f"{name}: {error}") from None
-
-
-def _decode_part(name: str, value: Any, arrays: dict[str, Array]) -> Any:
-    """Return a parameter of a noise or a loss: a plain value, or an array of the file."""
-    if type(value) is not dict:
-        return check_type(value, name, int, float, bool, str, type(None))
-    if "mapping" in value:
-        pairs = check_type(check_fields(value, name, ("mapping",))["mapping"], name, list)
-        if any(type(pair) is not list or len(pair) != 2 or type(pair[0]) not in (str, int) for pair in pairs):
-            raise ModelFormatError(f"{name} must hold pairs of a group and its features or its rate")
-        return {key: _decode_members(members, name) for key, members in pairs}
-    kind = check_choice(check_fields(value, name, ("array",))["array"], name, ("list", "tuple", "ndarray"))
-    if name not in arrays:
-        raise ModelFormatError(f"it lacks the array {name!r}")
-    array = arrays.pop(name)
-    return array if kind == "ndarray" else array.tolist() if kind == "list" else tuple(array.tolist())
-
-
-def _decode_class_weight(value: Any) -> Any:
-    if type(value) is not list:
-        return check_type(value, "class_weight", str, type(None))
-    weights: dict[Any, Any] = {}
-    for pair in value:
-        if type(pair) is not list or len(pair) != 2:
-            raise ModelFormatError("class_weight must hold pairs of a label and a weight")
-        label = check_type(pair[0], "a label of class_weight", str, int, float, bool)
-        if label in weights:
-            raise ModelFormatError(f"class_weight has the label {shorten(label)} twice")
-        weights[label] = check_type(pair[1], "a weight of class_weight", *NUMBER)
-    return weights
 
 
 # Checks -------------------------------------------------------------------------------------------------------------

@@ -67,14 +67,10 @@ def save(model: Any, path: Path, *, summary: Mapping[str, Any] | None = None, da
     model = getattr(model, "best_estimator_", model)
     steps, encoder, classifier = _split_pipeline(model) if isinstance(model, Pipeline) else (None, None, model)
     classifier_entries, arrays = encode_classifier(plain_model(classifier))
-    preprocessing = None
-    if encoder is not None:
-        preprocessing, more = encode_preprocessing(encoder)
-        arrays |= more
     entries = {
         "written_by": versions(),
         "model": classifier_entries,
-        "preprocessing": preprocessing,
+        "preprocessing": None if encoder is None else encode_preprocessing(encoder, arrays),
         "steps": to_plain(steps, "steps"),
         "summary": to_plain(summary, "summary"),
         "data_hash": to_plain(data_hash, "data_hash"),

@@ -6,7 +6,7 @@ classifiers compute in single precision and return either scores or probabilitie
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 
 import numpy as np
@@ -26,46 +26,42 @@ from dropmargin.io.model.exports.linear import is_multinomial, is_one_vs_one
 from dropmargin.typing import Array
 
 
-def register_classifier(cls: type) -> None:
-    """Register the converter of a class of classifiers with skl2onnx."""
-    options = {"zipmap": [True, False]}  # skl2onnx sets it for every classifier; it has no effect here
-    name = f"Dropmargin{cls.__name__}"
-    update_registered_converter(cls, name, _keep_types, _convert_classifier, parser=_parse_classifier, options=options)
+def register(step: Any) -> None:
+    """Register the converter of the class of a model or an encoder with skl2onnx."""
+    options = None
+    if hasattr(step, "text_encoders_"):  # a FrameEncoder has no operator of its own, but those of its parts
+        parse, convert = _parse_frame_encoder, _convert_table_encoder
+    elif hasattr(step, "column_kinds_"):
+        parse, convert = _parse_table_encoder, _convert_table_encoder
+    elif hasattr(step, "classes_"):
+        parse, convert = _parse_classifier, _convert_classifier
+        options = {"zipmap": [True, False]}  # skl2onnx sets it for every classifier; it has no effect here
+    else:
+        parse, convert = _parse_regressor, _convert_regressor
+    name = f"Dropmargin{type(step).__name__}"
+    update_registered_converter(type(step), name, _keep_types, convert, parser=parse, options=options)
 
 
-def register_regressor(cls: type) -> None:
-    """Register the converter of a class of regressors with skl2onnx."""
-    update_registered_converter(
-        cls, f"Dropmargin{cls.__name__}", _keep_types, _convert_regressor, parser=_parse_regressor
-    )
-
-
-def register_table_encoder(cls: type) -> None:
-    """Register the converter of `TableEncoder` with skl2onnx."""
-    update_registered_converter(
-        cls, "DropmarginTableEncoder", _keep_types, _convert_table_encoder, parser=_parse_table_encoder
-    )
-
-
-def register_frame_encoder(cls: type) -> None:
-    """Register the parser of `FrameEncoder` with skl2onnx; it has no operator of its own, but those of its parts."""
-    update_registered_converter(
-        cls, "DropmarginFrameEncoder", _keep_types, _convert_table_encoder, parser=_parse_frame_encoder
-    )
+def _declare(scope: Any, model: Any, inputs: list[Any], outputs: dict[str, Any]) -> list[Any]:
+    """Declare the operator of a model or an encoder, with the names and types of its outputs."""
+    operator = scope.declare_local_operator(f"Dropmargin{type(model).__name__}", model)
+    operator.inputs = inputs
+    for name, kind in outputs.items():
+        operator.outputs.append(scope.declare_local_variable(name, kind))
+    return operator.outputs
 
 
 def _table_columns(encoder: Any) -> list[list[str] | None]:
     """Return the categories of each column of a `TableEncoder`, None for a column of numbers."""
-    facts, arrays = encoder.get_state()
-    if "date" in facts["kinds"]:
-        name = facts["names"][facts["kinds"].index("date")]
+    state = encoder.get_state()
+    if "date" in state["kinds"]:
+        name = state["names"][state["kinds"].index("date")]
         raise ValueError(f"Column {name!r} of the TableEncoder holds dates, which ONNX cannot parse.")
-    columns: list[list[str] | None] = []
-    start = 0
-    for kind, width in zip(facts["kinds"], arrays["widths"].tolist(), strict=True):
-        columns.append(None if kind == "number" else facts["parts"][start : start + width])
-        start += width
-    return columns
+    parts = iter(state["parts"])
+    return [
+        None if kind == "number" else list(islice(parts, width))
+        for kind, width in zip(state["kinds"], state["widths"].tolist(), strict=True)
+    ]
 
 
 def _keep_types(operator: Any) -> None:
@@ -104,8 +100,6 @@ class _Graph:
 
 def _parse_classifier(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:
     """Declare the outputs ``label``, ``decision`` and, if scores are log-odds, ``probability``."""
-    operator = scope.declare_local_operator(f"Dropmargin{type(model).__name__}", model)
-    operator.inputs = inputs
     n_classes = len(model.classes_)
     number = FloatTensorType if model.coef_.dtype == np.float32 else DoubleTensorType
     labels = {"i": Int64TensorType, "u": Int64TensorType, "f": DoubleTensorType, "b": BooleanTensorType}
@@ -115,9 +109,7 @@ def _parse_classifier(scope: Any, model: Any, inputs: list[Any], custom_parsers:
     }
     if hasattr(model, "predict_proba"):
         types["probability"] = number([None, n_classes])
-    for name, kind in types.items():
-        operator.outputs.append(scope.declare_local_variable(name, kind))
-    return operator.outputs
+    return _declare(scope, model, inputs, types)
 
 
 def _convert_classifier(scope: Any, operator: Any, container: Any) -> None:
@@ -143,11 +135,8 @@ def _convert_classifier(scope: Any, operator: Any, container: Any) -> None:
 
 def _parse_regressor(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:
     """Declare the output ``prediction``."""
-    operator = scope.declare_local_operator(f"Dropmargin{type(model).__name__}", model)
-    operator.inputs = inputs
     number = FloatTensorType if model.coef_.dtype == np.float32 else DoubleTensorType
-    operator.outputs.append(scope.declare_local_variable("prediction", number([None])))
-    return operator.outputs
+    return _declare(scope, model, inputs, {"prediction": number([None])})
 
 
 def _convert_regressor(scope: Any, operator: Any, container: Any) -> None:
@@ -244,11 +233,7 @@ def _storable_labels(classes: Array) -> Array:
 
 
 def _parse_table_encoder(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:
-    operator = scope.declare_local_operator("DropmarginTableEncoder", model)
-    operator.inputs = inputs
-    n_features = len(model.get_feature_names_out())
-    operator.outputs.append(scope.declare_local_variable("encoded", DoubleTensorType([None, n_features])))
-    return operator.outputs
+    return _declare(scope, model, inputs, {"encoded": DoubleTensorType([None, len(model.feature_columns_)])})
 
 
 def _parse_frame_encoder(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:
