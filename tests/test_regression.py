@@ -171,8 +171,6 @@ def test_errors_name_the_parameter():
         DropoutRidge().fit(X, 1e120 * np.sign(y))
     with pytest.raises(ValueError, match="return_std=True needs missing='conditional'"):
         DropoutRidge().fit(X, y).predict(X, return_std=True)
-    with pytest.raises(TypeError, match="DropoutRidgeCV searches over rows in memory only"):
-        fit_files(DropoutRidgeCV(), ["rows.svm"])
     with pytest.raises(ValueError, match="has text as targets; a regressor needs numbers"):
         fit_files(DropoutRidge(), X, np.where(y > 100.0, "high", "low"), progress=False)
     assert not hasattr(DropoutRidge(), "partial_fit")
@@ -331,6 +329,32 @@ def test_rows_in_files_give_the_same(name, tmp_path):
     assert found.objective_ == pytest.approx(whole.objective_, rel=1e-8)
     assert_allclose(found.coef_, whole.coef_, atol=1e-3)
     assert_allclose(found.feature_deviations_, whole.feature_deviations_)
+    assert not hasattr(found, "classes_")
+
+
+SEARCHES = {
+    "r2": (DropoutRidgeCV, "dense", {"Cs": 4}),
+    "squared error under noise": (DropoutRidgeCV, "missing", {"target_noise": 0.3}),
+    "absolute error under noise": (DropoutSVRCV, "dense", {"target_noise": 0.3, "epsilon": 0.5, "Cs": [0.1, 1.0]}),
+    "another score": (DropoutSVRCV, "missing", {"scoring": "neg_root_mean_squared_error", "noises": [0.1], "Cs": 3}),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_search_over_rows_in_files_makes_the_choice_of_the_one_in_memory(name, tmp_path):
+    X, y, weights = make_table(n_rows=90)
+    cls, layout, given = SEARCHES[name]
+    if layout == "missing":
+        X[np.random.default_rng(1).random(X.shape) < 0.2] = np.nan
+    grid = {"noises": [None, 0.1, 0.4], "Cs": [0.01, 0.1, 1.0]} | given
+    search = cls(cv=2, tol=1e-8, prune=False, missing="rescale", verbose=0, **grid)
+    expected = clone(search).fit(X, y, weights)
+    found = fit_files(clone(search), X, y, weights, block_bytes=1500, cache=tmp_path, progress=False)
+    assert_allclose(found.Cs_, expected.Cs_)
+    assert_allclose(found.scores_, expected.scores_, rtol=1e-4)
+    assert found.best_index_ == expected.best_index_
+    assert_allclose(found.coef_, expected.coef_, atol=1e-4)
+    assert found.best_estimator_.predict(X).shape == y.shape
     assert not hasattr(found, "classes_")
 
 

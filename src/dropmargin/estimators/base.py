@@ -129,7 +129,7 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
         """Return the number of outputs for these classes."""
         return 1
 
-    def _scale_of_C(self, rows: CheckedRows) -> float:  # noqa: N802
+    def _scale_of_C(self, rows: Rows) -> float:  # noqa: N802
         """Return the factor of the default values of ``C`` of a search."""
         return 1.0
 

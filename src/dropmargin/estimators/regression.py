@@ -9,7 +9,7 @@ from scipy.special import ndtr
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from dropmargin.data import NumberArray, as_dense, canonical
+from dropmargin.data import NumberArray, Rows, as_dense, canonical
 from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import has_missing, incomplete_rows
 from dropmargin.estimators import missing, stability, validation
@@ -37,7 +37,7 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         encoded.first_intercept = first_intercept(self._make_loss(), rows.y, rows.sample_weight)
         return None, encoded
 
-    def _scale_of_C(self, rows: CheckedRows) -> float:  # noqa: N802
+    def _scale_of_C(self, rows: Rows) -> float:  # noqa: N802
         # The best C of a ridge regression is about R^2 / (1 - R^2) / (2 * mean squared norm of a row): R^2 may be small
         return 0.01
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dropmargin.estimators.base import CheckedRows
+from dropmargin.data import Rows
 from dropmargin.estimators.parameters import ApproximationParameter, EpsilonParameter, check_parameter, parameter
 from dropmargin.estimators.regression import MarginalisedRegressor, weighted_deviation
 from dropmargin.losses import REGRESSION_LOSSES, EpsilonInsensitive, Loss, Quadratic, as_loss
@@ -196,7 +196,7 @@ class DropoutSVR(EpsilonParameter, MarginalisedRegressor):
     def _make_loss(self) -> Loss:
         return EpsilonInsensitive(check_parameter(self, "epsilon"))
 
-    def _scale_of_C(self, rows: CheckedRows) -> float:  # noqa: N802
+    def _scale_of_C(self, rows: Rows) -> float:  # noqa: N802
         # With the targets s times as large, the coefficients are those for C s times as large.
         return super()._scale_of_C(rows) * (weighted_deviation(rows.y, rows.sample_weight) or 1.0)
 

@@ -40,6 +40,8 @@ class R2(CheckedScorer):
 class ExpectedError(CheckedScorer):
     """The score under ``target_noise``: minus the expected error if the features are corrupted by that noise."""
 
+    is_mean = True
+
     def __init__(self, noise: Noise, metric: str) -> None:
         self.noise = noise
         self.metric = metric
