@@ -17,6 +17,7 @@ from sklearn.preprocessing import scale
 import dropmargin
 from dealing import deal
 from dropmargin import (
+    DeletionCurveDisplay,
     DropoutNoise,
     DropoutRidge,
     DropoutRidgeCV,
@@ -24,6 +25,7 @@ from dropmargin import (
     DropoutSVRCV,
     GaussianNoise,
     NoisyLinearRegressor,
+    corruption_curve,
     deletion_curve,
 )
 from dropmargin.io.model import describe
@@ -274,14 +276,27 @@ def test_deletion_curves_score_regressors(diabetes):
     X, _, y = diabetes
     model = DropoutRidge(missing="conditional", C=0.1).fit(X, y)
     given = {"levels": [0.0, 0.5], "fill": np.nan, "random_state": 0, "verbose": 0}
-    curve = deletion_curve(model, X, y, scoring="neg_root_mean_squared_error", **given)
+    curve = deletion_curve(model, X, y, **given)
+    assert curve.scoring == "neg_root_mean_squared_error"
     assert curve.mean[0] == pytest.approx(-np.sqrt(np.mean((y - model.predict(X)) ** 2)))
     assert curve.mean[1] < curve.mean[0]
     assert deletion_curve(model, X, y, scoring="r2", **given).mean[0] == pytest.approx(model.score(X, y))
-    with pytest.raises(ValueError, match="scoring='r2'"):
-        deletion_curve(model, X, y, **given)
-    with pytest.raises(ValueError, match="strategy='worst' needs a classifier"):
-        deletion_curve(model, X, y, scoring="r2", strategy="worst", **given)
+    noisy = corruption_curve(model, X, y, [None, GaussianNoise(0.5)], random_state=0, verbose=0)
+    assert noisy.mean[0] == curve.mean[0] > noisy.mean[1]
+
+
+def test_a_deletion_plot_of_regressors_shows_the_error(diabetes):
+    X, _, y = diabetes
+    given = {"levels": [0.0, 0.5], "fill": np.nan, "random_state": 0, "verbose": 0}
+    models = [model.fit(X, y) for model in (DropoutRidge(missing="rescale"), DropoutSVR(missing="rescale"))]
+    display = DeletionCurveDisplay.from_estimators(models, X, y, **given)
+    assert display.ax_.get_ylabel() == "root mean squared error"
+    curves = [curve.mean for curve in display.curves.values()]
+    assert_allclose([line.get_ydata() for line in display.lines_], -np.array(curves))
+    assert display.ax_.get_ylim()[0] == 0.0
+    shown = display.plot(show="score")
+    assert shown.ax_.get_ylabel() == "neg root mean squared error"
+    assert_allclose(shown.lines_[0].get_ydata(), curves[0])
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
