@@ -176,7 +176,7 @@ class DeletionCurveDisplay:
         strategies = {curve.strategy for curve in curves.values()}
         ax.set_xlabel(_X_LABELS[strategies.pop()] if len(strategies) == 1 else "features deleted")
         ax.set_ylabel(axis.label)
-        if axis.is_error:
+        if axis.is_error and not axis.is_negative:
             ax.set_ylim(bottom=0.0)
         in_percent(ax.xaxis)
         if axis.in_percent:

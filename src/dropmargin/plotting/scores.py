@@ -41,18 +41,23 @@ class ScoreAxis:
         return self.metric in SHARES
 
     @property
+    def is_negative(self) -> bool:
+        """Whether the metric is minus an error, which may be large and far from zero."""
+        return self.metric.startswith(_NEGATIVE)
+
+    @property
     def label(self) -> str:
         """The name of what is shown."""
         name = self.metric
         if self.is_error:
-            name = SHARES.get(name, name.removeprefix(_NEGATIVE) if name.startswith(_NEGATIVE) else f"1 - {name}")
+            name = SHARES.get(name, name.removeprefix(_NEGATIVE) if self.is_negative else f"1 - {name}")
         return name.replace("_", " ")
 
     def values(self, scores: Array) -> Array:
         """Return scores as they are shown."""
         if not self.is_error:
             return scores
-        return -scores if self.metric.startswith(_NEGATIVE) else 1.0 - scores
+        return -scores if self.is_negative else 1.0 - scores
 
     def draw_spread(self, ax: Any, x: Array, middle: Array, spread: Array | None, colour: str) -> Any:
         """Draw a band or bars around a line; return ``None`` if there is nothing to draw."""
