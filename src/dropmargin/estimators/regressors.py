@@ -74,6 +74,9 @@ class DropoutRidge(MarginalisedRegressor):
         deviations only with ``missing="rescale"``.
     feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
+    residual_deviation_ : float
+        Standard deviation of the residuals of complete training rows, with the degrees of freedom that the coefficients
+        leave, for `predict_interval`. Only if these are more than zero, and after a fit in memory.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -167,6 +170,9 @@ class DropoutSVR(EpsilonParameter, MarginalisedRegressor):
         deviations only with ``missing="rescale"``.
     feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
+    residual_deviation_ : float
+        Standard deviation of the residuals of complete training rows, with the degrees of freedom that the coefficients
+        leave, for `predict_interval`. Only if these are more than zero, and after a fit in memory.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -269,6 +275,9 @@ class NoisyLinearRegressor(ApproximationParameter, MarginalisedRegressor):
         deviations only with ``missing="rescale"``.
     feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
+    residual_deviation_ : float
+        Standard deviation of the residuals of complete training rows, with the degrees of freedom that the coefficients
+        leave, for `predict_interval`. Only if these are more than zero, and after a fit in memory.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
