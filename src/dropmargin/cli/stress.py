@@ -181,8 +181,9 @@ def _make_plan(options: SimpleNamespace, data: TrainingData, X_test: Any, consol
         )
         treatments = ("zero",)
     noises = options.noises if options.noise is None else [options.noise]
-    if noises is None:
-        noises = [shared.noise_spec(rate) for rate in ("0.05", "0.1", "0.3", "0.5", "0.7")]
+    if isinstance(noises, int):
+        noises = shared.dropout_rates(noises)
+    given = {} if noises is None else {"noises": [name.make() for name in noises]}
     return Plan(
         levels=options.delete,
         choose_at=options.choose_at or [options.delete[len(options.delete) // 2]],
@@ -190,13 +191,13 @@ def _make_plan(options: SimpleNamespace, data: TrainingData, X_test: Any, consol
         strategy=options.strategy,
         groups=feature_groups(data, options),
         loss=options.loss,
-        noises=noises if isinstance(noises, int) else [name.make() for name in noises],
         Cs=options.cs,
         own_c=options.C,
         n_folds=options.folds,
         n_repeats=options.repeats,
         random_state=options.seed,
         n_jobs=options.n_jobs,
+        **given,
     )
 
 

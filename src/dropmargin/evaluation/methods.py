@@ -29,7 +29,6 @@ from dropmargin.data.matrix import as_dense
 from dropmargin.evaluation.rescaling import RescalingClassifier
 from dropmargin.model_selection import DropoutLogisticRegressionCV, DropoutRidgeCV, DropoutSVCCV, DropoutSVRCV
 from dropmargin.model_selection.base import MarginalisedModelCV
-from dropmargin.model_selection.grid import HIGHEST_RATE
 from dropmargin.noise import DropoutNoise, as_noise
 from dropmargin.typing import Array
 
@@ -66,7 +65,7 @@ class Plan:
         The loss of our model: `DropoutSVC`, `DropoutLogisticRegression`, `DropoutRidge` or `DropoutSVR`. The last two
         predict numbers, and are compared with regressors. ``None`` is ``"ridge"`` for targets with fractions, else
         ``"hinge"``. The epsilon of ``"svr"`` is a tenth of the standard deviation of the training targets.
-    noises : int or sequence
+    noises : sequence
         Noises of our model to choose from, as for `DropoutSVCCV`.
     Cs : int, sequence of float or None
         Values of ``C`` to choose from, for all linear methods: as for `DropoutSVCCV`; ``None`` for five values
@@ -90,7 +89,7 @@ class Plan:
     strategy: str = "entries"
     groups: Any = None
     loss: str | None = None
-    noises: Any = (0.05, 0.1, 0.3, 0.5, 0.7)
+    noises: Sequence[Any] = (0.05, 0.1, 0.3, 0.5, 0.7)
     Cs: Any = None
     own_c: float | None = None
     n_folds: int = 3
@@ -148,7 +147,7 @@ class Method:
     name: str
     make: Callable[[Task], Any]
     treatments: Sequence[str] = TREATMENTS
-    cost: Callable[[int, int, int], float] = lambda n_rows, n_features, n_classes: 0.0
+    cost: Callable[[int, int, int], float] = lambda n, d, k: 0.0
 
 
 class DeletedCells(TransformerMixin, BaseEstimator):
@@ -199,11 +198,8 @@ def _ours(task: Task, missing: str = "rescale") -> MarginalisedModelCV:
 
 def _noises(task: Task) -> list[Any]:
     """Return the noises to choose from: dropout of the groups that are deleted, to zero if deleted features are."""
-    given = task.plan.noises
-    if isinstance(given, int):
-        given = np.round(np.linspace(0.0, HIGHEST_RATE, given), 6).tolist()
     noises = []
-    for noise in map(as_noise, given):
+    for noise in map(as_noise, task.plan.noises):
         if isinstance(noise, DropoutNoise):
             reference = "zero" if task.treatment == "zero" and noise.needs_means else noise.reference
             groups = task.plan.groups if noise.groups is None else noise.groups
@@ -238,42 +234,28 @@ def _trees(task: Task, model: Any) -> GridSearchCV:
     return _search(task, pipeline, {"cells__deleted": deleted, "trees__max_leaf_nodes": [7, 31]})
 
 
-def _imputer_cost(n_rows: int, n_features: int, n_classes: int) -> float:
-    return 1e-9 * n_rows * n_features**3
-
-
-def _tree_cost(n_rows: int, n_features: int, n_classes: int) -> float:
-    return 1e-8 * n_rows * n_features * n_classes
-
-
 _SVC = LinearSVC(loss="hinge", max_iter=5000, random_state=0)
 _LOGISTIC = LogisticRegression(max_iter=1000)
-_MEANS = SimpleImputer(keep_empty_features=True)
 _ZERO, _MISSING = TREATMENTS[:1], TREATMENTS[1:]
+
+
+def _peers(name: str, model: Any, trees: Any) -> tuple[Method, ...]:
+    """Return the methods that exist for classes and for numbers: a linear model after imputation, and trees."""
+    means = make_pipeline(SimpleImputer(keep_empty_features=True), model)
+    return (
+        Method(name, partial(_linear, model=model), _ZERO),
+        Method(f"{name} (means)", partial(_linear, model=means), _MISSING),
+        Method(f"{name} (iterative)", partial(_iterative, model=model), _MISSING, lambda n, d, k: 1e-9 * n * d**3),
+        Method("HistGradientBoosting", partial(_trees, model=trees), _MISSING, lambda n, d, k: 1e-8 * n * d * k),
+    )
+
+
+_REGRESSORS = _peers("Ridge", Ridge(), HistGradientBoostingRegressor(random_state=0))
 _CLASSIFIERS = (
     Method("LinearSVC", partial(_linear, model=_SVC), _ZERO),
-    Method("LogisticRegression", partial(_linear, model=_LOGISTIC), _ZERO),
     Method("LinearSVC (rescaled)", partial(_linear, model=RescalingClassifier(_SVC)), _MISSING),
     Method("LogisticRegression (rescaled)", partial(_linear, model=RescalingClassifier(_LOGISTIC)), _MISSING),
-    Method("LogisticRegression (means)", partial(_linear, model=make_pipeline(_MEANS, _LOGISTIC)), _MISSING),
-    Method("LogisticRegression (iterative)", partial(_iterative, model=_LOGISTIC), _MISSING, _imputer_cost),
-    Method(
-        "HistGradientBoosting",
-        partial(_trees, model=HistGradientBoostingClassifier(random_state=0)),
-        _MISSING,
-        _tree_cost,
-    ),
-)
-_REGRESSORS = (
-    Method("Ridge", partial(_linear, model=Ridge()), _ZERO),
-    Method("Ridge (means)", partial(_linear, model=make_pipeline(_MEANS, Ridge())), _MISSING),
-    Method("Ridge (iterative)", partial(_iterative, model=Ridge()), _MISSING, _imputer_cost),
-    Method(
-        "HistGradientBoosting",
-        partial(_trees, model=HistGradientBoostingRegressor(random_state=0)),
-        _MISSING,
-        _tree_cost,
-    ),
+    *_peers("LogisticRegression", _LOGISTIC, HistGradientBoostingClassifier(random_state=0)),
 )
 
 

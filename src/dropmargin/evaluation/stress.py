@@ -25,9 +25,9 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.utils.multiclass import type_of_target
 
-from dropmargin.data import Rows, canonical, map_entries
+from dropmargin.data import Rows, canonical
 from dropmargin.data.matrix import from_arrays, is_dense_matrix, to_arrays
-from dropmargin.data.missing_values import has_missing
+from dropmargin.data.missing_values import has_missing, zero_missing
 from dropmargin.estimators.validation import check_choice
 from dropmargin.evaluation.deletion import DeletionCurve, check_levels, deletion_curve
 from dropmargin.evaluation.methods import SEARCHES, TREATMENTS, Method, Plan, Task, methods_for, predicts_numbers
@@ -217,7 +217,7 @@ def _deviation_of_squares(model: Any, X: Any, y: Any) -> float:
 def _values_of_c(X: Any, y: Any, plan: Plan) -> Array:
     if plan.Cs is not None and not isinstance(plan.Cs, int):
         return np.asarray(plan.Cs, dtype=np.float64)
-    X, ones = _without_missing(X), np.ones(X.shape[0])
+    X, ones = zero_missing(X) if has_missing(X) else X, np.ones(X.shape[0])
     values = default_cs(X, ones, plan.Cs or 7)
     if plan.Cs is None and not predicts_numbers(str(plan.loss)):
         values = values[:5]  # the two largest of seven values would take most of the time
@@ -228,7 +228,7 @@ def _treated(part: tuple[Any, Any], treatment: str) -> tuple[Any, Any]:
     """Return the rows with zeros for missing values if the treatment is ``"zero"``, else unchanged."""
     X, y = part
     X = _with_small_indices(canonical(X))
-    return (X if treatment == "missing" else _without_missing(X)), y
+    return (zero_missing(X) if treatment == "zero" and has_missing(X) else X), y
 
 
 def _with_small_indices(X: Any) -> Any:
@@ -239,9 +239,3 @@ def _with_small_indices(X: Any) -> Any:
     if max(X.shape[1], indptr[-1]) > np.iinfo(np.int32).max:
         return X
     return from_arrays([values, indices.astype(np.int32, copy=False), indptr.astype(np.int32, copy=False)], X.shape)
-
-
-def _without_missing(X: Any) -> Any:
-    if not has_missing(X):
-        return X
-    return map_entries(X, lambda values, _: np.nan_to_num(values, nan=0.0), zeros_stay=True, what="X")
