@@ -19,6 +19,7 @@ from dealing import deal, round_robin
 from dropmargin import DropoutRidge, DropoutSVC, deletion_curve
 from dropmargin.evaluation import usefulness
 from dropmargin.evaluation.scoring import make_case
+from dropmargin.evaluation.usefulness import _is_linear as is_linear
 from recorder import Recorder
 
 
@@ -42,16 +43,17 @@ def test_the_worst_columns_cost_more_than_random_ones(estimator, make):
     ("fill", "make", "model"),
     deal([0.0, 0.7, np.linspace(0.0, 1.0, 8)], [make_binary, make_multiclass], [LinearSVC(), DropoutRidge()], n=6),
 )
-def test_linear_models_are_ranked_as_any_other(make, fill, model):
+def test_linear_models_are_ranked_as_any_other(make, fill, model, monkeypatch):
     X, y = make()
     case = make_case(model.fit(X, y), X, y, "auto", None, "test")
-    rows = np.arange(len(y))
-    short = usefulness._linear_losses(case, rows, fill, usefulness._linear_responses(case, rows))
-    assert_allclose(short, usefulness._losses_one_by_one(case, rows, fill, 0), atol=1e-12)
+    short = usefulness.column_losses(case, fill, 0, 0)
     if np.ndim(fill) == 0 and fill == 0.0:
-        layout = make_case(case.estimator, sparse.csr_array(X), y, "auto", None, "test")
-        scores = usefulness._linear_responses(layout, rows)
-        assert_allclose(usefulness._linear_losses(layout, rows, fill, scores), short, atol=1e-12)
+        layout = make_case(model, sparse.csr_array(X), y, "auto", None, "test")
+        assert_allclose(usefulness.column_losses(layout, fill, 0, 0), short, atol=1e-12)
+    recognised = []
+    monkeypatch.setattr(usefulness, "_is_linear", lambda *args: recognised.append(is_linear(*args)))
+    assert_allclose(usefulness.column_losses(case, fill, 0, 0), short, atol=1e-12)
+    assert recognised == [True]
 
 
 @pytest.mark.parametrize(
@@ -59,8 +61,9 @@ def test_linear_models_are_ranked_as_any_other(make, fill, model):
 )
 def test_nonlinear_classifiers_are_recognised(estimator):
     X, y = make_multiclass()
-    case = make_case(estimator.fit(X, y), X, y, "auto", None, "test")
-    assert usefulness._linear_responses(case, np.arange(len(y))) is None
+    model = estimator.fit(X, y)
+    responses = getattr(model, "decision_function", getattr(model, "predict_proba", None))(X)
+    assert not is_linear(model, X, responses)
 
 
 @pytest.mark.parametrize("model", [DropoutRidge(), KNeighborsRegressor()], ids=["linear", "neighbours"])

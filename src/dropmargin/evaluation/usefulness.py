@@ -7,7 +7,7 @@ another. The margin of a regressor is minus the squared error.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -27,62 +27,49 @@ _MAX_ROWS = 1000
 def column_losses(case: ScoringCase, fill: Any, seed: int, verbose: int) -> Array:
     """Return the decrease of the mean margin if each column alone is deleted, of shape (n_features,).
 
-    It is computed on at most 1,000 rows. A linear model takes a few predictions, any other one per column.
+    It is computed on at most 1,000 rows. A linear model takes one prediction, any other one per column.
     """
-    n_samples = case.values.shape[0]
+    n_samples, n_features = case.values.shape
     rows = np.arange(n_samples)
     if n_samples > _MAX_ROWS:
         rows = np.sort(np.random.default_rng(seed).choice(n_samples, _MAX_ROWS, replace=False))
-    if np.isfinite(fill).all():
-        scores = _linear_responses(case, rows)
-        if scores is not None:
-            return _linear_losses(case, rows, fill, scores)
-    return _losses_one_by_one(case, rows, fill, verbose)
+    values, respond = _safe_indexing(case.values, rows), _responses(case.estimator)
+    responses = np.asarray(respond(case.in_container(values, rows)))
 
+    def without(column: int) -> tuple[slice, Array]:
+        """Return rows and their responses without a column."""
+        deleted = delete_columns(values, np.array([column]), fill, 1.0)
+        return slice(None), np.asarray(respond(case.in_container(deleted, rows)))
 
-def _losses_one_by_one(case: ScoringCase, rows: Array, fill: Any, verbose: int) -> Array:
-    values, y = _safe_indexing(case.values, rows), np.asarray(case.y)[rows]
-    respond, margins = _responses(case.estimator), _margins_of(case.estimator, y)
-
-    def mean_margin(values: Any) -> float:
-        return float(np.mean(margins(np.asarray(respond(case.in_container(values, rows))), slice(None))))
-
-    losses = np.empty(values.shape[1])
-    with Progress(len(losses), "ranking columns", verbose=verbose) as progress:
-        before = mean_margin(values)
-        for column in range(len(losses)):
-            losses[column] = before - mean_margin(delete_columns(values, np.array([column]), fill, 1.0))
-            progress.advance()
-    return losses
-
-
-def _linear_responses(case: ScoringCase, rows: Array) -> Array | None:
-    """Return the responses if they are ``X @ coef_.T + intercept_``, by a comparison on these rows, else None."""
-    estimator, values = case.estimator, case.values[rows]
-    coef, intercept = (getattr(estimator, name, None) for name in ("coef_", "intercept_"))
-    has_scores = is_regressor(estimator) or hasattr(estimator, "decision_function")
-    if not (has_scores and isinstance(coef, np.ndarray) and intercept is not None):
-        return None
-    n_classes = len(getattr(estimator, "classes_", ()))
-    if np.atleast_2d(coef).shape != (n_classes if n_classes > 2 else 1, values.shape[1]):
-        return None
-    expected = linear_scores(values, np.atleast_2d(coef), np.atleast_1d(intercept))
-    given = np.asarray(_responses(estimator)(case.in_container(values, rows)), dtype=np.float64)
-    is_equal = given.size == expected.size and np.allclose(given.reshape(expected.shape), expected, rtol=1e-3)
-    return expected if is_equal else None
-
-
-def _linear_losses(case: ScoringCase, rows: Array, fill: Any, scores: Array) -> Array:
-    """Return the decrease for a linear model: without column ``d`` the scores are ``S - (x_d - fill_d) w_d``."""
-    values, coef = case.values[rows], np.atleast_2d(np.asarray(case.estimator.coef_, dtype=np.float64))
+    changes: Iterable[tuple[Any, Array]] = map(without, range(n_features))
+    if np.isfinite(fill).all() and _is_linear(case.estimator, values, responses):
+        changes = _linear_changes(case.estimator.coef_, values, responses.reshape(len(rows), -1), fill)
     margins = _margins_of(case.estimator, np.asarray(case.y)[rows])
-    before = margins(scores, slice(None))
-    fills = np.broadcast_to(fill, values.shape[1])
-    losses = np.empty(values.shape[1])
+    before, losses = margins(responses, slice(None)), []
+    with Progress(n_features, "ranking columns", verbose=verbose) as progress:
+        for where, after in changes:
+            losses.append(np.sum(before[where] - margins(after, where)) / len(rows))
+            progress.advance()
+    return np.array(losses)
+
+
+def _is_linear(estimator: Any, values: Any, responses: Array) -> bool:
+    """Return whether the responses are ``X @ coef_.T + intercept_``, by a comparison on these rows."""
+    coef, intercept = (getattr(estimator, name, None) for name in ("coef_", "intercept_"))
+    if not isinstance(coef, np.ndarray) or intercept is None or responses.dtype.kind != "f":
+        return False
+    coef = np.atleast_2d(coef)
+    if coef.shape[1] != values.shape[1] or coef.shape[0] * len(responses) != responses.size:
+        return False
+    expected = linear_scores(values, coef, np.atleast_1d(intercept))
+    return np.allclose(responses.reshape(expected.shape), expected, rtol=1e-3)
+
+
+def _linear_changes(coef: Array, values: Any, scores: Array, fill: Any) -> Iterator[tuple[Any, Array]]:
+    """Yield, for each column, the rows that depend on it, and their scores ``S - (x_d - fill_d) w_d`` without it."""
+    coef, fills = np.atleast_2d(coef).astype(np.float64), np.broadcast_to(fill, values.shape[1])
     for column, (where, entries) in enumerate(column_entries(values)):
-        after = scores[where] - np.multiply.outer(entries - fills[column], coef[:, column])
-        losses[column] = np.sum(before[where] - margins(after, where)) / len(rows)
-    return losses
+        yield where, scores[where] - np.multiply.outer(entries - fills[column], coef[:, column])
 
 
 def _responses(estimator: Any) -> Callable[[Any], Any]:
