@@ -85,6 +85,10 @@ def test_svr_with_missing_cells_groups_and_text(run, houses, tmp_path):
     holes = pd.read_csv(tmp_path / "holes.csv")
     header, found = read_numbers(run("predict", "holes.csv", "m.safetensors", "--output", "std,prediction").out)
     assert header == ["std", "prediction"]
+    given = ("--output", "interval", "--coverage", "0.8")
+    names, ends = read_numbers(run("predict", "holes.csv", "m.safetensors", *given).out)
+    assert names == ["interval_low", "interval_high"]
+    np.testing.assert_array_equal(ends, model.predict_interval(encoder.transform(holes), 0.8))
     predictions, deviations = model.predict(encoder.transform(holes), return_std=True)
     np.testing.assert_array_equal(found, np.column_stack([deviations, predictions]))
     assert (found[:, 0] > 0.0).tolist() == holes["rooms"].isna().tolist()
@@ -161,10 +165,12 @@ def test_losses_and_options_that_do_not_suit_the_target(run, houses, tmp_path, a
 def test_outputs_and_commands_that_a_model_does_not_have(run, houses):
     run("train", "houses.csv", "m.safetensors", "--target", "price")
     run("train", "houses.csv", "classes.safetensors", "--target", "town")
+    run("train", "houses.csv", "rescale.safetensors", "--target", "price", "--missing", "rescale")
     for model, output, said in (
         ("m", "label", "has a DropoutRidge, which predicts numbers"),
         ("m", "stability", "has a DropoutRidge, which predicts numbers"),
         ("m", "std", "has no standard deviations (train with --missing conditional)"),
+        ("rescale", "interval", "has --missing rescale (train with --missing conditional)"),
         ("classes", "prediction", "has a DropoutSVC, which predicts classes"),
     ):
         error = run("predict", "houses.csv", f"{model}.safetensors", "--output", output, code=2).error
