@@ -30,7 +30,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from dropmargin import deletion_curve
 from dropmargin.data.matrix import as_dense
-from dropmargin.evaluation.stress import METHODS, Plan, stress_test
+from dropmargin.evaluation.stress import Plan, methods_for, stress_test
 from dropmargin.io.data import TableEncoder
 
 LEVELS, CHOOSE_AT, CS = (0.0, 0.3, 0.6), (0.3, 0.6), (0.001, 0.01, 0.1, 1.0)
@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000, help="training rows of flights")
     parser.add_argument("--methods", default="", help="only methods whose name contains this")
     options = parser.parse_args()
-    methods = [method for method in METHODS if options.methods in method.name]
+    methods = [method for method in methods_for("hinge") if options.methods in method.name]
     warnings.simplefilter("ignore")
     for name in options.only:
         try:

@@ -85,6 +85,10 @@ def test_svr_with_missing_cells_groups_and_text(run, houses, tmp_path):
     holes = pd.read_csv(tmp_path / "holes.csv")
     header, found = read_numbers(run("predict", "holes.csv", "m.safetensors", "--output", "std,prediction").out)
     assert header == ["std", "prediction"]
+    given = ("--output", "interval", "--coverage", "0.8")
+    names, ends = read_numbers(run("predict", "holes.csv", "m.safetensors", *given).out)
+    assert names == ["interval_low", "interval_high"]
+    np.testing.assert_array_equal(ends, model.predict_interval(encoder.transform(holes), 0.8))
     predictions, deviations = model.predict(encoder.transform(holes), return_std=True)
     np.testing.assert_array_equal(found, np.column_stack([deviations, predictions]))
     assert (found[:, 0] > 0.0).tolist() == holes["rooms"].isna().tolist()
@@ -161,10 +165,12 @@ def test_losses_and_options_that_do_not_suit_the_target(run, houses, tmp_path, a
 def test_outputs_and_commands_that_a_model_does_not_have(run, houses):
     run("train", "houses.csv", "m.safetensors", "--target", "price")
     run("train", "houses.csv", "classes.safetensors", "--target", "town")
+    run("train", "houses.csv", "rescale.safetensors", "--target", "price", "--missing", "rescale")
     for model, output, said in (
         ("m", "label", "has a DropoutRidge, which predicts numbers"),
         ("m", "stability", "has a DropoutRidge, which predicts numbers"),
         ("m", "std", "has no standard deviations (train with --missing conditional)"),
+        ("rescale", "interval", "has --missing rescale (train with --missing conditional)"),
         ("classes", "prediction", "has a DropoutSVC, which predicts classes"),
     ):
         error = run("predict", "houses.csv", f"{model}.safetensors", "--output", output, code=2).error
@@ -172,7 +178,8 @@ def test_outputs_and_commands_that_a_model_does_not_have(run, houses):
     error = run("evaluate", "houses.csv", "m.safetensors", "--target", "town", code=1).error
     assert "houses.csv:2: the label" in error
     assert "is not a finite number" in error
-    assert "stress is for classes" in run("stress", "houses.csv", "houses.csv", "--target", "price", code=2).error
+    error = run("stress", "houses.csv", "houses.csv", "--target", "price", "--loss", "hinge", code=2).error
+    assert "--loss hinge learns classes: use --loss ridge or svr" in error
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -222,3 +229,39 @@ def test_missing_values_with_missing_error_and_their_export(run, tmp_path):
     run("export", "m.safetensors", "m.onnx")
     run(*arguments, "--missing", "conditional")
     assert "--complete-rows" in run("export", "m.safetensors", "other.onnx", code=2).error
+
+
+STRESS = ("--delete", "0,0.5", "--noises", "0.1,0.3", "--cs", "0.01,0.1", "--repeats", "2", "--folds", "2")
+
+
+def test_stress_compares_regressors(run, houses, tmp_path):
+    done = run("stress", "holes.csv", "houses.csv", "--target", "price", *STRESS, "--html", "r.html", "--json")
+    assert done.json["loss"] == "ridge"
+    names = [one["method"] for one in done.json["results"]]
+    assert names == [
+        "DropoutRidge",
+        "DropoutRidge (conditional)",
+        "Ridge (means)",
+        "Ridge (iterative)",
+        "HistGradientBoosting",
+    ]
+    spread = np.std(houses["price"])
+    for one in done.json["results"]:
+        assert one["rmse"][0] < one["rmse"][1] < 1.2 * spread
+        assert one["r2"][0] == pytest.approx(1.0 - (one["rmse"][0] / spread) ** 2)
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert done.json["verdict"].startswith("With half of the features missing, the RMSE goes from ")
+    assert "RMSE on the test rows" in page
+    text = run("stress", "holes.csv", "houses.csv", "--target", "price", *STRESS)
+    first = [f"{value:.1f}" for value in done.json["results"][0]["rmse"]]
+    assert text.out.splitlines()[2].split() == ["DropoutRidge", *first]
+    assert done.json["verdict"] in text.out
+
+
+def test_stress_predicts_integers_as_numbers_with_a_loss_of_regression(run, houses, tmp_path):
+    given = ("--target", "rooms", *STRESS, "--loss", "svr", "--treatment", "zero")
+    results = run("stress", "houses.csv", "houses.csv", *given, "--json").json["results"]
+    assert [one["method"] for one in results] == ["DropoutSVR", "Ridge"]
+    assert all(one["rmse"][0] < 2.0 for one in results)
+    houses.assign(rooms="many").to_csv(tmp_path / "words.csv", index=False)
+    assert "'many'" in run("stress", "houses.csv", "words.csv", *given, code=1).error

@@ -17,9 +17,8 @@ from dealing import together
 from dropmargin import DropoutNoise, DropoutSVC, deletion_curve
 from dropmargin.cli.main import main
 from dropmargin.cli.stress import levels_of
-from dropmargin.evaluation.methods import METHODS
 from dropmargin.evaluation.rescaling import RescalingClassifier
-from dropmargin.evaluation.stress import Plan, stress_test
+from dropmargin.evaluation.stress import Plan, methods_for, stress_test
 from pages import assert_self_contained, rows_of
 
 _SMALL = ["--noises", "0.1,0.5", "--cs", "0.01,1", "--repeats", "2"]
@@ -58,7 +57,7 @@ def run_json(capsys, *arguments):
 
 
 def names_of(treatment):
-    return [(treatment, method.name) for method in METHODS if treatment in method.treatments]
+    return [(treatment, method.name) for method in methods_for("hinge") if treatment in method.treatments]
 
 
 # Numbers ------------------------------------------------------------------------------------------------------------
@@ -77,7 +76,7 @@ def test_curves_equal_those_of_deletion_curve(svm_files, capsys):
             # The search solves the chosen problem to this tolerance.
             model = DropoutSVC(noise=rate, C=chosen["C"], missing="rescale" if missing else "error", tol=1e-6)
         elif one["method"].startswith("LinearSVC"):
-            model = LinearSVC(loss="hinge", max_iter=5000, C=chosen["C"], random_state=3)
+            model = LinearSVC(loss="hinge", max_iter=5000, C=chosen["C"], random_state=0)
         elif one["method"] in ("LogisticRegression", "LogisticRegression (rescaled)"):
             model = LogisticRegression(C=chosen["C"], max_iter=1000)
         else:
@@ -173,7 +172,7 @@ def test_dense_and_sparse_peers_learn_the_same_from_missing_values():
 def test_other_strategies(strategy):
     train, test = data()
     plan = Plan([0.0, 0.5], [0.5], strategy=strategy, noises=[0.3], Cs=[0.1], n_repeats=2)
-    found = stress_test(train, test, plan, methods=METHODS[:3])
+    found = stress_test(train, test, plan, methods=methods_for("hinge")[:3])
     assert [one.method for one in found] == ["DropoutSVC", "LinearSVC", "DropoutSVC", "DropoutSVC (conditional)"]
     assert all(one.error[1] >= one.error[0] - 0.05 for one in found)
     assert {one.curve.strategy for one in found} == {strategy}
@@ -202,7 +201,8 @@ def test_groups_of_columns_are_deleted(tmp_path, capsys):
     (X, y), (X_test, y_test) = data()
     names = [f"{'left' if j < 6 else 'right'}_{j}" for j in range(12)]
     files = [write_table(tmp_path / "a.csv", X, y, names), write_table(tmp_path / "b.csv", X_test, y_test, names)]
-    options = ["--target", "label", "--delete", "0.3,1", "--strategy", "columns", "--noise", "0.1", "--cs", "1"]
+    options = ["--target", "label", "--delete", "0.3,1", "--choose-at", "0.3", "--strategy", "columns"]
+    options += ["--noise", "0.1", "--cs", "1"]
     # 30 % of two groups are one group, rounded.
     found = run_json(capsys, *files, *options, "--group-by", "_")["results"]
     (tmp_path / "groups.txt").write_text("left: left_*\nright: right_*\n")

@@ -21,7 +21,7 @@ from sklearn.base import clone
 
 import dropmargin
 from clusters import assert_same_bits, local_cluster, partitions, serial_fit
-from dropmargin import DropoutLogisticRegression, DropoutLogisticRegressionCV, MCFClassifier
+from dropmargin import DropoutLogisticRegression, DropoutLogisticRegressionCV, DropoutSVRCV, MCFClassifier
 from dropmargin.dask import fit, predict
 from dropmargin.dask.inputs import partition_rows
 from dropmargin.estimators.partition_fit import fit_partitions
@@ -190,6 +190,17 @@ def test_a_search_makes_the_choice_of_the_local_one(client, data):
     assert_allclose(model.coef_, expected.coef_, rtol=1e-3, atol=1e-5)
     assert_array_equal(predict(model, X).compute(), expected.predict(data[0]))
     assert pickle.loads(pickle.dumps(model)).best_score_ == expected.best_score_
+
+
+def test_a_search_of_a_regressor_makes_the_choice_of_the_local_one(client, data):
+    X, _, weights = _collections(data)
+    numbers = data[0] @ np.arange(data[0].shape[1]) + 0.1 * np.arange(len(data[0])) % 1.0
+    y = da.from_array(numbers, chunks=X.chunks[0])
+    search = DropoutSVRCV(noises=[0.1, 0.5], Cs=[0.1, 1.0], cv=2, tol=1e-8, prune=False, target_noise=0.3, verbose=0)
+    model, expected = fit(clone(search), X, y, weights), clone(search).fit(data[0], numbers, data[2])
+    assert_allclose(model.scores_, expected.scores_, rtol=1e-4)
+    assert model.best_index_ == expected.best_index_
+    assert_allclose(predict(model, X).compute(), expected.predict(data[0]), rtol=1e-3, atol=1e-3)
 
 
 # Errors -------------------------------------------------------------------------------------------------------------

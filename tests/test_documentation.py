@@ -37,9 +37,10 @@ def _documented(cls, section):
 @pytest.mark.parametrize("cls", PLAIN)
 def test_parameters_and_fitted_attributes_are_documented(cls):
     assert _documented(cls, "Parameters") == set(cls().get_params())
-    frame = pytest.importorskip("pandas").DataFrame(np.eye(4), columns=list("abcd"))
-    model = cls(missing="rescale").fit(frame, [0, 1, 0, 1])
-    names = set(vars(model)) | set(vars(clone(model).set_params(missing="conditional").fit(frame, [0, 1, 0, 1])))
+    # More rows than coefficients, which the deviation of the residuals of a regressor needs.
+    frame = pytest.importorskip("pandas").DataFrame(np.tile(np.eye(4), (2, 1)), columns=list("abcd"))
+    model = cls(missing="rescale").fit(frame, [0, 1, 0, 1] * 2)
+    names = set(vars(model)) | set(vars(clone(model).set_params(missing="conditional").fit(frame, [0, 1, 0, 1] * 2)))
     assert _documented(cls, "Attributes") == {name for name in names if name.endswith("_")}
 
 

@@ -210,8 +210,8 @@ def test_error_for_accuracy_and_the_score_for_the_rest(metric, show, label):
 def test_the_metric_is_that_of_the_estimator(data):
     model = DropoutLogisticRegressionCV(noises=[0.0, 0.5], Cs=[1.0], cv=2, scoring="neg_log_loss").fit(*data)
     display = NoisePathDisplay.from_estimators({"a": model})
-    assert display.ax_.get_ylabel() == "cross-validated neg log loss"  # one C
-    assert_allclose(display.lines_[0].get_ydata(), model.scores_.mean(axis=0)[:, 0])
+    assert display.ax_.get_ylabel() == "cross-validated log loss"  # one C
+    assert_allclose(display.lines_[0].get_ydata(), -model.scores_.mean(axis=0)[:, 0])
 
 
 def test_paths_have_no_chosen_point(data):

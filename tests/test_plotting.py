@@ -130,17 +130,18 @@ def test_lines_differ_in_more_than_colour():
         ("accuracy", "auto", "error"),
         ("accuracy", "score", "accuracy"),
         ("balanced_accuracy", "auto", "balanced error"),
-        ("neg_log_loss", "auto", "neg log loss"),
+        ("neg_log_loss", "auto", "log loss"),
+        ("neg_log_loss", "score", "neg log loss"),
         ("roc_auc_ovr", "error", "1 - roc auc ovr"),
         (None, "auto", "score"),
     ],
 )
-def test_error_for_accuracy_and_the_score_for_the_rest(data, scoring, show, label):
+def test_errors_where_there_are_any_and_the_score_for_the_rest(data, scoring, show, label):
     model = LogisticRegression().fit(*data)
     display = DeletionCurveDisplay.from_estimator(model, *data, levels=LEVELS, scoring=scoring, show=show)
     mean = np.sort(display.curves["LogisticRegression"].mean)
-    shown = np.sort(1.0 - mean) if "error" in label or "1 -" in label else mean
-    assert_allclose(np.sort(display.lines_[0].get_ydata()), shown)
+    shown = np.sort(1.0 - mean) if "error" in label or "1 -" in label else -mean if label == "log loss" else mean
+    assert_allclose(np.sort(display.lines_[0].get_ydata()), np.sort(shown))
     assert display.ax_.get_ylabel() == label
 
 

@@ -75,6 +75,21 @@ def test_expected_losses_of_a_normal_score_are_exact_or_bounded(name):
             assert value >= expected
 
 
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_are_convex_in_the_coefficients(name):
+    """The mean is linear in these, the deviation a norm: convex in both, and increasing in the deviation."""
+    rng = np.random.default_rng(0)
+    (first, second), (s, t) = rng.normal(0.0, 3.0, (2, 3000)), np.abs(rng.normal(0.0, 2.0, (2, 3000)))
+    loss, y = LOSSES[name], rng.normal(0.0, 2.0, 3000)
+    ends = 0.5 * (loss.value(y, first, s**2) + loss.value(y, second, t**2))
+    middle = loss.value(y, 0.5 * (first + second), (0.5 * (s + t)) ** 2)
+    assert (middle <= ends + 1e-10).all()
+    assert (loss.value(y, first, s**2) <= loss.value(y, first, (s + t) ** 2) + 1e-10).all()
+    slope, curvature = loss.gradient(y, first, s**2)[1], loss.curvature(y, first, s**2)[0]
+    assert (slope >= 0.0).all()
+    assert (curvature >= -1e-12).all()
+
+
 @pytest.mark.parametrize("name", ["epsilon-insensitive", "huber"])
 def test_the_majoriser_is_above_the_loss(name):
     """``gamma / 2 (m^2 + v)`` plus the linear function that makes it touch."""

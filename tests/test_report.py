@@ -19,7 +19,7 @@ from dropmargin.evaluation import DeletionCurve
 from dropmargin.evaluation.stress import MethodResult
 from dropmargin.plotting.style import COLOURS, plain_text
 from dropmargin.report import Plot, Section, Table, draw_svg, render_page, write_page
-from dropmargin.report.stress import percent, stress_sections, verdict
+from dropmargin.report.stress import error_tables, percent, stress_sections, verdict
 from dropmargin.report.svg import colour_sheet
 from pages import assert_self_contained, contrast, parse, rows_of, themes, words
 
@@ -28,35 +28,52 @@ SVG = "{http://www.w3.org/2000/svg}"
 LEVELS = (0.0, 0.5, 0.9)
 
 
-def a_result(method, treatment, errors, levels=LEVELS, search=None):
+def a_result(method, treatment, errors, levels=LEVELS, search=None, n_test=1000):
     scores = 1.0 - np.array(errors)[:, None] + np.array([[-0.01, 0.01]])
     curve = DeletionCurve(scores, "accuracy", np.array(levels), "entries", 0.0, False)
     noise = {"noise": DropoutNoise(rate=0.3)} if method == "DropoutSVC" else {}
-    return MethodResult(method, treatment, noise | {"C": 0.1}, SimpleNamespace(), curve, search, True, (1.0, 0.5))
+    standard_error = np.sqrt(curve.mean * (1.0 - curve.mean) / n_test)
+    parameters = noise | {"C": 0.1}
+    return MethodResult(
+        method, treatment, parameters, SimpleNamespace(), curve, standard_error, search, True, (1.0, 0.5)
+    )
 
 
-def some_results(ours=(0.1, 0.2, 0.4), other=(0.1, 0.5, 0.7), levels=LEVELS, search=None):
+def some_results(ours=(0.1, 0.2, 0.4), other=(0.1, 0.5, 0.7), levels=LEVELS, search=None, n_test=1000):
     n = len(levels)
     return [
-        a_result("DropoutSVC", "zero", [0.11, 0.36, 0.56][:n], levels, search),
-        a_result("LinearSVC", "zero", [0.08, 0.43, 0.73][:n], levels),
-        a_result("LogisticRegression", "zero", [0.12, 0.41, 0.71][:n], levels),
-        a_result("DropoutSVC", "missing", ours, levels),
-        a_result("LinearSVC (rescaled)", "missing", other, levels),
-        a_result("HistGradientBoosting", "missing", [0.05, 0.6, 0.8][:n], levels),
+        a_result("DropoutSVC", "zero", [0.11, 0.36, 0.56][:n], levels, search, n_test),
+        a_result("LinearSVC", "zero", [0.08, 0.43, 0.73][:n], levels, n_test=n_test),
+        a_result("LogisticRegression", "zero", [0.12, 0.41, 0.71][:n], levels, n_test=n_test),
+        a_result("DropoutSVC", "missing", ours, levels, n_test=n_test),
+        a_result("LinearSVC (rescaled)", "missing", other, levels, n_test=n_test),
+        a_result("HistGradientBoosting", "missing", [0.05, 0.6, 0.8][:n], levels, n_test=n_test),
     ]
 
 
-def a_page(results, n_test=1000, facts=None, command="dropmargin stress a b"):
+def numbers(results, unit=50.0):
+    """Return the results of a regression: an error of 0.1 is an RMSE of 0.1 units, two of which are the deviation."""
+    return [
+        replace(
+            one,
+            method=one.method.replace("SVC", "Ridge").replace("LinearRidge", "Ridge"),
+            curve=replace(one.curve, scores=unit * (one.curve.scores - 1.0), scoring="neg_root_mean_squared_error"),
+            standard_error=unit * one.standard_error,
+            target_deviation=2.0 * unit,
+        )
+        for one in results
+    ]
+
+
+def a_page(results, facts=None, command="dropmargin stress a b"):
     sections = stress_sections(
         results,
-        n_test=n_test,
         chosen_at="with 50 % of the features deleted",
         deletion="Each entry was deleted.",
         facts={"rows": "1000"} if facts is None else facts,
         command=command,
     )
-    return render_page("When features go missing", verdict(results, n_test), sections)
+    return render_page("When features go missing", verdict(results), sections)
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +177,7 @@ def test_plots_have_title_and_description(page):
         assert root.get("role") == "img"
         assert [child.tag for child in root][:2] == [f"{SVG}title", f"{SVG}desc"]
     assert roots[0][0].text == "Deleted features are zeros"
-    assert "at 90 % deleted DropoutSVC 56 %, LinearSVC 73 %" in roots[0][1].text
+    assert "at 90 % deleted DropoutSVC 56.0 %, LinearSVC 73.0 %" in roots[0][1].text
     assert roots[2][1].text.startswith("Cross-validated accuracy by noise and C. Chosen: dropout rate 0.")
 
 
@@ -210,13 +227,13 @@ def test_only_clear_winners_are_bold():
         [False, False, False],
         [True, False, False],
     ]
-    page = a_page(some_results(), n_test=2)
+    page = a_page(some_results(n_test=2))
     assert "too close to call" in words(page)
     assert not any(bold for _, _, cells in rows_of(page) for bold, _ in cells)
 
 
 def test_the_verdict_is_about_half_of_the_features(page):
-    sentence = verdict(some_results(), 1000)
+    sentence = verdict(some_results())
     assert sentence == (
         "With half of the features missing, the error goes from 10.0 % to 20.0 % for DropoutSVC, from 10.0 % to 50.0 % "
         "for LinearSVC (rescaled), the best other, and from 5.0 % to 60.0 % for HistGradientBoosting, the worst."
@@ -226,19 +243,45 @@ def test_the_verdict_is_about_half_of_the_features(page):
 
 def test_the_verdict_reports_losses_and_close_results():
     # A method that loses to all others is not compared with the worst of them.
-    sentence = verdict(some_results(ours=(0.3, 0.65, 0.7), other=(0.1, 0.2, 0.4)), 1000)
+    sentence = verdict(some_results(ours=(0.3, 0.65, 0.7), other=(0.1, 0.2, 0.4)))
     assert sentence.endswith(
         "to 65.0 % for DropoutSVC, from 10.0 % to 20.0 % for LinearSVC (rescaled), the best other."
     )
-    close = verdict(some_results(ours=(0.1, 0.31, 0.4), other=(0.1, 0.3, 0.5)), 10)
+    close = verdict(some_results(ours=(0.1, 0.31, 0.4), other=(0.1, 0.3, 0.5), n_test=10))
     assert close.endswith(" The first two are too close to call.")
-    one = verdict(some_results(ours=(0.2,), other=(0.4,), levels=(0.7,))[3:5], 1000)
+    one = verdict(some_results(ours=(0.2,), other=(0.4,), levels=(0.7,))[3:5])
     assert one == (
         "With 70 % of the features missing, the error is 20.0 % for DropoutSVC, 40.0 % for LinearSVC (rescaled), the "
         "best other."
     )
-    zero = verdict(some_results()[:3], 1000)
+    zero = verdict(some_results()[:3])
     assert zero.startswith("With half of the features set to zero, the error goes from 11.0 % to 36.0 % for DropoutSVC")
+
+
+def test_a_regression_is_reported_in_the_units_of_its_targets():
+    results = numbers(some_results())
+    assert verdict(results) == (
+        "With half of the features missing, the RMSE goes from 5.0 to 10.0 for DropoutRidge, from 5.0 to 25.0 for "
+        "Ridge (rescaled), the best other, and from 2.5 to 30.0 for HistGradientBoosting, the worst."
+    )
+    page = a_page(results)
+    assert_self_contained(page)
+    tables = [[text for _, text in cells] for _, _, cells in rows_of(page) if len(cells) == 3]
+    assert tables[0] == ["5.5", "18.0", "28.0"]
+    # The R^2 of the first treatment follows its errors: the mean of 1 - (RMSE / deviation)^2 over the repeats.
+    squares = np.square(results[0].curve.scores / 100.0).mean(axis=1)
+    assert tables[3] == [f"{1.0 - square:.3f}" for square in squares]
+    assert "RMSE on the test rows" in words(page)
+    assert "%" not in verdict(numbers(some_results(n_test=2)))
+    assert verdict(numbers(some_results(n_test=2))).endswith("The first two are too close to call.")
+
+
+@pytest.mark.parametrize(
+    ("unit", "texts"), [(5e-7, ["5.5e-08", "1.8e-07"]), (5.0, ["0.55", "1.80"]), (5e4, ["5500", "18000"])]
+)
+def test_errors_have_three_digits_in_any_unit(unit, texts):
+    (table, _, *_) = error_tables(numbers(some_results(), unit))
+    assert list(table.rows[0][1:3]) == texts
 
 
 def test_parameters_and_limits_of_iterations_are_listed():

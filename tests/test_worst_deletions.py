@@ -7,16 +7,19 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import root_mean_squared_error
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from datasets import make_binary, make_multiclass
 from dealing import deal, round_robin
-from dropmargin import DropoutSVC, deletion_curve
+from dropmargin import DropoutRidge, DropoutSVC, deletion_curve
 from dropmargin.evaluation import usefulness
 from dropmargin.evaluation.scoring import make_case
+from dropmargin.evaluation.usefulness import _is_linear as is_linear
 from recorder import Recorder
 
 
@@ -37,18 +40,20 @@ def test_the_worst_columns_cost_more_than_random_ones(estimator, make):
 
 
 @pytest.mark.parametrize(
-    ("fill", "make"), deal([0.0, 0.7, np.linspace(0.0, 1.0, 8)], [make_binary, make_multiclass], n=4)
+    ("fill", "make", "model"),
+    deal([0.0, 0.7, np.linspace(0.0, 1.0, 8)], [make_binary, make_multiclass], [LinearSVC(), DropoutRidge()], n=6),
 )
-def test_linear_classifiers_are_ranked_as_any_other(make, fill):
+def test_linear_models_are_ranked_as_any_other(make, fill, model, monkeypatch):
     X, y = make()
-    case = make_case(LinearSVC().fit(X, y), X, y, "accuracy", None, "test")
-    rows = np.arange(len(y))
-    assert usefulness._is_linear(case, rows)
-    short = usefulness._linear_losses(case, rows, fill)
-    assert_allclose(short, usefulness._losses_one_by_one(case, rows, fill, 0), atol=1e-12)
+    case = make_case(model.fit(X, y), X, y, "auto", None, "test")
+    short = usefulness.column_losses(case, fill, 0, 0)
     if np.ndim(fill) == 0 and fill == 0.0:
-        layout = make_case(case.estimator, sparse.csr_array(X), y, "accuracy", None, "test")
-        assert_allclose(usefulness._linear_losses(layout, rows, fill), short, atol=1e-12)
+        layout = make_case(model, sparse.csr_array(X), y, "auto", None, "test")
+        assert_allclose(usefulness.column_losses(layout, fill, 0, 0), short, atol=1e-12)
+    recognised = []
+    monkeypatch.setattr(usefulness, "_is_linear", lambda *args: recognised.append(is_linear(*args)))
+    assert_allclose(usefulness.column_losses(case, fill, 0, 0), short, atol=1e-12)
+    assert recognised == [True]
 
 
 @pytest.mark.parametrize(
@@ -56,8 +61,21 @@ def test_linear_classifiers_are_ranked_as_any_other(make, fill):
 )
 def test_nonlinear_classifiers_are_recognised(estimator):
     X, y = make_multiclass()
-    case = make_case(estimator.fit(X, y), X, y, "accuracy", None, "test")
-    assert not usefulness._is_linear(case, np.arange(len(y)))
+    model = estimator.fit(X, y)
+    responses = getattr(model, "decision_function", getattr(model, "predict_proba", None))(X)
+    assert not is_linear(model, X, responses)
+
+
+@pytest.mark.parametrize("model", [DropoutRidge(), KNeighborsRegressor()], ids=["linear", "neighbours"])
+def test_the_worst_columns_of_a_regressor_are_those_it_needs(model):
+    X = np.random.default_rng(0).normal(size=(200, 5))
+    y = 3.0 * X[:, 1] + X[:, 4]
+    worst = deletion_curve(model.fit(X, y), X, y, levels=[0.0, 0.2, 0.4], strategy="worst", random_state=0)
+    assert worst.scoring == "neg_root_mean_squared_error"
+    for n_deleted, needed in ((1, [1]), (2, [1, 4])):
+        rows = X.copy()
+        rows[:, needed] = 0.0
+        assert_allclose(worst.mean[n_deleted], -root_mean_squared_error(y, model.predict(rows)))
 
 
 def test_a_classifier_that_only_predicts():

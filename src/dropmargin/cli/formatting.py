@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def plural(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def table_text(header: list[str], rows: list[list[str]], *, left: int = 1) -> str:
+def table_text(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
     """Return a table with columns of equal width; the first ``left`` columns are left-aligned, the others right."""
     cells = [header, *rows]
     widths = [max(len(row[j]) for row in cells) for j in range(len(header))]

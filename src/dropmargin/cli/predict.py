@@ -24,7 +24,7 @@ from dropmargin.cli.files import (
 from dropmargin.cli.program import SUCCESS, Command
 from dropmargin.cli.streams import naming_standard_output
 
-_OUTPUTS = ("label", "decision", "probability", "stability", "prediction", "std")
+_OUTPUTS = ("label", "decision", "probability", "stability", "prediction", "std", "interval")
 
 
 def _outputs(text: str) -> tuple[str, ...]:
@@ -47,6 +47,7 @@ _PARAMS = [
         help=f"Of {', '.join(_OUTPUTS)}.",
     ),
     shared.option("--stability-noise", type=shared.noise_spec, metavar="NOISE", help="By default that of the model."),
+    shared.option("--coverage", type=shared.rate, default=0.9, metavar="R", help="Probability of an interval."),
     shared.option("--ids", type=shared.column_name, metavar="COLUMN", help="Tables: write this column first."),
     shared.option("--no-header", help="Omit the first line, the names of the columns."),
     shared.option("--safe-csv", help="Put a single quote before labels that a spreadsheet would run as a formula."),
@@ -78,7 +79,8 @@ def predict(options: SimpleNamespace, console: Console) -> int:
     model = SavedModel.from_file(options.model)
     noise = None if options.stability_noise is None else options.stability_noise.make()
     separator = "\t" if options.out.lower().removesuffix(".gz").endswith((".tsv", ".tab")) else ","
-    writer = PredictionWriter(model, options.output, noise, separator, ids=options.ids, safe=options.safe_csv)
+    own = {"coverage": options.coverage, "ids": options.ids, "safe": options.safe_csv}
+    writer = PredictionWriter(model, options.output, noise, separator, **own)
     parts = read_parts(options.data, model, options, console, labels=False)
     blocks = writer.blocks(parts, options.data, header=not options.no_header)
     if not to_file:

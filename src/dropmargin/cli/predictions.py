@@ -2,7 +2,7 @@
 
 The columns, in the order of ``--output``: ``label``; ``decision``, one for two classes (positive for the second), else
 one per class; ``probability``, one per class; ``stability``. Classes are in the order of ``classes_``, ascending. A
-regressor has ``prediction`` and ``std``.
+regressor has ``prediction``, ``std``, and ``interval_low`` and ``interval_high`` of ``interval``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from dropmargin.typing import Array
 # First characters of a formula, or white space that spreadsheets skip before one; also as full-width characters.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 # The outputs of a regression.
-_OF_NUMBERS = ("prediction", "std")
+_OF_NUMBERS = ("prediction", "std", "interval")
 
 
 class PredictionWriter:
     """Formats the predictions of a model; ``noise`` is that of the stability, None for the noise of the model.
 
+    ``coverage`` is the probability with which an interval contains the number.
     ``ids`` is the name of a column of the data that is the first column. With ``safe``, labels and ids that a
     spreadsheet would run as a formula have a single quote in front.
     """
@@ -38,10 +39,11 @@ class PredictionWriter:
         noise: Any,
         separator: str,
         *,
+        coverage: float = 0.9,
         ids: str | None = None,
         safe: bool = False,
     ) -> None:
-        self._safe = safe
+        self._safe, self._coverage = safe, coverage
         if outputs is None:
             outputs = ("prediction",) if model.predicts_numbers else ("label",)
         self._model, self._outputs, self._noise, self._separator = model, outputs, noise, separator
@@ -55,6 +57,8 @@ class PredictionWriter:
         self._labels = np.array([self._cell(label).encode() for label in labels], dtype=object)
 
     def _columns_of(self, output: str) -> list[str]:
+        if output == "interval":
+            return ["interval_low", "interval_high"]
         several = output == "probability" or (output == "decision" and len(self._names) > 2)
         return [f"{output}_{name}" for name in self._names] if several else [output]
 
@@ -93,6 +97,8 @@ class PredictionWriter:
             values = estimator.predict_proba(X)
         elif output == "stability":
             values = estimator.predict_stability(X, self._noise)
+        elif output == "interval":
+            values = estimator.predict_interval(X, self._coverage)
         else:
             values = estimator.predict(X) if output == "prediction" else estimator.predict(X, return_std=True)[1]
         return [
@@ -127,6 +133,12 @@ def _check_output(output: str, model: SavedModel, noise: Any) -> None:
         raise UsageError(f"--output {output}: {model.path} has a {name}, which predicts {kind}")
     if output == "std" and classifier.missing != "conditional":
         raise UsageError(f"--output std: {model.path} has no standard deviations (train with --missing conditional)")
+    if output == "interval" and classifier.missing == "rescale":
+        raise UsageError(f"--output interval: {model.path} has --missing rescale (train with --missing conditional)")
+    if output == "interval" and not hasattr(classifier, "residual_deviation_"):
+        raise UsageError(
+            f"--output interval: {model.path} does not know its residuals (train with more rows, in memory)"
+        )
     if output == "probability" and not hasattr(classifier, "predict_proba"):
         reason = "--multi-class ovo has none" if _is_ovo(classifier) else "train with --loss logistic"
         raise UsageError(f"--output probability: {model.path} has no probabilities ({reason})")

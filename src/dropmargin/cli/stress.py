@@ -1,4 +1,4 @@
-"""``dropmargin stress TRAIN TEST``: accuracy of classifiers when features of the test rows are deleted."""
+"""``dropmargin stress TRAIN TEST``: errors of models when features of the test rows are deleted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_STORED = 10**8
 _DELETIONS = {
     "entries": "Each {one} of each test row was deleted with the given probability, independently of all others.",
     "columns": "Random {many} were deleted, the same for all test rows, as if sensors had died.",
-    "worst": "{many} were deleted, the same for all test rows: those first whose deletion decreases the margin most.",
+    "worst": "{many} were deleted, the same for all test rows: those first that a method needs most.",
 }
 
 
@@ -69,9 +69,15 @@ _PARAMS = [
     ),
     shared.FORCE,
     *shared.section(
-        "Settings of the classifiers; by default noise and C are cross-validated",
-        shared.option("--noise", type=shared.noise_spec, metavar="NOISE", help="Noise of DropoutSVC."),
-        shared.option("-c", "--C", "C", type=shared.positive_number, metavar="R", help="C of DropoutSVC."),
+        "Settings of the models; by default noise and C are cross-validated",
+        shared.option(
+            "--loss",
+            choices=["hinge", "logistic", "ridge", "svr"],
+            show_default="hinge; ridge if the labels are many different numbers",
+            help="Loss of our model; ridge and svr predict numbers.",
+        ),
+        shared.option("--noise", type=shared.noise_spec, metavar="NOISE", help="Noise of our model."),
+        shared.option("-c", "--C", "C", type=shared.positive_number, metavar="R", help="C of our model."),
         shared.list_option(
             "--noises", parse=shared.noise_grid, show_default="0.05,0.1,0.3,0.5,0.7", help=shared.NOISES_HELP
         ),
@@ -90,11 +96,12 @@ _PARAMS = [
 ]
 
 
-@click.command(cls=Command, params=_PARAMS, short_help="Compare classifiers when features are deleted.")
+@click.command(cls=Command, params=_PARAMS, short_help="Compare models when features are deleted.")
 def stress(options: SimpleNamespace, console: Console) -> int:
     """Train DropoutSVC and other classifiers on the file TRAIN, and delete features of the file TEST.
 
-    The error of each is printed for each fraction of deleted features. Of a table, cells and columns are deleted.
+    Labels that are many different numbers train DropoutRidge and other regressors. The error of each is printed for
+    each fraction of deleted features. Of a table, cells and columns are deleted.
     """
     if options.noise is not None and options.noises is not None:
         raise UsageError("--noise and --noises cannot be combined: --noises is the list to choose the noise from")
@@ -103,25 +110,27 @@ def stress(options: SimpleNamespace, console: Console) -> int:
     if options.html is not None:
         check_can_write("--html", options.html, inputs)
         check_replaces_report("--html", options.html, options)
-    from dropmargin.cli.training import make_folds, read_training_data
+    from dropmargin.cli.formatting import table_text
+    from dropmargin.cli.training import learns_numbers, make_folds, read_training_data
     from dropmargin.evaluation.stress import stress_test
-    from dropmargin.report.stress import verdict
+    from dropmargin.report.stress import error_tables, verdict
 
     data = read_training_data(options.train, options, console)
-    make_folds(options.folds, data.y, numbers=False)
+    make_folds(options.folds, data.y, numbers=learns_numbers(options.loss))
     test = _read_test_data(data, options, console)
     plan = _make_plan(options, data, test[0], console)
     results = stress_test((data.X, data.y), test, plan, console.note)
     for result in results:
         if not result.converged:
             console.warn(f"{result.method} (deleted = {result.treatment}) did not converge within its iterations")
-    n_test = int(test[0].shape[0])
-    sentence = verdict(results, n_test)
+    facts = _facts(options, data, len(test[1]), plan, results) | {"verdict": verdict(results), "html": options.html}
+    # A terminal shows no bold, so the caption ends before its explanation.
+    lines = [f"{one.caption.partition(';')[0]}\n{table_text(one.header, one.rows)}" for one in error_tables(results)]
+    lines.append(facts["verdict"])
     if options.html is not None:
-        _write_html(options, data, n_test, plan, results, sentence)
-    text = "\n\n".join([*_tables(results), sentence])
-    saved = "" if options.html is None else f"\n\nsaved {options.html}"
-    console.result(_facts(options, data, n_test, plan, results, sentence), text + saved)
+        _write_html(options, data, plan, results, facts)
+        lines.append(f"saved {options.html}")
+    console.result(facts, "\n\n".join(lines))
     return SUCCESS
 
 
@@ -133,17 +142,24 @@ def _read_test_data(data: TrainingData, options: SimpleNamespace, console: Conso
     import numpy as np
 
     from dropmargin.cli.reading import SavedModel, read_parts
+    from dropmargin.cli.training import learns_numbers
     from dropmargin.io.data import Dataset
     from dropmargin.io.data.dataset import concatenate
 
-    # The attributes of a classifier that `read_parts` uses.
-    kind = SimpleNamespace(classes_=np.unique(data.y), n_features_in_=data.X.shape[1], missing="rescale")
+    # The attributes of a fitted model that `read_parts` uses.
+    kind = SimpleNamespace(n_features_in_=data.X.shape[1], missing="rescale")
+    if not learns_numbers(options.loss):
+        kind.classes_ = np.unique(data.y)
     if data.feature_names is not None:
         kind.feature_names_in_ = data.feature_names
     model = SavedModel(options.train, data.encoder, kind, data.summary)
     parts = list(read_parts(options.test, model, options, console, labels=True))
     test = concatenate([Dataset(part.X, part.y) for part in parts])
     assert test.y is not None  # as labels=True
+    if model.predicts_numbers:
+        if test.y.dtype.kind not in "iuf" or not np.isfinite(test.y).all():
+            raise ValueError(f"{options.test}: the labels are such as {test.y[:3].tolist()}, not numbers")
+        return test.X, test.y.astype(np.float64)
     unknown = sorted(set(test.y.tolist()) - set(kind.classes_.tolist()), key=str)
     if unknown:
         console.warn(
@@ -165,53 +181,36 @@ def _make_plan(options: SimpleNamespace, data: TrainingData, X_test: Any, consol
         )
         treatments = ("zero",)
     noises = options.noises if options.noise is None else [options.noise]
-    if noises is None:
-        noises = [shared.noise_spec(rate) for rate in ("0.05", "0.1", "0.3", "0.5", "0.7")]
+    if isinstance(noises, int):
+        noises = shared.dropout_rates(noises)
+    given = {} if noises is None else {"noises": [name.make() for name in noises]}
     return Plan(
         levels=options.delete,
         choose_at=options.choose_at or [options.delete[len(options.delete) // 2]],
         treatments=treatments,
         strategy=options.strategy,
         groups=feature_groups(data, options),
-        noises=noises if isinstance(noises, int) else [name.make() for name in noises],
+        loss=options.loss,
         Cs=options.cs,
         own_c=options.C,
         n_folds=options.folds,
         n_repeats=options.repeats,
         random_state=options.seed,
         n_jobs=options.n_jobs,
+        **given,
     )
 
 
 # Output -------------------------------------------------------------------------------------------------------------
 
 
-def _tables(results: list[MethodResult]) -> list[str]:
-    """Return a table of the errors in percent for each treatment."""
-    from dropmargin.cli.formatting import table_text
-    from dropmargin.report.stress import by_treatment, percent
-
-    texts = []
-    for treatment, group in by_treatment(results).items():
-        header = ["deleted", *map(percent, group[0].curve.levels.tolist())]
-        rows = [[one.method, *(f"{100.0 * error:.1f}" for error in one.error)] for one in group]
-        how = {"zero": "is zero", "missing": "is a missing value"}[treatment]
-        texts.append(f"error in percent; a deleted feature {how}\n{table_text(header, rows)}")
-    return texts
-
-
 def _facts(
-    options: SimpleNamespace,
-    data: TrainingData,
-    n_test: int,
-    plan: Plan,
-    results: list[MethodResult],
-    sentence: str,
+    options: SimpleNamespace, data: TrainingData, n_test: int, plan: Plan, results: list[MethodResult]
 ) -> dict[str, Any]:
-    from dropmargin.cli.formatting import noise_text
-
+    """Return the facts that are printed as JSON."""
     return {
         "command": "stress",
+        "loss": plan.loss,
         "train": options.train,
         "test": options.test,
         "train_rows": data.summary["rows"],
@@ -222,32 +221,30 @@ def _facts(
         "strategy": plan.strategy,
         "repeats": plan.n_repeats,
         "seed": plan.random_state,
-        "results": [
-            {
-                "method": one.method,
-                "treatment": one.treatment,
-                "parameters": {
-                    name: noise_text(value) if name == "noise" else value for name, value in one.parameters.items()
-                },
-                "seconds": [round(spent, 3) for spent in one.seconds],
-                "converged": one.converged,
-                "accuracy": one.curve.mean,
-                "accuracy_std": one.curve.std,
-            }
-            for one in results
-        ],
-        "verdict": sentence,
-        "html": options.html,
+        "results": list(map(_result_facts, results)),
+    }
+
+
+def _result_facts(one: MethodResult) -> dict[str, Any]:
+    from dropmargin.cli.formatting import noise_text
+
+    scores = {"accuracy": one.curve.mean, "accuracy_std": one.curve.std}
+    if one.target_deviation is not None:
+        scores = {"rmse": one.error, "rmse_std": one.curve.std}
+    return {
+        "method": one.method,
+        "treatment": one.treatment,
+        "parameters": {name: noise_text(value) if name == "noise" else value for name, value in one.parameters.items()},
+        "seconds": [round(spent, 3) for spent in one.seconds],
+        "converged": one.converged,
+        "standard_error": one.standard_error,
+        **scores,
+        **({} if one.r2 is None else {"r2": one.r2}),
     }
 
 
 def _write_html(
-    options: SimpleNamespace,
-    data: TrainingData,
-    n_test: int,
-    plan: Plan,
-    results: list[MethodResult],
-    sentence: str,
+    options: SimpleNamespace, data: TrainingData, plan: Plan, results: list[MethodResult], found: dict[str, Any]
 ) -> None:
     from dropmargin.cli.formatting import plural
     from dropmargin.io.model.files import versions
@@ -255,10 +252,10 @@ def _write_html(
     from dropmargin.report.stress import percent, stress_sections
 
     facts = {
-        "training file": f"{options.train}: {plural(data.summary['rows'], 'row')}",
-        "test file": f"{options.test}: {plural(n_test, 'row')}",
-        "features": str(data.summary["features"]),
-        "classes": str(len({*data.y.tolist()})),
+        "training file": f"{options.train}: {plural(found['train_rows'], 'row')}",
+        "test file": f"{options.test}: {plural(found['test_rows'], 'row')}",
+        "features": str(found["features"]),
+        "targets" if "rmse" in found["results"][0] else "classes": str(len({*data.y.tolist()})),
         "deleted": ", ".join(map(percent, plan.levels)),
         "deletions": f"{plan.strategy}, {plan.n_repeats} times, seed {plan.random_state}",
         "cross-validation": f"{plan.n_folds} folds",
@@ -267,14 +264,13 @@ def _write_html(
     }
     sections = stress_sections(
         results,
-        n_test=n_test,
         chosen_at=f"with {', '.join(map(percent, plan.choose_at))} of the features deleted",
         deletion=_deletion_text(plan, options, data),
         facts=facts,
         command=options.command_line,
     )
     title = f"When features go missing: {os.path.basename(options.train)}"
-    write_page(options.html, title, sentence, sections)
+    write_page(options.html, title, found["verdict"], sections)
 
 
 def _is_table(data: TrainingData) -> bool:

@@ -198,7 +198,7 @@ def check_labels(
     quantity = (
         f"{target}the labels are {len(labels)} different numbers in {plural(n_rows, 'row')}, a quantity to predict"
     )
-    loss = getattr(options, "loss", "hinge")  # stress has classifiers only
+    loss = options.loss
     if loss is None:
         loss = options.loss = "ridge" if is_quantity else "hinge"
         if is_quantity:
@@ -213,9 +213,10 @@ def check_labels(
             )
         return numbers
     if is_quantity:
-        trains = hasattr(options, "loss")
-        here = f"--loss {loss} learns classes: use --loss ridge or svr," if trains else "stress is for classes:"
-        raise UsageError(f"{quantity} (regression); {here} name another column, or turn the numbers into a few classes")
+        raise UsageError(
+            f"{quantity} (regression); --loss {loss} learns classes: use --loss ridge or svr, name another column, or "
+            "turn the numbers into a few classes"
+        )
     return None
 
 
@@ -327,11 +328,11 @@ def check_loss(options: SimpleNamespace) -> None:
     if options.loss is None:
         return
     for name in _OPTIONS_OF_SOME:
-        if getattr(options, name) is not None and name not in specification(_MODELS[options.loss][0]):
+        if getattr(options, name, None) is not None and name not in specification(_MODELS[options.loss][0]):
             fitting = [loss for loss, (cls, _) in _MODELS.items() if name in specification(cls)]
             option = name.replace("_", "-")
             raise UsageError(f"--{option} is for --loss {', '.join(fitting)}; the loss is {options.loss}")
-    if options.approximation is None:
+    if getattr(options, "approximation", None) is None:
         return
     try:
         as_loss(options.loss, options.approximation)

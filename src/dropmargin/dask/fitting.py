@@ -52,9 +52,9 @@ def fit(
 
     Parameters
     ----------
-    estimator : DropoutSVC, DropoutLogisticRegression, MCFClassifier, NoisyLinearClassifier or their CV variants
-        The estimator to fit; or a DropoutRidge, DropoutSVR or NoisyLinearRegressor. It is fitted in place; if the fit
-        fails or is interrupted, it is unchanged.
+    estimator : classifier or regressor of this package
+        Such as DropoutSVC or DropoutRidge, or a search over noise and ``C``, such
+        as DropoutSVCCV. It is fitted in place; if the fit fails or is interrupted, it is unchanged.
     X : dask array or data frame of shape (n_samples, n_features), or list of delayed partitions
         Training data. Blocks are dense, CSR or data frames, whatever the meta of the collection is, and have all
         columns. If ``y`` is ``None``, each item of the list is a pair of rows and labels, or a triple with weights.

@@ -47,6 +47,15 @@ def nan_to_negative_zero(X: Any) -> Any:
     return map_entries(X, replace, zeros_stay=True, what="X without NaN")
 
 
+def negative_zero_to_nan(X: Any) -> Any:
+    """Return a copy of ``X`` with NaN for minus zeros."""
+
+    def replace(values: Array, columns: Any) -> Array:
+        return np.where(is_negative_zero(values), values.dtype.type(np.nan), values)
+
+    return map_entries(X, replace, zeros_stay=True, what="X")
+
+
 def is_negative_zero(values: Array) -> Array:
     """Return which entries are missing."""
     return (values == 0.0) & np.signbit(values)

@@ -94,7 +94,7 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
             classes, encoded = self._encode(rows)
             start = self._warm_coefficients(classes, rows.X.shape[1])
             result = solve(rows.problem(problem), encoded, start, effective_n_jobs(self.n_jobs))
-            return self._store(result, classes, rows.X.dtype, self._statistics(encoded))
+            return self._store(result, classes, rows.X.dtype, self._statistics(encoded))._set_residuals(rows)
 
     def _check_data(self, problem: Problem, X: Any, y: Any, sample_weight: Any) -> CheckedRows:
         """Return the training data after all checks that do not depend on the labels of one fit."""
@@ -129,7 +129,7 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
         """Return the number of outputs for these classes."""
         return 1
 
-    def _scale_of_C(self, rows: CheckedRows) -> float:  # noqa: N802
+    def _scale_of_C(self, rows: Rows) -> float:  # noqa: N802
         """Return the factor of the default values of ``C`` of a search."""
         return 1.0
 
@@ -184,6 +184,10 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
             )
 
         return show if self.verbose else no_monitor
+
+    def _set_residuals(self, rows: CheckedRows) -> Self:
+        """Set what depends on the predictions of the training rows; a classifier has nothing like that."""
+        return self
 
     def _warm_coefficients(self, classes: Array | None, n_features: int) -> Array | None:
         """Return the coefficients of an earlier fit to start from, if their shape and the classes are the same."""

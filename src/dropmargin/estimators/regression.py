@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from dropmargin.data import NumberArray, as_dense, canonical
+from dropmargin.data import NumberArray, Rows, as_dense, canonical, linear_scores
 from dropmargin.data.inputs import validate_rows
-from dropmargin.data.missing_values import has_missing, incomplete_rows
+from dropmargin.data.missing_values import has_missing, incomplete_rows, negative_zero_to_nan
 from dropmargin.estimators import missing, stability, validation
 from dropmargin.estimators.base import CheckedRows, MarginalisedModel
 from dropmargin.estimators.factor_analysis import ConditionalNumbers
@@ -37,7 +38,7 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         encoded.first_intercept = first_intercept(self._make_loss(), rows.y, rows.sample_weight)
         return None, encoded
 
-    def _scale_of_C(self, rows: CheckedRows) -> float:  # noqa: N802
+    def _scale_of_C(self, rows: Rows) -> float:  # noqa: N802
         # The best C of a ridge regression is about R^2 / (1 - R^2) / (2 * mean squared norm of a row): R^2 may be small
         return 0.01
 
@@ -48,6 +49,24 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
     def _set_coefficients(self, coef: Array, dtype: Any) -> None:
         self.coef_ = np.ascontiguousarray(coef[:-1, 0].astype(dtype))
         self.intercept_ = coef[-1, 0].astype(dtype)
+
+    def _store(self, *args: Any) -> Self:
+        self.__dict__.pop("residual_deviation_", None)  # of an earlier fit
+        return super()._store(*args)
+
+    def _set_residuals(self, rows: CheckedRows) -> Self:
+        """Set the standard deviation of the residuals of complete rows, if there are more than coefficients."""
+        X, y, weights = rows.X, rows.y, rows.sample_weight
+        if rows.has_missing:
+            complete = np.flatnonzero(~incomplete_rows(negative_zero_to_nan(X)))
+            X, y, weights = X[complete], y[complete], weights[complete]
+        n_rows = np.count_nonzero(weights)
+        # Noise and penalty leave fewer degrees of freedom to the coefficients, so this is an upper bound.
+        n_free = n_rows - 1 - np.count_nonzero(self.coef_)
+        if n_free > 0:
+            squares = np.square(y - linear_scores(X, *self._coefficients())[:, 0])
+            self.residual_deviation_ = float(np.sqrt(np.average(squares, weights=weights) * n_rows / n_free))
+        return self
 
     def densify(self) -> Self:
         """Convert the coefficients to a dense array, which they are after `fit`.
@@ -78,8 +97,7 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
             The predicted numbers.
         deviations : ndarray of shape (n_samples,)
             The standard deviations, 0 for complete rows; only with ``return_std=True``. They do not include the
-            residuals of complete rows: a target is normal with variance ``deviations ** 2`` plus the mean squared
-            residual of complete rows.
+            residuals of complete rows, which `predict_interval` adds.
 
         Examples
         --------
@@ -102,6 +120,66 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         for rows, _, covariance in self._normal_scores(canonical(self._check_rows(X))):
             deviations[rows] = np.sqrt(np.maximum(covariance[:, 0, 0], 0.0))
         return scores, deviations
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, *, residual_deviation: float | None = None) -> Array:
+        """Return an interval for the number of each row of ``X``, which is wider if features are missing.
+
+        The number of a row is taken as normal. Its mean is the prediction, and its variance the sum of that of the
+        residuals of complete rows and that of the prediction of the complete row given the observed features
+        (`predict` with ``return_std=True``).
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. NaN is a missing feature, with ``missing="conditional"``.
+        coverage : float, default=0.9
+            The probability with which the interval is to contain the number.
+        residual_deviation : float, default=None
+            The standard deviation of the residuals, such as the root mean squared error of complete rows that were not
+            used in training; ``None`` for ``residual_deviation_``.
+
+        Returns
+        -------
+        intervals : ndarray of shape (n_samples, 2)
+            Lower and upper ends.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_diabetes
+        >>> from dropmargin import DropoutRidge
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = DropoutRidge(C=100.0, missing="conditional").fit(X[:300], y[:300])
+        >>> low, high = model.predict_interval(X[300:], coverage=0.9).T
+        >>> print(f"{np.mean((low <= y[300:]) & (y[300:] <= high)):.2f}")
+        0.89
+        >>> X[300, 2] = np.nan
+        >>> wide, narrow = np.diff(model.predict_interval(X[300:302]))[:, 0]
+        >>> wide > narrow
+        np.True_
+        """
+        if not (isinstance(coverage, Real) and 0.0 < coverage < 1.0):
+            raise ValueError(f"coverage must be a number in (0, 1), such as 0.9, got {coverage!r}.")
+        if residual_deviation is not None:
+            spread = validation.check_number("residual_deviation", residual_deviation, 0.0)
+        elif hasattr(self, "residual_deviation_"):
+            spread = self.residual_deviation_
+        else:
+            raise ValueError(
+                "residual_deviation is not known from this fit, which had no more complete rows than coefficients, or "
+                "rows in files or on a cluster: pass the root mean squared error of complete rows."
+            )
+        if self.missing == "conditional":
+            means, deviations = self.predict(X, return_std=True)
+        else:
+            means, deviations = self.predict(X), 0.0
+            if self.missing != "error" and has_missing(canonical(self._check_rows(X))):
+                raise ValueError(
+                    "Intervals of rows with missing features need missing='conditional' before fit, got "
+                    f"missing={self.missing!r}."
+                )
+        half = ndtri(0.5 + 0.5 * coverage) * np.sqrt(np.square(deviations) + spread**2)
+        return np.column_stack([means - half, means + half])
 
     def expected_error(
         self, X: Any, y: Any, noise: Any = None, sample_weight: Any = None, *, metric: str = "squared"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dropmargin.estimators.base import CheckedRows
+from dropmargin.data import Rows
 from dropmargin.estimators.parameters import ApproximationParameter, EpsilonParameter, check_parameter, parameter
 from dropmargin.estimators.regression import MarginalisedRegressor, weighted_deviation
 from dropmargin.losses import REGRESSION_LOSSES, EpsilonInsensitive, Loss, Quadratic, as_loss
@@ -74,6 +74,9 @@ class DropoutRidge(MarginalisedRegressor):
         deviations only with ``missing="rescale"``.
     feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
+    residual_deviation_ : float
+        Standard deviation of the residuals of complete training rows, with the degrees of freedom that the coefficients
+        leave, for `predict_interval`. Only if these are more than zero, and after a fit in memory.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -167,6 +170,9 @@ class DropoutSVR(EpsilonParameter, MarginalisedRegressor):
         deviations only with ``missing="rescale"``.
     feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
+    residual_deviation_ : float
+        Standard deviation of the residuals of complete training rows, with the degrees of freedom that the coefficients
+        leave, for `predict_interval`. Only if these are more than zero, and after a fit in memory.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -196,7 +202,7 @@ class DropoutSVR(EpsilonParameter, MarginalisedRegressor):
     def _make_loss(self) -> Loss:
         return EpsilonInsensitive(check_parameter(self, "epsilon"))
 
-    def _scale_of_C(self, rows: CheckedRows) -> float:  # noqa: N802
+    def _scale_of_C(self, rows: Rows) -> float:  # noqa: N802
         # With the targets s times as large, the coefficients are those for C s times as large.
         return super()._scale_of_C(rows) * (weighted_deviation(rows.y, rows.sample_weight) or 1.0)
 
@@ -269,6 +275,9 @@ class NoisyLinearRegressor(ApproximationParameter, MarginalisedRegressor):
         deviations only with ``missing="rescale"``.
     feature_factors_, residual_variances_ : ndarray of shape (n_features, rank) and (n_features,)
         Only with ``missing="conditional"``: the covariance of the features is ``U U' + diag(residual_variances_)``.
+    residual_deviation_ : float
+        Standard deviation of the residuals of complete training rows, with the degrees of freedom that the coefficients
+        leave, for `predict_interval`. Only if these are more than zero, and after a fit in memory.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features,)

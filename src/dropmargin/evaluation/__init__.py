@@ -1,4 +1,4 @@
-"""Scores of any fitted classifier when features are deleted or corrupted at prediction."""
+"""Scores of any fitted classifier or regressor when features are deleted or corrupted at prediction."""
 
 from dropmargin.evaluation.corruption import CorruptionCurve, corruption_curve
 from dropmargin.evaluation.deletion import DeletionCurve, deletion_curve

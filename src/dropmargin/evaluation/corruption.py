@@ -1,4 +1,4 @@
-"""Scores of a classifier whose features are corrupted by noise at prediction."""
+"""Scores of a model whose features are corrupted by noise at prediction."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.evaluation.curve import ScoreCurve
-from dropmargin.evaluation.scoring import make_case, repeat_seeds, score_levels
+from dropmargin.evaluation.scoring import ScoreCurve, make_case, repeat_seeds, score_levels
 from dropmargin.noise import Noise, as_noise
 
 
 @dataclass(frozen=True, eq=False)
 class CorruptionCurve(ScoreCurve):
-    """Scores of one classifier under several noises, as `corruption_curve` returns them.
+    """Scores of one model under several noises, as `corruption_curve` returns them.
 
     Attributes
     ----------
@@ -38,28 +37,28 @@ def corruption_curve(
     noises: Any,
     *,
     n_repeats: int = 5,
-    scoring: Any = "accuracy",
+    scoring: Any = "auto",
     sample_weight: Any = None,
     random_state: Any = None,
     n_jobs: int | None = None,
     verbose: int = 1,
 ) -> CorruptionCurve:
-    """Return the scores of a fitted classifier on rows that are corrupted by each of several noises.
+    """Return the scores of a fitted model on rows that are corrupted by each of several noises.
 
     Parameters
     ----------
-    estimator : classifier
-        Any fitted scikit-learn classifier or pipeline.
+    estimator : classifier or regressor
+        Any fitted scikit-learn classifier, regressor or pipeline.
     X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
         Test rows. They are not changed; a data frame is passed to the estimator as a data frame.
     y : array-like of shape (n_samples,)
-        Their labels.
+        Their labels, or numbers.
     noises : sequence of Noise, float or None
         For example ``[None, GaussianNoise(scale=0.1), GaussianNoise(scale=0.2)]``. A number is the rate of dropout;
         ``None`` is no noise. Gaussian and Laplace noise would make a sparse ``X`` dense and raise an error.
     n_repeats : int, default=5
         Number of corrupted copies per noise.
-    scoring : str, callable or None, default="accuracy"
+    scoring : str, callable or None, default="auto"
         As for `deletion_curve`.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows in the score.
@@ -90,7 +89,7 @@ def corruption_curve(
 
     is_plain = np.array([noise is None for noise in checked])
     scores = score_levels(case, corrupt, is_plain, seeds, n_jobs=n_jobs, verbose=verbose, label="corruption curve")
-    return CorruptionCurve(scores, scoring, checked)
+    return CorruptionCurve(scores, case.scoring, checked)
 
 
 def _check_noises(noises: Any) -> tuple[Noise | None, ...]:

@@ -1,4 +1,4 @@
-"""Scores of a classifier whose features are deleted at prediction: the paper's "nightmare at test time"."""
+"""Scores of a model whose features are deleted at prediction: the paper's "nightmare at test time"."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_regressor
 
 from dropmargin.data.deletion import delete_columns, delete_entries, is_documents, is_frame
 from dropmargin.data.inputs import column_names
 from dropmargin.estimators.validation import check_choice
-from dropmargin.evaluation.curve import ScoreCurve
-from dropmargin.evaluation.scoring import make_case, repeat_seeds, score_levels
-from dropmargin.evaluation.usefulness import margin_losses
+from dropmargin.evaluation.scoring import ScoreCurve, make_case, repeat_seeds, score_levels
+from dropmargin.evaluation.usefulness import column_losses
 from dropmargin.noise.groups import group_features
 from dropmargin.typing import Array
 
@@ -25,7 +23,7 @@ DEFAULT_LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 @dataclass(frozen=True, eq=False)
 class DeletionCurve(ScoreCurve):
-    """Scores of one classifier at several levels of deletion, as `deletion_curve` returns them.
+    """Scores of one model at several levels of deletion, as `deletion_curve` returns them.
 
     Attributes
     ----------
@@ -55,13 +53,13 @@ def deletion_curve(
     n_repeats: int = 5,
     fill: Any = None,
     rescale: bool = False,
-    scoring: Any = "accuracy",
+    scoring: Any = "auto",
     sample_weight: Any = None,
     random_state: Any = None,
     n_jobs: int | None = None,
     verbose: int = 1,
 ) -> DeletionCurve:
-    """Return the scores of a fitted classifier when a share of its features is deleted.
+    """Return the scores of a fitted model when a share of its features is deleted.
 
     Cells of a data frame with texts, categories or dates are deleted before the pipeline encodes them, and become
     missing values; of documents, words are left out. In rows of numbers a deleted entry becomes ``fill``, and the
@@ -70,13 +68,13 @@ def deletion_curve(
 
     Parameters
     ----------
-    estimator : classifier
-        Any fitted scikit-learn classifier or pipeline.
+    estimator : classifier or regressor
+        Any fitted scikit-learn classifier, regressor or pipeline.
     X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features), or sequence of str
         Test rows as the estimator expects them: numbers, a data frame with columns of any type (pandas or polars), or
         documents. They are not changed; a data frame is passed to the estimator as a data frame.
     y : array-like of shape (n_samples,)
-        Their labels.
+        Their labels, or numbers.
     levels : array-like of shape (n_levels,), default=(0, 0.1, ..., 0.9)
         Shares of the features to delete, each in [0, 1]. At 0 the score is that of the given rows. At 1 every entry is
         deleted, all rows are equal, and the score is that of a constant prediction.
@@ -86,10 +84,10 @@ def deletion_curve(
         - ``"entries"``: each entry of ``X`` with probability ``level``, independently, as in the paper; of a data frame
           each cell, of a document each word;
         - ``"columns"``: ``level * n_features`` random columns, rounded, the same for all rows, as if sensors fail;
-        - ``"worst"``: as many columns, in the order of the decrease of the mean margin of this classifier on ``X`` if
+        - ``"worst"``: as many columns, in the order of the decrease of the mean margin of this model on ``X`` if
           the column alone is deleted (on 1,000 random rows, if there are more). The margin is the response for the
           correct class minus the largest one for another class; responses are decision values, or else
-          probabilities. As nothing else is random, there is one repeat.
+          probabilities. For a regressor it is minus the squared error. As nothing else is random, there is one repeat.
     groups : array-like of shape (n_features,) or mapping, default=None
         Features that are deleted together, as for `DropoutNoise`: the group of each feature, or the features of each
         group by index, name or pattern. ``level`` is then the share of the groups. The decrease of the margin of a
@@ -98,16 +96,16 @@ def deletion_curve(
         Number of random deletions per level.
     fill : float, array-like of shape (n_features,) or None, default=None
         The value of deleted entries: 0 as in the paper, the means of the training columns for mean imputation, or NaN
-        for a classifier that accepts missing values. ``None`` is 0 in rows of numbers, and a missing value in a data
+        for a model that accepts missing values. ``None`` is 0 in rows of numbers, and a missing value in a data
         frame with other columns, where nothing else is possible. For a sparse ``X``, 0 or NaN; with NaN every deleted
         entry is stored, zeros included.
     rescale : bool, default=False
         Whether the other entries are scaled up, as above. With ``fill`` the training means this is
-        *anchored* rescaling; a linear classifier then scores ``b + w.mu + sum_kept w_d (x_d - mu_d) / (1 - level)``.
+        *anchored* rescaling; a linear model then scores ``b + w.mu + sum_kept w_d (x_d - mu_d) / (1 - level)``.
         Not with NaN.
-    scoring : str, callable or None, default="accuracy"
+    scoring : str, callable or None, default="auto"
         One of scikit-learn's metrics by name, a callable ``scorer(estimator, X, y)``, or ``None`` for the estimator's
-        own ``score``.
+        own ``score``. ``"auto"`` is ``"accuracy"`` for a classifier, ``"neg_root_mean_squared_error"`` for a regressor.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows in the score.
     random_state : int, RandomState instance or None, default=None
@@ -162,10 +160,8 @@ def deletion_curve(
     # At level 1 no entry is left to rescale.
     factors = [1.0 / (1.0 - share) if rescale and share < 1.0 else 1.0 for share in shares]
     if strategy == "worst":
-        if is_regressor(estimator):
-            raise ValueError("strategy='worst' needs a classifier, because it ranks columns by the margin.")
         seeds = seeds[:1]
-        losses = np.bincount(numbers, margin_losses(case, filling, int(seeds[0]), verbose), minlength=n_groups)
+        losses = np.bincount(numbers, column_losses(case, filling, int(seeds[0]), verbose), minlength=n_groups)
         most_useful_first = np.argsort(-losses, kind="stable")
 
     def delete(level: int, seed: int) -> Any:
@@ -178,7 +174,7 @@ def deletion_curve(
         return delete_columns(values, features, filling, factors[level])
 
     scores = score_levels(case, delete, shares == 0.0, seeds, n_jobs=n_jobs, verbose=verbose, label="deletion curve")
-    return DeletionCurve(scores, scoring, levels, strategy, filling if fill is None else fill, rescale)
+    return DeletionCurve(scores, case.scoring, levels, strategy, filling if fill is None else fill, rescale)
 
 
 def check_levels(levels: Any) -> Array:
@@ -203,7 +199,7 @@ def _check_documents(strategy: str, groups: Any) -> None:
         raise ValueError(
             "Words of documents are deleted one by one: X is a sequence of texts, which needs strategy='entries' and "
             f"groups=None, got strategy={strategy!r} and groups={groups!r}. To delete whole features, pass the encoded "
-            "rows and the classifier without its encoder."
+            "rows and the model without its encoder."
         )
 
 

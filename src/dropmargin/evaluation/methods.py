@@ -1,12 +1,11 @@
 """The methods of the stress test: each is a search for its best parameters by cross-validation.
 
-Where deleted features are zero, the linear classifiers predict as they are. Where they are known to be missing, each
-method has a way to predict without them: the rule of ``missing="rescale"``, imputation, or trees that accept NaN.
+Where deleted features are zero, the linear models predict as they are. Where they are known to be missing, each method
+has a way to predict without them: the rule of ``missing="rescale"``, imputation, or trees that accept NaN.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,31 +13,35 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.base import BaseEstimator, TransformerMixin, is_regressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import IterativeImputer, SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import LinearSVC
 
+from dropmargin.data.deletion import delete_entries
 from dropmargin.data.matrix import as_dense
-from dropmargin.estimators.missing import CHOICES
 from dropmargin.evaluation.rescaling import RescalingClassifier
-from dropmargin.model_selection import DropoutSVCCV
-from dropmargin.model_selection.grid import HIGHEST_RATE
+from dropmargin.model_selection import DropoutLogisticRegressionCV, DropoutRidgeCV, DropoutSVCCV, DropoutSVRCV
+from dropmargin.model_selection.base import MarginalisedModelCV
 from dropmargin.noise import DropoutNoise, as_noise
 from dropmargin.typing import Array
 
 TREATMENTS = ("zero", "missing")
-#: Name of the method that the others are compared with.
-OURS = "DropoutSVC"
+#: The models that the others are compared with, by loss: searches over noise and ``C``.
+SEARCHES: dict[str, Any] = {
+    "hinge": DropoutSVCCV,
+    "logistic": DropoutLogisticRegressionCV,
+    "ridge": DropoutRidgeCV,
+    "svr": DropoutSVRCV,
+}
 # Rounds of regressions of the iterative imputer. On complete training rows its own rule would stop after one.
 _ROUNDS = 5
-# Largest problems of the slow methods: about a minute each.
-_MAX_IMPUTED, _MAX_TREES = 10**9, 10**8
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Plan:
     levels : sequence of float
         Shares of the features to delete.
     choose_at : sequence of float
-        Parameters are chosen by the mean accuracy at these levels.
+        Parameters are chosen by the mean score at these levels: the accuracy, or minus the root mean squared error.
     treatments : sequence of {"zero", "missing"}
         How deleted features are treated.
     strategy : {"entries", "columns", "worst"}
@@ -58,13 +61,18 @@ class Plan:
     groups : ndarray of int or None
         The group of each feature, as for `deletion_curve`: features that come from one column of a table, for example.
         Dropout in training then drops these groups.
-    noises : int or sequence
-        Noises of `DropoutSVC` to choose from, as for `DropoutSVCCV`.
+    loss : {"hinge", "logistic", "ridge", "svr"} or None
+        The loss of our model: `DropoutSVC`, `DropoutLogisticRegression`, `DropoutRidge` or `DropoutSVR`. The last two
+        predict numbers, and are compared with regressors. ``None`` is ``"ridge"`` for targets with fractions, else
+        ``"hinge"``. The epsilon of ``"svr"`` is a tenth of the standard deviation of the training targets.
+    noises : sequence
+        Noises of our model to choose from, as for `DropoutSVCCV`.
     Cs : int, sequence of float or None
-        Values of ``C`` to choose from, for all linear methods: as for `DropoutSVCCV`; ``None`` for five values, a
-        factor of ten apart, in the range that suits the data.
+        Values of ``C`` to choose from, for all linear methods: as for `DropoutSVCCV`; ``None`` for five values
+        (seven of a regression), a factor of ten apart, in the range that suits the data. `Ridge` has
+        ``alpha = 1 / (2 C)``, where the ``C`` of ``"svr"`` is divided by the standard deviation of the targets.
     own_c : float or None
-        A fixed ``C`` for `DropoutSVC`, in place of a choice.
+        A fixed ``C`` for our model, in place of a choice.
     n_folds : int
         Number of folds of the cross-validation.
     n_repeats : int
@@ -80,7 +88,8 @@ class Plan:
     treatments: Sequence[str] = TREATMENTS
     strategy: str = "entries"
     groups: Any = None
-    noises: Any = (0.05, 0.1, 0.3, 0.5, 0.7)
+    loss: str | None = None
+    noises: Sequence[Any] = (0.05, 0.1, 0.3, 0.5, 0.7)
     Cs: Any = None
     own_c: float | None = None
     n_folds: int = 3
@@ -97,18 +106,27 @@ class Task:
     ----------
     treatment : {"zero", "missing"}
     plan : Plan
+        With a loss.
+    X, y : training rows
     Cs : ndarray
         Values of ``C`` to choose from.
     folds : list of (ndarray, ndarray)
     score : callable
-        ``score(estimator, X, y)``: the accuracy with deleted features.
+        ``score(estimator, X, y)``: the score with deleted features.
     """
 
     treatment: str
     plan: Plan
+    X: Any
+    y: Array
     Cs: Array
     folds: Sequence[Any]
     score: Callable[..., float]
+
+    @property
+    def unit(self) -> float:
+        """The unit of ``C`` and epsilon: the standard deviation of the targets of ``"svr"``, else 1."""
+        return (float(np.std(self.y)) or 1.0) if self.plan.loss == "svr" else 1.0
 
 
 @dataclass(frozen=True)
@@ -119,38 +137,69 @@ class Method:
     ----------
     name : str
     make : callable
-        ``make(task, X)`` returns the search for its parameters, with ``fit`` and ``best_estimator_``.
+        ``make(task)`` returns the search for its parameters, with ``fit`` and ``best_estimator_``.
     treatments : sequence of str
         The treatments that it is for.
-    refuse : callable
-        ``refuse(X, n_classes)`` returns why it is left out, or an empty text.
+    cost : callable
+        ``cost(n_rows, n_features, n_classes)`` in units of about a minute. A method that costs more is left out.
     """
 
     name: str
-    make: Callable[[Task, Any], Any]
+    make: Callable[[Task], Any]
     treatments: Sequence[str] = TREATMENTS
-    refuse: Callable[[Any, int], str] = lambda X, n_classes: ""
+    cost: Callable[[int, int, int], float] = lambda n, d, k: 0.0
 
 
-def _dropout_svc(task: Task, X: Any, missing: str = "rescale") -> DropoutSVCCV:
-    return DropoutSVCCV(
+class DeletedCells(TransformerMixin, BaseEstimator):
+    """Deletes a share of the cells of training rows, and none of the rows to predict; both become dense.
+
+    Parameters
+    ----------
+    deleted : float, default=0.0
+        The share.
+    groups : ndarray of int or None, default=None
+        The group of each feature; those of a group are deleted together.
+    """
+
+    def __init__(self, deleted: float = 0.0, groups: Any = None) -> None:
+        self.deleted = deleted
+        self.groups = groups
+
+    def fit(self, X: Any, y: Any = None) -> DeletedCells:
+        """Return the transformer, which learns nothing."""
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Array:
+        """Return training rows with missing values for the deleted cells; every tenth row stays as it is."""
+        X = as_dense(X)
+        rows = delete_entries(X, self.deleted, np.nan, 1.0, np.random.default_rng(0), self.groups)
+        rows[::10] = X[::10]  # trees refuse columns without any value
+        return rows
+
+    def transform(self, X: Any) -> Array:
+        """Return rows to predict, all of whose cells are left."""
+        return as_dense(X)
+
+
+def _ours(task: Task, missing: str = "rescale") -> MarginalisedModelCV:
+    plan = task.plan
+    own = {"epsilon": 0.1 * task.unit} if plan.loss == "svr" else {}
+    return SEARCHES[str(plan.loss)](
         noises=_noises(task),
-        Cs=task.Cs if task.plan.own_c is None else [task.plan.own_c],
+        Cs=task.Cs if plan.own_c is None else [plan.own_c],
         cv=task.folds,
         scoring=task.score,
         missing=missing if task.treatment == "missing" else "error",
-        n_jobs=task.plan.n_jobs,
+        n_jobs=plan.n_jobs,
         verbose=1,
+        **own,
     )
 
 
 def _noises(task: Task) -> list[Any]:
     """Return the noises to choose from: dropout of the groups that are deleted, to zero if deleted features are."""
-    given = task.plan.noises
-    if isinstance(given, int):
-        given = np.round(np.linspace(0.0, HIGHEST_RATE, given), 6).tolist()
     noises = []
-    for noise in map(as_noise, given):
+    for noise in map(as_noise, task.plan.noises):
         if isinstance(noise, DropoutNoise):
             reference = "zero" if task.treatment == "zero" and noise.needs_means else noise.reference
             groups = task.plan.groups if noise.groups is None else noise.groups
@@ -159,69 +208,74 @@ def _noises(task: Task) -> list[Any]:
     return noises
 
 
-def _grid(task: Task, model: Any, grid: dict[str, Any]) -> GridSearchCV:
+def _search(task: Task, model: Any, grid: dict[str, Any]) -> GridSearchCV:
     return GridSearchCV(model, grid, scoring=task.score, cv=task.folds, error_score="raise")
 
 
-def _plain(task: Task, X: Any, make: Callable[[int], Any]) -> GridSearchCV:
-    return _grid(task, make(task.plan.random_state), {"C": task.Cs})
+def _linear(task: Task, model: Any) -> GridSearchCV:
+    """Return the search over ``C``, or ``alpha = 1 / (2 C)``, wherever it is among the parameters of a model."""
+    name = next(name for name in model.get_params() if name.rpartition("__")[2] in ("C", "alpha"))
+    return _search(task, model, {name: task.Cs if name.endswith("C") else 0.5 * task.unit / task.Cs})
 
 
-def _rescaled(task: Task, X: Any, make: Callable[[int], Any]) -> GridSearchCV:
-    return _grid(task, RescalingClassifier(make(task.plan.random_state)), {"estimator__C": task.Cs})
-
-
-def _linear_svc(seed: int) -> LinearSVC:
-    return LinearSVC(loss="hinge", max_iter=5000, random_state=seed)
-
-
-def _logistic(seed: int) -> LogisticRegression:
-    return LogisticRegression(max_iter=1000)
-
-
-def _mean_imputation(task: Task, X: Any) -> GridSearchCV:
-    model = make_pipeline(SimpleImputer(keep_empty_features=True), _logistic(0))
-    return _grid(task, model, {"logisticregression__C": task.Cs})
-
-
-def _iterative_imputation(task: Task, X: Any) -> GridSearchCV:
+def _iterative(task: Task, model: Any) -> GridSearchCV:
     # A tolerance of zero: all rounds are made. The imputer needs no labels, so it is fitted once for all folds.
-    imputer = IterativeImputer(max_iter=_ROUNDS, tol=0.0, keep_empty_features=True, random_state=task.plan.random_state)
+    imputer = IterativeImputer(max_iter=_ROUNDS, tol=0.0, keep_empty_features=True, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        imputer.fit(as_dense(X))
-    model = make_pipeline(FunctionTransformer(as_dense), FrozenEstimator(imputer), _logistic(0))
-    return _grid(task, model, {"logisticregression__C": task.Cs})
+        imputer.fit(as_dense(task.X))
+    return _linear(task, make_pipeline(FunctionTransformer(as_dense), FrozenEstimator(imputer), model))
 
 
-def _trees(task: Task, X: Any) -> GridSearchCV:
-    trees = HistGradientBoostingClassifier(random_state=task.plan.random_state)
-    model = make_pipeline(FunctionTransformer(as_dense), trees)
-    return _grid(task, model, {"histgradientboostingclassifier__max_leaf_nodes": [7, 31]})
+def _trees(task: Task, model: Any) -> GridSearchCV:
+    # Trees learn from missing cells of training rows where such rows belong; whether it helps is chosen, too.
+    deleted = sorted({0.0, float(np.mean(task.plan.choose_at))})
+    pipeline = Pipeline([("cells", DeletedCells(groups=task.plan.groups)), ("trees", model)])
+    return _search(task, pipeline, {"cells__deleted": deleted, "trees__max_leaf_nodes": [7, 31]})
 
 
-def _refuse_imputer(X: Any, n_classes: int) -> str:
-    is_large = X.shape[0] * X.shape[1] ** 3 > _MAX_IMPUTED
-    return f"a regression for each of {X.shape[1]} features would take too long" if is_large else ""
+_SVC = LinearSVC(loss="hinge", max_iter=5000, random_state=0)
+_LOGISTIC = LogisticRegression(max_iter=1000)
+_ZERO, _MISSING = TREATMENTS[:1], TREATMENTS[1:]
 
 
-def _refuse_trees(X: Any, n_classes: int) -> str:
-    is_large = math.prod(X.shape) * n_classes > _MAX_TREES
-    return f"trees for {X.shape[0]} rows, {X.shape[1]} features and {n_classes} classes would take too long" * is_large
+def _peers(name: str, model: Any, trees: Any) -> tuple[Method, ...]:
+    """Return the methods that exist for classes and for numbers: a linear model after imputation, and trees."""
+    means = make_pipeline(SimpleImputer(keep_empty_features=True), model)
+    return (
+        Method(name, partial(_linear, model=model), _ZERO),
+        Method(f"{name} (means)", partial(_linear, model=means), _MISSING),
+        Method(f"{name} (iterative)", partial(_iterative, model=model), _MISSING, lambda n, d, k: 1e-9 * n * d**3),
+        Method("HistGradientBoosting", partial(_trees, model=trees), _MISSING, lambda n, d, k: 1e-8 * n * d * k),
+    )
 
 
-METHODS = (
-    Method(OURS, _dropout_svc),
-    Method(
-        f"{OURS} (conditional)",
-        partial(_dropout_svc, missing="conditional"),
-        ("missing",) if "conditional" in CHOICES else (),
-    ),
-    Method("LinearSVC", partial(_plain, make=_linear_svc), ("zero",)),
-    Method("LogisticRegression", partial(_plain, make=_logistic), ("zero",)),
-    Method("LinearSVC (rescaled)", partial(_rescaled, make=_linear_svc), ("missing",)),
-    Method("LogisticRegression (rescaled)", partial(_rescaled, make=_logistic), ("missing",)),
-    Method("LogisticRegression (means)", _mean_imputation, ("missing",)),
-    Method("LogisticRegression (iterative)", _iterative_imputation, ("missing",), _refuse_imputer),
-    Method("HistGradientBoosting", _trees, ("missing",), _refuse_trees),
+_REGRESSORS = _peers("Ridge", Ridge(), HistGradientBoostingRegressor(random_state=0))
+_CLASSIFIERS = (
+    Method("LinearSVC", partial(_linear, model=_SVC), _ZERO),
+    Method("LinearSVC (rescaled)", partial(_linear, model=RescalingClassifier(_SVC)), _MISSING),
+    Method("LogisticRegression (rescaled)", partial(_linear, model=RescalingClassifier(_LOGISTIC)), _MISSING),
+    *_peers("LogisticRegression", _LOGISTIC, HistGradientBoostingClassifier(random_state=0)),
 )
+
+
+def methods_for(loss: str) -> tuple[Method, ...]:
+    """Return the methods of a stress test: ours of this loss first, then the others.
+
+    Parameters
+    ----------
+    loss : {"hinge", "logistic", "ridge", "svr"}
+        The last two are losses of regression.
+
+    Returns
+    -------
+    tuple of Method
+    """
+    name = SEARCHES[loss]._plain_class.__name__
+    ours = Method(name, _ours), Method(f"{name} (conditional)", partial(_ours, missing="conditional"), _MISSING)
+    return *ours, *(_REGRESSORS if predicts_numbers(loss) else _CLASSIFIERS)
+
+
+def predicts_numbers(loss: str) -> bool:
+    """Return whether a loss is one of regression."""
+    return is_regressor(SEARCHES[loss]())

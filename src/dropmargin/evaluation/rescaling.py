@@ -8,9 +8,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.data import canonical, map_entries
+from dropmargin.data import canonical
 from dropmargin.data.inputs import check_rows
-from dropmargin.data.missing_values import FeatureStatistics, feature_statistics, has_missing, nan_to_negative_zero
+from dropmargin.data.missing_values import feature_statistics, fill_missing, has_missing, nan_to_negative_zero
 from dropmargin.estimators.missing import anchored_scores
 from dropmargin.typing import Array
 
@@ -41,10 +41,11 @@ class RescalingClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> RescalingClassifier:
         """Fit the classifier to ``X`` with its missing values replaced by means."""
         X = canonical(X)
-        missing = has_missing(X)
-        self.columns_ = feature_statistics(nan_to_negative_zero(X) if missing else X, np.ones(X.shape[0]), missing)
-        if missing:
-            X = _impute_means(X, self.columns_)
+        is_missing = has_missing(X)
+        X = nan_to_negative_zero(X) if is_missing else X
+        self.columns_ = feature_statistics(X, np.ones(X.shape[0]), is_missing)
+        if is_missing:
+            X = fill_missing(X, self.columns_.mean)
         self.estimator_ = clone(self.estimator).fit(X, y)
         self.classes_, self.n_features_in_ = self.estimator_.classes_, X.shape[1]
         return self
@@ -60,12 +61,3 @@ class RescalingClassifier(ClassifierMixin, BaseEstimator):
         """Return the predicted label of each row."""
         scores = self.decision_function(X)
         return self.classes_[(scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
-
-
-def _impute_means(X: Any, columns: FeatureStatistics) -> Any:
-    """Return ``X`` with each missing value replaced by the mean of its feature."""
-
-    def fill(values: Array, where: Any) -> Array:
-        return np.where(np.isnan(values), columns.mean[where], values).astype(values.dtype)
-
-    return map_entries(X, fill, zeros_stay=True, what="X without NaN")

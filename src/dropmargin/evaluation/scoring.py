@@ -1,4 +1,4 @@
-"""Scores of a fitted classifier on corrupted test rows: checks, one score, and the scores of all levels and repeats."""
+"""Scores of a fitted model on corrupted test rows: checks, one score, and the scores of all levels and repeats."""
 
 from __future__ import annotations
 
@@ -21,19 +21,46 @@ from dropmargin.progress import Progress
 from dropmargin.typing import Array
 
 
+@dataclass(frozen=True, eq=False)
+class ScoreCurve:
+    """Scores of one model at several levels of corruption.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n_levels, n_repeats)
+    scoring : str, callable or None
+        The metric, as it was given; the name of the metric for ``"auto"``.
+    """
+
+    scores: Array
+    scoring: Any
+
+    @property
+    def mean(self) -> Array:
+        """Mean score of each level over the repeats."""
+        return self.scores.mean(axis=1)
+
+    @property
+    def std(self) -> Array:
+        """Standard deviation of the scores of each level over the repeats."""
+        return np.std(self.scores, axis=1)
+
+
 @dataclass(frozen=True)
 class ScoringCase:
-    """A fitted classifier and its test rows, the same for every level of a curve.
+    """A fitted model and its test rows, the same for every level of a curve.
 
     Parameters
     ----------
     estimator : object
-        A fitted classifier.
+        A fitted classifier or regressor.
     X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
         As given.
     values : ndarray, CSR matrix, data frame or sequence of str
         The entries of ``X``; ``X`` itself if it has other columns than numbers, or documents.
     y : array-like of shape (n_samples,)
+    scoring : str, callable or None
+        The metric, a name in place of ``"auto"``.
     scorer : callable
         ``scorer(estimator, X, y)``, as scikit-learn makes them.
     sample_weight : array-like of shape (n_samples,) or None
@@ -43,6 +70,7 @@ class ScoringCase:
     X: Any
     values: Any
     y: Any
+    scoring: Any
     scorer: Callable[..., Any]
     sample_weight: Any
 
@@ -86,14 +114,14 @@ def make_case(
     With ``any_type``, ``X`` may be a data frame with columns that are not numbers, or a sequence of documents.
     """
     if isinstance(estimator, type) or not hasattr(estimator, "predict"):
-        raise TypeError(f"{caller} needs a fitted classifier with predict(), got {estimator!r}.")
+        raise TypeError(f"{caller} needs a fitted model with predict(), got {estimator!r}.")
     check_is_fitted(
-        estimator, msg=f"{caller} needs a fitted classifier; this %(name)s is not fitted yet: call its fit first."
+        estimator, msg=f"{caller} needs a fitted model; this %(name)s is not fitted yet: call its fit first."
     )
     if any_type and (is_documents(X) or (is_frame(X) and has_other_than_numbers(X))):
         values = X
     else:
-        values = check_rows(X, ensure_all_finite=False)  # some classifiers accept NaN; others raise their own error
+        values = check_rows(X, ensure_all_finite=False)  # some models accept NaN; others raise their own error
     n_expected = None if is_documents(values) else getattr(estimator, "n_features_in_", values.shape[1])
     if n_expected is not None and n_expected != values.shape[1]:
         raise ValueError(
@@ -102,10 +130,8 @@ def make_case(
         )
     check_unmasked(y, "y")
     check_consistent_length(values, y)
-    if is_regressor(estimator) and scoring == "accuracy":
-        raise ValueError(
-            "scoring='accuracy' needs a classifier; for a regressor pass scoring='r2' or 'neg_root_mean_squared_error'."
-        )
+    if isinstance(scoring, str) and scoring == "auto":
+        scoring = "neg_root_mean_squared_error" if is_regressor(estimator) else "accuracy"
     # Imported here because the scorers take a large part of a second to import.
     from sklearn.metrics import check_scoring
 
@@ -115,7 +141,7 @@ def make_case(
             f"scoring={scoring!r} takes no sample_weight. Give it such a parameter, make it a scorer with "
             "sklearn.metrics.make_scorer, or omit sample_weight."
         )
-    return ScoringCase(estimator, X, values, y, scorer, sample_weight)
+    return ScoringCase(estimator, X, values, y, scoring, scorer, sample_weight)
 
 
 def _takes(function: Callable[..., Any], name: str) -> bool:

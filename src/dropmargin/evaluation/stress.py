@@ -1,4 +1,4 @@
-"""The stress test: the accuracy of `DropoutSVC` and of other methods when features are deleted at prediction.
+"""The stress test: the errors of our model and of other methods when features are deleted at prediction.
 
 A deleted feature is treated in two ways, each with its own choice of parameters:
 
@@ -6,7 +6,8 @@ A deleted feature is treated in two ways, each with its own choice of parameters
   sets features to zero as well.
 - ``"missing"``: it is known to be missing (NaN), and each method predicts in its own way (`evaluation.methods`).
 
-All parameters are chosen by cross-validation on the training rows, by the accuracy on rows with deleted features.
+All parameters are chosen by cross-validation on the training rows, by the score on rows with deleted features: the
+accuracy of classifiers, the root mean squared error (RMSE) of regressors.
 """
 
 from __future__ import annotations
@@ -14,26 +15,28 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
+from sklearn.utils.multiclass import type_of_target
 
-from dropmargin.data import canonical, map_entries
+from dropmargin.data import Rows, canonical
 from dropmargin.data.matrix import from_arrays, is_dense_matrix, to_arrays
-from dropmargin.data.missing_values import has_missing
+from dropmargin.data.missing_values import has_missing, zero_missing
+from dropmargin.estimators.validation import check_choice
 from dropmargin.evaluation.deletion import DeletionCurve, check_levels, deletion_curve
-from dropmargin.evaluation.methods import METHODS, TREATMENTS, Method, Plan, Task
-from dropmargin.model_selection import DropoutSVCCV
+from dropmargin.evaluation.methods import SEARCHES, TREATMENTS, Method, Plan, Task, methods_for, predicts_numbers
+from dropmargin.model_selection.base import MarginalisedModelCV
 from dropmargin.model_selection.grid import default_cs
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 
-__all__ = ["METHODS", "TREATMENTS", "MethodResult", "Plan", "stress_test"]
+__all__ = ["TREATMENTS", "MethodResult", "Plan", "methods_for", "stress_test"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,17 +49,21 @@ class MethodResult:
         Its name.
     treatment : {"zero", "missing"}
     parameters : dict
-        The chosen parameters by name; those of `DropoutSVC` are ``noise`` and ``C``.
-    model : classifier
+        The chosen parameters by name; those of our model are ``noise`` and ``C``.
+    model : classifier or regressor
         Fitted to all training rows.
     curve : DeletionCurve
-        Its accuracy on the test rows.
-    search : DropoutSVCCV or GridSearchCV
+        Its accuracy on the test rows, or minus its root mean squared error.
+    standard_error : ndarray of shape (n_levels,)
+        The standard error of the error of each level, for a sample of test rows.
+    search : MarginalisedModelCV or GridSearchCV
         The search for the parameters.
     converged : bool
         Whether the fit reached its tolerance before its limit of iterations.
     seconds : tuple of float
         Processor time of the search, and of the predictions of the curve.
+    target_deviation : float or None
+        The standard deviation of the test targets of a regression; ``None`` for classes.
     """
 
     method: str
@@ -64,14 +71,28 @@ class MethodResult:
     parameters: dict[str, Any]
     model: Any
     curve: DeletionCurve
+    standard_error: Array
     search: Any
     converged: bool
     seconds: tuple[float, float]
+    target_deviation: float | None = None
 
     @property
     def error(self) -> Array:
-        """Mean error at each level."""
-        return 1.0 - self.curve.mean
+        """Mean error at each level: the share of wrong labels, or the root mean squared error."""
+        return 1.0 - self.curve.mean if self.target_deviation is None else -self.curve.mean
+
+    @property
+    def r2(self) -> Array | None:
+        """Mean coefficient of determination R^2 at each level; ``None`` for classes, or if all targets are equal."""
+        if not self.target_deviation:
+            return None
+        return 1.0 - np.mean(np.square(self.curve.scores / self.target_deviation), axis=1)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the method is one of this package, which the others are compared with."""
+        return self.method.startswith("Dropout")
 
 
 def stress_test(
@@ -79,69 +100,92 @@ def stress_test(
     test: tuple[Any, Any],
     plan: Plan,
     notify: Callable[[str], None] = lambda text: None,
-    methods: Sequence[Method] = METHODS,
+    methods: Sequence[Method] | None = None,
 ) -> list[MethodResult]:
     """Return the scores of every method, with its best parameters, when features of the test rows are deleted.
 
     Parameters
     ----------
     train, test : tuple of X and y
-        Numeric rows, dense or sparse, and their labels; NaN is a missing value.
+        Numeric rows, dense or sparse, and their labels or numbers; NaN is a missing value.
     plan : Plan
         The parameters of the test.
     notify : callable
         Is called with one line of text when the work on a method begins, and for a method that is left out.
-    methods : sequence of Method
-        The methods to compare.
+    methods : sequence of Method, default=None
+        The methods to compare; ``None`` for all of `methods_for`.
 
     Returns
     -------
     list of MethodResult
-        Treatment by treatment, `DropoutSVC` first.
+        Treatment by treatment, our model first.
     """
     check_levels(plan.levels)
     check_levels(plan.choose_at)
-    n_classes = len(np.unique(train[1]))
+    loss = plan.loss or ("ridge" if type_of_target(train[1]) == "continuous" else "hinge")
+    check_choice("loss", loss, tuple(SEARCHES))
+    plan = replace(plan, loss=loss)
+    size = *train[0].shape, 1 if predicts_numbers(loss) else len(np.unique(train[1]))
     jobs: list[tuple[str, Method]] = []
     for treatment in plan.treatments:
-        for method in methods:
-            if treatment in method.treatments:
-                reason = method.refuse(train[0], n_classes)
-                if reason:
-                    notify(f"{method.name} is left out: {reason}")
-                else:
-                    jobs.append((treatment, method))
+        for method in methods_for(loss) if methods is None else methods:
+            if treatment not in method.treatments:
+                continue
+            if method.cost(*size) <= 1.0:
+                jobs.append((treatment, method))
+            else:
+                what = "{} rows, {} features and {} classes" if size[2] > 1 else "{} rows and {} features"
+                notify(f"{method.name} is left out: {what.format(*size)} would take too long")
     results = []
     for number, (treatment, method) in enumerate(jobs, 1):
         notify(f"{number} of {len(jobs)}: {method.name}, deleted = {treatment}: choosing parameters and measuring")
         # The products of scikit-learn's solvers are small: several BLAS threads make them slower.
         with one_blas_thread():
-            results.append(_run(method, train, test, treatment, plan))
+            results.append(_run(method, _treated(train, treatment), _treated(test, treatment), treatment, plan))
     return results
 
 
 def _run(method: Method, train: tuple[Any, Any], test: tuple[Any, Any], treatment: str, plan: Plan) -> MethodResult:
     """Return the result of one method under one treatment."""
-    (X, y), (X_test, y_test) = (_treated(part, treatment) for part in (train, test))
-    folds = list(StratifiedKFold(plan.n_folds, shuffle=True, random_state=plan.random_state).split(X, y))
-    score = partial(_mean_accuracy, treatment=treatment, plan=plan)
-    task = Task(treatment, plan, _values_of_c(X, plan), folds, score)
+    is_regression = predicts_numbers(str(plan.loss))
+    splitter = KFold if is_regression else StratifiedKFold
+    folds = list(splitter(plan.n_folds, shuffle=True, random_state=plan.random_state).split(*train))
+    curve_of = partial(_curve, fill=0.0 if treatment == "zero" else np.nan, plan=plan)
+    score = partial(_mean_score, curve_of=curve_of, levels=plan.choose_at)
+    task = Task(treatment, plan, *train, _values_of_c(*train, plan), folds, score)
     began = time.process_time()
     with warnings.catch_warnings():
         # Candidates that reach their limit of iterations are scored as they are; the chosen one is reported.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        search = method.make(task, X).fit(X, y)
+        search = method.make(task).fit(*train)
     fitted = time.process_time()
     model = search.best_estimator_
-    curve = _curve(model, X_test, y_test, treatment, plan, plan.levels, plan.n_jobs)
+    curve = curve_of(model, *test, plan.levels, n_jobs=plan.n_jobs)
     seconds = (fitted - began, time.process_time() - fitted)
+    n_rows = len(test[1])
+    if is_regression:
+        # Of a mean of squares by their deviation, in the first deletion; of its root by the derivative.
+        spread = curve_of(model, *test, plan.levels, n_jobs=plan.n_jobs, n_repeats=1, scoring=_deviation_of_squares)
+        rmse = np.maximum(-curve.mean, np.finfo(float).tiny)
+        standard_error = spread.mean / (2.0 * rmse * np.sqrt(n_rows))
+    else:
+        standard_error = np.sqrt(curve.mean * (1.0 - curve.mean) / n_rows)
     return MethodResult(
-        method.name, treatment, _parameters(search), model, curve, search, _has_converged(model), seconds
+        method.name,
+        treatment,
+        _parameters(search),
+        model,
+        curve,
+        standard_error,
+        search,
+        _has_converged(model),
+        seconds,
+        float(np.std(test[1])) if is_regression else None,
     )
 
 
 def _parameters(search: Any) -> dict[str, Any]:
-    if isinstance(search, DropoutSVCCV):
+    if isinstance(search, MarginalisedModelCV):
         return {"noise": search.noise_, "C": search.C_}
     return {name.rpartition("__")[2]: value for name, value in search.best_params_.items()}
 
@@ -153,45 +197,38 @@ def _has_converged(model: Any) -> bool:
     return True  # the iterations of boosted trees are their number
 
 
-def _curve(
-    model: Any, X: Any, y: Any, treatment: str, plan: Plan, levels: Sequence[float], n_jobs: int | None = None
-) -> DeletionCurve:
-    """Return the deletion curve of a fitted model under a treatment."""
-    return deletion_curve(
-        model,
-        X,
-        y,
-        levels=levels,
-        strategy=plan.strategy,
-        groups=plan.groups,
-        n_repeats=plan.n_repeats,
-        fill=0.0 if treatment == "zero" else np.nan,
-        random_state=plan.random_state,
-        n_jobs=n_jobs,
-        verbose=0,
-    )
+def _curve(model: Any, X: Any, y: Any, levels: Sequence[float], *, fill: float, plan: Plan, **own: Any) -> Any:
+    """Return the deletion curve of a fitted model; ``own`` are other parameters of `deletion_curve`."""
+    shared = {"strategy": plan.strategy, "groups": plan.groups, "n_repeats": plan.n_repeats}
+    given = {**shared, "random_state": plan.random_state, "verbose": 0, **own}
+    return deletion_curve(model, X, y, levels=levels, fill=fill, **given)
 
 
-def _mean_accuracy(model: Any, X: Any, y: Any, *, treatment: str, plan: Plan) -> float:
-    """Return the score of the cross-validation: the mean accuracy at the levels of ``choose_at``."""
-    return float(_curve(model, X, y, treatment, plan, plan.choose_at).mean.mean())
+def _mean_score(model: Any, X: Any, y: Any, *, curve_of: Callable[..., Any], levels: Sequence[float]) -> float:
+    """Return the score of the cross-validation: the mean over the levels of ``choose_at``."""
+    return float(curve_of(model, X, y, levels).mean.mean())
 
 
-def _values_of_c(X: Any, plan: Plan) -> Array:
+def _deviation_of_squares(model: Any, X: Any, y: Any) -> float:
+    """Return the standard deviation of the squared errors."""
+    return float(np.std(np.square(y - model.predict(X))))
+
+
+def _values_of_c(X: Any, y: Any, plan: Plan) -> Array:
     if plan.Cs is not None and not isinstance(plan.Cs, int):
         return np.asarray(plan.Cs, dtype=np.float64)
-    X = _without_missing(X)
-    if plan.Cs is not None:
-        return default_cs(X, np.ones(X.shape[0]), plan.Cs)
-    # The two largest of seven values would take most of the time.
-    return default_cs(X, np.ones(X.shape[0]), 7)[:5]
+    X, ones = zero_missing(X) if has_missing(X) else X, np.ones(X.shape[0])
+    values = default_cs(X, ones, plan.Cs or 7)
+    if plan.Cs is None and not predicts_numbers(str(plan.loss)):
+        values = values[:5]  # the two largest of seven values would take most of the time
+    return values * SEARCHES[str(plan.loss)]()._plain()._scale_of_C(Rows(None, y, ones))
 
 
 def _treated(part: tuple[Any, Any], treatment: str) -> tuple[Any, Any]:
     """Return the rows with zeros for missing values if the treatment is ``"zero"``, else unchanged."""
     X, y = part
     X = _with_small_indices(canonical(X))
-    return (X if treatment == "missing" else _without_missing(X)), y
+    return (zero_missing(X) if treatment == "zero" and has_missing(X) else X), y
 
 
 def _with_small_indices(X: Any) -> Any:
@@ -202,9 +239,3 @@ def _with_small_indices(X: Any) -> Any:
     if max(X.shape[1], indptr[-1]) > np.iinfo(np.int32).max:
         return X
     return from_arrays([values, indices.astype(np.int32, copy=False), indptr.astype(np.int32, copy=False)], X.shape)
-
-
-def _without_missing(X: Any) -> Any:
-    if not has_missing(X):
-        return X
-    return map_entries(X, lambda values, _: np.nan_to_num(values, nan=0.0), zeros_stay=True, what="X")

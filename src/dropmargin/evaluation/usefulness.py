@@ -1,15 +1,17 @@
-"""The usefulness of each column to a fitted classifier: the decrease of its mean margin if the column is deleted.
+"""The usefulness of each column to a fitted model: the decrease of its mean margin if the column is deleted.
 
 The margin of a row is the response for its own class minus the largest response for another class; responses are
-decision values, or else probabilities.
+decision values, or else probabilities. A classifier that only predicts has the margin 1 for a correct label and 0 for
+another. The margin of a regressor is minus the squared error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_regressor
 from sklearn.utils import _safe_indexing
 
 from dropmargin.data import linear_scores
@@ -22,91 +24,79 @@ from dropmargin.typing import Array
 _MAX_ROWS = 1000
 
 
-def margin_losses(case: ScoringCase, fill: Any, seed: int, verbose: int) -> Array:
+def column_losses(case: ScoringCase, fill: Any, seed: int, verbose: int) -> Array:
     """Return the decrease of the mean margin if each column alone is deleted, of shape (n_features,).
 
-    It is computed on at most 1,000 rows. A linear classifier takes a few predictions, any other one per column.
+    It is computed on at most 1,000 rows. A linear model takes one prediction, any other one per column.
     """
-    n_samples = case.values.shape[0]
+    n_samples, n_features = case.values.shape
     rows = np.arange(n_samples)
     if n_samples > _MAX_ROWS:
         rows = np.sort(np.random.default_rng(seed).choice(n_samples, _MAX_ROWS, replace=False))
-    if np.isfinite(fill).all() and _is_linear(case, rows):
-        return _linear_losses(case, rows, fill)
-    return _losses_one_by_one(case, rows, fill, verbose)
+    values, respond = _safe_indexing(case.values, rows), _responses(case.estimator)
+    responses = np.asarray(respond(case.in_container(values, rows)))
 
+    def without(column: int) -> tuple[slice, Array]:
+        """Return rows and their responses without a column."""
+        deleted = delete_columns(values, np.array([column]), fill, 1.0)
+        return slice(None), np.asarray(respond(case.in_container(deleted, rows)))
 
-def _losses_one_by_one(case: ScoringCase, rows: Array, fill: Any, verbose: int) -> Array:
-    values, labels = _safe_indexing(case.values, rows), np.asarray(case.y)[rows]
-    respond = _responses(case.estimator)
-    own = None if respond is None else _own_class(case.estimator, labels)
-
-    def mean_margin(values: Any) -> float:
-        X = case.in_container(values, rows)
-        if respond is None or own is None:
-            return float(np.mean(np.asarray(case.estimator.predict(X)) == labels))
-        return float(np.mean(_margins(respond(X), own)))
-
-    losses = np.empty(values.shape[1])
-    with Progress(len(losses), "ranking columns", verbose=verbose) as progress:
-        before = mean_margin(values)
-        for column in range(len(losses)):
-            losses[column] = before - mean_margin(delete_columns(values, np.array([column]), fill, 1.0))
+    changes: Iterable[tuple[Any, Array]] = map(without, range(n_features))
+    if np.isfinite(fill).all() and _is_linear(case.estimator, values, responses):
+        changes = _linear_changes(case.estimator.coef_, values, responses.reshape(len(rows), -1), fill)
+    margins = _margins_of(case.estimator, np.asarray(case.y)[rows])
+    before, losses = margins(responses, slice(None)), []
+    with Progress(n_features, "ranking columns", verbose=verbose) as progress:
+        for where, after in changes:
+            losses.append(np.sum(before[where] - margins(after, where)) / len(rows))
             progress.advance()
-    return losses
+    return np.array(losses)
 
 
-def _is_linear(case: ScoringCase, rows: Array) -> bool:
-    """Return whether the decision values are ``X @ coef_.T + intercept_``, by a comparison on these rows."""
-    estimator, values = case.estimator, case.values[rows]
-    parts = [getattr(estimator, name, None) for name in ("coef_", "intercept_", "classes_")]
-    coef, intercept, classes = (part if isinstance(part, np.ndarray) else np.empty(0) for part in parts)
-    if not (hasattr(estimator, "decision_function") and coef.size and intercept.size):
+def _is_linear(estimator: Any, values: Any, responses: Array) -> bool:
+    """Return whether the responses are ``X @ coef_.T + intercept_``, by a comparison on these rows."""
+    coef, intercept = (getattr(estimator, name, None) for name in ("coef_", "intercept_"))
+    if not isinstance(coef, np.ndarray) or intercept is None or responses.dtype.kind != "f":
         return False
-    if coef.shape != (1 if len(classes) == 2 else len(classes), values.shape[1]):
+    coef = np.atleast_2d(coef)
+    if coef.shape[1] != values.shape[1] or coef.shape[0] * len(responses) != responses.size:
         return False
-    given = np.asarray(estimator.decision_function(case.in_container(values, rows)), dtype=np.float64)
-    expected = linear_scores(values, coef, intercept)
-    return given.size == expected.size and np.allclose(given.reshape(expected.shape), expected, rtol=1e-3)
+    expected = linear_scores(values, coef, np.atleast_1d(intercept))
+    return np.allclose(responses.reshape(expected.shape), expected, rtol=1e-3)
 
 
-def _linear_losses(case: ScoringCase, rows: Array, fill: Any) -> Array:
-    """Return the decrease for a linear classifier: without column ``d`` the scores are ``S - (x_d - fill_d) w_d``."""
-    estimator, values = case.estimator, case.values[rows]
-    coef, intercept = np.asarray(estimator.coef_, dtype=np.float64), estimator.intercept_
-    scores = linear_scores(values, coef, intercept)
-    if len(coef) == 1:
-        coef, scores = np.vstack([-coef, coef]), np.hstack([-scores, scores])
-    own = _own_class(estimator, np.asarray(case.y)[rows])
-    before = _margins(scores, own)
-    fills = np.broadcast_to(fill, values.shape[1])
-    losses = np.empty(values.shape[1])
+def _linear_changes(coef: Array, values: Any, scores: Array, fill: Any) -> Iterator[tuple[Any, Array]]:
+    """Yield, for each column, the rows that depend on it, and their scores ``S - (x_d - fill_d) w_d`` without it."""
+    coef, fills = np.atleast_2d(coef).astype(np.float64), np.broadcast_to(fill, values.shape[1])
     for column, (where, entries) in enumerate(column_entries(values)):
-        after = scores[where] - np.multiply.outer(entries - fills[column], coef[:, column])
-        losses[column] = np.sum(before[where] - _margins(after, own[where])) / len(rows)
-    return losses
+        yield where, scores[where] - np.multiply.outer(entries - fills[column], coef[:, column])
 
 
-def _responses(estimator: Any) -> Callable[[Any], Array] | None:
-    """Return the method that gives a value per class, or ``None``."""
+def _responses(estimator: Any) -> Callable[[Any], Any]:
+    """Return the method that gives a value per class, or ``predict``."""
     if isinstance(getattr(estimator, "classes_", None), np.ndarray):
         for name in ("decision_function", "predict_proba"):
             if hasattr(estimator, name):
                 return getattr(estimator, name)
-    return None
+    return estimator.predict
 
 
-def _own_class(estimator: Any, labels: Array) -> Array:
-    """Return the index of each label in the classes of the estimator, -1 for an unknown label."""
+def _margins_of(estimator: Any, y: Array) -> Callable[[Array, Any], Array]:
+    """Return the function of the responses for some of the rows, and of these rows, that gives their margins."""
+    if is_regressor(estimator):
+        return lambda responses, rows: -np.square(y[rows] - responses.reshape(len(responses)))
+    if _responses(estimator) == estimator.predict:
+        return lambda responses, rows: (responses == y[rows]).astype(float)
     index = {label: position for position, label in enumerate(estimator.classes_.tolist())}
-    return np.array([index.get(label, -1) for label in labels.tolist()])
+    own = np.array([index.get(label, -1) for label in y.tolist()])  # -1 for an unknown label
+    return lambda responses, rows: _margins(responses, own[rows])
 
 
 def _margins(responses: Array, own: Array) -> Array:
     """Return the margin of each row; 0 where the label is unknown."""
-    responses = np.array(responses, dtype=np.float64)
-    if responses.ndim == 1:
-        responses = np.stack([-responses, responses], axis=1)
+    responses = np.array(responses, dtype=np.float64).reshape(len(own), -1)
+    if responses.shape[1] == 1:
+        responses = np.hstack([-responses, responses])
     rows = np.arange(len(own))
     best = responses[rows, own]
     responses[rows, own] = -np.inf

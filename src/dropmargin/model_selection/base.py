@@ -305,7 +305,7 @@ def _refit(
 ) -> MarginalisedModel:
     """Fit a model to rows in memory, and return it."""
     result = solve(rows.problem(best._problem()), encoded, start, n_threads)
-    return best._store(result, classes, rows.X.dtype, best._statistics(encoded))
+    return best._store(result, classes, rows.X.dtype, best._statistics(encoded))._set_residuals(rows)
 
 
 def _load_fold(X: Any, y: Any, rows: CheckedRows, train: Array, test: Array, score_params: dict[str, Any]) -> ArrayFold:

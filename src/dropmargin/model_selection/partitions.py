@@ -1,6 +1,6 @@
-"""Fits to rows in partitions, in files or on a cluster: of a classifier, or of a search over noise and ``C``.
+"""Fits to rows in partitions, in files or on a cluster: of a model, or of a search over noise and ``C``.
 
-The folds of a search are those of rows in memory: labels and sample weights are gathered, and split as there. In the
+The folds of a search are those of rows in memory: targets and sample weights are gathered, and split as there. In the
 training rows of a fold, the test rows have the weight zero, so that no rows are copied or moved. The path over the grid
 and the choice are those of `model_selection.search`.
 """
@@ -15,42 +15,35 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
+from sklearn.base import is_regressor
 
 from dropmargin.data import Partitions, PerPartition, Rows
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedModel
-from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.estimators.parameters import check_parameters
 from dropmargin.estimators.partition_fit import Fit, PartitionRows, WeightedRows, checked_rows, fit_partitions
-from dropmargin.model_selection.classification import MarginalisedClassifierCV
+from dropmargin.model_selection.base import MarginalisedModelCV
 from dropmargin.model_selection.grid import check_grid_of_scale
 from dropmargin.model_selection.path_solver import PathSolver
-from dropmargin.model_selection.regression import MarginalisedRegressorCV
-from dropmargin.model_selection.search import ExpectedAccuracy, Fold, Search, SearchData, accuracy
-from dropmargin.noise import Noise
+from dropmargin.model_selection.search import CheckedScorer, Fold, Search, SearchData, accuracy
 from dropmargin.progress import Progress
 from dropmargin.solvers import Iteration, Problem, solve
 from dropmargin.typing import Array
 
-E = TypeVar("E", MarginalisedClassifier, MarginalisedClassifierCV)
+E = TypeVar("E", MarginalisedModel, MarginalisedModelCV)
 
 _PROGRESS_STEPS = 1000
 
 
 def check_estimator(estimator: Any) -> Problem:
-    """Return the problem of a classifier, or of a search without noise, after checking all parameters."""
-    if isinstance(estimator, MarginalisedClassifierCV):
+    """Return the problem of a model, or of a search without noise, after checking all parameters."""
+    if isinstance(estimator, MarginalisedModelCV):
         check_parameters(estimator)
         return Fit(estimator._plain()).problem
-    if isinstance(estimator, MarginalisedRegressorCV):
-        raise TypeError(
-            f"{type(estimator).__name__} searches over rows in memory only, by fit(X, y): choose noise and C there on "
-            f"some of the rows, and fit {estimator._plain_class.__name__} with them."
-        )
     if not isinstance(estimator, MarginalisedModel):
         raise TypeError(
-            "estimator must be a DropoutSVC, DropoutLogisticRegression, MCFClassifier or NoisyLinearClassifier, one of "
-            "the classifiers with CV in their names, or a DropoutRidge, DropoutSVR or NoisyLinearRegressor, got "
+            "estimator must be a DropoutSVC, DropoutLogisticRegression, MCFClassifier, NoisyLinearClassifier, "
+            "DropoutRidge, DropoutSVR or NoisyLinearRegressor, or one of those with CV in their names, got "
             f"{type(estimator).__name__}."
         )
     return Fit(estimator).problem
@@ -63,21 +56,21 @@ def fit_estimator(
     feature_names: Sequence[str] | None = None,
     progress: bool = False,
 ) -> E:
-    """Fit a classifier or a search to rows in partitions; the other parameters are those of `fit_partitions`.
+    """Fit a model or a search to rows in partitions; the other parameters are those of `fit_partitions`.
 
     Parameters
     ----------
     progress : bool, default=False
         Whether to show a bar with the remaining time.
     """
-    if isinstance(estimator, MarginalisedClassifierCV):
+    if isinstance(estimator, MarginalisedModelCV):
         return search_partitions(estimator, data, names, feature_names, progress)
     with _fit_progress(estimator, progress) as monitor:
         return fit_partitions(estimator, data, names, feature_names, monitor)
 
 
 @contextmanager
-def _fit_progress(estimator: MarginalisedClassifier, progress: bool) -> Iterator[Callable[[Iteration], None]]:
+def _fit_progress(estimator: MarginalisedModel, progress: bool) -> Iterator[Callable[[Iteration], None]]:
     """Yield a monitor that shows a bar: the digits of ``tol`` that are reached, by the relative gap."""
     with Progress(_PROGRESS_STEPS, f"fitting {type(estimator).__name__}", verbose=int(progress)) as bar:
         largest, shown = 0.0, 0
@@ -98,12 +91,12 @@ def _fit_progress(estimator: MarginalisedClassifier, progress: bool) -> Iterator
 
 
 def search_partitions(
-    estimator: MarginalisedClassifierCV,
+    estimator: MarginalisedModelCV,
     data: Partitions[Rows],
     names: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
     progress: bool = False,
-) -> MarginalisedClassifierCV:
+) -> MarginalisedModelCV:
     """Choose noise and ``C`` by cross-validation on rows in partitions, and fit to all rows with them."""
     with validation.unchanged_on_failure(estimator):
         check_parameters(estimator)
@@ -112,18 +105,19 @@ def search_partitions(
         with checked_rows(fit, data, names, feature_names) as rows:
             # 1. The grid.
             n_features = rows.summary.whole.n_features
-            grid = check_grid_of_scale(estimator.noises, estimator.Cs, n_features, feature_names, rows.mean_square)
+            targets = _gather_targets(rows)
+            own = Rows(None, rows.classes[targets.codes], targets.sample_weight)
+            scale = partial(_scale, rows, template._scale_of_C(own))
+            grid = check_grid_of_scale(estimator.noises, estimator.Cs, n_features, feature_names, scale)
             for noise in grid.noises:
                 rows.problem(Fit(template.set_params(noise=noise)).problem)
             problem = Fit(template.set_params(noise=None)).problem
             # 2. The folds.
-            targets = _gather_targets(rows)
             present, _, _ = fit.encode_classes(rows.classes, targets.totals(targets.sample_weight))
-            classes = rows.classes[present]
+            classes = None if fit.is_regression else rows.classes[present]
             split_params, score_params = estimator._route(targets.sample_weight if targets.is_weighted else None, None)
-            y, n_rows = rows.classes[targets.codes], len(targets.codes)
-            own = Rows(None, y, targets.sample_weight)
-            splits = estimator._splits(np.zeros((n_rows, 1)), y, own, classes, split_params)
+            n_rows = len(targets.codes)
+            splits = estimator._splits(np.zeros((n_rows, 1)), own.y, own, classes, split_params)
             folds: list[Callable[[], Fold]] = [
                 partial(PartitionFold, rows, targets, train, np.sort(test), "sample_weight" in score_params)
                 for train, test in splits
@@ -135,7 +129,11 @@ def search_partitions(
             return estimator._search(searched, template, problem, grid, 1, estimator.verbose if progress else 0)
 
 
-def _refit(rows: PartitionRows, best: MarginalisedClassifier, start: Array | None) -> MarginalisedClassifier:
+def _scale(rows: PartitionRows, factor: float) -> float:
+    return rows.mean_square() / factor
+
+
+def _refit(rows: PartitionRows, best: MarginalisedModel, start: Array | None) -> MarginalisedModel:
     fit = Fit(best)
     with rows.encoded(fit) as encoded:
         result = solve(rows.problem(fit.problem), encoded.rows, start)
@@ -145,7 +143,10 @@ def _refit(rows: PartitionRows, best: MarginalisedClassifier, start: Array | Non
 
 @dataclass(frozen=True)
 class Targets:
-    """The index of the class of each row, its sample weight, and the numbers of rows of the partitions."""
+    """The index of the class of each row, its sample weight, and the numbers of rows of the partitions.
+
+    In a regression, each number is a class.
+    """
 
     codes: Array
     sample_weight: Array
@@ -210,7 +211,7 @@ class PartitionFold(Fold):
     def dtype(self) -> Any:
         return self.rows.summary.dtype
 
-    def prepare(self, search: Search, n_threads: int) -> tuple[PathSolver, MarginalisedClassifier]:
+    def prepare(self, search: Search, n_threads: int) -> tuple[PathSolver, MarginalisedModel]:
         targets = self.targets
         weights = targets.sample_weight * np.bincount(self.train, minlength=len(targets.codes))
         training = self.rows.rows.map_partitions(_with_weights, targets.by_partition(weights))
@@ -224,30 +225,29 @@ class PartitionFold(Fold):
         self._stack.callback(solver.close)
         return solver, classifier
 
-    def score(self, scorer: Callable[..., Any], classifier: MarginalisedClassifier) -> Any:
+    def score(self, scorer: Callable[..., Any], classifier: MarginalisedModel) -> Any:
         model = copy(classifier)
         model.__dict__.pop("feature_names_in_", None)  # rows are arrays after the checks
         rows, targets = self.rows.rows, self.targets
         if scorer is accuracy:
             correct, total = rows.map_sum(_count_correct, self._test_index, model, self.weighted_scores)
             return correct / total
-        if isinstance(scorer, ExpectedAccuracy):
-            expected, total = rows.map_sum(
-                _expected_correct, self._test_index, model, scorer.noise, self.weighted_scores
-            )
+        if isinstance(scorer, CheckedScorer) and scorer.is_mean:
+            expected, total = rows.map_sum(_sum_scores, self._test_index, model, scorer, self.weighted_scores)
             return expected / total
         scores = np.concatenate(rows.gather(rows.map(_scores_of, self._test_index, model)))
         weights = {"sample_weight": targets.sample_weight[self.test]} if self.weighted_scores else {}
         return scorer(_of_scores(model, scores), scores, self.rows.classes[targets.codes[self.test]], **weights)
 
 
-def _of_scores(model: MarginalisedClassifier, scores: Array) -> MarginalisedClassifier:
-    """Return a classifier whose features are the scores of a model: to compute any metric from these."""
+def _of_scores(model: MarginalisedModel, scores: Array) -> MarginalisedModel:
+    """Return a model whose features are the scores of a model: to compute any metric from these."""
     n_outputs = scores.shape[1]
     own = copy(model).set_params(missing="error")
-    if model.multi_class == "ovo":
+    if getattr(model, "multi_class", None) == "ovo":
         own.set_params(multi_class="ovr")
-    own.coef_, own.intercept_, own.n_features_in_ = np.eye(n_outputs), np.zeros(n_outputs), n_outputs
+    own._set_coefficients(np.eye(n_outputs + 1, n_outputs), np.float64)
+    own.n_features_in_ = n_outputs
     return own
 
 
@@ -267,34 +267,33 @@ def _own_value(rows: Rows, value: Any) -> Any:
     return value
 
 
-def _count_correct(rows: Rows, index: Array, model: MarginalisedClassifier, weighted: bool) -> tuple[float, float]:
+def _count_correct(rows: Rows, index: Array, model: MarginalisedModel, weighted: bool) -> tuple[float, float]:
     """Return the weight of the test rows with the right label, and that of all."""
     if not len(index):
         return 0.0, 0.0
-    weights = np.ones(len(index))
-    if weighted and rows.sample_weight is not None:
-        weights = rows.sample_weight[index]
+    weights = _test_weights(rows, index, weighted)
     return float(weights @ (model.predict(rows.X[index]) == rows.y[index])), float(weights.sum())
 
 
-def _expected_correct(
-    rows: Rows, index: Array, model: MarginalisedClassifier, noise: Noise, weighted: bool
+def _sum_scores(
+    rows: Rows, index: Array, model: MarginalisedModel, scorer: CheckedScorer, weighted: bool
 ) -> tuple[float, float]:
-    """Return the expected weight of the test rows with the right label under noise, and the weight of all."""
-    if not len(index):
-        return 0.0, 0.0
-    weights = np.ones(len(index))
-    if weighted and rows.sample_weight is not None:
-        weights = rows.sample_weight[index]
+    """Return the sum of the scores of the test rows, times their weights, and the sum of the weights."""
+    weights = _test_weights(rows, index, weighted)
     total = float(weights.sum())
     if not total:
         return 0.0, 0.0
-    return total * model.expected_accuracy(rows.X[index], rows.y[index], noise, weights), total
+    return total * scorer(model, rows.X[index], rows.y[index], weights), total
 
 
-def _scores_of(rows: Rows, index: Array, model: MarginalisedClassifier) -> Array:
-    """Return the scores of the test rows, one column per class, or one column for two classes."""
-    n_classes = len(model.classes_)
+def _test_weights(rows: Rows, index: Array, weighted: bool) -> Array:
+    return rows.sample_weight[index] if weighted and rows.sample_weight is not None else np.ones(len(index))
+
+
+def _scores_of(rows: Rows, index: Array, model: MarginalisedModel) -> Array:
+    """Return the scores of the test rows, one column per class, or one column for two classes or a regression."""
     if not len(index):
+        n_classes = len(getattr(model, "classes_", ()))
         return np.empty((0, n_classes if n_classes > 2 else 1))
-    return model.decision_function(rows.X[index]).reshape(len(index), -1)
+    respond = model.predict if is_regressor(model) else model.decision_function
+    return respond(rows.X[index]).reshape(len(index), -1)

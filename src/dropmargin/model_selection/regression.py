@@ -40,6 +40,8 @@ class R2(CheckedScorer):
 class ExpectedError(CheckedScorer):
     """The score under ``target_noise``: minus the expected error if the features are corrupted by that noise."""
 
+    is_mean = True
+
     def __init__(self, noise: Noise, metric: str) -> None:
         self.noise = noise
         self.metric = metric
@@ -127,6 +129,25 @@ class MarginalisedRegressorCV(RegressorMixin, MarginalisedModelCV):
             Their standard deviations given the observed features; only with ``return_std=True``.
         """
         return self._best().predict(X, return_std)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, *, residual_deviation: float | None = None) -> Array:
+        """Return an interval for the number of each row of ``X``, as `DropoutRidge.predict_interval`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. NaN is a missing feature, with ``missing="conditional"``.
+        coverage : float, default=0.9
+            The probability with which the interval is to contain the number.
+        residual_deviation : float, default=None
+            The standard deviation of the residuals; ``None`` for that of ``best_estimator_``.
+
+        Returns
+        -------
+        intervals : ndarray of shape (n_samples, 2)
+            Lower and upper ends.
+        """
+        return self._best().predict_interval(X, coverage, residual_deviation=residual_deviation)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the score of the rows of ``X``.

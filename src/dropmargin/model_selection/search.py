@@ -277,6 +277,13 @@ def accuracy(estimator: MarginalisedClassifier, fold: ArrayFold) -> float:
 class CheckedScorer:
     """A scorer that can also score the rows of a fold without checking them again."""
 
+    #: Whether the score is a weighted mean over the rows.
+    is_mean = False
+
+    def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the score of rows."""
+        raise NotImplementedError
+
     def of_checked_rows(self, estimator: Any, fold: ArrayFold) -> float:
         """Return the score of a fold without missing entries."""
         raise NotImplementedError
@@ -284,6 +291,8 @@ class CheckedScorer:
 
 class ExpectedAccuracy(CheckedScorer):
     """The score under ``target_noise``: the expected accuracy if the features are corrupted by that noise."""
+
+    is_mean = True
 
     def __init__(self, noise: Noise) -> None:
         self.noise = noise

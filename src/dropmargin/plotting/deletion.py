@@ -1,4 +1,4 @@
-"""The plot of deletion curves: the scores of several classifiers by the share of features deleted."""
+"""The plot of deletion curves: the scores of several models by the share of features deleted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _X_LABELS = {
 
 
 class DeletionCurveDisplay:
-    """Deletion curves of one or more classifiers in one plot.
+    """Deletion curves of one or more models in one plot.
 
     Create one with `from_estimator` or `from_estimators`; or with the constructor, from curves that may differ in the
     parameters of `deletion_curve`.
@@ -72,16 +72,16 @@ class DeletionCurveDisplay:
     def from_estimator(
         cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, **options: Any
     ) -> DeletionCurveDisplay:
-        """Compute and plot the deletion curve of one fitted classifier.
+        """Compute and plot the deletion curve of one fitted model.
 
         Parameters
         ----------
-        estimator : classifier
-            Any fitted scikit-learn classifier or pipeline.
+        estimator : classifier or regressor
+            Any fitted scikit-learn classifier, regressor or pipeline.
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
             Test rows.
         y : array-like of shape (n_samples,)
-            Their labels.
+            Their labels, or numbers.
         name : str, default=None
             Name of the line; ``None`` for the name of the estimator's class.
         **options
@@ -106,16 +106,16 @@ class DeletionCurveDisplay:
         ax: Any = None,
         **options: Any,
     ) -> DeletionCurveDisplay:
-        """Compute and plot the deletion curves of several fitted classifiers, with the same deletions for all.
+        """Compute and plot the deletion curves of several fitted models, with the same deletions for all.
 
         Parameters
         ----------
-        estimators : mapping of str to classifier, sequence of classifiers, or classifier
-            Fitted classifiers or pipelines. Classifiers without names are named after their class.
+        estimators : mapping of str to model, sequence of models, or model
+            Fitted classifiers, regressors or pipelines. Models without names are named after their class.
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
             Test rows.
         y : array-like of shape (n_samples,)
-            Their labels.
+            Their labels, or numbers.
         random_state : int, RandomState instance or None, default=None
             Seed of the deletions.
         show : str, default="auto"
@@ -151,7 +151,8 @@ class DeletionCurveDisplay:
         ax : matplotlib Axes, default=None
             Axes to plot on; ``None`` for a new figure.
         show : {"auto", "error", "score"}, default="auto"
-            ``"error"`` is one minus the score; ``"auto"`` is ``"error"`` for accuracy, and ``"score"`` for others.
+            ``"error"`` is one minus the score, or minus a score whose name begins with ``neg_``; ``"auto"`` is
+            ``"error"`` for accuracy and for such scores, and ``"score"`` for others.
         spread : {"band", "bars", "none"}, default="band"
             How to show one standard deviation over the repeats.
 
@@ -175,7 +176,7 @@ class DeletionCurveDisplay:
         strategies = {curve.strategy for curve in curves.values()}
         ax.set_xlabel(_X_LABELS[strategies.pop()] if len(strategies) == 1 else "features deleted")
         ax.set_ylabel(axis.label)
-        if axis.is_error:
+        if axis.is_error and not axis.is_negative:
             ax.set_ylim(bottom=0.0)
         in_percent(ax.xaxis)
         if axis.in_percent:

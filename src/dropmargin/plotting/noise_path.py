@@ -119,7 +119,8 @@ class NoisePathDisplay:
         ax : matplotlib Axes or sequence of Axes, default=None
             Axes to plot on, one for each kind of noise; ``None`` for a new figure.
         show : {"auto", "error", "score"}, default="auto"
-            ``"error"`` is one minus the score; ``"auto"`` is ``"error"`` for accuracy, and ``"score"`` for others.
+            ``"error"`` is one minus the score, or minus a score whose name begins with ``neg_``; ``"auto"`` is
+            ``"error"`` for accuracy and for such scores, and ``"score"`` for others.
         spread : {"band", "bars", "none"}, default="band"
             How to show one standard error over the folds.
 

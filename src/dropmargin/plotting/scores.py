@@ -1,4 +1,4 @@
-"""Scores in plots: shown as an error rate or unchanged, with a band or bars for their spread."""
+"""Scores in plots: shown as an error or unchanged, with a band or bars for their spread."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from dropmargin.typing import Array
 
 #: Metrics of which one minus the score is an error rate.
 SHARES = {"accuracy": "error", "balanced_accuracy": "balanced error"}
+# The beginning of the names of scikit-learn's metrics that are minus an error.
+_NEGATIVE = "neg_"
 
 
 @dataclass(frozen=True)
 class ScoreAxis:
-    """What a vertical axis of scores shows: a metric, or one minus it; and how the spread is drawn."""
+    """What a vertical axis of scores shows: a metric, or its error; and how the spread is drawn.
+
+    The error is minus a metric whose name begins with ``neg_``, and one minus any other.
+    """
 
     metric: str
     is_error: bool
@@ -26,8 +31,9 @@ class ScoreAxis:
         """Return the axis for scores of these metrics; ``"score"`` stands for several."""
         check_display_options(show, spread)
         distinct = set(metrics)
-        is_error = show == "error" or (show == "auto" and distinct <= SHARES.keys())
-        return cls(distinct.pop() if len(distinct) == 1 else "score", is_error, spread)
+        metric = next(iter(distinct)) if len(distinct) == 1 else "score"
+        has_error = distinct <= SHARES.keys() or metric.startswith(_NEGATIVE)
+        return cls(metric, show == "error" or (show == "auto" and has_error), spread)
 
     @property
     def in_percent(self) -> bool:
@@ -35,14 +41,23 @@ class ScoreAxis:
         return self.metric in SHARES
 
     @property
+    def is_negative(self) -> bool:
+        """Whether the metric is minus an error, which may be large and far from zero."""
+        return self.metric.startswith(_NEGATIVE)
+
+    @property
     def label(self) -> str:
         """The name of what is shown."""
-        name = SHARES.get(self.metric, f"1 - {self.metric}") if self.is_error else self.metric
+        name = self.metric
+        if self.is_error:
+            name = SHARES.get(name, name.removeprefix(_NEGATIVE) if self.is_negative else f"1 - {name}")
         return name.replace("_", " ")
 
     def values(self, scores: Array) -> Array:
         """Return scores as they are shown."""
-        return 1.0 - scores if self.is_error else scores
+        if not self.is_error:
+            return scores
+        return -scores if self.is_negative else 1.0 - scores
 
     def draw_spread(self, ax: Any, x: Array, middle: Array, spread: Array | None, colour: str) -> Any:
         """Draw a band or bars around a line; return ``None`` if there is nothing to draw."""

@@ -1,15 +1,17 @@
-"""The report of a stress test (`dropmargin.evaluation.stress`): verdict, error curves, tables, chosen parameters."""
+"""The report of a stress test (`dropmargin.evaluation.stress`): verdict, error curves, tables, chosen parameters.
+
+Errors are shares of wrong labels, in percent, or root mean squared errors (RMSE) in the units of the targets.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dropmargin.evaluation.methods import OURS
 from dropmargin.evaluation.stress import MethodResult
-from dropmargin.model_selection import DropoutSVCCV
+from dropmargin.model_selection.base import MarginalisedModelCV
 from dropmargin.noise import DropoutNoise
 from dropmargin.plotting import DeletionCurveDisplay, NoiseGridDisplay
 from dropmargin.plotting.score_grid import ScoreGrid
@@ -21,8 +23,9 @@ _TITLES = {"zero": "Deleted features are zeros", "missing": "Deleted features ar
 _NOTES = {
     "zero": "No method knows which features were deleted.",
     "missing": (
-        "Rescaled: the rule for missing features of DropoutSVC. Means and iterative: imputation before the classifier. "
-        "HistGradientBoosting accepts missing values."
+        "{ours} and methods that are rescaled have the same rule; conditional scores are expectations given the "
+        "observed features. Means and iterative: imputation. HistGradientBoosting accepts missing values, and learns "
+        "from deleted cells of its training rows if that is better in cross-validation."
     ),
 }
 _CONDITIONS = {"zero": "set to zero", "missing": "missing"}
@@ -44,7 +47,20 @@ def percent(share: float) -> str:
     return f"{100.0 * share:.1f}".removesuffix(".0") + " %"
 
 
-def verdict(results: Sequence[MethodResult], n_test: int) -> str:
+def _is_regression(results: Sequence[MethodResult]) -> bool:
+    return results[0].target_deviation is not None
+
+
+def _formatter(results: Sequence[MethodResult], unit: str = "") -> Callable[[float], str]:
+    """Return a function that formats errors: in percent with one decimal and the unit, or RMSE with three digits."""
+    if not _is_regression(results):
+        return lambda error: f"{100.0 * error:.1f}{unit}"
+    largest = max(float(result.error.max()) for result in results)
+    digits = 2 - math.floor(math.log10(largest)) if 0.0 < largest < math.inf else 0
+    return lambda error: f"{error:.{max(digits, 0)}f}" if abs(digits) < 8 else f"{error:.3g}"
+
+
+def verdict(results: Sequence[MethodResult]) -> str:
     """Return the main result in one sentence: the errors with about half of the features deleted.
 
     It has the best of ours, the best and the worst of the others, with the last treatment of the results.
@@ -53,8 +69,6 @@ def verdict(results: Sequence[MethodResult], n_test: int) -> str:
     ----------
     results : sequence of MethodResult
         As `dropmargin.evaluation.stress.stress_test` returns them.
-    n_test : int
-        Number of test rows.
 
     Returns
     -------
@@ -64,36 +78,64 @@ def verdict(results: Sequence[MethodResult], n_test: int) -> str:
     levels = group[0].curve.levels.tolist()
     at = min(range(len(levels)), key=lambda i: (abs(levels[i] - 0.5), levels[i]))
     start = levels.index(0.0) if 0.0 in levels[:at] else None
+    show = _formatter(results, " %")
+
+    def change(result: MethodResult) -> str:
+        before = "" if start is None else f"from {show(result.error[start])} to "
+        return f"{before}{show(result.error[at])} for {result.method}"
+
     ranked = sorted(group, key=lambda result: float(result.error[at]))
-    ours = next(result for result in ranked if _is_ours(result))
-    best, *_, worst = [result for result in ranked if not _is_ours(result)] * 2
-    listed = f"{_change(ours, start, at)}, {_change(best, start, at)}, the best other"
+    ours = next(result for result in ranked if result.is_ours)
+    best, *_, worst = [result for result in ranked if not result.is_ours] * 2
+    listed = f"{change(ours)}, {change(best)}, the best other"
     if worst is not best and worst.error[at] > ours.error[at]:
-        listed += f", and {_change(worst, start, at)}, the worst"
-    close = f" The first two are {_CLOSE}." if _is_close(ours, best, at, n_test) else ""
+        listed += f", and {change(worst)}, the worst"
+    close = f" The first two are {_CLOSE}." if _is_close(ours, best, at) else ""
     share = "half" if levels[at] == 0.5 else percent(levels[at])
-    verb = "is" if start is None else "goes"
-    return f"With {share} of the features {_CONDITIONS[treatment]}, the error {verb} {listed}.{close}"
+    what, verb = "RMSE" if _is_regression(results) else "error", "is" if start is None else "goes"
+    return f"With {share} of the features {_CONDITIONS[treatment]}, the {what} {verb} {listed}.{close}"
 
 
-def _is_ours(result: MethodResult) -> bool:
-    return result.method.startswith(OURS)
+def _is_close(first: MethodResult, second: MethodResult, at: int) -> bool:
+    """Return whether two errors differ by at most a standard error, as if they were of two samples of rows."""
+    difference = abs(float(first.error[at]) - float(second.error[at]))
+    return difference <= math.hypot(first.standard_error[at], second.standard_error[at])
 
 
-def _change(result: MethodResult, start: int | None, at: int) -> str:
-    """Return the error of a method at a level, and at the level ``start`` if there is one."""
-    before = "" if start is None else f"from {_points(result.error[start])} % to "
-    return f"{before}{_points(result.error[at])} % for {result.method}"
+def error_tables(results: Sequence[MethodResult]) -> list[Table]:
+    """Return a table of the errors for each treatment; of a regression also one of R^2.
+
+    An error is in bold where it is lower than all others by more than a standard error.
+
+    Parameters
+    ----------
+    results : sequence of MethodResult
+        As `dropmargin.evaluation.stress.stress_test` returns them.
+
+    Returns
+    -------
+    list of Table
+    """
+    tables, show = [], _formatter(results)
+    for treatment, group in by_treatment(results).items():
+        header = ["deleted", *(percent(float(level)) for level in group[0].curve.levels)]
+        bold = set()
+        for at in range(len(header) - 1):
+            lowest, *others = sorted(group, key=lambda result: float(result.error[at]))
+            if not any(_is_close(lowest, other, at) for other in others):
+                bold.add((group.index(lowest), at + 1))
+        what = "RMSE" if _is_regression(group) else "error in percent"
+        rows = [[result.method, *map(show, result.error)] for result in group]
+        caption = f"{_TITLES[treatment]}: {what}; bold if it is lower than all others and not {_CLOSE}"
+        tables.append(Table(caption, header, rows, frozenset(bold)))
+        r2 = [[result.method, *(f"{value:.3f}" for value in result.r2)] for result in group if result.r2 is not None]
+        if r2:
+            tables.append(Table(f"{_TITLES[treatment]}: R\N{SUPERSCRIPT TWO}", header, r2))
+    return tables
 
 
 def stress_sections(
-    results: Sequence[MethodResult],
-    *,
-    n_test: int,
-    chosen_at: str,
-    deletion: str,
-    facts: Mapping[str, str],
-    command: str,
+    results: Sequence[MethodResult], *, chosen_at: str, deletion: str, facts: Mapping[str, str], command: str
 ) -> list[Section]:
     """Return the sections of the report.
 
@@ -101,8 +143,6 @@ def stress_sections(
     ----------
     results : sequence of MethodResult
         As `dropmargin.evaluation.stress.stress_test` returns them.
-    n_test : int
-        Number of test rows.
     chosen_at : str
         The levels of deletion at which parameters were chosen, in words.
     deletion : str
@@ -117,51 +157,51 @@ def stress_sections(
     list of Section
     """
     groups = by_treatment(results)
-    highest = max(float((result.error + result.curve.std).max()) for result in results)
+    limits = _error_limits(results)
+    what, metric = ("RMSE", "RMSE") if _is_regression(results) else ("Error", "accuracy")
     errors = Section(
-        "Error by share of features deleted",
-        plots=[_curve_plot(name, group, highest) for name, group in groups.items()],
-        tables=[_error_table(name, group, n_test) for name, group in groups.items()],
+        f"{what} by share of features deleted",
+        plots=[_curve_plot(name, group, limits) for name, group in groups.items()],
+        tables=error_tables(results),
     )
     parameters = Section(
         "Choice of parameters",
         plots=[_search_plot(result) for result in results if _has_grid(result.search)],
         paragraphs=[
-            f"Parameters were chosen by cross-validation on the training rows, by the accuracy {chosen_at}. The test "
+            f"Parameters were chosen by cross-validation on the training rows, by the {metric} {chosen_at}. The test "
             "rows were not used. All methods had the same folds and deletions, and the linear ones the same values of "
             "C, unless the command says otherwise."
         ],
         tables=[_parameter_table(results)],
     )
-    measurement = Section("Measurement", paragraphs=[deletion, _precision(results, n_test)], facts=facts)
+    measurement = Section("Measurement", paragraphs=[deletion, _precision(results)], facts=facts)
     return [errors, parameters, measurement, Section("Command", command=command)]
 
 
-def _is_close(first: MethodResult, second: MethodResult, at: int, n_test: int) -> bool:
-    """Return whether two errors differ by at most a standard error, as if they were of two samples of rows."""
-    a, b = float(first.error[at]), float(second.error[at])
-    return abs(a - b) <= math.sqrt((a * (1.0 - a) + b * (1.0 - b)) / n_test)
-
-
-def _points(share: float) -> str:
-    return f"{100.0 * share:.1f}"
-
-
-def _precision(results: Sequence[MethodResult], n_test: int) -> str:
-    spread = max(float(result.curve.std.max()) for result in results)
+def _precision(results: Sequence[MethodResult]) -> str:
+    spread = _formatter(results, " points")(max(float(result.curve.std.max()) for result in results))
     n_repeats = results[0].curve.scores.shape[1]
     mean = "of one deletion" if n_repeats == 1 else f"the mean over {n_repeats} deletions, the same for all methods"
     return (
         f"An error is {mean}. Its standard deviation over the deletions, the band in a plot of few methods, is at most "
-        f"{_points(spread)} points. Two errors are {_CLOSE} if they differ by at most one standard error of the "
-        f"difference of two samples of {n_test} rows; this is conservative, as all methods have the same test rows."
+        f"{spread}. Two errors are {_CLOSE} if they differ by at most one standard error of the difference of two "
+        "samples of as many rows as the test file has; this is conservative, as all methods have the same test rows."
     )
 
 
 # Plots and tables ---------------------------------------------------------------------------------------------------
 
 
-def _curve_plot(treatment: str, group: Sequence[MethodResult], highest: float) -> Plot:
+def _error_limits(results: Sequence[MethodResult]) -> tuple[float, float]:
+    """Return the ends of the axis of errors: from zero, or of RMSE, which rarely come near it, from the lowest."""
+    highest = max(float((result.error + result.curve.std).max()) for result in results)
+    lowest = min(float((result.error - result.curve.std).min()) for result in results)
+    return (max(0.95 * lowest, 0.0) if _is_regression(results) else 0.0), 1.05 * highest or 1.0
+
+
+def _curve_plot(treatment: str, group: Sequence[MethodResult], limits: tuple[float, float]) -> Plot:
+    name = "RMSE" if _is_regression(group) else "error"
+
     def draw(figure: Any) -> None:
         ax = figure.subplots()
         # The bands of many methods would cover each other, and a legend in the axes their lines.
@@ -169,36 +209,22 @@ def _curve_plot(treatment: str, group: Sequence[MethodResult], highest: float) -
         display = DeletionCurveDisplay({result.method: result.curve for result in group}).plot(ax, spread=spread)
         ax.get_legend().remove()
         figure.legend(handles=by_height(display.lines_), loc="outside lower center", ncols=2, fontsize=8.5, **LEGEND)
-        ax.set_ylabel("error on the test rows")
-        ax.set_ylim(0.0, 1.05 * highest or 1.0)
+        ax.set_ylabel(f"{name} on the test rows")
+        ax.set_ylim(*limits)
 
-    levels = group[0].curve.levels
+    levels, show = group[0].curve.levels, _formatter(group, " %")
     ends = [
         f"at {percent(float(levels[at]))} deleted "
-        + ", ".join(f"{result.method} {percent(float(result.error[at]))}" for result in group)
+        + ", ".join(f"{result.method} {show(float(result.error[at]))}" for result in group)
         for at in (0, -1)
     ]
     svg = draw_svg(
         draw,
         title=_TITLES[treatment],
-        description=f"Error by share of features deleted: {'; '.join(ends)}.",
+        description=f"{name[0].upper()}{name[1:]} by share of features deleted: {'; '.join(ends)}.",
         size=(4.9, 3.5 + 0.2 * math.ceil(len(group) / 2)),
     )
-    return Plot(svg, _TITLES[treatment], _NOTES[treatment])
-
-
-def _error_table(treatment: str, group: Sequence[MethodResult], n_test: int) -> Table:
-    """Return the errors, in bold where one is lower than all others by more than a standard error."""
-    levels = range(len(group[0].curve.levels))
-    bold = set()
-    for at in levels:
-        lowest, *others = sorted(group, key=lambda result: float(result.error[at]))
-        if not any(_is_close(lowest, other, at, n_test) for other in others):
-            bold.add((group.index(lowest), at + 1))
-    rows = [[result.method, *(_points(result.error[at]) for at in levels)] for result in group]
-    header = ["deleted", *(percent(float(level)) for level in group[0].curve.levels)]
-    caption = f"{_TITLES[treatment]}: error in percent; bold if it is lower than all others and not {_CLOSE}"
-    return Table(caption, header, rows, frozenset(bold))
+    return Plot(svg, _TITLES[treatment], _NOTES[treatment].format(ours=group[0].method))
 
 
 def _parameter_table(results: Sequence[MethodResult]) -> Table:
@@ -223,13 +249,15 @@ def _short(value: Any) -> str:
 
 
 def _has_grid(search: Any) -> bool:
-    return isinstance(search, DropoutSVCCV) and search.cv_results_["mean_test_score"].size > 1
+    return isinstance(search, MarginalisedModelCV) and search.cv_results_["mean_test_score"].size > 1
 
 
 def _search_plot(result: MethodResult) -> Plot:
-    """Return the heat map of cross-validated accuracy by noise and C."""
-    # The scorer of the search is a function; its scores are accuracies.
-    grid = replace(ScoreGrid.of_estimator(result.search), metric="accuracy")
+    """Return the heat map of cross-validated scores by noise and C."""
+    # The scorer of the search is a function; its scores are accuracies, or minus root mean squared errors.
+    is_regression = _is_regression([result])
+    metric = "minus RMSE" if is_regression else "accuracy"
+    grid = replace(ScoreGrid.of_estimator(result.search), metric=metric)
     rows = [len(kind.indices) for kind in grid.kinds()]
 
     def draw(figure: Any) -> None:
@@ -238,9 +266,12 @@ def _search_plot(result: MethodResult) -> Plot:
 
     i, j = result.search.best_index_
     title = f"{result.method}, deleted = {result.treatment}"
+    best = f"{grid.mean[i, j]:.4g}" if is_regression else percent(float(grid.mean[i, j]))
     description = (
-        f"Cross-validated accuracy by noise and C. Chosen: {grid.describe(i)}, C = {grid.Cs[j]:.3g}, with "
-        f"{percent(float(grid.mean[i, j]))}."
+        f"Cross-validated {metric} by noise and C. Chosen: {grid.describe(i)}, C = {grid.Cs[j]:.3g}, with {best}."
     )
     svg = draw_svg(draw, title=title, description=description, size=(4.9, 1.6 + 0.28 * max(6, sum(rows))))
-    return Plot(svg, title, "Accuracy in cross-validation by noise and C, with a frame around the chosen point.")
+    caption = (
+        f"{metric[0].upper()}{metric[1:]} in cross-validation by noise and C, with a frame around the chosen point."
+    )
+    return Plot(svg, title, caption)

@@ -58,9 +58,9 @@ def fit(
 
     Parameters
     ----------
-    estimator : DropoutSVC, DropoutLogisticRegression, MCFClassifier, NoisyLinearClassifier or their CV variants
-        The estimator to fit; or a DropoutRidge, DropoutSVR or NoisyLinearRegressor. It is fitted in place; if the fit
-        fails or is interrupted, it is unchanged.
+    estimator : classifier or regressor of this package
+        Such as DropoutSVC or DropoutRidge, or a search over noise and ``C``, such
+        as DropoutSVCCV. It is fitted in place; if the fit fails or is interrupted, it is unchanged.
     X : path-like, list of path-like, or array of shape (n_samples, n_features)
         A folder, whose files are read in the order of their names, or files: svmlight, Parquet, Arrow or npz, all of
         one format, with their labels. With ``y``: a `numpy.memmap`, an array, or the path of an ``.npy`` file.

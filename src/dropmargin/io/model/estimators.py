@@ -69,6 +69,8 @@ _SCALARS = ("n_iter_", "objective_", "n_passes_", "converged_")
 _FDROP_SCALARS = ("n_iter_", "objective_", "gap_", "converged_")
 _ARRAYS = ("coef_", "intercept_", "classes_")
 _OPTIONAL_ARRAYS = ("feature_names_in_", *STATISTICS)
+#: An array of one number in the files of regressors.
+_RESIDUALS = "residual_deviation_"
 _HISTORY = "history_"
 
 
@@ -102,6 +104,8 @@ def encode_classifier(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     arrays = {name: np.asarray(getattr(model, name)) for name in (*_ARRAYS, *_OPTIONAL_ARRAYS) if hasattr(model, name)}
     if isinstance(model, MarginalisedRegressor):
         arrays["coef_"], arrays["intercept_"] = model._coefficients()
+        if hasattr(model, _RESIDUALS):
+            arrays[_RESIDUALS] = np.array([model.residual_deviation_])
     history = np.array([tuple(entry) for entry in model.history_], dtype=np.float64)
     arrays[_HISTORY] = history.reshape(len(history), len(Iteration._fields))
     parameters = {name: _encode_parameter(name, value, arrays) for name, value in model.get_params(deep=False).items()}
@@ -128,6 +132,12 @@ def decode_classifier(entries: Any, arrays: dict[str, Array]) -> Any:
         setattr(model, name, array)
     if is_regressor:
         model._set_coefficients(np.vstack([model.coef_.T, model.intercept_]), model.coef_.dtype)
+        if _RESIDUALS in arrays:
+            deviation = arrays.pop(_RESIDUALS)
+            _check_vector(deviation, _RESIDUALS, 1, "float64")
+            if deviation[0] < 0.0:
+                raise ModelFormatError(f"{_RESIDUALS} has a negative number")
+            model.residual_deviation_ = float(deviation[0])
     types = {"n_iter_": (int,), "converged_": (bool,)}
     for name, value in scalars.items():
         setattr(model, name, check_type(value, name, *types.get(name, (int, float))))
