@@ -79,6 +79,10 @@ class ConvergenceDisplay:
     tolerances_ : list of matplotlib Line2D
         The dotted line of each tolerance.
 
+    See Also
+    --------
+    NoisePathDisplay : The score along the noise.
+
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
@@ -156,7 +160,8 @@ class ConvergenceDisplay:
 
         Returns
         -------
-        self
+        self : object
+            The display, with its plot.
         """
         fits = check_mapping("fits", self.fits, Convergence, "Use from_estimators.")
         check_choice("show", show, _SHOWS)

@@ -86,11 +86,14 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : pandas, polars or pyarrow table, or dict of columns
-        y : ignored
+            The rows.
+        y : object, default=None
+            Ignored.
 
         Returns
         -------
-        FrameEncoder
+        self : object
+            The fitted encoder.
         """
         self.fit_transform(X)
         return self
@@ -101,11 +104,14 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : pandas, polars or pyarrow table, or dict of columns
-        y : ignored
+            The rows.
+        y : object, default=None
+            Ignored.
 
         Returns
         -------
         csr_array of float64
+            A row per row of ``X``, a column per feature.
         """
         names = table_names(X)
         if names is None:
@@ -133,10 +139,12 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : pandas, polars or pyarrow table, or dict of columns
+            The rows.
 
         Returns
         -------
         csr_array of float64
+            A row per row of ``X``, a column per feature.
         """
         check_is_fitted(self, "text_encoders_")
         if table_names(X) is None:
@@ -177,6 +185,7 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         Returns
         -------
         names : ndarray of str
+            The names of the features.
         """
         check_is_fitted(self, "text_encoders_")
         names = [] if self.table_encoder_ is None else self.table_encoder_.get_feature_names_out().tolist()
@@ -192,6 +201,7 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         facts : dict
             Values for JSON.
         arrays : dict of ndarray
+            The arrays.
         """
         check_is_fitted(self, "text_encoders_")
         facts: dict[str, Any] = {"text": list(self.text), "has_table": self.table_encoder_ is not None}
@@ -211,11 +221,14 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         facts : dict
+            Values of `get_state`.
         arrays : dict of ndarray
+            Arrays of `get_state`.
 
         Returns
         -------
-        encoder : the fitted encoder
+        encoder : object
+            The fitted encoder.
         """
         for found in (facts, arrays):
             if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):

@@ -102,11 +102,14 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : sequence of str, or table with the column ``column``
-        y : ignored
+            The documents.
+        y : object, default=None
+            Ignored.
 
         Returns
         -------
-        TextEncoder
+        self : object
+            The fitted encoder.
         """
         self.fit_transform(X)
         return self
@@ -117,11 +120,14 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : sequence of str, or table with the column ``column``
-        y : ignored
+            The documents.
+        y : object, default=None
+            Ignored.
 
         Returns
         -------
         csr_array of float64
+            A row per document, a column per term.
         """
         self._check_parameters()
         documents = self._documents(X)
@@ -141,10 +147,12 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : sequence of str, or table with the column ``column``
+            The documents.
 
         Returns
         -------
         csr_array of float64
+            A row per document, a column per term.
         """
         check_is_fitted(self, "terms_")
         vectorizer = self._vectorizer(vocabulary=self._vocabulary)
@@ -169,6 +177,7 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         Returns
         -------
         names : ndarray of str
+            The terms.
         """
         check_is_fitted(self, "terms_")
         return np.array(self.terms_, dtype=object)
@@ -181,6 +190,7 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         facts : dict
             Values for JSON.
         arrays : dict of ndarray
+            The arrays.
         """
         check_is_fitted(self, "terms_")
         facts = dict(self.get_params(deep=False), ngram_range=list(self.ngram_range), terms=list(self.terms_))
@@ -193,11 +203,14 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         facts : dict
+            Values of `get_state`.
         arrays : dict of ndarray
+            Arrays of `get_state`.
 
         Returns
         -------
-        encoder : the fitted encoder
+        encoder : object
+            The fitted encoder.
         """
         names = set(cls().get_params())
         check_keys("The state of a TextEncoder", facts, names | {"terms"})
