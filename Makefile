@@ -6,12 +6,13 @@ STAMP := $(VENV)/.installed
 SOURCES := pyproject.toml hatch_build.py $(wildcard src/dropmargin/*/_*.[ch] src/dropmargin/*/*/_*.[ch])
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check -e
 
-.PHONY: demo test test-all lint docs bench reproduce clean help
+.PHONY: demo test test-all test-lowest lint docs bench reproduce clean help
 
 help:
 	@echo "make demo      the main job from end to end on the digits data; writes dropmargin-demo/report.html"
 	@echo "make test      style, types and tests"
 	@echo "make test-all  those, and the tests that take minutes"
+	@echo "make test-lowest  the tests with the lowest versions of all dependencies; needs Python 3.11 or 3.12"
 	@echo "make docs      the documentation as a site, docs/_build/html/index.html; fails on a broken link or example"
 	@echo "make bench     the benchmarks (hours; needs the data, see benchmarks/README.md)"
 	@echo "make reproduce the paper's experiments (hours; downloads the data, see docs/reproduction.md)"
@@ -25,6 +26,13 @@ test: $(STAMP) lint
 
 test-all: $(STAMP) lint
 	@$(RUN)/python -m pytest -q -n auto
+
+# The one place that says what "lowest" means: what pyproject.toml names. In an environment of its own.
+test-lowest:
+	@$(PYTHON) -m venv $(VENV)-lowest
+	@$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
+	@$(VENV)-lowest/bin/uv pip install --quiet --python $(VENV)-lowest/bin/python --resolution lowest-direct -e '.[test]'
+	@$(VENV)-lowest/bin/python -m pytest -q -n auto -m "not slow"
 
 lint: $(STAMP)
 	@$(RUN)/ruff check --quiet .
@@ -59,4 +67,4 @@ reproduce: $(STAMP)
 	@$(RUN)/python -m reproduction all
 
 clean:
-	@rm -rf $(VENV) docs/_build docs/api docs/gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) $(VENV)-lowest docs/_build docs/api docs/gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis

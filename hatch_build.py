@@ -19,9 +19,9 @@ _SOURCES = {
 }
 # gnu11 for always_inline, vectors and target_clones; no fused multiply-add, so that every machine gets the same digits
 _FLAGS = ["-O3", "-std=gnu11", "-shared", "-ffp-contract=off"]
-if os.name != "nt":
-    _FLAGS.append("-fPIC")
-# The compiler of Python on Windows is MSVC, which lacks the extensions of GNU C: MinGW's gcc is tried there.
+# The compiler of Python on Windows is MSVC, which lacks the extensions of GNU C: MinGW's gcc is tried. It compiles
+# the kernels; the reader needs POSIX locales and is left out, because strtod of Windows may round differently.
+_FLAGS.append("-static-libgcc" if os.name == "nt" else "-fPIC")
 _DEFAULT_COMPILER = "gcc" if os.name == "nt" else "cc"
 
 

@@ -10,8 +10,8 @@ import dropmargin
 
 project = "dropmargin"
 author = "the dropmargin developers"
-copyright = author
 release = version = dropmargin.__version__
+copyright = f"{author}, version {version}"
 
 extensions = [
     "myst_parser",
@@ -29,6 +29,9 @@ myst_heading_anchors = 3
 
 autosummary_generate = True
 autodoc_default_options = {"members": True, "inherited-members": True}
+# Types are in the docstrings.
+autodoc_typehints = "none"
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 
 html_theme = "pydata_sphinx_theme"
@@ -37,6 +40,7 @@ html_static_path = ["_static"]
 html_css_files = ["narrow.css"]
 html_show_sourcelink = False
 html_theme_options = {
+    "logo": {"text": "dropmargin"},
     "show_prev_next": False,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
@@ -46,7 +50,7 @@ html_theme_options = {
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
-_FIRST = ["plot_missing_pixels.py", "plot_text.py", "plot_sensors.py", "plot_form.py"]
+_FIRST = ["plot_missing_pixels.py", "plot_text.py", "plot_sensors.py", "plot_form.py", "plot_dropout_training.py"]
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",

@@ -1,4 +1,4 @@
-"""Builds: C files are compiled if CC names a compiler, else left out; the experiments are in the sdist alone."""
+"""Builds: C files are compiled if CC names a compiler, else left out; the wheel works in an empty environment."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
+import venv
 import zipfile
 from pathlib import Path
 
@@ -16,6 +18,17 @@ pytest.importorskip("hatchling")
 
 ROOT = Path(__file__).parent.parent
 LIBRARIES = {"dropmargin/data/_kernels.so", "dropmargin/io/data/_svmlight.so"}
+SMOKE_TEST = """
+import dropmargin, numpy as np
+from dropmargin.data import kernels
+X = np.array([[0.0, 1.0], [1.0, np.nan], [0.2, 0.8], [0.9, 0.1]])
+model = dropmargin.DropoutSVC(missing="rescale").fit(X, ["a", "b", "a", "b"])
+assert model.converged_ and model.predict(X).tolist() == ["a", "b", "a", "b"]
+dropmargin.save(model, "model.safetensors")
+assert (dropmargin.load("model.safetensors").coef_ == model.coef_).all()
+print(dropmargin.__file__)
+print(kernels.available())
+"""
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 
 
@@ -55,6 +68,30 @@ def test_libraries_in_the_wheel(project, tmp_path, compiler, libraries):
     assert {"dropmargin/report/page.html", "dropmargin/report/colours.css"} <= set(names)
     assert wheel.name.endswith("-any.whl") == (not libraries)
     assert ("no C compiler" in output) == (not libraries)
+    assert_works_in_an_empty_environment(wheel, tmp_path / "environment", has_libraries=bool(libraries))
+
+
+def assert_works_in_an_empty_environment(wheel, folder, has_libraries):
+    """Install the wheel as users do, beside the dependencies of this environment (no download), and use it."""
+    venv.create(folder, with_pip=False)
+    scripts, executable = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
+    python = folder / scripts / executable
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*install, str(wheel)], check=True)
+    # A folder in a .pth file is searched, but the .pth files in it are not read: an editable install is not found.
+    target = Path(sysconfig.get_path("purelib", scheme="venv", vars={"base": str(folder)}))
+    (target / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    isolated = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [str(python), "-I", "-c", SMOKE_TEST], env=isolated, cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    package, libraries = done.stdout.splitlines()
+    assert Path(package).is_relative_to(folder)
+    assert libraries == str(has_libraries)
+    command = [str(folder / scripts / "dropmargin"), "--version"]
+    done = subprocess.run(command, env=isolated, cwd=folder, capture_output=True, text=True)
+    assert done.stdout.startswith("dropmargin"), done.stderr
 
 
 def test_the_sdist_has_the_experiments(project, tmp_path):

@@ -247,7 +247,7 @@ def test_wrong_levels(text):
         (["--seed", "-1"], "expected an integer from 0"),
         (["--folds", "1"], "expected an integer from 2"),
         (["--strategy", "best"], "'best' is not one of"),
-        (["--htlm", "a.html"], "Did you mean"),
+        (["--htlm", "a.html"], "--html"),
     ],
 )
 def test_wrong_usage_is_one_line_and_code_2(svm_files, capsys, arguments, said):

@@ -254,7 +254,7 @@ def test_stability_of_incomplete_rows_with_groups(layout):
 
 def test_stability_of_many_sparse_features_with_a_reference():
     rng = np.random.default_rng(0)
-    X = sparse.random_array((200, 60), density=0.2, rng=rng, format="csr")
+    X = sparse.random_array((200, 60), density=0.2, random_state=rng, format="csr")
     y = (X @ rng.normal(size=60) > 0.0).astype(int)
     model = DropoutSVC(noise=0.4, C=1.0).fit(X, y)
     sparse_rows = model.predict_stability(X[:30], n_draws=8192)

@@ -292,9 +292,9 @@ def test_nulls_of_frames_are_missing():
     wanted = model.decision_function(pd.DataFrame(bad, columns=NAMES))
     nullable = pd.DataFrame(bad, columns=NAMES).astype("Float64")
     assert nullable.isna().to_numpy().any()
-    np.testing.assert_array_equal(model.decision_function(nullable), wanted)
+    np.testing.assert_allclose(model.decision_function(nullable), wanted, rtol=1e-13)  # in another order of memory
     nulls = pl.DataFrame(bad, schema=NAMES).fill_nan(None)
-    np.testing.assert_array_equal(model.decision_function(nulls), wanted)
+    np.testing.assert_allclose(model.decision_function(nulls), wanted, rtol=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_nulls_of_frames_are_missing():
         ([*NAMES[:3], "other"], "unseen at fit time"),
         (NAMES[::-1], "same order"),
         (NAMES[5:1:-1], "same order"),
-        ([NAMES[0], NAMES[0], NAMES[2]], "Expected unique column names"),
+        ([NAMES[0], NAMES[0], NAMES[2]], "(column|feature) names"),
     ],
 )
 def test_other_columns_remain_an_error(columns, message):

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors import SafetensorError
 from safetensors.numpy import save as save_tensors
 from scipy import sparse
 
@@ -226,7 +227,12 @@ def test_wrong_tensors_are_refused(name, small, tmp_path):
     array, value, message = _WRONG_TENSORS[name]
     text, tensors = unpack(small)
     tensors = {key: kept for key, kept in (tensors | {array: value}).items() if kept is not None}
-    assert_refused(tmp_path / "wrong", pack(text, tensors), message)
+    try:
+        data = pack(text, tensors)
+    except SafetensorError:
+        assert name == "complex numbers"  # earlier versions of safetensors have no such type
+        return
+    assert_refused(tmp_path / "wrong", data, message)
 
 
 @together(

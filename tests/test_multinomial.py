@@ -144,7 +144,7 @@ def test_threads_do_not_change_a_bit():
 def test_many_features_and_rare_classes_converge(monkeypatch):
     # The diagonal preconditions, and the noise's part of the Hessian is computed for each product.
     rng = np.random.default_rng(3)
-    X = sparse.random_array((300, 3000), density=0.01, format="csr", rng=rng)
+    X = sparse.random_array((300, 3000), density=0.01, format="csr", random_state=rng)
     y = np.minimum(rng.geometric(0.2, 300) - 1, 9)
     monkeypatch.setattr("dropmargin.objective.multinomial._MOST_OF_NOISE", 0)
     fitted = model(noise=0.5, tol=1e-6).fit(X, y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ PAGES = sorted(
 @pytest.mark.filterwarnings("ignore::dropmargin.errors.ParameterWarning")
 def test_the_snippets_of_a_page_run(name, tmp_path, monkeypatch, draw_in_memory):
     monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "docs" / "customers.csv", tmp_path)  # the table of first_model.md
     text = (ROOT / name).read_text(encoding="utf-8")
     scope: dict = {"__name__": "__main__"}
     for block in re.finditer(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
@@ -79,3 +81,11 @@ def test_the_commands_of_the_readme_run(run, tmp_path, names):
         assert "<svg" in (tmp_path / "report.html").read_text(encoding="utf-8")
     else:
         assert (tmp_path / "labels.csv").read_text().split() == ["label", "good", "bad"]
+
+
+def test_the_commands_of_the_first_page_run(run, tmp_path):
+    shutil.copy(ROOT / "docs" / "customers.csv", tmp_path)
+    outputs = [run(*command).out for command in _commands("docs/first_model.md")]
+    assert "accuracy" in outputs[0]
+    assert "visits" in outputs[1]
+    assert len((tmp_path / "labels.csv").read_text().split()) == 201

@@ -63,6 +63,10 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (n_features,)
         Only if X had string column names.
 
+    See Also
+    --------
+    DropoutSVC : The limit of infinitely many copies, in closed form.
+
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer

@@ -85,6 +85,10 @@ class FDropSVC(RunParameters, ClassifierMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (n_features,)
         Only if X had string column names.
 
+    See Also
+    --------
+    DropoutSVC : Expects the loss of random features, not of the worst ones.
+
     References
     ----------
     A. Globerson, S. Roweis. Nightmare at Test Time: Robust Learning by Feature Deletion. ICML 2006.

@@ -140,6 +140,15 @@ def predict(estimator: Any, X: Any, method: str = "predict") -> Any:
     See Also
     --------
     fit : Fit an estimator to data on a cluster.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import dropmargin.dask
+    >>> model = dropmargin.DropoutSVC().fit([[0.0], [1.0]], ["no", "yes"])
+    >>> labels = dropmargin.dask.predict(model, da.from_array([[0.9], [0.1]], chunks=(1, 1)))  # not computed yet
+    >>> labels.compute(scheduler="synchronous").tolist()
+    ['yes', 'no']
     """
     check_is_fitted(estimator)
     # Of a search, the fitted classifier is enough for the workers.

@@ -86,7 +86,8 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
 
         Returns
         -------
-        self : the fitted estimator. If the fit fails or is interrupted, the estimator is as it was before.
+        self : object
+            The fitted estimator. If the fit fails or is interrupted, the estimator is as it was before.
         """
         with validation.unchanged_on_failure(self):
             problem = self._problem()

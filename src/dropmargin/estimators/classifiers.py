@@ -343,10 +343,11 @@ _MCF_LOSSES = {"quadratic": "quadratic", "exponential": "exponential", "logistic
 
 
 class MCFClassifier(OnlineMixin):
-    """Linear classifier with marginalised corrupted features (MCF) [1]_.
+    """Linear classifier with marginalised corrupted features (MCF).
 
     Minimises ``R(w) + C sum_i s_i E[phi(y_i s(x~_i))]`` over the coefficients ``w`` and the intercept ``b``, where
-    ``s(x~_i) = w.x~_i + b`` is the score of the corrupted row, ``s_i`` is the sample weight and ``R`` the penalty.
+    ``s(x~_i) = w.x~_i + b`` is the score of the corrupted row, ``s_i`` is the sample weight and ``R`` the penalty
+    [1]_.
 
     Parameters
     ----------

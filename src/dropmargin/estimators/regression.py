@@ -108,8 +108,8 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         >>> model = DropoutRidge(C=100.0, missing="conditional").fit(X, y)
         >>> X[0, 2] = np.nan
         >>> _, deviations = model.predict(X[:2], return_std=True)
-        >>> deviations[0] > 10.0, deviations[1]
-        (np.True_, np.float64(0.0))
+        >>> bool(deviations[0] > 10.0), float(deviations[1])
+        (True, 0.0)
         """
         scores = self._scores(X)[:, 0]
         if not return_std:

@@ -74,6 +74,20 @@ def corruption_curve(
     -------
     CorruptionCurve
         ``noises``, ``scores`` of shape (n_noises, n_repeats), ``mean``, ``std``.
+
+    See Also
+    --------
+    deletion_curve : Scores on rows with deleted features.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dropmargin import DropoutSVC, GaussianNoise, corruption_curve
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = DropoutSVC().fit(X, y)
+    >>> curve = corruption_curve(model, X, y, [None, GaussianNoise(2.0)], random_state=0, verbose=0)
+    >>> bool(curve.mean[0] > curve.mean[1])
+    True
     """
     checked = _check_noises(noises)
     seeds = repeat_seeds(n_repeats, random_state)

@@ -121,6 +121,10 @@ def deletion_curve(
     DeletionCurve
         ``levels``, ``scores`` of shape (n_levels, n_repeats), ``mean``, ``std``.
 
+    See Also
+    --------
+    corruption_curve : Scores on rows with other noise.
+
     Examples
     --------
     >>> from sklearn.datasets import load_digits

@@ -174,6 +174,10 @@ class GaussianNoise(_AdditiveNoise):
     scale : float or array-like of shape (n_features,), default=0.1
         The standard deviation, at least 0.
 
+    See Also
+    --------
+    LaplaceNoise : Additive noise with heavier tails.
+
     Examples
     --------
     >>> from dropmargin import GaussianNoise
@@ -203,6 +207,10 @@ class LaplaceNoise(_AdditiveNoise):
     ----------
     scale : float or array-like of shape (n_features,), default=0.1
         The scale of the Laplace distribution, at least 0.
+
+    See Also
+    --------
+    GaussianNoise : Additive normal noise.
 
     Examples
     --------
@@ -234,6 +242,10 @@ class PoissonNoise(Noise):
 
     The variance is ``x`` and the log moment generating function ``K(t) = x (exp(t) - 1)``. ``X`` must not be negative.
     Zeros stay zeros, so sparse data stay sparse.
+
+    See Also
+    --------
+    DropoutNoise : Features that are lost.
 
     Examples
     --------

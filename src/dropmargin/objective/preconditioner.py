@@ -327,6 +327,8 @@ def _woodbury_output(
 
     def solve_weights(right: Array) -> Array:
         scaled = right / diagonal
+        if not len(root):  # no row has a curvature; SciPy before 1.14 refuses empty systems
+            return scaled
         small = root * cho_solve(factor, root * block.times(scaled), check_finite=False)
         return scaled - block.transposed_times(small) / diagonal
 

@@ -36,6 +36,10 @@ class ConvergenceDisplay:
     tolerances_ : list of matplotlib Line2D
         The dotted line of each tolerance.
 
+    See Also
+    --------
+    NoisePathDisplay : The score along the noise.
+
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
@@ -82,7 +86,8 @@ class ConvergenceDisplay:
 
         Returns
         -------
-        self
+        self : object
+            The display, with its plot.
         """
         if ax is None:
             _, ax = import_matplotlib().subplots(figsize=(6.4, 4.4), layout="constrained")

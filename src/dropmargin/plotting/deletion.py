@@ -50,6 +50,10 @@ class DeletionCurveDisplay:
     spreads_ : list of matplotlib artists
         The band or the bars of each curve; ``None`` for a curve of one repeat.
 
+    See Also
+    --------
+    deletion_curve : Computes the scores that are plotted.
+
     Examples
     --------
     >>> from sklearn.datasets import load_digits
@@ -158,7 +162,8 @@ class DeletionCurveDisplay:
 
         Returns
         -------
-        self
+        self : object
+            The display, with its plot.
         """
         curves = check_mapping("curves", self.curves, DeletionCurve, "deletion_curve returns them.")
         axis = ScoreAxis.of([metric_name(curve.scoring) for curve in curves.values()], show, spread)

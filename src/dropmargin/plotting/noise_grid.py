@@ -53,6 +53,10 @@ class NoiseGridDisplay:
         The frames of the chosen point, one for each panel that has it.
     colorbar_ : matplotlib Colorbar
 
+    See Also
+    --------
+    NoisePathDisplay : The best score for each noise.
+
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
@@ -111,7 +115,8 @@ class NoiseGridDisplay:
 
         Returns
         -------
-        self
+        self : object
+            The display, with its plot.
         """
         if not isinstance(self.grid, ScoreGrid):
             raise ValueError(f"grid must be a ScoreGrid, got {self.grid!r}. Use from_estimator.")

@@ -63,6 +63,10 @@ class NoisePathDisplay:
     chosen_ : list of matplotlib Line2D
         The rings.
 
+    See Also
+    --------
+    NoiseGridDisplay : The scores of all pairs of noise and ``C``.
+
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
@@ -126,7 +130,8 @@ class NoisePathDisplay:
 
         Returns
         -------
-        self
+        self : object
+            The display, with its plot.
         """
         grids = check_mapping("grids", self.grids, ScoreGrid, "Use from_estimators.")
         axis = ScoreAxis.of([grid.metric for grid in grids.values()], show, spread)

@@ -83,11 +83,14 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : pandas, polars or pyarrow table, or dict of columns
-        y : ignored
+            The rows.
+        y : object, default=None
+            Ignored.
 
         Returns
         -------
-        FrameEncoder
+        self : object
+            The fitted encoder.
         """
         self.fit_transform(X)
         return self
@@ -98,11 +101,14 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : pandas, polars or pyarrow table, or dict of columns
-        y : ignored
+            The rows.
+        y : object, default=None
+            Ignored.
 
         Returns
         -------
         csr_array of float64
+            A row per row of ``X``, a column per feature.
         """
         names = table_names(X)
         if names is None:
@@ -130,10 +136,12 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : pandas, polars or pyarrow table, or dict of columns
+            The rows.
 
         Returns
         -------
         csr_array of float64
+            A row per row of ``X``, a column per feature.
         """
         check_is_fitted(self, "text_encoders_")
         if table_names(X) is None:
@@ -174,6 +182,7 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         Returns
         -------
         names : ndarray of str
+            The names of the features.
         """
         check_is_fitted(self, "text_encoders_")
         names = [] if self.table_encoder_ is None else self.table_encoder_.get_feature_names_out().tolist()
@@ -184,7 +193,8 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        dict
+        state : dict
+            Plain values, lists of strings and arrays.
         """
         check_is_fitted(self, "text_encoders_")
         return {
@@ -199,10 +209,12 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         state : dict
+            A state of `get_state`.
 
         Returns
         -------
-        encoder : the fitted encoder
+        encoder : object
+            The fitted encoder.
         """
         check_keys("The state of a FrameEncoder", state, {"table", "text"})
         table = None if state["table"] is None else TableEncoder.from_state(state["table"])

@@ -63,12 +63,14 @@ def read_data(path: str | os.PathLike[str], options: ReadOptions | None = None, 
     path : str or path-like
         ``-`` is standard input. Gzip data are decompressed, whatever the file name.
     options : ReadOptions, optional
+        Format, target column and the other options of a reader.
     sha256 : bool, default=False
         Whether to compute the hash of the file.
 
     Returns
     -------
     Dataset
+        The rows as ``X`` and the labels as ``y``.
 
     Raises
     ------
@@ -76,6 +78,21 @@ def read_data(path: str | os.PathLike[str], options: ReadOptions | None = None, 
         If the file is malformed.
     ValueError
         If an option is wrong.
+
+    See Also
+    --------
+    TableEncoder : Encodes a table as a matrix.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from dropmargin.io.data import ReadOptions, read_data
+    >>> path = os.path.join(tempfile.mkdtemp(), "table.csv")
+    >>> with open(path, "w") as file:
+    ...     _ = file.write("size,colour,label\\n1.5,red,yes\\n2.5,blue,no\\n")
+    >>> data = read_data(path, ReadOptions(target="label"))
+    >>> data.X.shape, data.y.tolist()
+    ((2, 2), ['yes', 'no'])
     """
     module, options = _prepare(path, options)
     source = Source(path, options.max_ratio, sha256)

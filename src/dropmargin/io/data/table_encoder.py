@@ -102,11 +102,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : pandas, polars or pyarrow table, dict of columns, or matrix
-        y : ignored
+            The rows.
+        y : object, default=None
+            Ignored.
 
         Returns
         -------
-        TableEncoder
+        self : object
+            The fitted encoder.
         """
         columns, n_rows = table_columns(X)
         limit = check_integer("max_categories", self.max_categories, 1)
@@ -164,10 +167,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : pandas, polars or pyarrow table, dict of columns, or matrix
+            The rows.
 
         Returns
         -------
         ndarray or csr_array of float64
+            A row per row of ``X``, a column per feature.
         """
         check_is_fitted(self, "column_kinds_")
         columns, n_rows = table_columns(X, self.column_kinds_)
@@ -207,6 +212,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of str
+            The names of the features.
         """
         check_is_fitted(self, "column_kinds_")
         if input_features is not None and list(input_features) != list(self.feature_names_in_):
@@ -222,7 +228,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        dict
+        state : dict
+            Plain values, lists of strings and arrays.
         """
         check_is_fitted(self, "column_kinds_")
         return {
@@ -247,10 +254,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         state : dict
+            A state of `get_state`.
 
         Returns
         -------
-        encoder : the fitted encoder
+        encoder : object
+            The fitted encoder.
         """
         parameters = ("categorical", "max_categories", "keep", "scale")
         wanted = {*parameters, "columns", "names", "kinds", "orders", "parts", "widths", "mean", "deviation"}

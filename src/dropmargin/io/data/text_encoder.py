@@ -102,11 +102,14 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : sequence of str, or table with the column ``column``
-        y : ignored
+            The documents.
+        y : object, default=None
+            Ignored.
 
         Returns
         -------
-        TextEncoder
+        self : object
+            The fitted encoder.
         """
         self.fit_transform(X)
         return self
@@ -117,11 +120,14 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : sequence of str, or table with the column ``column``
-        y : ignored
+            The documents.
+        y : object, default=None
+            Ignored.
 
         Returns
         -------
         csr_array of float64
+            A row per document, a column per term.
         """
         self._check_parameters()
         documents = self._documents(X)
@@ -141,10 +147,12 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : sequence of str, or table with the column ``column``
+            The documents.
 
         Returns
         -------
         csr_array of float64
+            A row per document, a column per term.
         """
         check_is_fitted(self, "terms_")
         vectorizer = self._vectorizer(vocabulary=self._vocabulary)
@@ -169,6 +177,7 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         Returns
         -------
         names : ndarray of str
+            The terms.
         """
         check_is_fitted(self, "terms_")
         return np.array(self.terms_, dtype=object)
@@ -178,7 +187,8 @@ class TextEncoder(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        dict
+        state : dict
+            Plain values, lists of strings and arrays.
         """
         check_is_fitted(self, "terms_")
         return {**self.get_params(deep=False), "terms": list(self.terms_), "idf": self.idf_}
@@ -190,10 +200,12 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         state : dict
+            A state of `get_state`.
 
         Returns
         -------
-        encoder : the fitted encoder
+        encoder : object
+            The fitted encoder.
         """
         names = set(cls().get_params())
         check_keys("The state of a TextEncoder", state, names | {"terms", "idf"})

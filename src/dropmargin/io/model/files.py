@@ -106,6 +106,15 @@ def load(path: Path) -> Any:
     See Also
     --------
     save : Save a model.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from dropmargin import DropoutSVC, load, save
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+    >>> save(DropoutSVC().fit([[0.0], [1.0]], ["no", "yes"]), path)
+    >>> load(path).predict([[0.9]]).tolist()
+    ['yes']
     """
     return _read(path)[0]
 
