@@ -135,7 +135,7 @@ def draw(seed: int, index: int, multinomial: bool = False) -> Case:
     n_classes = 2 if shape == "tall" else int(rng.choice([2, 2, 2, 3, 5]))
     loss = str(rng.choice(["hinge", "hinge", "logistic", "quadratic", *MOMENT_LOSSES[3:], *MGF_LOSSES]))
     if multinomial:
-        n_classes, loss = max(3, n_classes), "logistic"
+        n_classes, loss = max(3, n_classes), "mcf-logistic" if loss == "mcf-logistic" else "logistic"
     noise = _draw_noise(rng, d)
     if noise[0] == "dropout":
         noise = (*noise, "mean" if index % 2 else "zero")
