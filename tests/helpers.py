@@ -178,18 +178,23 @@ def plain_moment_loss(name, y, m, v):
     return np.logaddexp(0.0, -(y * m)[..., None] + sd[..., None] * _T) @ _NORMAL
 
 
+def plain_score_log_mgf(noise, X, w):
+    """Return ``log E exp(score)`` of each row."""
+    if getattr(noise, "groups", None) is None:
+        return plain_log_mgf(noise, np.broadcast_to(w, X.shape), X).sum(axis=1)
+    K = np.broadcast_to(plain_reference(noise), w.shape) @ w
+    for q, scores in plain_group_scores(noise, X, w):
+        K = K + np.log(q + (1.0 - q) * np.exp(scores / (1.0 - q)))
+    return K
+
+
 def plain_objective(name, noise, X, y, weights, C, coef):
     """Return ``J(w, b)``; ``coef`` is ``w`` with ``b`` last, ``y`` a vector."""
     w, b = coef[:-1], coef[-1]
     if name in MOMENT_LOSSES:
         losses = plain_moment_loss(name, y, X @ w + b, plain_score_variance(noise, X, w))
     else:
-        if getattr(noise, "groups", None) is None:
-            K = plain_log_mgf(noise, -y[:, None] * w, X).sum(axis=1) - y * b
-        else:
-            K = -y * (np.broadcast_to(plain_reference(noise), w.shape) @ w + b)
-            for q, scores in plain_group_scores(noise, X, w):
-                K = K + np.log(q + (1.0 - q) * np.exp(-y * scores / (1.0 - q)))
+        K = np.where(y > 0.0, plain_score_log_mgf(noise, X, -w), plain_score_log_mgf(noise, X, w)) - y * b
         losses = np.exp(K) if name == "exponential" else np.logaddexp(0.0, K)
     return 0.5 * w @ w + C * weights @ losses
 

@@ -10,11 +10,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.optimize import minimize
-from scipy.special import softmax
+from scipy.special import logsumexp, softmax
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from datasets import assert_bitwise_equal, make_multiclass, relative_difference
+from dealing import deal
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutLogisticRegressionCV,
@@ -31,9 +32,10 @@ from dropmargin.estimators.conditional import log_expected_softmax
 from dropmargin.io.model import export_liblinear, export_onnx, to_sklearn
 from dropmargin.noise import Variance
 from dropmargin.objective import MultinomialObjective
+from dropmargin.objective.multinomial_mgf import LogMGF
 from dropmargin.objective.multinomial_rows import FeatureVariance, GroupVariance
 from dropmargin.penalties import Penalty
-from helpers import N_FEATURES, NOISES, as_format, central_difference, plain_score_variance
+from helpers import N_FEATURES, NOISES, as_format, central_difference, plain_score_log_mgf, plain_score_variance
 
 C = 0.7
 _X, _y = make_multiclass(n_samples=80, n_features=N_FEATURES, n_classes=4)
@@ -44,23 +46,39 @@ def model(**params):
     return DropoutLogisticRegression(**({"multi_class": "multinomial", "C": C, "tol": 1e-11} | params))
 
 
-def plain_value(noise, W, b, l1_ratio=0.0):
+def mcf(**params):
+    return MCFClassifier(loss="logistic", **({"multi_class": "multinomial", "C": C, "tol": 1e-11} | params))
+
+
+MODELS = {"logistic": model, "mcf-logistic": mcf}
+
+
+def plain_exponents(loss, noise, rows, d):
+    """Return ``e`` of rows for the differences ``d`` of the coefficients, without intercepts."""
+    if noise is None:
+        return rows @ d
+    if loss == "logistic":
+        return rows @ d + 0.5 * plain_score_variance(noise, rows, d)
+    return np.stack([plain_score_log_mgf(noise, rows, own) for own in d.T], axis=1)
+
+
+def plain_value(noise, W, b, l1_ratio=0.0, loss="logistic"):
     """Return the objective; it holds for complex numbers, too."""
     total = 0.5 * (1.0 - l1_ratio) * (W**2).sum()
     for label in range(len(b)):
         rows, d = _X[_y == label], W - W[:, [label]]
-        e = rows @ d + b - b[label] + 0.5 * (0.0 if noise is None else plain_score_variance(noise, rows, d))
+        e = plain_exponents(loss, noise, rows, d) + b - b[label]
         highest = e.real.max(axis=1)
         total += C * _weights[_y == label] @ (highest + np.log(np.exp(e - highest[:, None]).sum(axis=1)))
     return total
 
 
-def plain_minimum(noise, fit_intercept=True):
+def plain_minimum(noise, fit_intercept=True, loss="logistic"):
     """Return the minimum found by BFGS, with derivatives by complex steps, and the coefficients there."""
     n, steps = 4 * N_FEATURES, 1e-30j * np.eye(4 * N_FEATURES + 4)
 
     def value(theta):
-        return plain_value(noise, theta[:n].reshape(-1, 4), theta[n:] * fit_intercept)
+        return plain_value(noise, theta[:n].reshape(-1, 4), theta[n:] * fit_intercept, loss=loss)
 
     def gradient(theta):
         return np.array([value(theta + step).imag / 1e-30 for step in steps])
@@ -73,11 +91,11 @@ def plain_minimum(noise, fit_intercept=True):
 # Optima -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in NOISES if name != "laplace per feature"])
-def test_optimum_is_that_of_an_independent_optimiser(name):
-    least, wanted = plain_minimum(NOISES[name])
+@pytest.mark.parametrize(("loss", "name"), deal(MODELS, [name for name in NOISES if name != "laplace per feature"]))
+def test_optimum_is_that_of_an_independent_optimiser(loss, name):
+    least, wanted = plain_minimum(NOISES[name], loss=loss)
     for layout in ("dense", "sparse"):
-        fitted = model(noise=NOISES[name]).fit(as_format(_X, layout), _y, sample_weight=_weights)
+        fitted = MODELS[loss](noise=NOISES[name]).fit(as_format(_X, layout), _y, sample_weight=_weights)
         assert fitted.converged_
         assert fitted.objective_ == pytest.approx(least, rel=1e-8)
         assert relative_difference(fitted, wanted) < 1e-5
@@ -112,9 +130,9 @@ def test_optimum_under_an_l1_penalty(l1_ratio):
     assert (fitted.coef_ == 0.0).any()
 
 
-@pytest.mark.parametrize("solver", ["newton", "lbfgs"])
-def test_without_noise_it_is_the_logistic_regression_of_scikit_learn(solver):
-    ours = model(noise=None, solver=solver, tol=1e-13).fit(_X, _y, sample_weight=_weights)
+@pytest.mark.parametrize(("make", "solver"), deal([model, mcf], ["newton", "lbfgs"]))
+def test_without_noise_it_is_the_logistic_regression_of_scikit_learn(make, solver):
+    ours = make(noise=None, solver=solver, tol=1e-13).fit(_X, _y, sample_weight=_weights)
     theirs = LogisticRegression(C=C, tol=1e-10, max_iter=10_000).fit(_X, _y, sample_weight=_weights)
     assert_allclose(ours.coef_, theirs.coef_, atol=1e-5)
     assert_allclose(ours.predict_proba(_X), theirs.predict_proba(_X), atol=1e-6)
@@ -164,34 +182,62 @@ def test_warm_start_needs_fewer_passes():
 # Derivatives --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", ["dense", "sparse"])
-@pytest.mark.parametrize("name", ["none", "dropout", "dropout in groups", "gaussian"])
-def test_gradient_and_hessian_product_by_finite_differences(name, layout, monkeypatch):
-    noise = NOISES[name]
+@pytest.mark.parametrize(("loss", "name", "layout"), deal(MODELS, NOISES, ["dense", "sparse"]))
+def test_gradient_and_hessian_product_by_finite_differences(loss, name, layout, monkeypatch):
     for most_kept in (2**22, 0):  # the noise's part of the Hessian is kept, or computed for each product
         monkeypatch.setattr("dropmargin.objective.multinomial._MOST_OF_NOISE", most_kept)
-        objective = make_objective(noise, layout)
+        objective = make_objective(NOISES[name], layout, loss)
         rng = np.random.default_rng(4)
         at, direction = rng.normal(size=(2, 4 * N_FEATURES + 4, 1))
+        at *= 0.5  # where the log-MGF of Laplace noise is finite
         slope = central_difference(lambda c: objective.at(c).value[0], at, direction)  # noqa: B023
         assert slope == pytest.approx((objective.at(at).gradient * direction).sum(), rel=1e-6)
         change = central_difference(lambda c: objective.at(c).gradient, at, direction)  # noqa: B023
         assert_allclose(objective.at(at).hessian().product(direction), change, rtol=1e-5, atol=1e-5)
 
 
-def make_objective(noise, layout):
-    variance = Variance() if noise is None else noise.resolve(N_FEATURES, None).variance()
-    X = as_format(_X, layout)
+def make_objective(noise, layout, loss):
+    noise = None if noise is None else noise.resolve(N_FEATURES, None)
+    X, variance = as_format(_X, layout), Variance() if noise is None else noise.variance()
     if layout == "sparse":
         variance = variance.of_stored_entries()
-    of_scores = FeatureVariance(variance)
-    if variance.groups is not None:
-        of_scores = GroupVariance(variance, variance.feature_groups(N_FEATURES))
+    groups = None if variance.groups is None else variance.feature_groups(N_FEATURES)
+    of_scores = FeatureVariance(variance) if groups is None else GroupVariance(variance, groups)
+    if loss == "mcf-logistic" and noise is not None:
+        of_scores = LogMGF(noise, groups)
     targets = np.where(_y[:, None] == np.arange(4), 1.0, -1.0)
     entry = variance.entry if variance.moves_entries else None
     blocks = row_blocks(X[:50], entry) + row_blocks(X[50:], entry)
     parts = [Rows(blocks[0], targets[:50], _weights[:50]), Rows(blocks[1], targets[50:], _weights[50:])]
     return MultinomialObjective(LocalPartitions(parts), of_scores, Penalty(n_intercepts=4), True, N_FEATURES)
+
+
+@pytest.mark.parametrize(("loss", "name"), deal(MODELS, NOISES))
+def test_objective_is_convex(loss, name):
+    objective = make_objective(NOISES[name], "dense", loss)
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        at, direction = 0.4 * rng.normal(size=(2, 4 * N_FEATURES + 4, 1))
+        assert (direction * objective.at(at).hessian().product(direction)).sum() > 0.0
+        middle = objective.at(at + 0.5 * direction).value[0]
+        assert middle <= 0.5 * (objective.at(at).value[0] + objective.at(at + direction).value[0])
+
+
+@pytest.mark.parametrize("name", [name for name in NOISES if name != "none"])
+def test_mcf_bounds_the_expected_loss_of_samples(name):
+    noise, rng = NOISES[name].resolve(N_FEATURES, None), np.random.default_rng(9)
+    W, b = 0.3 * rng.normal(size=(N_FEATURES, 4)), rng.normal(size=4)
+    rows, labels = _X[:10], _y[:10]
+    exponents = np.array(
+        [
+            plain_exponents("mcf-logistic", noise, row[None], W - W[:, [label]])[0] + b - b[label]
+            for row, label in zip(rows, labels, strict=True)
+        ]
+    )
+    drawn = np.array([noise.draw(rows, np.random.RandomState(k)) for k in range(4000)]) @ W + b
+    losses = logsumexp(drawn, axis=2) - drawn[:, np.arange(10), labels]
+    error = losses.std(axis=0) / np.sqrt(len(losses))
+    assert np.all(losses.mean(axis=0) <= logsumexp(exponents, axis=1) + 4.0 * error)
 
 
 # Probabilities ------------------------------------------------------------------------------------------------------
@@ -296,7 +342,7 @@ def test_command_line(run, tmp_path):
 
 @pytest.mark.parametrize(
     "estimator",
-    [DropoutSVC(), MCFClassifier("logistic"), NoisyLinearClassifier("quadratic"), model(approximation="gaussian")],
+    [DropoutSVC(), MCFClassifier("exponential"), NoisyLinearClassifier("quadratic"), model(approximation="gaussian")],
     ids=lambda estimator: type(estimator).__name__,
 )
 def test_other_losses_are_refused(estimator):

@@ -24,6 +24,7 @@ LOSSES = {
     "hinge": DropoutSVC(),
     "logistic": DropoutLogisticRegression(),
     "multinomial": DropoutLogisticRegression(multi_class="multinomial"),
+    "mcf-multinomial": MCFClassifier("logistic", multi_class="multinomial"),
     "quadratic": MCFClassifier("quadratic"),
     "exponential": MCFClassifier("exponential"),
     "mcf-logistic": MCFClassifier("logistic"),

@@ -1,7 +1,8 @@
 """Random problems, each fitted by the package and by an independent optimiser: which fits stop short, and say nothing?
 
 ``python -m tests.fuzz.optima N SEED`` draws ``N`` problems over losses, noises, penalties, shifts and scales of the
-features, sample weights, sizes, warm starts, one-vs-rest and one-vs-one. It prints each problem whose relative gap to
+features, sample weights, sizes, warm starts, one-vs-rest and one-vs-one; with ``--multinomial``, the same problems
+with three or more classes and one softmax over all of them. It prints each problem whose relative gap to
 the optimum is more than ten times ``tol`` without a warning, and each error, with the seed that draws it again:
 ``python -m tests.fuzz.optima --show SEED INDEX``. The exit code is 1 if there are any.
 """
@@ -28,6 +29,7 @@ from sklearn.svm import LinearSVC
 
 from dropmargin import DropoutNoise, GaussianNoise, LaplaceNoise, NoisyLinearClassifier, PoissonNoise
 
+from .multinomial import MultinomialProblem
 from .reference import MGF_LOSSES, MOMENT_LOSSES, BinaryProblem, minimise
 
 # A fit may miss its tolerance by this factor.
@@ -86,10 +88,13 @@ class Case:
     def rows(self) -> Any:
         return sparse.csr_array(self.X) if self.layout == "sparse" else self.X
 
-    def binary_problems(self, classes: np.ndarray) -> list[BinaryProblem]:
-        """Return the binary problem of each row of ``coef_``."""
+    def problems(self, classes: np.ndarray) -> list[BinaryProblem]:
+        """Return the binary problem of each row of ``coef_``, or the multinomial problem of all."""
         weight = self.C * (np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight)
-        if self.multi_class == "ovo" and len(classes) > 2:
+        is_multinomial = self.multi_class == "multinomial" and len(classes) > 2
+        if is_multinomial:
+            sides = [(self.y > 0, self.y == 0)]
+        elif self.multi_class == "ovo" and len(classes) > 2:
             sides = [(self.y == a, self.y == b) for a, b in combinations(classes, 2)]
         else:
             sides = [(self.y != k, self.y == k) for k in (classes if len(classes) > 2 else classes[1:])]
@@ -100,8 +105,11 @@ class Case:
         for negative, positive in sides:
             used = (negative | positive) & (weight > 0.0)
             y = np.where(positive, 1.0, -1.0)[used]
+            kind = BinaryProblem
+            if is_multinomial:
+                y, kind = np.searchsorted(classes, self.y[used]), MultinomialProblem
             penalty = self.l1_ratio, 1.0 - self.l1_ratio
-            out.append(BinaryProblem(self.loss, noise, self.X[used], y, weight[used], *penalty, self.fit_intercept))
+            out.append(kind(self.loss, noise, self.X[used], y, weight[used], *penalty, self.fit_intercept))
         return out
 
 
@@ -117,8 +125,8 @@ class Outcome(NamedTuple):
     message: str
 
 
-def draw(seed: int, index: int) -> Case:
-    """Return problem ``index`` of the sequence of this seed."""
+def draw(seed: int, index: int, multinomial: bool = False) -> Case:
+    """Return problem ``index`` of the sequence of this seed; ``multinomial`` with one softmax over all classes."""
     rng = np.random.default_rng([seed, index])
     names = list(_SHAPES)
     shape = names[int(rng.choice(len(names), p=[share for share, *_ in _SHAPES.values()]))]
@@ -126,6 +134,8 @@ def draw(seed: int, index: int) -> Case:
     n, d = (int(rng.integers(low, high + 1)) for low, high in (rows, features))
     n_classes = 2 if shape == "tall" else int(rng.choice([2, 2, 2, 3, 5]))
     loss = str(rng.choice(["hinge", "hinge", "logistic", "quadratic", *MOMENT_LOSSES[3:], *MGF_LOSSES]))
+    if multinomial:
+        n_classes, loss = max(3, n_classes), "mcf-logistic" if loss == "mcf-logistic" else "logistic"
     noise = _draw_noise(rng, d)
     if noise[0] == "dropout":
         noise = (*noise, "mean" if index % 2 else "zero")
@@ -141,7 +151,7 @@ def draw(seed: int, index: int) -> Case:
     case = Case(
         X, y, weight, loss, noise, C, l1_ratio, tol,
         fit_intercept=bool(rng.uniform() < 0.85),
-        multi_class=str(rng.choice(["ovr", "ovo"])),
+        multi_class="multinomial" if multinomial else str(rng.choice(["ovr", "ovo"])),
         layout=layout,
         warm=str(rng.choice(["C", "noise", "same"])) if rng.uniform() < 0.2 else None,
         described="",
@@ -224,9 +234,11 @@ def _short(noise: tuple[Any, ...]) -> str:
     return name if not parameter else f"{name}({parameter[0]:.3g})" if np.ndim(parameter[0]) == 0 else f"{name}(array)"
 
 
-def run(seed: int, index: int, seconds: int = 60, peer: bool = True, tol: float | None = None) -> Outcome:
+def run(
+    seed: int, index: int, seconds: int = 60, peer: bool = True, tol: float | None = None, multinomial: bool = False
+) -> Outcome:
     """Fit a problem, for so many seconds at most, and compare it with the reference; ``tol`` replaces the drawn one."""
-    case = draw(seed, index)
+    case = draw(seed, index, multinomial)
     case = case if tol is None else replace(case, tol=tol)
     X, model = case.rows(), case.estimator()
     warned: list[str] = []
@@ -243,12 +255,9 @@ def run(seed: int, index: int, seconds: int = 60, peer: bool = True, tol: float 
             return Outcome(index, "error", np.nan, 0.0, 0.0, case.described, f"{type(error).__name__}: {error}")
         warned = [str(entry.message) for entry in caught if issubclass(entry.category, ConvergenceWarning)]
         others = [str(entry.message) for entry in caught if not issubclass(entry.category, ConvergenceWarning)]
-    gaps = [
-        relative_gap(problem, np.append(coef, intercept))
-        for problem, coef, intercept in zip(
-            case.binary_problems(model.classes_), model.coef_, model.intercept_, strict=True
-        )
-    ]
+    problems = case.problems(model.classes_)
+    coefs = np.column_stack([model.coef_, model.intercept_]).reshape(len(problems), -1)
+    gaps = [relative_gap(problem, coef) for problem, coef in zip(problems, coefs, strict=True)]
     gap, lowest = max(gaps), min(gaps)
     peer_seconds = _peer_seconds(case, X) if peer else np.nan
     if others:
@@ -320,13 +329,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=int, default=60, help="a fit that takes longer counts as an error (60)")
     parser.add_argument("--tol", type=float, help="one tolerance for all problems, instead of those that are drawn")
     parser.add_argument("--show", type=int, nargs=2, metavar=("SEED", "INDEX"), help="run one problem and print it")
+    parser.add_argument("--multinomial", action="store_true", help="one softmax over three or more classes")
     options = parser.parse_args(argv)
+    settings = {"tol": options.tol, "multinomial": options.multinomial}
     if options.show:
-        outcome = run(*options.show, tol=options.tol)
+        outcome = run(*options.show, **settings)
         print(*(f"{name}: {value}" for name, value in outcome._asdict().items()), sep="\n")
         return int(outcome.verdict in ("silent", "error"))
     indices = range(options.first, options.first + options.number)
-    jobs = (delayed(run)(options.seed, index, options.seconds, tol=options.tol) for index in indices)
+    jobs = (delayed(run)(options.seed, index, options.seconds, **settings) for index in indices)
     outcomes = []
     for outcome in Parallel(options.jobs, return_as="generator")(jobs):
         outcomes.append(outcome)

@@ -71,7 +71,21 @@ class BinaryProblem:
 
     def value(self, coef: np.ndarray) -> float:
         """Return ``J`` at ``coef``, the coefficients with the intercept last."""
-        return _Centred(self).value(_shifted(coef, self.means()), 0.0)
+        return self.centred().value(self.shifted(coef, 1.0), 0.0)
+
+    @property
+    def n_coef(self) -> int:
+        return self.X.shape[1] + 1
+
+    def centred(self) -> Any:
+        """Return the objective as a function of the coefficients of centred features."""
+        return _Centred(self)
+
+    def shifted(self, coef: np.ndarray, sign: float) -> np.ndarray:
+        """Return the coefficients for centred features (``sign`` 1), or back for the given ones (-1)."""
+        out = coef.astype(np.float64)
+        out[-1] += sign * self.means() @ coef[:-1]
+        return out
 
     def rounding(self, coef: np.ndarray) -> float:
         """Return how much ``J`` changes if the intercept is off by its rounding error, or the scores by theirs."""
@@ -83,10 +97,10 @@ class BinaryProblem:
 
 def minimise(problem: BinaryProblem, start: np.ndarray | None = None) -> np.ndarray:
     """Return the coefficients that minimise ``J``, intercept last; from zero or from ``start``."""
-    centred, means = _Centred(problem), problem.means()
-    coef = np.zeros(problem.X.shape[1] + 1) if start is None else _shifted(start, means)
+    centred = problem.centred()
+    coef = np.zeros(problem.n_coef) if start is None else problem.shifted(start, 1.0)
     best, best_value = coef, centred.value(coef, 0.0)
-    n_terms = len(problem.y) + problem.X.shape[1]
+    n_terms = len(problem.y) + problem.n_coef - 1
     has_barrier = problem.l1 > 0.0 or problem.loss in _HAS_KINK
     if not np.isfinite(best_value):
         return np.zeros_like(coef)
@@ -99,17 +113,11 @@ def minimise(problem: BinaryProblem, start: np.ndarray | None = None) -> np.ndar
         if value < best_value:
             best, best_value = coef, value
         if barrier <= _LAST_BARRIER * best_value / n_terms:
-            return _shifted(best, -means)
+            return problem.shifted(best, -1.0)
         barrier *= _BARRIER_FACTOR
 
 
-def _shifted(coef: np.ndarray, means: np.ndarray) -> np.ndarray:
-    out = coef.astype(np.float64)
-    out[-1] += means @ coef[:-1]
-    return out
-
-
-def _newton(centred: _Centred, coef: np.ndarray, barrier: float) -> np.ndarray:
+def _newton(centred: Any, coef: np.ndarray, barrier: float) -> np.ndarray:
     """Return the minimum for one weight of the barrier, by damped Newton steps."""
     value = centred.value(coef, barrier)
     for _ in range(_NEWTON_STEPS):

@@ -22,7 +22,7 @@ from dropmargin.estimators.conditional import log_expected_expit, log_expected_s
 from dropmargin.estimators.factor_analysis import ConditionalRows
 from dropmargin.estimators.parameters import ClassParameters
 from dropmargin.estimators.patterns import DropoutPatterns
-from dropmargin.losses import Logistic
+from dropmargin.losses import Logistic, MCFLogistic
 from dropmargin.noise import DropoutNoise, Noise, as_noise
 from dropmargin.solvers import Problem
 from dropmargin.typing import Array
@@ -47,12 +47,13 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
 
     def _problem(self) -> Problem:
         problem = super()._problem()
-        if problem.multi_class == "multinomial" and not isinstance(problem.loss, Logistic):
+        if problem.multi_class == "multinomial" and not isinstance(problem.loss, Logistic | MCFLogistic):
             raise ParameterError(
-                f"multi_class='multinomial' is for the logistic loss with approximation='bound', got "
-                f"{type(problem.loss).__name__}: use DropoutLogisticRegression, or multi_class='ovr'.",
+                f"multi_class='multinomial' is for the logistic loss with approximation='bound' and for the loss "
+                f"'mcf-logistic', got {type(problem.loss).__name__}: use DropoutLogisticRegression or "
+                "MCFClassifier(loss='logistic'), or multi_class='ovr'.",
                 "multi_class",
-                "multinomial is for the logistic loss with approximation bound; choose ovr or ovo",
+                "multinomial is for the logistic loss with approximation bound and for mcf-logistic; choose ovr or ovo",
             )
         if problem.multi_class == "multinomial" and problem.solver.needs_majoriser:
             raise ValueError(

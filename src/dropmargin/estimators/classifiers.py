@@ -258,7 +258,7 @@ class NoisyLinearClassifier(LossParameter, ApproximationParameter, OnlineMixin):
         Whether to fit an intercept. It is neither corrupted nor penalised.
     multi_class : {"ovr", "ovo", "multinomial"}, default="ovr"
         Strategy for more than two classes: one output per class against the rest, one per pair of classes, or, for the
-        logistic loss, one softmax over all classes, as in `DropoutLogisticRegression`.
+        logistic losses, one softmax over all classes, as in `DropoutLogisticRegression` and `MCFClassifier`.
     missing : {"error", "rescale", "conditional"}, default="error"
         What NaN in ``X`` means: an error, or a missing feature, also in training. A column that a data frame lacks is
         missing in every row. At prediction the score is, with ``"rescale"``,
@@ -372,8 +372,9 @@ class MCFClassifier(OnlineMixin):
         The largest number of outer iterations.
     fit_intercept : bool, default=True
         Whether to fit an intercept. It is neither corrupted nor penalised.
-    multi_class : {"ovr", "ovo"}, default="ovr"
-        Strategy for more than two classes: one output per class against the rest, or one per pair of classes.
+    multi_class : {"ovr", "ovo", "multinomial"}, default="ovr"
+        Strategy for more than two classes: one output per class against the rest, one per pair of classes, or, for the
+        logistic loss, one softmax over all classes: ``phi = log sum_k E exp(s_k(x~_i) - s_y(x~_i))``.
     missing : {"error", "rescale", "conditional"}, default="error"
         What NaN in ``X`` means: an error, or a missing feature, also in training. A column that a data frame lacks is
         missing in every row. At prediction the score is, with ``"rescale"``,

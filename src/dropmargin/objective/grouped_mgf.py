@@ -19,7 +19,7 @@ import numpy as np
 
 from dropmargin.data import FeatureGroups, PerPartition, Rows, products
 from dropmargin.losses import MGFLoss
-from dropmargin.noise import DropoutNoise
+from dropmargin.noise import DropoutNoise, Noise
 from dropmargin.objective.mgf import MGFCurvature, MGFObjective, MGFPoint
 from dropmargin.objective.preconditioner import Diagonal
 from dropmargin.typing import Array
@@ -43,17 +43,9 @@ class GroupedMGFObjective(MGFObjective):
         return GroupedMGFPoint(self, coef)
 
     def value(self, coef: Array) -> Array:
-        expansion = self.data.map(_expand, self.group_rates, self.output, coef, self.groups)
+        expansion = self.data.map(_expand, self.noise, self.output, coef, self.groups)
         (risk,) = self.data.map_sum(_risk, self.loss, expansion)
         return self.penalty.value(coef) + risk
-
-    @property
-    def group_rates(self) -> Array:
-        assert isinstance(self.noise, DropoutNoise)
-        assert self.groups is not None
-        rates = np.zeros(self.groups.n_groups)
-        rates[self.groups.numbers] = self.noise.rate
-        return rates
 
 
 class GroupedMGFPoint(MGFPoint):
@@ -64,7 +56,7 @@ class GroupedMGFPoint(MGFPoint):
     def __init__(self, objective: GroupedMGFObjective, coef: Array) -> None:
         self.objective, self.coef, self.data = objective, coef, objective.data
         self.groups = objective.groups
-        expand = objective.group_rates, objective.output, coef, self.groups
+        expand = objective.noise, objective.output, coef, self.groups
         self.group_expansion: PerPartition = self.data.map(_expand, *expand)
         risk, gradient, intercept = self.data.map_sum(
             _risk_and_gradient, objective.loss, objective.output, self.group_expansion, self.groups
@@ -105,23 +97,22 @@ class GroupedMGFCurvature(MGFCurvature):
         return out
 
 
+def group_log_mgf(noise: Noise, groups: FeatureGroups, scores: Array) -> tuple[Array, Array, Array]:
+    """Return ``k_g`` of the scores of rows and groups, and its derivatives: the log-MGF of dropout for a feature 1."""
+    assert isinstance(noise, DropoutNoise)
+    rates = np.zeros(groups.n_groups)
+    rates[groups.numbers] = noise.rate
+    return DropoutNoise(rates, reference="zero").log_mgf(scores, np.ones_like(scores))
+
+
 # Functions of one partition ---------------------------------------------------------------------------------------
 
 
 @products(1)
-def _expand(part: Rows, rates: Array, output: int, coef: Array, groups: FeatureGroups) -> GroupExpansion:
+def _expand(part: Rows, noise: Noise, output: int, coef: Array, groups: FeatureGroups) -> GroupExpansion:
     y, own = part.y[:, output], coef[:-1, 0]
-    # k_g is the log-MGF of dropout at t = -y_i for a feature of value s_ig with reference zero.
-    scores = part.X.group_scores(own, groups)
-    keep = 1.0 - rates
-    scaled = -y[:, None] * scores / keep
-    with np.errstate(divide="ignore"):
-        log_dropped, log_observed = np.log(rates), np.log1p(-rates) + scaled
-    odds = np.exp(-np.abs(log_observed - log_dropped))
-    p_observed = np.where(log_observed > log_dropped, 1.0, odds) / (1.0 + odds)
-    value = np.maximum(log_dropped, log_observed) + np.log1p(odds)
-    log_mgf = value.sum(axis=1) - y * (own @ groups.reference + coef[-1, 0])
-    return GroupExpansion(log_mgf, p_observed / keep, odds / np.square(1.0 + odds) / np.square(keep))
+    value, slope, second = group_log_mgf(noise, groups, -y[:, None] * part.X.group_scores(own, groups))
+    return GroupExpansion(value.sum(axis=1) - y * (own @ groups.reference + coef[-1, 0]), slope, second)
 
 
 def _risk(part: Rows, loss: MGFLoss, expansion: GroupExpansion) -> tuple[Array]:

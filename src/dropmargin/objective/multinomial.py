@@ -35,11 +35,14 @@ from dropmargin.noise import Variance
 from dropmargin.objective import multinomial_rows as row_functions
 from dropmargin.objective.base import Curvature, Objective, Point
 from dropmargin.objective.curvature import as_column
-from dropmargin.objective.multinomial_rows import Coefficients, FeatureVariance, ScoreVariance
+from dropmargin.objective.multinomial_mgf import LogMGF
+from dropmargin.objective.multinomial_rows import Coefficients, ScoreVariance
 from dropmargin.objective.preconditioner import Preconditioner, diagonal, gram_preconditioner, suits_gram
 from dropmargin.penalties import Penalty
 from dropmargin.typing import Array
 
+# The derivatives of a log-MGF are kept for all rows and classes if they are at most twice this many numbers.
+_MOST_OF_EXPANSION = 2**24
 # The noise's part of the Hessian is kept if it has at most this many numbers, and computed for each product otherwise.
 _MOST_OF_NOISE = 2**22
 
@@ -86,8 +89,7 @@ class MultinomialObjective(Objective):
     @property
     def keeps_noise(self) -> bool:
         """Whether the noise's part of the Hessian, which the gradient computes, is small enough to keep."""
-        is_diagonal = isinstance(self.noise, FeatureVariance) and self.variance.moves_entries
-        return is_diagonal and self.n_features * self.n_classes**2 <= _MOST_OF_NOISE
+        return self.noise.is_diagonal and self.n_features * self.n_classes**2 <= _MOST_OF_NOISE
 
     @property
     def n_passes(self) -> float:
@@ -116,6 +118,16 @@ class MultinomialObjective(Objective):
             self.data.cache["rows by class"] = self.data.map(row_functions.rows_by_class, self.noise)
         return self.data.cache["rows by class"]
 
+    def parts_at(self, coef: Array) -> PerPartition | None:
+        """Return `parts` with what the noise computes of them at the coefficients, if that is small enough to keep."""
+        if self.parts is None or not isinstance(self.noise, LogMGF):
+            return self.parts
+        if "entries" not in self.data.cache:
+            self.data.cache["entries"] = self.data.map_sum(row_functions.count_entries)[0][0]
+        if self.data.cache["entries"] * self.n_classes > _MOST_OF_EXPANSION:
+            return self.parts
+        return self.data.map(row_functions.expanded, self.noise, coef, self.parts)
+
     def of_floor(self, coef: Array, other: Array) -> Array | float:
         """Return ``sum_d floor_d d_kd u_kd`` for the differences of two matrices to each class."""
         if not np.any(self.noise.floor):
@@ -141,9 +153,10 @@ class MultinomialPoint(Point):
         self.objective = objective
         self.coef = coef
         self.given = Coefficients.of_vector(coef, objective.n_classes)
+        self.parts = objective.parts_at(self.given.coef)
         shared = _differences(self.given.intercept) + 0.5 * objective.of_floor(self.given.coef, self.given.coef)
         self._exponents = objective.data.map(
-            row_functions.exponents, objective.noise, self.given.coef, shared, objective.parts
+            row_functions.exponents, objective.noise, self.given.coef, shared, self.parts
         )
 
     @cached_property
@@ -165,7 +178,7 @@ class MultinomialPoint(Point):
             objective.noise,
             self.given.coef,
             self.probabilities,
-            objective.parts,
+            self.parts,
             objective.keeps_noise,
         )
 
@@ -237,7 +250,13 @@ class MultinomialCurvature(Curvature):
         point, objective, kept = self.point, self.point.objective, self.point.of_noise
         with_noise = kept is None and not objective.variance.is_zero
         totals, of_noise, squares = objective.data.map_sum(
-            row_functions.diagonals, objective.noise, point.probabilities, objective.parts, with_noise, with_squares
+            row_functions.diagonals,
+            objective.noise,
+            point.given.coef,
+            point.probabilities,
+            point.parts,
+            with_noise,
+            with_squares,
         )
         if of_noise is None:
             of_noise = np.zeros((objective.n_features, objective.n_classes))
@@ -257,7 +276,7 @@ class MultinomialCurvature(Curvature):
             along.coef,
             shared,
             point.probabilities,
-            objective.parts,
+            point.parts,
             with_noise,
         )
         by_coef += objective.by_floor(point.given.coef, sums) + objective.by_floor(along.coef, point.sums)

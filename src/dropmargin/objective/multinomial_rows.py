@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import logsumexp
@@ -48,10 +48,10 @@ class ClassPart(NamedTuple):
         own = coef[self.features]
         return own - own[:, [self.label]]
 
-    def add(self, total: Array, of_differences: Array) -> None:
-        """Add a gradient by these differences to a gradient by the coefficients."""
+    def add(self, total: Array, of_differences: Array, sign: float = -1.0) -> None:
+        """Add a gradient by these differences to a gradient by the coefficients; with the sign 1, a diagonal."""
         total[self.features] += of_differences
-        total[self.features, self.label] -= of_differences.sum(axis=1)
+        total[self.features, self.label] += sign * of_differences.sum(axis=1)
 
 
 class HessianTerms(NamedTuple):
@@ -84,8 +84,15 @@ class ScoreVariance(Protocol):
     def floor(self) -> Array | float:
         """The variance of each feature that all rows share."""
 
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether the rows' part of the noise's curvature is one number per feature and class."""
+
     def take(self, features: Array | slice) -> ScoreVariance:
         """Return the variance of these features alone."""
+
+    def expand(self, block: Block, coef: Array) -> Any:
+        """Return what stands for a block in all functions below at these coefficients: the block, or an expansion."""
 
     def exponents(self, block: Block, coef: Array) -> Array:
         """Return means and half the variances of scores, added up."""
@@ -96,7 +103,7 @@ class ScoreVariance(Protocol):
     def hessian(self, block: Block, terms: HessianTerms, with_noise: bool) -> tuple[Array, Array]:
         """Return a class's product, less ``V'(s p_k) * u_k`` unless ``with_noise``, and the sums of ``q``."""
 
-    def diagonal(self, block: Block, left: Array) -> Array | float:
+    def diagonal(self, block: Block, left: Array, coef: Array) -> Array:
         """Return ``V' left``; of groups, that of independent features."""
 
 
@@ -109,11 +116,18 @@ class FeatureVariance(NamedTuple):
     def floor(self) -> Array | float:
         return self.variance.floor
 
+    @property
+    def is_diagonal(self) -> bool:
+        return self.variance.moves_entries
+
     def take(self, features: Array | slice) -> FeatureVariance:
         slope = self.variance.slope
         if isinstance(features, slice) or np.ndim(slope) == 0:
             return self
         return FeatureVariance(replace(self.variance, slope=np.asarray(slope)[features]))
+
+    def expand(self, block: Block, coef: Array) -> Block:
+        return block
 
     def exponents(self, block: Block, coef: Array) -> Array:
         return self._sum(block.forward(self._right(coef, 0.5 * np.square(coef)), coef.shape[1]), coef.shape[1])
@@ -138,8 +152,10 @@ class FeatureVariance(NamedTuple):
             image += self._by_feature(back[:, 2 * n :]) * along
         return image, sums[:n]
 
-    def diagonal(self, block: Block, left: Array) -> Array | float:
-        return self._by_feature(block.backward(left, 0)) if self.variance.moves_entries else 0.0
+    def diagonal(self, block: Block, left: Array, coef: Array) -> Array:
+        if not self.variance.moves_entries:
+            return np.zeros(coef.shape)
+        return as_column(self.variance.slope) * block.backward(left, 0)
 
     def _right(self, linear: Array, quadratic: Array) -> Array:
         """Return the operands of ``X linear + V quadratic`` for a block."""
@@ -169,8 +185,15 @@ class GroupVariance(NamedTuple):
     def floor(self) -> Array | float:
         return 0.0
 
+    @property
+    def is_diagonal(self) -> bool:
+        return False
+
     def take(self, features: Array | slice) -> GroupVariance:
         return self
+
+    def expand(self, block: Block, coef: Array) -> Block:
+        return block
 
     def exponents(self, block: Block, coef: Array) -> Array:
         mean, variances = block.group_moments(coef, self.groups)
@@ -182,8 +205,8 @@ class GroupVariance(NamedTuple):
     def hessian(self, block: Block, terms: HessianTerms, with_noise: bool) -> tuple[Array, Array]:
         at, along = terms.at, terms.along
         # ``V (d * u)`` by polarisation, with a direction of the length of ``d`` so that no digits are lost.
-        size = np.linalg.norm(along)
-        scale = max(np.linalg.norm(at), np.finfo(float).tiny) / size if size > 0.0 else 1.0
+        sizes = np.linalg.norm(at), np.linalg.norm(along)
+        scale = sizes[0] / sizes[1] if min(sizes) > 0.0 else 1.0
         (mean, above), (other, below) = (
             block.group_moments(at + sign * scale * along, self.groups) for sign in (1.0, -1.0)
         )
@@ -193,8 +216,9 @@ class GroupVariance(NamedTuple):
             image += self._transposed(block, np.zeros_like(left), terms.weighted, along)
         return image, left.sum(axis=0)
 
-    def diagonal(self, block: Block, left: Array) -> Array | float:
-        return FeatureVariance(self.variance).diagonal(block, left) + as_column(self.variance.floor) * left.sum(axis=0)
+    def diagonal(self, block: Block, left: Array, coef: Array) -> Array:
+        of_entries = FeatureVariance(self.variance).diagonal(block, left, coef)
+        return of_entries + as_column(self.variance.floor) * left.sum(axis=0)
 
     def _transposed(self, block: Block, of_mean: Array, of_variance: Array, coef: Array) -> Array:
         """Return ``X' of_mean + V' of_variance * coef``."""
@@ -214,6 +238,16 @@ def rows_by_class(part: Rows, noise: ScoreVariance) -> list[ClassPart]:
             block, features = block.without_empty_features()
         found.append(ClassPart(label, numbers, slice(None) if features is None else features, block))
     return found
+
+
+def count_entries(part: Rows) -> tuple[Array]:
+    """Return the number of stored entries."""
+    return (np.array([part.X.entries().size]),)
+
+
+def expanded(part: Rows, noise: ScoreVariance, coef: Array, parts: list[ClassPart]) -> list[ClassPart]:
+    """Return the rows of each class with the expansion of the noise in place of the block."""
+    return [own._replace(block=noise.expand(own.block, own.differences(coef))) for own in parts]
 
 
 class Exponents(NamedTuple):
@@ -314,6 +348,7 @@ def _row_weights(shared: Array, label: int, p: Array, weighted: Array, where: sl
 def diagonals(
     part: Rows,
     noise: ScoreVariance,
+    coef: Array,
     probabilities: Array,
     parts: list[ClassPart] | None,
     with_noise: bool,
@@ -327,6 +362,6 @@ def diagonals(
     of_noise = np.zeros((part.X.n_features, probabilities.shape[1]))
     for own in rows_by_class(part, noise) if parts is None else parts:
         left = _weighted(part, own, probabilities)
-        left[:, own.label] = left.sum(axis=1)
-        of_noise[own.features] += noise.take(own.features).diagonal(own.block, left)
+        found = noise.take(own.features).diagonal(own.block, left, own.differences(coef))
+        own.add(of_noise, found, sign=1.0)
     return weights.sum(axis=0), of_noise, squares

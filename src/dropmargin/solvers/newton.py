@@ -209,6 +209,8 @@ class _State:
         Coefficients, objectives and estimated gaps of all outputs.
     previous, least : ndarray
         The last and the least predicted decrease of the active outputs; ``n_stagnant`` counts steps with hardly less.
+    lowest : ndarray
+        The lowest Ritz value of all steps.
     """
 
     def __init__(self, start: Point, options: Options, is_linear: bool) -> None:
@@ -220,7 +222,7 @@ class _State:
         self.coef, self.values = start.coef.copy(), np.full(n_outputs, np.nan)
         self.gaps = np.full(n_outputs, np.inf)
         self.previous, self.least = np.full(n_outputs, np.inf), np.full(n_outputs, np.inf)
-        self.n_stagnant = np.zeros(n_outputs, dtype=int)
+        self.n_stagnant, self.lowest = np.zeros(n_outputs, dtype=int), np.full(n_outputs, np.inf)
         self.history: list[Iteration] = []
         self.is_sampled = False
         self.converged = True
@@ -268,11 +270,12 @@ class _State:
 
     def _gap(self, step: _Step, length: Array, decrease: Array, scale: Array, objective: Objective) -> Array:
         """Return the estimated gap after a step; see the module's docstring."""
-        error = np.abs(step.predicted - decrease)
+        error, self.lowest = np.abs(step.predicted - decrease), np.minimum(self.lowest, step.lowest)
         gap = error + step.remaining
         if objective.has_coupled_classes and np.all(gap <= self.options.tol * scale):
-            # Conjugate gradients may have left more than their steps show: the new gradient must agree.
-            return np.maximum(gap, conjugate_gradient.decrease_bound(step.model, self.point.gradient, step.lowest))
+            # Conjugate gradients may have left more than their steps show: the new gradient must agree, with the lowest
+            # Ritz value of all steps, because a short iteration does not see the lowest eigenvalues.
+            return np.maximum(gap, conjugate_gradient.decrease_bound(step.model, self.point.gradient, self.lowest))
         # The diagonal that preconditions losses through the MGF says too little of the curvature for the new gradient.
         if not (objective.is_well_preconditioned and np.any(gap > self.options.tol * scale)):
             return gap
@@ -311,7 +314,7 @@ class _State:
         elif finished.any():
             self.outputs, self.point = self.outputs[~finished], self.point.select(~finished)
             self.previous, self.least = self.previous[~finished], self.least[~finished]
-            self.n_stagnant = self.n_stagnant[~finished]
+            self.n_stagnant, self.lowest = self.n_stagnant[~finished], self.lowest[~finished]
 
     def result(self, n_iter: int) -> Result:
         point = self.point if self.point.coef.shape == self.coef.shape else None

@@ -34,6 +34,7 @@ from dropmargin.objective import (
     Objective,
 )
 from dropmargin.objective.moment import MomentPoint
+from dropmargin.objective.multinomial_mgf import LogMGF
 from dropmargin.objective.multinomial_rows import FeatureVariance, GroupVariance, ScoreVariance
 from dropmargin.objective.preconditioner import DIRECT_SIZE
 from dropmargin.objective.row_functions import take_outputs
@@ -401,6 +402,10 @@ def _objective(
     problem: Problem, data: Partitions[Rows], variance: Variance, rows: BinaryRows, is_direct: bool
 ) -> Objective:
     """Return the objective: of all outputs for a moment loss, of the one output for a loss through the MGF."""
+    if problem.multi_class == "multinomial" and rows.n_outputs > 1:
+        penalty = replace(problem.penalty, n_intercepts=rows.n_outputs)
+        noise_of_scores = _noise_of_scores(problem, variance, rows.n_features)
+        return MultinomialObjective(data, noise_of_scores, penalty, problem.fit_intercept, rows.n_features)
     common = problem.penalty, problem.fit_intercept, rows.n_features
     if isinstance(problem.loss, MGFLoss):
         noise = DropoutNoise(rate=0.0, reference="zero") if problem.noise is None else problem.noise
@@ -409,15 +414,20 @@ def _objective(
         groups = variance.feature_groups(rows.n_features)
         return GroupedMGFObjective(data, problem.loss, noise, *common, 0, groups=groups)
     assert isinstance(problem.loss, MomentLoss)
-    if problem.multi_class == "multinomial" and rows.n_outputs > 1:
-        of_scores: ScoreVariance = FeatureVariance(variance)
-        if variance.groups is not None and not variance.is_zero:
-            of_scores = GroupVariance(variance, variance.feature_groups(rows.n_features))
-        penalty = replace(problem.penalty, n_intercepts=rows.n_outputs)
-        return MultinomialObjective(data, of_scores, penalty, problem.fit_intercept, rows.n_features)
     loss = problem.loss.without_noise() if variance.is_zero else problem.loss
     outputs = np.arange(rows.n_outputs)
     if variance.groups is None or variance.is_zero:
         return MomentObjective(data, loss, variance, *common, outputs, is_stiff=is_direct)
     groups = variance.feature_groups(rows.n_features)
     return GroupedObjective(data, loss, variance, *common, outputs, is_stiff=is_direct, groups=groups)
+
+
+def _noise_of_scores(problem: Problem, variance: Variance, n_features: int) -> ScoreVariance:
+    """Return the noise of a multinomial objective: its variance, or its log-MGF for a loss through the MGF."""
+    if variance.is_zero:
+        return FeatureVariance(variance)
+    groups = None if variance.groups is None else variance.feature_groups(n_features)
+    if isinstance(problem.loss, MGFLoss):
+        assert problem.noise is not None
+        return LogMGF(problem.noise, groups)
+    return FeatureVariance(variance) if groups is None else GroupVariance(variance, groups)
