@@ -50,6 +50,25 @@ def test_the_optimum_is_that_of_the_central_path_and_the_gap_is_proved(l2, scale
     assert np.all(found.objective >= exact.objective * (1.0 - 2e-9))
 
 
+@pytest.mark.parametrize("kind", ["the optimum", "that of ten times C", "that of a hundredth of C", "random", "zero"])
+def test_any_start_leads_to_the_optimum_and_a_good_one_in_fewer_steps(kind):
+    objective = _objective(l2=1e-3)
+    cold = interior_point(objective, Options(1e-8, 100))
+    starts = {
+        "the optimum": cold.coef,
+        "that of ten times C": interior_point(_objective(l2=1e-4), Options(1e-3, 100)).coef,
+        "that of a hundredth of C": interior_point(_objective(l2=0.1), Options(1e-3, 100)).coef,
+        "random": 100.0 * np.random.default_rng(0).normal(size=(5, 2)),
+        "zero": np.zeros((5, 2)),
+    }
+    rough, warm = (interior_point(objective, Options(tol, 100), starts[kind]) for tol in (3e-3, 1e-8))
+    assert rough.converged
+    assert warm.converged
+    assert_allclose(warm.objective, cold.objective, rtol=1e-7)
+    if kind == "the optimum":
+        assert rough.n_iter < interior_point(objective, Options(3e-3, 100)).n_iter
+
+
 def test_outputs_with_penalties_of_their_own_are_those_solved_alone():
     together = interior_point(_objective(l2=np.array([1.0, 1e-3])), Options(1e-9, 100))
     for k, l2 in enumerate([1.0, 1e-3]):

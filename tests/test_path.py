@@ -28,6 +28,7 @@ from dropmargin import (
 )
 from dropmargin.estimators.base import CheckedRows
 from dropmargin.model_selection.grid import Grid, check_grid
+from dropmargin.model_selection.path_solver import Solution, _between, _is_flat
 
 # The hinge without noise has a kink and does not get further than this; it is worth six digits of the coefficients.
 _TOL, _DIGITS = 1e-12, 1e-5
@@ -341,3 +342,70 @@ def test_fits_that_do_not_converge_are_counted_in_one_warning_at_the_callers_lin
         path = noise_path(X, y, [0.1, 0.5], [1.0, 10.0], estimator=DropoutSVC(max_iter=1, tol=1e-9))
     assert not path.converged.any()
     assert [record.filename for record in caught] == [__file__]
+
+
+# Values of C that are not solved ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize(("n_cs", "skips"), [(1, True), (2, True), (5, True), (6, True), (13, True), (13, False)])
+def test_a_walk_visits_every_c_once_and_knows_its_ends(n_cs, skips, descending):
+    visited: list[int] = []
+    for c, ends in Grid((None,), np.logspace(0, 3, n_cs)).walk(descending, skips):
+        assert set(ends) <= set(visited)
+        assert len(ends) < 2 or ends[0] < c < ends[1]
+        assert (skips and n_cs >= 6) or len(ends) == (0 if not visited else 1)
+        visited.append(c)
+    assert sorted(visited) == list(range(n_cs))
+    assert visited[0] == (n_cs - 1 if descending else 0)
+
+
+def _objective(estimator, path, place, coef):
+    """Return the objective of each output at any coefficients, with the noise and ``C`` of a point of a path."""
+    X, y = make_multiclass()
+    noise, C = path.noises[place[0]].rate, path.Cs[place[1]]
+    w, b = coef[:-1], coef[-1]
+    targets = np.where(y[:, None] == path.classes, 1.0, -1.0)
+    variance = noise / (1.0 - noise) * np.square(X - X.mean(axis=0)) @ np.square(w)
+    slack = 1.0 - targets * (X @ w + b)
+    return 0.5 * np.square(w).sum(axis=0) + 0.5 * C * (slack + np.sqrt(np.square(slack) + variance)).sum(axis=0)
+
+
+def test_the_gap_of_an_interpolation_in_c_is_bounded():
+    X, y = make_multiclass()
+    estimator = DropoutSVC(tol=1e-9)
+    path = noise_path(X, y, [0.1, 0.5], [0.01, 0.03, 0.1, 0.3, 1.0, 10.0], estimator=estimator, verbose=0)
+    coefs = np.concatenate([path.coefs, path.intercepts[..., None]], axis=-1).swapaxes(-1, -2)
+    accepted = []
+    for noise, low, middle, high in [(n, c, m, h) for n in (0, 1) for c, m, h in [(0, 1, 2), (1, 3, 5), (2, 4, 5)]]:
+        ends = [path.Cs[low], path.Cs[high]]
+        solutions = []
+        for c in (low, high):
+            own, value = coefs[noise, c], _objective(estimator, path, (noise, c), coefs[noise, c])
+            solutions.append(Solution(own, [], value, 0.5 * np.square(own[:-1]).sum(axis=0), 1, True))
+        between = _between(*solutions, ends, path.Cs[middle])
+        gap = _objective(estimator, path, (noise, middle), between.coef)
+        optimum = _objective(estimator, path, (noise, middle), coefs[noise, middle])
+        worst = float(np.max(gap / optimum - 1.0))
+        # a tolerance below the gap is refused, and one that is far above it is accepted
+        assert worst > 0.0
+        assert not _is_flat(*solutions, ends, path.Cs[[middle]], 0.99 * worst)
+        accepted.append(_is_flat(*solutions, ends, path.Cs[[middle]], 20.0 * worst))
+    assert np.mean(accepted) > 0.5
+
+
+def test_outputs_without_coefficients_are_those_of_single_fits():
+    X, y = make_multiclass(n_samples=90)
+    y = np.where(y == 2, np.arange(len(y)) % 4 + 2, y)  # rare classes, which strong noise leaves without coefficients
+    estimator = DropoutSVC(tol=1e-6)
+    Cs = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]
+    path = noise_path(X, y, [0.9, 0.6, 0.2], Cs, estimator=estimator, verbose=0)
+    is_constant = ~path.coefs.any(axis=-1)
+    assert is_constant.any()
+    assert not is_constant.all()
+    # zero for a larger C or a weaker noise, zero for a smaller C and a stronger noise
+    assert np.all(is_constant[:, :-1] >= is_constant[:, 1:])
+    assert np.all(is_constant[:-1] >= is_constant[1:])
+    for row, column in np.ndindex(path.objectives.shape):
+        cold = clone(estimator).set_params(noise=path.noises[row], C=Cs[column]).fit(X, y)
+        assert path.objectives[row, column] == pytest.approx(cold.objective_, rel=3e-6)

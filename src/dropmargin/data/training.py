@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -256,11 +257,10 @@ class BinaryArray(BinaryRows):
         rows.first_intercept, rows.is_binary = self.first_intercept, self.is_binary
         return Subsample(rows, weights.sum() / self.sample_weight.sum())
 
-    def repeated(self, count: int) -> BinaryArray:
-        """Return the same rows with so many copies of every output, one set of outputs after the other."""
-        targets = np.tile(self.targets, (1, count))
-        rows = BinaryArray(self.X, targets, self.sample_weight, self.n_threads, self.used_features)
-        rows.first_intercept, rows.is_binary = self.first_intercept, self.is_binary
+    def with_outputs(self, index: Array) -> BinaryArray:
+        """Return the same rows, not copied, with some of the outputs, which may be repeated."""
+        rows = copy(self)
+        rows.targets, rows.n_outputs = self.targets[:, index], len(index)
         return rows
 
     def _find_means(self, ratio: float) -> Array | None:

@@ -266,7 +266,7 @@ def try_scorer(search: Search, fold: Fold) -> None:
     _, classifier = fold.prepare(search, 1)
     n_features, n_outputs = classifier.n_features_in_, classifier._n_outputs(getattr(classifier, "classes_", None))
     coef = 1e-3 * np.cos(np.arange((n_features + 1) * n_outputs)).reshape(n_features + 1, n_outputs)
-    set_solution(classifier, search.grid, (0, 0), Solution(coef, [], 0.0, 0, True), fold.dtype)
+    set_solution(classifier, search.grid, (0, 0), Solution(coef, [], np.empty(0), np.empty(0), 0, True), fold.dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the model may not predict some class
         try:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from numbers import Integral
 from typing import Any
 
@@ -27,6 +28,8 @@ _FIRST_FACTOR, _LAST_FACTOR = 0.1, 1e5
 _KNOTS = 0.4
 _MIN_CHAIN = 6
 _ORDER = 4
+# With pruning, a walk over at least _MIN_CHAIN values of C may take every so many first.
+_STRIDE = 4
 
 Point = tuple[int, int]
 
@@ -60,19 +63,41 @@ class Grid:
             kinds.setdefault(_kind(noise), []).append(index)
         return [sorted(members, key=lambda index: -_strength(self.noises[index])) for members in kinds.values()]
 
+    def walk(self, descending: bool, skips: bool) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Yield the values of ``C`` in the order of their solution, each with the one before or the two around it.
+
+        If ``skips``, these are every `_STRIDE`-th value, and after each of them the values between it and the one
+        before, by bisection. Short lists are in order.
+        """
+        last = len(self.Cs) - 1
+        stride = _STRIDE if skips and len(self.Cs) >= _MIN_CHAIN else 1
+        places = [*range(0, last, stride), last]
+        places = places[::-1] if descending else places
+        yield places[0], ()
+        for before, place in pairwise(places):
+            yield place, (before,)
+            yield from _bisection(min(before, place), max(before, place))
+
     def knots(self, chain: list[int]) -> list[int]:
         """Return the noises of a chain that are solved; the others are interpolated. Short chains are all solved."""
         strengths = {_strength(self.noises[index]) for index in chain}
-        # Noises with one parameter per feature may differ in more than their strength.
-        is_scalar = all(np.ndim(_strengths(self.noises[index])) == 0 for index in chain)
-        if len(chain) < _MIN_CHAIN or len(strengths) < len(chain) or not is_scalar:
+        if len(chain) < _MIN_CHAIN or len(strengths) < len(chain) or not self.is_ordered(chain):
             return chain
         count = max(_ORDER, int(np.ceil(_KNOTS * len(chain))))
         return [chain[place] for place in np.round(np.linspace(0, len(chain) - 1, count)).astype(int)]
 
+    def is_ordered(self, chain: list[int]) -> bool:
+        """Return whether a noise of a chain is the stronger one in every feature: if it has one parameter for all."""
+        return all(np.ndim(_strengths(self.noises[index])) == 0 for index in chain)
+
+    @cached_property
+    def _log_strengths(self) -> Array:
+        with np.errstate(divide="ignore"):
+            return np.log([_strength(noise) for noise in self.noises])
+
     def interpolation(self, noise: int, knots: list[int]) -> dict[int, float]:
         """Return the coefficients of the nearest knots in the polynomial interpolation over the log of the strength."""
-        here, *places = (np.log(_strength(self.noises[index])) for index in (noise, *knots))
+        here, *places = (self._log_strengths[index] for index in (noise, *knots))
         above = int(np.sum(np.asarray(places) > here))
         first = min(max(0, above - _ORDER // 2), len(knots) - _ORDER)
         near = range(first, first + _ORDER)
@@ -80,6 +105,15 @@ class Grid:
             knots[k]: float(np.prod([(here - places[m]) / (places[k] - places[m]) for m in near if m != k]))
             for k in near
         }
+
+
+def _bisection(lower: int, upper: int) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Yield what is between two indices, middle first, each with the nearest ones below and above that came before."""
+    if upper - lower > 1:
+        middle = (lower + upper) // 2
+        yield middle, (lower, upper)
+        yield from _bisection(lower, middle)
+        yield from _bisection(middle, upper)
 
 
 def noise_level(noise: Noise | None) -> float:

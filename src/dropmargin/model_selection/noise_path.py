@@ -186,7 +186,7 @@ def _solve_path(search: Search, fold: ArrayFold, verbose: int) -> NoisePath:
         Cs=grid.Cs,
         coefs=table([solution.coef[:-1].T for solution in ordered]),
         intercepts=table([solution.coef[-1] for solution in ordered]),
-        objectives=table([solution.objective for solution in ordered]),
+        objectives=table([solution.objective.sum() for solution in ordered]),
         scores=scores,
         n_iter=table([solution.n_iter for solution in ordered]),
         converged=table([solution.converged for solution in ordered]),

@@ -2,8 +2,10 @@
 
 An approximate solution, solved to a large tolerance or interpolated between two such, has nearly the score of the
 precise one. The error is estimated: the points of the highest scores are solved precisely first. Then every point whose
-approximate score is below the best by less than twice the largest change so far is solved precisely, until there is no
-such point. The chosen point is always solved precisely.
+approximate score is below the best by less than twice the error is solved precisely, until there is no such point. The
+error is the largest rise of a score so far, or the largest change for the same noise. (A score that falls says nothing
+about lower ones: under noise that leaves few coefficients, approximate scores may be far too high.) The chosen point is
+always solved precisely.
 """
 
 from __future__ import annotations
@@ -176,7 +178,7 @@ class Search:
         """Return the scores of all points on all folds; ``folds`` are functions that load a fold."""
         outcome = Outcome.empty(self.grid, len(folds), self.rough_tol <= self.tol)
         if self.scorer is accuracy:
-            outcome.error = 1.0 / self.n_rows  # the smallest possible error: one row
+            outcome.errors[:] = 1.0 / self.n_rows  # the smallest possible error: one row
         stop = threading.Event()
         n_points = len(folds) * self.grid.shape[0] * self.grid.shape[1]
         label = f"{type(self.template).__name__} path"
@@ -336,16 +338,19 @@ def warn_unconverged(converged: Array, stacklevel: int) -> None:
 
 @dataclass(eq=False)
 class Outcome:
-    """Scores, iterations and coefficients of a search; ``refined`` are the points that are solved precisely."""
+    """Scores, iterations and coefficients of a search.
+
+    ``refined`` are the points that are solved precisely, ``errors`` the errors of approximate scores, one per noise.
+    """
 
     grid: Grid
     scores: Array
     n_iter: Array
     converged: Array
     refined: Array
+    errors: Array
     coefs: Array | None = None
     lock: Any = None
-    error: float = 0.0
 
     @classmethod
     def empty(cls, grid: Grid, n_folds: int, refined: bool) -> Outcome:
@@ -356,6 +361,7 @@ class Outcome:
             np.zeros(shape, dtype=int),
             np.ones(shape, dtype=bool),
             np.full(grid.shape, refined),
+            np.zeros(grid.shape[0]),
             lock=threading.Lock(),
         )
 
@@ -411,7 +417,7 @@ class Outcome:
             count = max(_MIN_LEADERS, mean.size // _LEADERS)
             leaders = np.unravel_index(np.argsort(-mean, axis=None, kind="stable")[:count], mean.shape)
             return _sorted({*_points(leaders), chosen})
-        slack = _SLACK * self.error + _EQUAL
+        slack = _SLACK * self.errors[:, None] + _EQUAL
         is_candidate = mean >= mean[self.best()] - slack
         # The rule of one standard error may choose a point of lower C with a score below the best.
         is_candidate[:, : chosen[1] + 1] |= mean[:, : chosen[1] + 1] >= self._threshold(rule) - slack
@@ -423,8 +429,10 @@ class Outcome:
         where = tuple(np.array(points).T)
         self.refined[where] = True
         with np.errstate(invalid="ignore"):  # scores may be infinite
-            changes = np.abs(self.mean[where] - before[where])
-        self.error = max(self.error, float(np.max(changes, where=np.isfinite(changes), initial=0.0)))
+            changes = self.mean[where] - before[where]
+        changes = np.where(np.isfinite(changes), changes, 0.0)
+        np.maximum.at(self.errors, where[0], np.abs(changes))
+        np.maximum(self.errors, changes.max(), out=self.errors)
 
 
 def _points(indices: tuple[Array, ...]) -> set[Point]:

@@ -101,7 +101,7 @@ class Tables(NamedTuple):
 def _outer_products(part: Rows, variance: Any, is_coupled: bool) -> Tables:
     """Return the products of the entries of each row; with noise, also with their variances."""
     dense = dense_rows(part)
-    rows = np.hstack([dense, np.ones((len(dense), 1))])
+    rows = with_ones(dense)
     first, second = np.triu_indices(rows.shape[1])
     squares = rows[:, first] * rows[:, second]
     if not is_coupled:
@@ -147,6 +147,11 @@ def dense_rows(part: Rows) -> Array:
     return np.concatenate([np.empty((0, part.X.n_features)), *(rows for _, rows in part.X.dense_chunks())])
 
 
+def with_ones(rows: Array) -> Array:
+    """Return the rows with a feature of ones for the intercept."""
+    return np.hstack([rows, np.ones((len(rows), 1))])
+
+
 def _variances(rows: Array, variance: Any) -> Array:
     entries = variance.slope * variance.entry(rows) if variance.moves_entries else np.zeros_like(rows)
     return entries + variance.floor
@@ -158,7 +163,7 @@ def _one_output(part: Rows, variance: Any, weights: CurvatureWeights, coef: Arra
     size = part.X.n_features + 1
     total = np.zeros((size, size))
     for where, dense in part.X.dense_chunks():
-        rows = np.hstack([dense, np.ones((len(dense), 1))])
+        rows = with_ones(dense)
         scaled = rows * np.sqrt(np.maximum(weights.by_mean[where, k, None], 0.0))
         total += scaled.T @ scaled  # BLAS computes one triangle of a product with the own transpose
         if weights.is_coupled:

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg import eigh
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from dropmargin.data import products, stack_blocks, target_summary
 from dropmargin.objective.explicit import explicit_curvature, intercept_floor, with_diagonal
@@ -88,7 +89,7 @@ class Cholesky(Preconditioner):
     def solve(self, residual: Array) -> Array:
         out = np.empty_like(residual)
         for k, factor in enumerate(self.factors):
-            out[:, k] = cho_solve(factor, residual[:, k], check_finite=False)
+            out[:, k] = solve_factorised(factor, residual[:, k])
         return out
 
     def select(self, outputs: Any) -> Cholesky:
@@ -329,7 +330,7 @@ def _woodbury_output(
         scaled = right / diagonal
         if not len(root):  # no row has a curvature; SciPy before 1.14 refuses empty systems
             return scaled
-        small = root * cho_solve(factor, root * block.times(scaled), check_finite=False)
+        small = root * solve_factorised(factor, root * block.times(scaled))
         return scaled - block.transposed_times(small) / diagonal
 
     border = block.transposed_times(h)
@@ -357,18 +358,19 @@ def diagonal(point: MomentPoint | ClassColumns, squares: Array, totals: Array, o
     return Diagonal(out)
 
 
-def factorise(matrix: Array) -> Any | None:
-    """Return the Cholesky factor, or ``None`` if the matrix is not safely positive definite."""
+def factorise(matrix: Array) -> Array | None:
+    """Return the lower Cholesky factor, or ``None`` if the matrix is not safely positive definite."""
     # Scaling to a unit diagonal first: features of very different units cost no digits.
     scale = 1.0 / np.sqrt(np.maximum(np.diag(matrix), np.finfo(float).tiny))
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            factor, lower = cho_factor(matrix * scale * scale[:, None], lower=True, check_finite=False)
-    except np.linalg.LinAlgError:
-        return None
-    if not np.isfinite(factor).all():
-        return None
-    return np.tril(factor) / scale[:, None], lower
+    with np.errstate(over="ignore", invalid="ignore"):
+        # LAPACK itself: SciPy's functions around it take longer than a small matrix.
+        factor, info = dpotrf(matrix * scale * scale[:, None], lower=1)
+    return factor / scale[:, None] if info == 0 and np.isfinite(factor).all() else None
+
+
+def solve_factorised(factor: Array, right: Array) -> Array:
+    """Return the solution for a matrix by its lower Cholesky factor."""
+    return dpotrs(factor, right, lower=1)[0]
 
 
 @products(1)

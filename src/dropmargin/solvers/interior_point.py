@@ -12,7 +12,8 @@ Mehrotra's predictor and corrector follow the points where both products are ``m
 
 with the intercept as a feature of ones without penalty, ``t`` and ``p`` the targets of ``r`` and ``xi``. The dual
 variables start balanced and stay so, so that the duality gap is proved at every point. There are 8 to 38
-steps, more for a large ``C``; a start near the solution would not reduce them.
+steps, more for a large ``C``. A warm start takes the central ``a``, ``r`` and ``xi`` for its coefficients: from the
+next ``C`` to a rough solution most outputs of the digits take 4 steps, instead of 13 to 24.
 
 References
 ----------
@@ -22,22 +23,34 @@ Ferris, M. C. and Munson, T. S. (2002). Interior-point methods for massive suppo
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from dropmargin.data import column_dots
 from dropmargin.objective import MomentObjective
-from dropmargin.objective.explicit import dense_rows, suits_tables, sums_of_products, tables_of, with_diagonal
-from dropmargin.objective.preconditioner import StackedCholesky
+from dropmargin.objective.explicit import (
+    dense_rows,
+    suits_tables,
+    sums_of_products,
+    tables_of,
+    with_diagonal,
+    with_ones,
+)
+from dropmargin.objective.preconditioner import Preconditioner, cholesky
 from dropmargin.solvers.result import Iteration, Options, Result
 from dropmargin.typing import Array
 
 _MAX_ITER = 60
+# The relative gap that a warm start is taken for.
+_WARM_GAP = 6.0
 # A smaller relative gap is rounding.
 _ROUNDING = 1e-12
 # The share of the step to the boundary that is taken.
 _BOUNDARY_SHARE = 0.995
+# The matrices come from a table of products if there are so many outputs per feature; else one after the other.
+_TABLE_SHARE = 3
 # Products with the rows per step: scores, gradient, matrix, and the right side and the scores of two directions.
 _PRODUCTS = 7
 
@@ -53,14 +66,19 @@ def suits_interior_point(objective: MomentObjective) -> bool:
     )
 
 
-def interior_point(objective: MomentObjective, options: Options) -> Result:
-    """Minimise the hinge objective without noise, for all outputs, to a relative duality gap of ``tol``."""
+def interior_point(objective: MomentObjective, options: Options, start: Array | None = None) -> Result:
+    """Minimise the hinge objective without noise, for all outputs, to a relative duality gap of ``tol``.
+
+    ``start`` are coefficients near the solution.
+    """
     with np.errstate(over="ignore", invalid="ignore"):  # a step that is not finite ends the iteration
-        return _iterate(objective, options)
+        return _iterate(objective, options, start)
 
 
-def _iterate(objective: MomentObjective, options: Options) -> Result:
+def _iterate(objective: MomentObjective, options: Options, start: Array | None) -> Result:
     state = _State(objective)
+    if start is not None:
+        state.move_to(start)
     n_outputs = objective.n_outputs
     coef, values, gaps = np.zeros((objective.n_features + 1, n_outputs)), np.empty(n_outputs), np.empty(n_outputs)
     outputs, history = np.arange(n_outputs), []
@@ -93,8 +111,10 @@ class _State:
         parts = objective.data.rows_in_memory()
         assert parts is not None
         self.objective = objective
-        self.X = np.concatenate([dense_rows(part) for part in parts])
-        self.table = np.concatenate([own.rows for own in tables_of(objective, is_coupled=False)])
+        self.rows = np.concatenate([with_ones(dense_rows(part)) for part in parts])
+        self.table = None
+        if objective.n_outputs * _TABLE_SHARE >= self.rows.shape[1]:
+            self.table = np.concatenate([own.rows for own in tables_of(objective, is_coupled=False)])
         self.y = np.concatenate([part.y[:, objective.outputs] for part in parts], dtype=np.float64)
         self.s = np.concatenate([part.sample_weight for part in parts], dtype=np.float64)[:, None]
         self.coef = np.zeros((objective.n_features + 1, objective.n_outputs))
@@ -104,10 +124,26 @@ class _State:
         margin = objective.loss.kink
         self.r, self.xi = np.full_like(self.y, margin), np.full_like(self.y, 2.0 * margin)
 
+    def move_to(self, coef: Array) -> None:
+        """Start from these coefficients, with ``a r = (s - a) xi = mu`` for a ``mu`` in proportion to the objective."""
+        z = self.y * self._forward(coef) - self.objective.loss.kink
+        value = self.objective.penalty.value(coef) + np.sum(self.s * np.maximum(-z, 0.0), axis=0)
+        mu = _WARM_GAP * value / (2.0 * len(z))
+        ratio = self.s * z / mu
+        root = np.sqrt(np.square(ratio) + 4.0)
+        odds = 0.5 * np.where(ratio > 0.0, root + ratio, 4.0 / (root - ratio))  # (s - a) / a
+        self.a = self.s / (1.0 + odds)
+        self.r, self.xi = mu / self.a, mu / (self.s - self.a)
+        self.coef = coef.copy()
+        if self.objective.fit_intercept:  # balanced
+            positive, negative = (np.sum(np.where(self.y == sign, self.a, 0.0), axis=0) for sign in (1.0, -1.0))
+            least = np.minimum(positive, negative)
+            self.a *= np.where(self.y > 0.0, least / positive, least / negative)
+
     def select(self, outputs: Any) -> _State:
         """Return the point of these outputs alone."""
         out = object.__new__(_State)
-        out.objective, out.X, out.table, out.s = self.objective.select(outputs), self.X, self.table, self.s
+        out.objective, out.rows, out.table, out.s = self.objective.select(outputs), self.rows, self.table, self.s
         for name in ("coef", "y", "a", "r", "xi", "z", "back"):
             setattr(out, name, np.ascontiguousarray(getattr(self, name)[:, outputs]))
         return out
@@ -128,9 +164,7 @@ class _State:
         rest = self.s - a
         with np.errstate(all="ignore"):
             d = 1.0 / (r / a + xi / rest)
-            matrices = sums_of_products(d, self.table, len(self.coef))
-            own = np.broadcast_to(np.reshape(self.objective.penalty.l2, (-1, 1)), matrices.shape[:2])[:, :-1]
-            inverse = StackedCholesky.of(with_diagonal(matrices, self.objective, own))
+            inverse = cholesky(self._matrices(d), is_exact=True)
             if inverse is None:
                 return False
             # 1. Predictor: towards mu = 0.
@@ -150,7 +184,16 @@ class _State:
         self.a, self.r, self.xi = a + length * da, r + length * dr, xi + length * dxi
         return True
 
-    def _direction(self, inverse: StackedCholesky, d: Array, t: Any, p: Any) -> tuple[Array, Array, Array, Array]:
+    def _matrices(self, d: Array) -> Iterable[Array]:
+        """Return ``l2 + sum_i d_i x_i x_i'`` of each output: all at once if they are many small ones."""
+        own = np.broadcast_to(self.objective.penalty.l2, d.shape[1])[:, None]
+        if self.table is not None:
+            return with_diagonal(sums_of_products(d, self.table, len(self.coef)), self.objective, own)
+        roots = np.sqrt(d)
+        scaled = (self.rows * roots[:, k, None] for k in range(d.shape[1]))
+        return (with_diagonal(rows.T @ rows, self.objective, own[k]) for k, rows in enumerate(scaled))
+
+    def _direction(self, inverse: Preconditioner, d: Array, t: Any, p: Any) -> tuple[Array, Array, Array, Array]:
         """Return the changes of the coefficients, of ``a``, of ``r`` and of ``xi``."""
         q = t - p - self.z
         right = self.back + self._backward(self.y * d * q)
@@ -168,10 +211,10 @@ class _State:
         return np.minimum(1.0, share / np.maximum(steepest, np.finfo(float).tiny))
 
     def _forward(self, coef: Array) -> Array:
-        return self.X @ coef[:-1] + coef[-1]
+        return self.rows @ coef
 
     def _backward(self, left: Array) -> Array:
-        out = np.empty((self.X.shape[1] + 1, left.shape[1]))
-        out[:-1] = (left.T @ self.X).T
-        out[-1] = left.sum(axis=0) if self.objective.fit_intercept else 0.0
+        out = np.ascontiguousarray((left.T @ self.rows).T)
+        if not self.objective.fit_intercept:
+            out[-1] = 0.0
         return out

@@ -319,7 +319,7 @@ def _solve_few_rows(
     dual: PerPartition | None, objective: MomentObjective, start: MomentPoint, options: Options
 ) -> Result:
     """Minimise the hinge objective without noise for few rows: by an interior-point method, or else as for many."""
-    found = interior_point(objective, options)
+    found = interior_point(objective, options, start.coef if options.warm else None)
     if found.converged or found.n_iter >= options.max_iter or np.ndim(objective.penalty.l2) > 0:
         return found
     return _one_by_one(_solve_noise_free, dual, objective, start, options)
