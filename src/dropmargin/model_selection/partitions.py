@@ -2,7 +2,9 @@
 
 The folds of a search are those of rows in memory: labels and sample weights are gathered, and split as there. In the
 training rows of a fold, the test rows have the weight zero, so that no rows are copied or moved. The path over the grid
-and the choice are those of `model_selection.search`.
+and the choice are those of `model_selection.search`. A few rows are gathered, and searched in memory: a search over a
+small table solves all values of ``C`` together there, and two paths to a solution within ``tol`` may differ in the
+label of a row, which may decide between two points of the grid.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
+from sklearn.base import clone
 
-from dropmargin.data import Partitions, PerPartition, Rows
+from dropmargin.data import Partitions, PerPartition, Rows, stack_rows
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.classification import MarginalisedClassifier
@@ -35,6 +38,8 @@ from dropmargin.typing import Array
 E = TypeVar("E", MarginalisedClassifier, MarginalisedClassifierCV)
 
 _PROGRESS_STEPS = 1000
+# A search gathers rows of at most this many bytes.
+_GATHERED_BYTES = 2**24
 
 
 def check_estimator(estimator: Any) -> Problem:
@@ -110,6 +115,8 @@ def search_partitions(
         template = estimator._plain()
         fit = Fit(template)
         with checked_rows(fit, data, names, feature_names) as rows:
+            if rows.n_bytes <= _GATHERED_BYTES and (feature_names is None or rows.summary.whole.is_dense):
+                return _search_in_memory(estimator, rows, estimator.verbose if progress else 0)
             # 1. The grid.
             n_features = rows.summary.whole.n_features
             grid = check_grid_of_scale(estimator.noises, estimator.Cs, n_features, feature_names, rows.mean_square)
@@ -133,6 +140,25 @@ def search_partitions(
                 n_rows, n_features, classes, rows.summary.whole.has_missing, folds, partial(_refit, rows)
             )
             return estimator._search(searched, template, problem, grid, 1, estimator.verbose if progress else 0)
+
+
+def _search_in_memory(
+    estimator: MarginalisedClassifierCV, rows: PartitionRows, verbose: int
+) -> MarginalisedClassifierCV:
+    """Fit a search to the gathered rows."""
+    parts = [part for part in rows.rows.gather(rows.rows.map(_whole)) if len(part.y)]
+    X: Any = stack_rows([part.X for part in parts])
+    if rows.feature_names is not None:
+        import pandas as pd
+
+        X = pd.DataFrame(X, columns=list(rows.feature_names))
+    weights = [np.ones(len(part.y)) if part.sample_weight is None else part.sample_weight for part in parts]
+    is_weighted = any(part.sample_weight is not None for part in parts)
+    own = clone(estimator).set_params(verbose=verbose)
+    own.fit(X, np.concatenate([part.y for part in parts]), np.concatenate(weights) if is_weighted else None)
+    params = estimator.get_params(deep=False)
+    estimator.__dict__ = vars(own) | params
+    return estimator
 
 
 def _refit(rows: PartitionRows, best: MarginalisedClassifier, start: Array | None) -> MarginalisedClassifier:
@@ -252,6 +278,10 @@ def _of_scores(model: MarginalisedClassifier, scores: Array) -> MarginalisedClas
 
 
 # Functions of one partition ---------------------------------------------------------------------------------------
+
+
+def _whole(rows: Rows) -> Rows:
+    return Rows(rows.X.copy(), rows.y, rows.sample_weight)
 
 
 def _targets_of(rows: Rows, classes: Array) -> tuple[Array, Array | None]:
