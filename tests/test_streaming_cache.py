@@ -119,9 +119,9 @@ def test_forged_indices_are_an_error_and_no_crash(honest, parts, tmp_path):
 
 
 _INCONSISTENT = {
-    "fewer rows in a block": lambda spec: spec["blocks"][-1].__setitem__(1, 5),
-    "a negative number of rows": lambda spec: spec["blocks"][-1].__setitem__(1, -5),
-    "another layout": lambda spec: spec["blocks"][-1].__setitem__(3, 1),
+    "fewer rows in a block": lambda spec: spec["blocks"][-1].__setitem__(2, 5),
+    "a negative number of rows": lambda spec: spec["blocks"][-1].__setitem__(2, -5),
+    "another layout": lambda spec: spec["blocks"][-1].__setitem__(4, 1),
     "a block without a name": lambda spec: spec["blocks"][0].pop(0),
     "one name of a feature": lambda spec: spec.update(feature_names=["a"]),
 }

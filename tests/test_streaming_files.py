@@ -123,7 +123,7 @@ def _flip(path, where):
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", ["rows", "rows cut", "manifest", "codes", "no codes", "not json"])
+@pytest.mark.parametrize("damage", ["rows", "rows cut", "manifest", "labels", "no labels", "not json"])
 def test_a_damaged_cache_is_written_again(damage, tmp_path):
     X, y = make_rows()
     folder = write_parts(tmp_path / "data", X, y)
@@ -135,10 +135,10 @@ def test_a_damaged_cache_is_written_again(damage, tmp_path):
         os.truncate(cache / "0-data.npy", 1000)
     elif damage == "manifest":
         _flip(cache / "manifest.json", 30)
-    elif damage == "codes":
-        _flip(cache / "codes.npy", -7)
-    elif damage == "no codes":
-        (cache / "codes.npy").unlink()
+    elif damage == "labels":
+        _flip(cache / "1-labels.npy", -7)
+    elif damage == "no labels":
+        (cache / "1-labels.npy").unlink()
     else:
         (cache / "manifest.json").write_text("{")
     model = _fit(folder)

@@ -12,7 +12,8 @@ import os
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -168,22 +169,31 @@ class ArrayBlocks:
         return np.ascontiguousarray(rows, dtype=self._dtype).view(np.ndarray)
 
 
-class StoredRows(NamedTuple):
-    """Rows in blocks of ``block_rows`` rows each, and their labels ``classes[codes]``.
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows in blocks, and their labels.
 
     ``names`` are those of the blocks in errors: the file, and which of its rows. ``scratch`` is a folder for temporary
     rows. ``zero_based`` is whether the feature indices of svmlight files start at 0.
     """
 
     blocks: FileBlocks | ArrayBlocks
-    shape: tuple[int, int]
-    block_rows: list[int]
+    n_features: int
     names: list[str]
-    classes: Array
-    codes: Array
+    labels: list[Array]
     scratch: Path
     feature_names: tuple[str, ...] | None = None
     zero_based: bool | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and features."""
+        return sum(map(len, self.labels)), self.n_features
+
+    @cached_property
+    def classes(self) -> Array:
+        """All labels, sorted."""
+        return np.unique(np.concatenate([np.unique(labels) for labels in self.labels]))
 
 
 def fetched_rows(blocks: FileBlocks | ArrayBlocks, targets: Sequence[tuple[Any, Any]]) -> list[Rows]:

@@ -1,4 +1,4 @@
-"""The binary cache of data files: blocks of rows, labels as numbers, and a manifest.
+"""The binary cache of data files: blocks of rows, their labels, and a manifest.
 
 The name of a cache's folder depends on the files and the options; the manifest has the sizes and modification times of
 the files. A cache is written under another name and renamed when it is complete. A stale or damaged one is written
@@ -23,7 +23,6 @@ from dropmargin.io.data import DataFormatError
 from dropmargin.streaming.blocks import BlockInfo, FileBlocks, StoredRows
 from dropmargin.streaming.files import DataFiles, read_blocks, scan_files
 from dropmargin.streaming.memory import check_conversion
-from dropmargin.typing import Array
 
 FOLDER = ".dropmargin-cache"
 _VERSION = 3
@@ -61,23 +60,18 @@ def _read(folder: Path, files: DataFiles) -> StoredRows | None:
             return None
         if spec["files"] != files.fingerprint:
             return None
-        classes, codes = (np.load(folder / f"{name}.npy") for name in ("classes", "codes"))  # refuses Python objects
-        if _labels_checksum(classes, codes) != spec["labels"]:
-            return None
-        names, blocks = [], []
-        for name, *numbers in spec["blocks"]:
+        names, labels, blocks = [], [], []
+        for index, (name, checksum, *numbers) in enumerate(spec["blocks"]):
             names.append(str(name))
+            labels.append(np.load(_labels_path(folder, index)))  # refuses Python objects
             blocks.append(BlockInfo(*map(int, numbers)))
-        block_rows, feature_names = [block.n_rows for block in blocks], spec["feature_names"]
-        shape = sum(block_rows), blocks[0].n_features
-        is_sound = codes.shape == shape[:1] and codes.dtype.kind == "i" and min(block_rows) >= 0
-        if not is_sound or not 0 <= codes.min(initial=0) <= codes.max(initial=0) < len(classes):
+            if zlib.crc32(labels[-1].tobytes()) != checksum or labels[-1].shape != (blocks[-1].n_rows,):
+                return None
+        feature_names = None if spec["feature_names"] is None else tuple(map(str, spec["feature_names"]))
+        if feature_names is not None and len(feature_names) != blocks[0].n_features:
             return None
-        if feature_names is not None and len(feature_names) != shape[1]:
-            return None
-        names_of = None if feature_names is None else tuple(map(str, feature_names))
-        rows = FileBlocks(folder, blocks)
-        return StoredRows(rows, shape, block_rows, names, classes, codes, folder.parent, names_of, spec["zero_based"])
+        rows, n_features = FileBlocks(folder, blocks), blocks[0].n_features
+        return StoredRows(rows, n_features, names, labels, folder.parent, feature_names, spec["zero_based"])
     except _UNREADABLE:
         return None
 
@@ -106,49 +100,27 @@ def _write(folder: Path, files: DataFiles, block_bytes: int) -> None:
 def _convert(folder: Path, files: DataFiles, block_bytes: int) -> dict[str, Any]:
     """Write the rows and labels of all files to a folder, and return the manifest."""
     blocks = FileBlocks(folder)
-    names: list[str] = []
-    labels: list[Array] = []
+    written: list[tuple[Any, ...]] = []
     feature_names = None
     last, first_row = -1, 0
     for number, part in read_blocks(files, block_bytes):
         first_row = first_row if number == last else 0
         last = number
+        labels = np.asarray(part.y)
+        labels = labels.astype(str) if labels.dtype.kind in "OUST" else labels
+        np.save(_labels_path(folder, len(written)), labels)
         blocks.add(part.X)
-        labels.append(np.asarray(part.y))
-        names.append(f"{files.paths[number]}, rows {first_row + 1} to {first_row + part.n_samples}")
+        name = f"{files.paths[number]}, rows {first_row + 1} to {first_row + part.n_samples}"
+        written.append((name, zlib.crc32(labels.tobytes()), *blocks.blocks[-1]))
         first_row += part.n_samples
         feature_names = part.feature_names
-    if not blocks.blocks:
+    if not written:
         raise DataFormatError("there are no rows in any file", str(files.paths[0].parent))
-    classes, codes = _merge_labels(labels, names)
-    np.save(folder / "classes.npy", classes)
-    np.save(folder / "codes.npy", codes)
-    return {
-        "blocks": [(name, *block) for name, block in zip(names, blocks.blocks, strict=True)],
-        "feature_names": feature_names,
-        "zero_based": files.options.zero_based,
-        "labels": _labels_checksum(classes, codes),
-    }
+    return {"blocks": written, "feature_names": feature_names, "zero_based": files.options.zero_based}
 
 
-def _labels_checksum(classes: Array, codes: Array) -> int:
-    return zlib.crc32(codes.tobytes(), zlib.crc32(classes.tobytes()))
-
-
-def _merge_labels(labels: list[Array], names: list[str]) -> tuple[Array, Array]:
-    """Return all labels, sorted, and the index of the label of each row."""
-    is_text = [own.dtype.kind in "OUST" for own in labels]
-    if len(set(is_text)) > 1:
-        other = is_text.index(not is_text[0])
-        kinds = ["text" if own else "numbers" for own in (is_text[other], is_text[0])]
-        raise ValueError(
-            f"{names[other]}: labels are {kinds[0]}, but in {names[0]} {kinds[1]}. "
-            "Make all of them text, or all numbers (options.label_kind)."
-        )
-    own = [np.unique(part.astype(str) if is_text[0] else part, return_inverse=True) for part in labels]
-    classes = np.unique(np.concatenate([found for found, _ in own]))
-    codes = [np.searchsorted(classes, found)[inverse].astype(np.int32) for found, inverse in own]
-    return classes, np.concatenate(codes)
+def _labels_path(folder: Path, index: int) -> Path:
+    return folder / f"{index}-labels.npy"
 
 
 def _remove_leftovers(home: Path) -> None:

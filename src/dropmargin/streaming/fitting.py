@@ -173,10 +173,10 @@ def _array_rows(X: Any, y: Any, block_bytes: int, cache: PathLike | None) -> Sto
         raise ValueError("X has no rows.")
     row_bytes = X.shape[1] * (4 if X.dtype == np.float32 else 8)
     edges = [*range(0, len(X), max(1, block_bytes // max(1, row_bytes))), len(X)]
-    block_rows, names = np.diff(edges).tolist(), [f"rows {begin + 1} to {end}" for begin, end in pairwise(edges)]
-    classes, codes = np.unique(labels, return_inverse=True)
+    names = [f"rows {begin + 1} to {end}" for begin, end in pairwise(edges)]
     scratch = Path(getattr(X, "filename", None) or "x").parent / caches.FOLDER if cache is None else Path(cache)
-    return StoredRows(ArrayBlocks(X, edges), X.shape, block_rows, names, classes, codes.astype(np.int32), scratch)
+    own_labels = np.split(labels, edges[1:-1])
+    return StoredRows(ArrayBlocks(X, edges), X.shape[1], names, own_labels, scratch)
 
 
 def _fit(
@@ -203,14 +203,13 @@ def _fit(
         n_threads=n_threads,
     )
     blocks.keep(int(_ROWS_SHARE * room))
-    edges = np.cumsum(stored.block_rows)[:-1]
-    y = np.split(stored.classes[stored.codes], edges)
-    own_weights = [None] * len(y) if weights is None else np.split(weights, edges)
-    rows = fetched_rows(blocks, list(zip(y, own_weights, strict=True)))
+    edges = np.cumsum([len(labels) for labels in stored.labels])[:-1]
+    own_weights = [None] * len(stored.labels) if weights is None else np.split(weights, edges)
+    rows = fetched_rows(blocks, list(zip(stored.labels, own_weights, strict=True)))
     with ExitStack() as stack:
         parts: Partitions[Any] = FilePartitions(rows, n_threads, stored.scratch, room - int(_ROWS_SHARE * room))
         stack.callback(parts.close)
         if checkpoint is not None:
-            data_hash = joblib.hash([blocks.content_hash(), stored.classes, stored.codes, weights])
+            data_hash = joblib.hash([blocks.content_hash(), stored.labels, weights])
             parts = LoggedPartitions(parts, stack.enter_context(Log(Path(checkpoint), data_hash, estimator)))
         return fit_estimator(estimator, parts, stored.names, stored.feature_names, progress)  # type: ignore[type-var]
