@@ -59,22 +59,32 @@ def honest(parts, tmp_path_factory):
 # Forgery ------------------------------------------------------------------------------------------------------------
 
 
-_ARRAYS = ("data", "indices", "indptr")
-
-
 def _open(cache):
     """Return the folder of the cache, its manifest, and the arrays of the last block."""
     (folder,) = cache.iterdir()
     manifest = json.loads((folder / "manifest.json").read_text().rsplit("\n", 1)[0])
-    last = len(manifest["blocks"]) - 1
-    return folder, manifest, {name: np.load(folder / f"{last}-{name}.npy") for name in _ARRAYS}
+    content, (n_rows, _, dtypes, n_stored, _) = _last(folder, manifest).read_bytes(), manifest["blocks"][-1][2:]
+    arrays, offset = {}, 0
+    for name, dtype, count in zip(("data", "indices", "indptr"), dtypes, (n_stored, n_stored, n_rows + 1), strict=True):
+        arrays[name] = np.frombuffer(content, dtype, count, offset).copy()
+        offset += arrays[name].nbytes
+    assert offset == len(content)
+    return folder, manifest, arrays
+
+
+def _last(folder, manifest):
+    return folder / f"{len(manifest['blocks']) - 1}.rows"
 
 
 def _sign(folder, manifest, arrays):
     """Write a cache with valid checksums."""
-    manifest["blocks"][-1][-1] = zlib.crc32(b"".join(array.tobytes() for array in arrays.values()))
-    for name, array in arrays.items():
-        np.save(folder / f"{len(manifest['blocks']) - 1}-{name}.npy", array)
+    content = b"".join(array.tobytes() for array in arrays.values())
+    _last(folder, manifest).write_bytes(content)
+    manifest["blocks"][-1][-3:] = [
+        [array.dtype.str for array in arrays.values()],
+        manifest["blocks"][-1][-2],
+        zlib.crc32(content),
+    ]
     content = json.dumps(manifest)
     (folder / "manifest.json").write_text(f"{content}\n{zlib.crc32(content.encode())}")
 
@@ -121,7 +131,9 @@ def test_forged_indices_are_an_error_and_no_crash(honest, parts, tmp_path):
 _INCONSISTENT = {
     "fewer rows in a block": lambda spec: spec["blocks"][-1].__setitem__(2, 5),
     "a negative number of rows": lambda spec: spec["blocks"][-1].__setitem__(2, -5),
-    "another layout": lambda spec: spec["blocks"][-1].__setitem__(4, 1),
+    "more entries in a block": lambda spec: spec["blocks"][-1].__setitem__(5, 2**40),
+    "another layout": lambda spec: spec["blocks"][0].__setitem__(4, ["<f8"]),
+    "Python objects": lambda spec: spec["blocks"][0].__setitem__(4, ["|O", "<i4", "<i4"]),
     "a block without a name": lambda spec: spec["blocks"][0].pop(0),
     "one name of a feature": lambda spec: spec.update(feature_names=["a"]),
 }

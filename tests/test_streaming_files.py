@@ -130,9 +130,9 @@ def test_a_damaged_cache_is_written_again(damage, tmp_path):
     expected = _fit(folder)
     cache = _cache_of(folder)
     if damage == "rows":
-        _flip(cache / "0-data.npy", 1000)
+        _flip(cache / "0.rows", 1000)
     elif damage == "rows cut":
-        os.truncate(cache / "0-data.npy", 1000)
+        os.truncate(cache / "0.rows", 1000)
     elif damage == "manifest":
         _flip(cache / "manifest.json", 30)
     elif damage == "labels":
@@ -156,7 +156,7 @@ def test_a_cache_that_is_cut_during_the_fit_is_written_again(at, tmp_path, monke
 
     def cut_and_fetch(self, index):
         if next(n_calls) == at:
-            os.truncate(cache / f"{index}-indices.npy", 300)
+            os.truncate(cache / f"{index}.rows", 300)
         return fetch(self, index)
 
     monkeypatch.setattr(FileBlocks, "fetch", cut_and_fetch)

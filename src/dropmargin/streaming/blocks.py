@@ -1,8 +1,8 @@
 """Blocks of rows outside of memory: in files of a folder, or slices of an array.
 
-Each block is in ``.npy`` files of its own, which are memory-mapped whenever its rows are fetched. Mapped pages count as
-memory of the process until the fetched rows are deleted, after their use. The operating system reads the next block in
-the meantime. Blocks for which there is room are read into memory once.
+Each block is in a file of its own, which is memory-mapped whenever its rows are fetched. Mapped pages count as
+memory of the process until the fetched rows are deleted, after their use; blocks for which there is room stay mapped.
+The operating system reads the next block in the meantime.
 """
 
 from __future__ import annotations
@@ -26,25 +26,35 @@ from dropmargin.data.structure import structure_fault
 from dropmargin.io.data import DataFormatError
 from dropmargin.typing import Array
 
-_DENSE, _SPARSE = ("rows",), ("data", "indices", "indptr")
-
 
 class DamagedBlockError(Exception):
     """The files of a block are not those that were written."""
 
 
 class BlockInfo(NamedTuple):
-    """Shape and layout of a block, and size and checksum of its arrays."""
+    """Shape of a block, types of its arrays, the number of stored entries of a sparse one, and a checksum."""
 
     n_rows: int
     n_features: int
-    is_dense: int
-    n_bytes: int
+    dtypes: list[str]
+    n_stored: int
     checksum: int
+
+    @property
+    def counts(self) -> list[int]:
+        """The number of items of each array of `data.to_arrays`."""
+        if len(self.dtypes) == 1:
+            return [self.n_rows * self.n_features]
+        return [self.n_stored, self.n_stored, self.n_rows + 1]
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of all arrays."""
+        return sum(np.dtype(own).itemsize * count for own, count in zip(self.dtypes, self.counts, strict=True))
 
 
 class FileBlocks:
-    """Blocks of rows in files of a folder.
+    """Blocks of rows in files of a folder: the arrays of a matrix, one after the other.
 
     At its first use a block is compared with its checksum, and the indices of a sparse one with its shape: a checksum
     can be computed for any content, and an index outside of the shape would crash the process.
@@ -58,23 +68,29 @@ class FileBlocks:
 
     def add(self, X: Any) -> None:
         """Write a matrix in canonical form as the next block."""
-        is_dense = is_dense_matrix(X)
         arrays = to_arrays(X)
-        if not is_dense and max(X.shape[1], X.indptr[-1]) < 2**31:
+        if not is_dense_matrix(X) and max(X.shape[1], X.indptr[-1]) < 2**31:
             arrays = [X.data, X.indices.astype(np.int32, copy=False), X.indptr.astype(np.int32, copy=False)]
-        arrays = [np.ascontiguousarray(array) for array in arrays]
-        for path, array in zip(self._paths(len(self.blocks), is_dense), arrays, strict=True):
-            np.save(path, array)
-        n_bytes = sum(array.nbytes for array in arrays)
-        self.blocks.append(BlockInfo(X.shape[0], X.shape[1], is_dense, n_bytes, _checksum(arrays)))
+        checksum = 0
+        with open(self._path(len(self.blocks)), "xb") as file:
+            for array in arrays:
+                content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+                file.write(content)
+                checksum = zlib.crc32(content, checksum)
+        dtypes = [array.dtype.str for array in arrays]
+        self.blocks.append(BlockInfo(X.shape[0], X.shape[1], dtypes, arrays[0].size, checksum))
 
     @property
     def sizes(self) -> list[int]:
         """The size of each block in memory."""
         return [block.n_bytes for block in self.blocks]
 
+    def is_complete(self) -> bool:
+        """Return whether all files have the size of their arrays."""
+        return all(os.path.getsize(self._path(i)) == n_bytes for i, n_bytes in enumerate(self.sizes))
+
     def keep(self, room: int) -> None:
-        """Keep the first blocks in memory after their first use, as many as fit into ``room`` bytes."""
+        """Keep the first blocks in memory, as many as fit into ``room`` bytes."""
         self._n_kept = int(np.searchsorted(np.cumsum(self.sizes), room, side="right"))
 
     def content_hash(self) -> str:
@@ -85,52 +101,50 @@ class FileBlocks:
         """Return the rows of a block."""
         if index in self._kept:
             return self._kept[index]
-        block, is_kept = self.blocks[index], index < self._n_kept
+        block, path, arrays = self.blocks[index], self._path(index), []
         if index == 0:
             with suppress(OSError):
                 os.utime(self.folder)  # the folder is in use: old ones are removed by their age
         try:
-            # A size below that of the header is an error here, and not a crash at the first use of the mapped array.
-            arrays = [np.load(path, None if is_kept else "r") for path in self._paths(index, block.is_dense)]
+            with open(path, "rb") as file:
+                content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if block.n_bytes else b""
             self._prefetch((index + 1) % len(self.blocks))
-            if index in self._unchecked and _checksum(arrays) != block.checksum:
-                raise DamagedBlockError(f"block {index} of {self.folder} is not what was written")
-            X = from_arrays([array.view(np.ndarray) for array in arrays], (block.n_rows, block.n_features))
-        except (OSError, EOFError, ValueError) as error:
-            raise DamagedBlockError(f"block {index} of {self.folder} cannot be read: {error}") from error
+            # A size other than that of the arrays is an error here, and not a crash at the use of a mapped array.
+            if len(content) != block.n_bytes:
+                raise DamagedBlockError(f"{path} has {len(content)} bytes, expected {block.n_bytes}")
+            if index in self._unchecked and zlib.crc32(content) != block.checksum:
+                raise DamagedBlockError(f"{path} is not what was written")
+            offset = 0
+            for own, count in zip(block.dtypes, block.counts, strict=True):
+                arrays.append(np.require(np.frombuffer(content, own, count, offset), requirements="A"))
+                offset += arrays[-1].nbytes
+        except (OSError, ValueError, TypeError) as error:
+            raise DamagedBlockError(f"{path} cannot be read: {error}") from error
+        X = from_arrays(arrays, (block.n_rows, block.n_features))
         if index in self._unchecked:
-            self._check_structure(index, X)
+            self._check_structure(path, X)
             self._unchecked.discard(index)
-        if is_kept:
+        if index < self._n_kept:
             self._kept[index] = X
         return X
 
-    def _paths(self, index: int, is_dense: int) -> list[Path]:
-        return [self.folder / f"{index}-{name}.npy" for name in (_DENSE if is_dense else _SPARSE)]
+    def _path(self, index: int) -> str:
+        return f"{self.folder}/{index}.rows"
 
     def _prefetch(self, index: int) -> None:
-        """Ask the operating system to read the files of a block, where it takes such advice."""
-        if not hasattr(os, "posix_fadvise") or index in self._kept:
-            return
-        for path in self._paths(index, self.blocks[index].is_dense):
-            with suppress(OSError), path.open("rb") as file:
+        """Ask the operating system to read a block, where it takes such advice."""
+        if hasattr(os, "posix_fadvise") and index not in self._kept:
+            with suppress(OSError), open(self._path(index), "rb") as file:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
 
-    def _check_structure(self, index: int, X: Any) -> None:
+    def _check_structure(self, path: str, X: Any) -> None:
         fault = structure_fault(X, exact=True) if X.dtype.kind == "f" else f"values are of type {X.dtype}"
         if fault is not None:
             raise DataFormatError(
-                f"block {index} was not written by dropmargin, though its checksum is right: {fault}. Delete the "
-                "folder, which is only a cache, and run again: the data files are converted again",
-                str(self.folder),
+                f"it was not written by dropmargin, though its checksum is right: {fault}. Delete the folder, which is "
+                "only a cache, and run again: the data files are converted again",
+                path,
             )
-
-
-def _checksum(arrays: Sequence[Array]) -> int:
-    checksum = 0
-    for array in arrays:
-        checksum = zlib.crc32(array.reshape(-1).view(np.uint8).data, checksum)
-    return checksum
 
 
 class ArrayBlocks:

@@ -61,16 +61,18 @@ def _read(folder: Path, files: DataFiles) -> StoredRows | None:
         if spec["files"] != files.fingerprint:
             return None
         names, labels, blocks = [], [], []
-        for index, (name, checksum, *numbers) in enumerate(spec["blocks"]):
+        for index, (name, checksum, *info) in enumerate(spec["blocks"]):
             names.append(str(name))
             labels.append(np.load(_labels_path(folder, index)))  # refuses Python objects
-            blocks.append(BlockInfo(*map(int, numbers)))
+            blocks.append(BlockInfo(*info))
             if zlib.crc32(labels[-1].tobytes()) != checksum or labels[-1].shape != (blocks[-1].n_rows,):
                 return None
         feature_names = None if spec["feature_names"] is None else tuple(map(str, spec["feature_names"]))
         if feature_names is not None and len(feature_names) != blocks[0].n_features:
             return None
         rows, n_features = FileBlocks(folder, blocks), blocks[0].n_features
+        if not rows.is_complete():
+            return None
         return StoredRows(rows, n_features, names, labels, folder.parent, feature_names, spec["zero_based"])
     except _UNREADABLE:
         return None
