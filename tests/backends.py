@@ -13,11 +13,12 @@ from functools import cache, partial
 import dask
 from distributed import Client
 
+from dropmargin import DropoutSVC
 from dropmargin.dask.partitions import DaskPartitions
 from dropmargin.data import LocalPartitions, Rows, canonical
+from dropmargin.streaming.blocks import FileBlocks, fetched_rows
 from dropmargin.streaming.checkpoint import Log, LoggedPartitions
 from dropmargin.streaming.partitions import FilePartitions
-from dropmargin.streaming.store import BlockWriter, fetched_rows, open_blocks
 
 
 class Elsewhere(LocalPartitions):
@@ -59,24 +60,20 @@ def _files(n_threads, room, parts, folder):
     """Blocks in files, of which some may stay in memory."""
     own = folder / uuid.uuid4().hex
     own.mkdir()
-    writer = BlockWriter(own)
+    blocks = FileBlocks(own)
     for rows in parts:
-        writer.add(canonical(rows.X))
-    writer.close()
-    blocks = open_blocks(own, writer.blocks, parts[0].X.shape[1])
+        blocks.add(canonical(rows.X))
     blocks.keep(room)
     rows = fetched_rows(blocks, [(rows.y, rows.sample_weight) for rows in parts])
-    with FilePartitions(rows, blocks, n_threads=n_threads, scratch=folder, room=room) as data:
+    with FilePartitions(rows, n_threads, folder, room) as data:
         yield data
 
 
 @contextmanager
 def _logged(parts, folder):
     """Files, with a checkpoint."""
-    log = Log(folder / f"{uuid.uuid4().hex}.log", bytes(32), bytes(32))
-    with _files(1, 0, parts, folder) as data:
-        yield LoggedPartitions(lambda: data, len(parts), log, is_owned=False)
-    log.close()
+    with Log(folder / f"{uuid.uuid4().hex}.log", 32 * "0", DropoutSVC()) as log, _files(1, 0, parts, folder) as data:
+        yield LoggedPartitions(data, log)
 
 
 @contextmanager

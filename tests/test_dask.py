@@ -25,6 +25,7 @@ from dropmargin import DropoutLogisticRegression, DropoutLogisticRegressionCV, D
 from dropmargin.dask import fit, predict
 from dropmargin.dask.inputs import partition_rows
 from dropmargin.estimators.partition_fit import fit_partitions
+from dropmargin.model_selection import partitions as searches
 from marks import says
 
 pytestmark = pytest.mark.timeout(240)
@@ -181,7 +182,9 @@ def test_fewer_partitions_than_workers_empty_ones_and_some_without_a_class(data)
 # The search over noise and C ----------------------------------------------------------------------------------------
 
 
-def test_a_search_makes_the_choice_of_the_local_one(client, data):
+@pytest.mark.parametrize("gathered", [2**24, 0])
+def test_a_search_makes_the_choice_of_the_local_one(gathered, client, data, monkeypatch):
+    monkeypatch.setattr(searches, "_GATHERED_BYTES", gathered)
     X, y, _ = _collections(data)
     search = DropoutLogisticRegressionCV(noises=[0.1, 0.5], Cs=[0.1, 10.0], cv=2, tol=1e-9, prune=False, verbose=0)
     model, expected = fit(clone(search), X, y), clone(search).fit(data[0], data[1])

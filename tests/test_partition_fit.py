@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,10 +13,11 @@ from scipy import sparse
 from sklearn.base import clone
 
 from backends import Elsewhere
-from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier
+from dropmargin import DropoutLogisticRegression, DropoutSVC, DropoutSVCCV, MCFClassifier
 from dropmargin.data import Rows, binary_outputs
 from dropmargin.data.partitioned import ClassPartitions
 from dropmargin.estimators.partition_fit import fit_partitions
+from dropmargin.model_selection.partitions import fit_estimator
 from dropmargin.noise import DropoutNoise, GaussianNoise, PoissonNoise
 
 pytestmark = pytest.mark.timeout(120)
@@ -66,6 +68,29 @@ def test_the_same_optimum_as_of_one_matrix(estimator, layout):
     _assert_close(_fit(estimator, _parts(layout(X), y, weights)), expected)
     assert estimator.converged_
     assert_array_equal(estimator.predict(layout(X)), expected.predict(layout(X)))
+
+
+@pytest.mark.parametrize("kind", ["array", "frame", "csr"])
+def test_a_search_has_the_scores_and_the_choice_of_one_matrix_at_the_default_tol(kind):
+    """Near the optimum a few labels depend on the path to it, so that the search over few rows is that in memory."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(600, 12)) * (rng.uniform(size=(600, 12)) < 0.7)
+        y, weights = (X @ rng.normal(size=12) + 3.0 * rng.normal(size=600) > 0).astype(int), rng.uniform(size=600)
+        names = [f"f{d}" for d in range(12)] if kind == "frame" else None
+        search = DropoutSVCCV(noises=[0.1, 0.3, 0.5, 0.8], Cs=[0.001, 0.01, 0.1, 1.0], cv=3, verbose=0)
+        whole = {"array": np.asarray, "csr": sparse.csr_array, "frame": partial(pd.DataFrame, columns=names)}
+        expected = clone(search).fit(whole[kind](X), y, weights)
+        rows = sparse.csr_array(X) if kind == "csr" else X
+        parts = [Rows(np.empty((0, 3)), np.empty(0)), *_parts(rows, y, weights, edges=(0, 100, 250, 600))]
+        found = fit_estimator(search, Elsewhere(parts), feature_names=names)
+        assert found is search
+        assert_array_equal(found.scores_, expected.scores_)
+        assert_array_equal(found.refined_, expected.refined_)
+        assert found.best_index_ == expected.best_index_
+        assert_array_equal(found.coef_, expected.coef_)
+        assert hasattr(found, "feature_names_in_") == (kind == "frame")
+        assert found.verbose == 0
 
 
 def test_missing_features():

@@ -60,28 +60,36 @@ def honest(parts, tmp_path_factory):
 
 
 def _open(cache):
-    """Return the folder of the cache, its manifest, and the arrays of its rows."""
+    """Return the folder of the cache, its manifest, and the arrays of the last block."""
     (folder,) = cache.iterdir()
     manifest = json.loads((folder / "manifest.json").read_text().rsplit("\n", 1)[0])
-    return folder, manifest, {name: np.load(folder / f"{name}.npy") for name in ("data", "indices", "indptr")}
+    content, (n_rows, _, dtypes, n_stored, _) = _last(folder, manifest).read_bytes(), manifest["blocks"][-1][2:]
+    arrays, offset = {}, 0
+    for name, dtype, count in zip(("data", "indices", "indptr"), dtypes, (n_stored, n_stored, n_rows + 1), strict=True):
+        arrays[name] = np.frombuffer(content, dtype, count, offset).copy()
+        offset += arrays[name].nbytes
+    assert offset == len(content)
+    return folder, manifest, arrays
+
+
+def _last(folder, manifest):
+    return folder / f"{len(manifest['blocks']) - 1}.rows"
 
 
 def _sign(folder, manifest, arrays):
     """Write a cache with valid checksums."""
-    row = entry = 0
-    for block in manifest["blocks"]:
-        n_rows, n_stored, _ = block
-        own = [arrays[name][entry : entry + n_stored] for name in ("data", "indices")]
-        own.append(arrays["indptr"][row + (row > 0) : row + n_rows + 1])
-        block[2] = zlib.crc32(b"".join(array.tobytes() for array in own))
-        row, entry = row + n_rows, entry + n_stored
-    for name, array in arrays.items():
-        np.save(folder / f"{name}.npy", array)
+    content = b"".join(array.tobytes() for array in arrays.values())
+    _last(folder, manifest).write_bytes(content)
+    manifest["blocks"][-1][-3:] = [
+        [array.dtype.str for array in arrays.values()],
+        manifest["blocks"][-1][-2],
+        zlib.crc32(content),
+    ]
     content = json.dumps(manifest)
     (folder / "manifest.json").write_text(f"{content}\n{zlib.crc32(content.encode())}")
 
 
-# Array, position in the last block (200 entries, 40 rows from the end), value.
+# Array, position in the last block, value.
 _FORGED_ROWS = {
     "an index far too large": ("indices", -200, _FAR),
     "an index one too large": ("indices", -200, 12),
@@ -90,6 +98,8 @@ _FORGED_ROWS = {
     "indptr below zero": ("indptr", -40, -9),
     "indptr ends far too late": ("indptr", -1, _FAR),
     "indptr ends too early": ("indptr", -1, None),
+    "values are integers": ("data", slice(None), np.int64),
+    "indices are floats": ("indices", slice(None), np.float32),
 }
 
 
@@ -99,7 +109,10 @@ def test_forged_indices_are_an_error_and_no_crash(honest, parts, tmp_path):
     for case, (name, where, value) in _FORGED_ROWS.items():
         cache = shutil.copytree(honest[0], tmp_path / case / "cache")
         folders[tmp_path / case], manifest, arrays = _open(cache)
-        arrays[name][where] = arrays[name][-2] if value is None else value
+        if isinstance(value, type):
+            arrays[name] = arrays[name].astype(value)
+        else:
+            arrays[name][where] = arrays[name][-2] if value is None else value
         _sign(folders[tmp_path / case], manifest, arrays)
     done = _train(parts, *folders)
     assert len(done) == len(folders), f"a crash in the case after the first {len(done)}"
@@ -115,18 +128,14 @@ def test_forged_indices_are_an_error_and_no_crash(honest, parts, tmp_path):
         assert_array_equal(dropmargin.load(home / "m.json").coef_, honest[1], home.name)
 
 
-def _set_type(name, dtype):
-    return lambda spec, arrays: arrays.update({name: arrays[name].astype(dtype)})
-
-
 _INCONSISTENT = {
-    "fewer rows in a block": lambda spec, arrays: spec["blocks"][1].__setitem__(0, 5),
-    "a negative number of rows": lambda spec, arrays: spec["blocks"][1].__setitem__(0, -5),
-    "more entries in a block": lambda spec, arrays: spec["blocks"][1].__setitem__(1, 2**40),
-    "values are integers": _set_type("data", np.int64),
-    "indices are floats": _set_type("indices", np.float32),
-    "no names of blocks": lambda spec, arrays: spec.update(names=[]),
-    "one name of a feature": lambda spec, arrays: spec.update(feature_names=["a"]),
+    "fewer rows in a block": lambda spec: spec["blocks"][-1].__setitem__(2, 5),
+    "a negative number of rows": lambda spec: spec["blocks"][-1].__setitem__(2, -5),
+    "more entries in a block": lambda spec: spec["blocks"][-1].__setitem__(5, 2**40),
+    "another layout": lambda spec: spec["blocks"][0].__setitem__(4, ["<f8"]),
+    "Python objects": lambda spec: spec["blocks"][0].__setitem__(4, ["|O", "<i4", "<i4"]),
+    "a block without a name": lambda spec: spec["blocks"][0].pop(0),
+    "one name of a feature": lambda spec: spec.update(feature_names=["a"]),
 }
 
 
@@ -135,7 +144,7 @@ def test_an_inconsistent_cache_is_written_again(honest, parts, tmp_path):
     homes = [tmp_path / case for case in _INCONSISTENT]
     for home, forge in zip(homes, _INCONSISTENT.values(), strict=True):
         folder, manifest, arrays = _open(shutil.copytree(honest[0], home / "cache"))
-        forge(manifest, arrays)
+        forge(manifest)
         _sign(folder, manifest, arrays)
     done = _train(parts, *homes)
     assert [code for code, _ in done] == [0] * len(homes), done
@@ -170,11 +179,11 @@ _OTHER_CONTAINER = """
 import os, sys, time
 from pathlib import Path
 from dropmargin import DropoutSVC, streaming
-from dropmargin.streaming import store
+from dropmargin.streaming.blocks import FileBlocks
 
 os.getpid = lambda: 999_999_999  # as in another container: here, no process has this number
 data, cache, signals = map(Path, sys.argv[1:])
-original = store.BlockWriter.add
+original = FileBlocks.add
 
 def add(self, X):
     added = original(self, X)
@@ -183,7 +192,7 @@ def add(self, X):
         time.sleep(0.01)
     return added
 
-store.BlockWriter.add = add
+FileBlocks.add = add
 model = streaming.fit(DropoutSVC(), data, block_bytes=8000, cache=cache, progress=False)
 print(model.coef_.tobytes().hex())
 """

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import dask
 import dask.array as da
+import joblib
 import numpy as np
 from dask.utils import is_dataframe_like
 from distributed import Client
@@ -22,7 +23,7 @@ from dropmargin.data import Partitions, Rows, to_arrays
 from dropmargin.estimators.inspection import check_rows
 from dropmargin.estimators.validation import check_number
 from dropmargin.model_selection.partitions import check_estimator, fit_estimator
-from dropmargin.streaming.checkpoint import Log, LoggedPartitions, hash_of, parameter_hash
+from dropmargin.streaming.checkpoint import Log, LoggedPartitions
 from dropmargin.streaming.files import PathLike
 from dropmargin.typing import Array
 
@@ -106,17 +107,15 @@ def fit(
         del futures
         rows: Partitions[Rows] = data
         if checkpoint is not None:
-            data_hash = hash_of(*data.gather(data.map(_hash_rows)))
-            log = Log(Path(checkpoint), data_hash, parameter_hash(estimator))
-            stack.callback(log.close)
-            rows = LoggedPartitions(lambda: data, data.n_partitions, log, is_owned=False)
+            data_hash = joblib.hash(data.gather(data.map(_hash_rows)))
+            rows = LoggedPartitions(data, stack.enter_context(Log(Path(checkpoint), data_hash, estimator)))
         return fit_estimator(estimator, rows, None, feature_names_of(X), progress)  # type: ignore[type-var]
 
 
-def _hash_rows(rows: Rows) -> bytes:
+def _hash_rows(rows: Rows) -> str:
     """Return a hash of a partition's rows, labels and weights."""
     checked = check_rows(rows)
-    return hash_of(checked.X.shape, *to_arrays(checked.X), dask.base.tokenize(checked.y), checked.sample_weight)
+    return joblib.hash([checked.X.shape, to_arrays(checked.X), checked.y, checked.sample_weight])
 
 
 def predict(estimator: Any, X: Any, method: str = "predict") -> Any:

@@ -3,13 +3,12 @@
 All data on the cluster are futures that Dask can recompute: there are no actors and no scattered data, and tasks are
 not restricted to workers. Dask recomputes the data of a lost worker. Partial results are added by a tree over the
 indices of the partitions, so the result is the same to the last bit after the loss of a worker. The client has the
-whole state of a fit; the caches of the workers only save time.
+whole state of a fit.
 
 Each request is one message to the scheduler, with one task for each worker that has partitions. A mapped function is
-not sent until another call needs its results, and then together with that call. The workers cache its results next to
-the partition, and later calls refer to them by name. A worker without a cached result reports a cache miss, and the
-call is sent again. Arguments are part of the message; large ones are the result of a task on one worker, from which the
-others fetch them.
+not sent until another call needs its results, and then together with that call, as a task of its own. Its results are
+futures as well, which stay with the workers as long as the caller refers to them. Arguments are part of the message;
+large ones are the result of a task on one worker, from which the others fetch them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import chain
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 import numpy as np
 from dask.task_spec import List, Task, TaskRef
@@ -30,7 +28,7 @@ from dropmargin.dask import tasks
 from dropmargin.dask.cluster import Cluster
 from dropmargin.dask.placement import Placement, Share
 from dropmargin.data import Partitions, PerPartition
-from dropmargin.data.partitions import Totals, identity
+from dropmargin.data.partitions import Totals
 
 P = TypeVar("P")
 
@@ -38,41 +36,20 @@ P = TypeVar("P")
 _INLINE_BYTES_IN_ALL = 2**24
 
 
-class RemoteCall:
+class Call:
     """A function of each partition and its arguments, pickled at once; as an item of `PerPartition`, its results.
 
-    Each partition gets its own item of a `PerPartition` argument: a value, or its result of another `RemoteCall`.
+    Each partition gets its own item of a `PerPartition` argument: a value, or its result of another call. ``groups``
+    are the results after the first request that needs them: futures, each of some partitions.
     """
 
     def __init__(self, function: Callable[..., Any], args: Sequence[Any]) -> None:
         self.name = f"dropmargin-{function.__name__.strip('_')}-{uuid.uuid4().hex}"
-        self.is_cached = False  # whether the workers have computed the results and are assumed to have them
-        self._was_lost = False
         slots = [slot for slot, arg in enumerate(args) if isinstance(arg, PerPartition)]
-        self._own_args: list[PerPartition] = [args[slot] for slot in slots]
+        self.own_args: list[PerPartition] = [args[slot] for slot in slots]
         common = [None if slot in slots else arg for slot, arg in enumerate(args)]
         self.payload = tasks.Payload(tasks.Request(function, common, slots, dict(np.geterr())))
-
-    @property
-    def requires(self) -> list[RemoteCall]:
-        """The calls whose results are arguments, and those that these require, in the order of computation."""
-        required: dict[RemoteCall, None] = {}
-        for call in {item: None for items in self._own_args for item in items if isinstance(item, RemoteCall)}:
-            required |= dict.fromkeys([*call.requires, call])
-        return list(required)
-
-    def own_args(self, index: int) -> list[Any]:
-        """Return the arguments that differ between partitions, for one partition."""
-        own = [items[index] for items in self._own_args]
-        return [tasks.CachedRef(item.name) if isinstance(item, RemoteCall) else item for item in own]
-
-    def mark_cached(self) -> None:
-        """Record that the workers have computed the results."""
-        self.is_cached = not self._was_lost
-
-    def mark_lost(self) -> None:
-        """Record that results were lost, as when Dask spills a partition: from then on the call is always sent."""
-        self.is_cached, self._was_lost = False, True
+        self.groups: list[tuple[list[int], Future]] = []
 
 
 class DaskPartitions(Partitions[P]):
@@ -91,7 +68,7 @@ class DaskPartitions(Partitions[P]):
         *,
         inline_bytes: int = 2**20,
         client_bytes: int = 2**26,
-        steps: Sequence[RemoteCall] = (),
+        steps: Sequence[Call] = (),
         shared_cache: dict[Any, Any] | None = None,
         placement: Placement | None = None,
     ) -> None:
@@ -100,27 +77,26 @@ class DaskPartitions(Partitions[P]):
         self._cluster = Cluster(client, timeout)
         self._inline_bytes, self._client_bytes = inline_bytes, client_bytes
         self._placement = Placement(client, len(parts)) if placement is None else placement
-        self._live: WeakSet[RemoteCall] = WeakSet()  # calls whose results are still referenced
         self._large: set[Any] = set()  # calls whose sums are added on the cluster
 
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
         self.count(function)
-        call = RemoteCall(function, args)
-        self._live.add(call)
-        return PerPartition([call] * self.n_partitions)
+        return PerPartition([Call(function, args)] * self.n_partitions)
 
     def gather(self, values: PerPartition) -> list[Any]:
-        if not any(isinstance(value, RemoteCall) for value in values):
+        call = values[0]
+        if not isinstance(call, Call):
             return list(values)
-        shares, results = self._run(tasks.map_group, RemoteCall(identity, [values]))
-        indices = [i for share in shares for i in share.indices]
-        found = dict(zip(indices, chain.from_iterable(results), strict=True))
+        if not call.groups:
+            self._send(tasks.map_group, call)
+        results = self._cluster.fetch([future for _, future in call.groups])
+        found = reduce(operator.or_, results)
         return [found[i] for i in range(self.n_partitions)]
 
     def map_sum(self, function: Callable[..., Totals], *args: Any) -> Totals:
         self.count(function)
         kind = function, tuple(getattr(arg, "shape", None) for arg in args)
-        _, sums = self._run(tasks.sum_group, RemoteCall(function, args), joined=kind in self._large)
+        sums = self._cluster.fetch(self._send(tasks.sum_group, Call(function, args), kind in self._large))
         if sum(tasks.size_of_nodes(nodes) for nodes in sums) > self._client_bytes:
             self._large.add(kind)
         (total,) = tasks.join_nodes(reduce(operator.or_, sums), self.n_partitions).values()
@@ -137,7 +113,7 @@ class DaskPartitions(Partitions[P]):
             self._cluster.timeout,
             inline_bytes=self._inline_bytes,
             client_bytes=self._client_bytes,
-            steps=[*self._steps, RemoteCall(function, args)],
+            steps=[*self._steps, Call(function, args)],
             shared_cache=shared_cache,
             placement=self._placement,
         )
@@ -153,49 +129,54 @@ class DaskPartitions(Partitions[P]):
         with self._cluster.explained():
             workers = self._placement.workers(self._parts)
         message = _Message(self._inline_bytes, self.n_partitions)
-        payloads = message.add_payloads(self._steps)
+        payloads = List(*(message.add_payload(step) for step in self._steps))
         name = f"dropmargin-part-{uuid.uuid4().hex}"
         keys = []
         for i, (part, worker) in enumerate(zip(self._parts, workers, strict=True)):
-            own_args = tasks.OwnArgs([step.own_args(i) for step in self._steps])
+            own_args = tasks.OwnArgs([[arg[i] for arg in step.own_args] for step in self._steps])
             keys.append(message.add_task(f"{name}-{i}", worker, tasks.transform, part, payloads, own_args))
         self._parts, self._steps = message.send(self._cluster, keys), []
 
-    def _run(self, task: Callable[..., Any], call: RemoteCall, joined: bool = False) -> tuple[list[Share], list[Any]]:
-        """Return shares of the partitions, and the result of a task for each; if ``joined``, one result for all."""
-        required = call.requires
-        sent = [other for other in required if not other.is_cached]
-        live = frozenset(other.name for other in self._live)
+    def _send(self, task: Callable[..., Any], call: Call, joined: bool = False) -> list[Future]:
+        """Return the results of a task for groups of partitions; if ``joined``, one result for all."""
         self._apply_steps()
-        while True:
-            with self._cluster.explained():
-                shares = self._placement.shares(self._parts)
-            results = self._send([*sent, call], task, shares, live, joined)
-            if not any(isinstance(result, tasks.CacheMiss) for result in results):
-                for other in sent:
-                    other.mark_cached()
-                return shares, results
-            sent = required  # a worker is new or has lost its cache: send all calls again
-            for other in required:
-                other.mark_lost()
-
-    def _send(
-        self, calls: list[RemoteCall], task: Callable[..., Any], shares: list[Share], live: frozenset[str], joined: bool
-    ) -> list[Any]:
-        """Return the results of a task for each share, whose last call is the request."""
+        with self._cluster.explained():
+            shares = self._placement.shares(self._parts)
         message = _Message(self._inline_bytes, len(shares))
-        payloads = message.add_payloads(calls)
-        name = f"{calls[-1].name}-{uuid.uuid4().hex}"
-        keys = []
-        for k, (indices, worker, n_threads) in enumerate(shares):
-            own_args = [[other.own_args(i) for i in indices] for other in calls]
-            names = [other.name for other in calls]
-            group = tasks.Group(indices, self.n_partitions, n_threads, names, own_args, live)
-            parts = List(*(self._parts[i] for i in indices))
-            keys.append(message.add_task(f"{name}-{k}", worker, task, group, payloads, parts))
+        sent: dict[Call, list[str]] = {}
+        keys = self._add_call(message, shares, task, call, sent)
+        if task is tasks.map_group:
+            sent[call] = keys
         if joined:
             keys = message.add_sums(keys, self.n_partitions)
-        return self._cluster.fetch(message.send(self._cluster, keys))
+        every = dict.fromkeys([*keys, *chain.from_iterable(sent.values())])
+        futures = dict(zip(every, message.send(self._cluster, list(every)), strict=True))
+        for other, own in sent.items():
+            other.groups = [(share.indices, futures[key]) for share, key in zip(shares, own, strict=True)]
+        return [futures[key] for key in keys]
+
+    def _add_call(
+        self, message: _Message, shares: list[Share], task: Callable[..., Any], call: Call, sent: dict[Call, list[str]]
+    ) -> list[str]:
+        """Add a call to a message, after those whose results it needs and that were not ``sent``; return its keys."""
+        needed = [arg[0] for arg in call.own_args if isinstance(arg[0], Call)]
+        for other in needed:
+            if not other.groups and other not in sent:
+                sent[other] = self._add_call(message, shares, tasks.map_group, other, sent)
+        payload = message.add_payload(call)
+        keys = []
+        for k, (indices, worker, n_threads) in enumerate(shares):
+            own_args = [None if isinstance(arg[0], Call) else [arg[i] for i in indices] for arg in call.own_args]
+            results = [
+                List(TaskRef(sent[other][k]))
+                if other in sent
+                else List(*(future for own, future in other.groups if not set(own).isdisjoint(indices)))
+                for other in needed
+            ]
+            group = tasks.Group(indices, self.n_partitions, n_threads, own_args)
+            parts = List(*(self._parts[i] for i in indices))
+            keys.append(message.add_task(f"{call.name}-{k}", worker, task, group, payload, parts, List(*results)))
+        return keys
 
 
 class _Message:
@@ -213,17 +194,12 @@ class _Message:
         self._workers[key] = worker
         return key
 
-    def add_payloads(self, calls: Sequence[RemoteCall]) -> List:
-        """Return the payloads of some calls as an argument of tasks."""
-        args: list[Any] = []
-        for call in calls:
-            self._n_bytes += call.payload.nbytes
-            if call.payload.nbytes <= self._inline_bytes:
-                args.append(call.payload)
-            else:
-                key = f"{call.name}-args-{uuid.uuid4().hex}"
-                args.append(TaskRef(self.add_task(key, None, tasks.identity, call.payload)))
-        return List(*args)
+    def add_payload(self, call: Call) -> Any:
+        """Return the payload of a call as an argument of tasks."""
+        self._n_bytes += call.payload.nbytes
+        if call.payload.nbytes <= self._inline_bytes:
+            return call.payload
+        return TaskRef(self.add_task(f"{call.name}-args-{uuid.uuid4().hex}", None, tasks.identity, call.payload))
 
     def add_sums(self, keys: list[str], n_partitions: int) -> list[str]:
         """Add tasks that add the sums of two tasks each, up to one sum, and return its key."""

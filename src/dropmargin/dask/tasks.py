@@ -1,18 +1,17 @@
 """Functions that run on the workers: a function of each partition of a group, and the nodes of a tree of sums.
 
-They are pure and at module level: Dask can run a task again on another worker, with the same result to the last bit, or
-with the result `CacheMiss` if the worker lacks a cached value.
+They are pure and at module level: Dask can run a task again on another worker, with the same result to the last bit.
 """
 
 from __future__ import annotations
 
+import operator
 import threading
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from dask.sizeof import sizeof
@@ -59,70 +58,34 @@ class Payload(_Untokenized):
         return pickle.loads(self.content.data)
 
 
-class CachedRef(NamedTuple):
-    """Placeholder of an argument: the result of the call of this name, in the cache of the worker."""
-
-    name: str
-
-
 @dataclass
 class Group(_Untokenized):
-    """The partitions of one task, and the arguments that differ between them."""
+    """The partitions of one task."""
 
     indices: list[int]
     n_partitions: int  # of all partitions
     n_threads: int
-    names: list[
-        str
-    ]  # the calls: first those whose results are needed and may not be in the cache, last the call itself
-    args: list[list[list[Any]]]  # at the slots of each call, for each partition: values or `CachedRef`
-    live: frozenset[str]  # names of the calls whose results are still referenced
+    own_args: list[list[Any] | None]  # at each slot, a value for each partition; None: the results of another task
 
 
-class CacheMiss:
-    """The result of a task if a cached value is missing and its call was not sent."""
+def map_group(
+    group: Group, payload: Payload, parts: Sequence[Any], results: Sequence[Sequence[dict[int, Any]]]
+) -> dict[int, Any]:
+    """Return the results of a function for each partition of a group, by their indices.
+
+    ``results`` are those of other functions that are arguments: for each, of groups that have these partitions.
+    """
+    request = payload.unpack()
+    found = iter([reduce(operator.or_, own) for own in results])
+    columns = [own if own is not None else [*map(next(found).get, group.indices)] for own in group.own_args]
+    jobs = [partial(_call, part, request, [own[k] for own in columns]) for k, part in enumerate(parts)]
+    with one_blas_thread():
+        return dict(zip(group.indices, in_threads(jobs, group.n_threads, threading.Event()), strict=True))
 
 
-class _CacheMissError(Exception):
-    """A result is not in the cache of this worker."""
-
-
-# Results of calls, by partition and name. The cache only saves time: it is not pickled with a partition, and is deleted
-# with it.
-_CACHE: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
-
-
-def map_group(group: Group, payloads: Sequence[Payload], parts: Sequence[Any]) -> list[Any] | CacheMiss:
-    """Return the results of the last call for each partition of a group, after those of the calls that it needs."""
-    requests = [payload.unpack() for payload in payloads]
-    jobs = [partial(_map_one, part, k, group, requests) for k, part in enumerate(parts)]
-    try:
-        with one_blas_thread():
-            return in_threads(jobs, group.n_threads, threading.Event())
-    except _CacheMissError:
-        return CacheMiss()
-
-
-def _map_one(part: Any, k: int, group: Group, requests: Sequence[Request]) -> Any:
-    # Results that are no longer referenced are deleted first, to free memory.
-    old = _CACHE.pop(part, {})
-    cache = {name: old[name] for name in group.live if name in old}
-    del old
-    if cache or len(requests) > 1:
-        _CACHE[part] = cache
-    for name, request, args in zip(group.names[:-1], requests[:-1], group.args[:-1], strict=True):
-        if name not in cache:
-            cache[name] = _call(part, request, args[k], cache)
-    return _call(part, requests[-1], group.args[-1][k], cache)
-
-
-def _call(part: Any, request: Request, own_args: Sequence[Any], cache: dict[str, Any]) -> Any:
+def _call(part: Any, request: Request, own_args: Sequence[Any]) -> Any:
     args = list(request.args)
     for slot, arg in zip(request.slots, own_args, strict=True):
-        if isinstance(arg, CachedRef):
-            if arg.name not in cache:
-                raise _CacheMissError
-            arg = cache[arg.name]
         args[slot] = arg
     with np.errstate(**request.error_state):
         return request.function(part, *args)
@@ -139,7 +102,7 @@ def transform(part: Any, payloads: Sequence[Payload], own_args: OwnArgs) -> Any:
     """Return the result of applying several functions to a partition, one after the other."""
     with one_blas_thread():
         for payload, args in zip(payloads, own_args.value, strict=True):
-            part = _call(part, payload.unpack(), args, {})
+            part = _call(part, payload.unpack(), args)
     return part
 
 
@@ -151,18 +114,13 @@ def identity(payload: Payload) -> Payload:
 # Sums ---------------------------------------------------------------------------------------------------------------
 
 
-def sum_group(group: Group, payloads: Sequence[Payload], parts: Sequence[Any]) -> Nodes | CacheMiss:
-    """Return the results of a group of partitions, with those of neighbours added."""
-    results = map_group(group, payloads, parts)
-    if isinstance(results, CacheMiss):
-        return results
-    return join_nodes({(0, i): own for i, own in zip(group.indices, results, strict=True)}, group.n_partitions)
+def sum_group(group: Group, *args: Any) -> Nodes:
+    """Return the results of `map_group`, with those of neighbours added."""
+    return join_nodes({(0, i): own for i, own in map_group(group, *args).items()}, group.n_partitions)
 
 
-def add_nodes(first: Nodes | CacheMiss, second: Nodes | CacheMiss, n_partitions: int) -> Nodes | CacheMiss:
+def add_nodes(first: Nodes, second: Nodes, n_partitions: int) -> Nodes:
     """Return the sums of both, with neighbours added."""
-    if isinstance(first, CacheMiss) or isinstance(second, CacheMiss):
-        return CacheMiss()
     return join_nodes(first | second, n_partitions)
 
 

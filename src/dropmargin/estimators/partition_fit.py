@@ -119,6 +119,12 @@ class PartitionRows:
         assert self.summary.whole.classes is not None
         return self.summary.whole.classes
 
+    @property
+    def n_bytes(self) -> int:
+        """The size of all rows in double precision; a stored entry of sparse rows has an index."""
+        whole = self.summary.whole
+        return whole.n_stored * (8 if whole.is_dense else 12)
+
     def problem(self, problem: Problem) -> Problem:
         """Return the problem with a noise that does not corrupt missing entries; an error if it cannot be used."""
         noise = problem.noise

@@ -2,7 +2,9 @@
 
 The folds of a search are those of rows in memory: targets and sample weights are gathered, and split as there. In the
 training rows of a fold, the test rows have the weight zero, so that no rows are copied or moved. The path over the grid
-and the choice are those of `model_selection.search`.
+and the choice are those of `model_selection.search`. A few rows are gathered, and searched in memory: a search over a
+small table solves all values of ``C`` together there, and two paths to a solution within ``tol`` may differ in the
+label of a row, which may decide between two points of the grid.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.base import is_regressor
+from sklearn.base import clone, is_regressor
 
-from dropmargin.data import Partitions, PerPartition, Rows
+from dropmargin.data import Partitions, PerPartition, Rows, stack_rows
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.parameters import check_parameters
@@ -33,6 +35,8 @@ from dropmargin.typing import Array
 E = TypeVar("E", MarginalisedModel, MarginalisedModelCV)
 
 _PROGRESS_STEPS = 1000
+# A search gathers rows of at most this many bytes.
+_GATHERED_BYTES = 2**24
 
 
 def check_estimator(estimator: Any) -> Problem:
@@ -103,6 +107,8 @@ def search_partitions(
         template = estimator._plain()
         fit = Fit(template)
         with checked_rows(fit, data, names, feature_names) as rows:
+            if rows.n_bytes <= _GATHERED_BYTES and (feature_names is None or rows.summary.whole.is_dense):
+                return _search_in_memory(estimator, rows, estimator.verbose if progress else 0)
             # 1. The grid.
             n_features = rows.summary.whole.n_features
             targets = _gather_targets(rows)
@@ -131,6 +137,23 @@ def search_partitions(
 
 def _scale(rows: PartitionRows, factor: float) -> float:
     return rows.mean_square() / factor
+
+
+def _search_in_memory(estimator: MarginalisedModelCV, rows: PartitionRows, verbose: int) -> MarginalisedModelCV:
+    """Fit a search to the gathered rows."""
+    parts = [part for part in rows.rows.gather(rows.rows.map(_whole)) if len(part.y)]
+    X: Any = stack_rows([part.X for part in parts])
+    if rows.feature_names is not None:
+        import pandas as pd
+
+        X = pd.DataFrame(X, columns=list(rows.feature_names))
+    weights = [np.ones(len(part.y)) if part.sample_weight is None else part.sample_weight for part in parts]
+    is_weighted = any(part.sample_weight is not None for part in parts)
+    own = clone(estimator).set_params(verbose=verbose)
+    own.fit(X, np.concatenate([part.y for part in parts]), np.concatenate(weights) if is_weighted else None)
+    params = estimator.get_params(deep=False)
+    estimator.__dict__ = vars(own) | params
+    return estimator
 
 
 def _refit(rows: PartitionRows, best: MarginalisedModel, start: Array | None) -> MarginalisedModel:
@@ -252,6 +275,10 @@ def _of_scores(model: MarginalisedModel, scores: Array) -> MarginalisedModel:
 
 
 # Functions of one partition ---------------------------------------------------------------------------------------
+
+
+def _whole(rows: Rows) -> Rows:
+    return Rows(rows.X.copy(), rows.y, rows.sample_weight)
 
 
 def _targets_of(rows: Rows, classes: Array) -> tuple[Array, Array | None]:

@@ -1,4 +1,4 @@
-"""The binary cache of data files: rows as ``.npy`` files, labels as numbers, and a manifest.
+"""The binary cache of data files: blocks of rows, their labels, and a manifest.
 
 The name of a cache's folder depends on the files and the options; the manifest has the sizes and modification times of
 the files. A cache is written under another name and renamed when it is complete. A stale or damaged one is written
@@ -13,21 +13,19 @@ import tempfile
 import time
 import zlib
 from contextlib import suppress
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 
 from dropmargin.io.data import DataFormatError
-from dropmargin.streaming.checkpoint import hash_of
-from dropmargin.streaming.files import DataFiles, check_files, read_blocks
+from dropmargin.streaming.blocks import BlockInfo, FileBlocks, StoredRows
+from dropmargin.streaming.files import DataFiles, read_blocks, scan_files
 from dropmargin.streaming.memory import check_conversion
-from dropmargin.streaming.store import BlockInfo, BlockWriter, MixedPrecisionError, StoredRows, open_blocks
-from dropmargin.typing import Array
 
 FOLDER = ".dropmargin-cache"
-_VERSION = 2
+_VERSION = 3
 # A conversion writes a block every few seconds. A folder without changes for this long belongs to a process that ended.
 _LEFTOVER_SECONDS = 6 * 3600
 _UNREADABLE = (OSError, ValueError, TypeError, KeyError, IndexError, EOFError)
@@ -40,16 +38,13 @@ def open_cache(files: DataFiles, home: Path, block_bytes: int, limit: int) -> St
     """
     home.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(home)
-    key = hash_of([str(path.resolve()) for path in files.paths], repr(files.options), block_bytes).hex()[:24]
-    folder = home / key
+    key = joblib.hash([[str(path.resolve()) for path in files.paths], repr(files.options), block_bytes])
+    folder = home / key[:24]
     found = _read(folder, files)
     if found is None:
         largest = max(files.paths, key=lambda path: path.stat().st_size)
         check_conversion(limit, str(largest), largest.stat().st_size if files.format == "npz" else 0, block_bytes)
-        try:
-            _write(folder, files, block_bytes)
-        except MixedPrecisionError:
-            _write(folder, files, block_bytes, np.float64)
+        _write(folder, files, block_bytes)
         found = _read(folder, files)
     if found is None:
         raise ValueError(f"The files changed while they were read, or {str(folder)!r} did. Try again.")
@@ -57,7 +52,7 @@ def open_cache(files: DataFiles, home: Path, block_bytes: int, limit: int) -> St
 
 
 def _read(folder: Path, files: DataFiles) -> StoredRows | None:
-    """Return a cache, or ``None`` if it does not exist, is stale or inconsistent."""
+    """Return a cache, or ``None`` if it does not exist, is stale or inconsistent; blocks are checked at their use."""
     try:
         content, checksum = (folder / "manifest.json").read_text().rsplit("\n", 1)
         spec = json.loads(content)
@@ -65,46 +60,31 @@ def _read(folder: Path, files: DataFiles) -> StoredRows | None:
             return None
         if spec["files"] != files.fingerprint:
             return None
-        # A mapping contains numbers and strings only, never Python objects.
-        classes, codes = (
-            np.array(np.lib.format.open_memmap(folder / f"{name}.npy", mode="r")) for name in ("classes", "codes")
-        )
-        blocks = [BlockInfo(*map(int, block)) for block in spec["blocks"]]
-        found = StoredRows(
-            open_blocks(folder, blocks, int(spec["n_features"])),  # compares sizes and types of the files
-            list(map(str, spec["names"])),
-            classes,
-            codes,
-            folder.parent,
-            None if spec["feature_names"] is None else tuple(map(str, spec["feature_names"])),
-            spec["zero_based"],
-        )
-        return found if _labels_checksum(classes, codes) == spec["labels"] and _is_sound(found) else None
+        names, labels, blocks = [], [], []
+        for index, (name, checksum, *info) in enumerate(spec["blocks"]):
+            names.append(str(name))
+            labels.append(np.load(_labels_path(folder, index)))  # refuses Python objects
+            blocks.append(BlockInfo(*info))
+            if zlib.crc32(labels[-1].tobytes()) != checksum or labels[-1].shape != (blocks[-1].n_rows,):
+                return None
+        feature_names = None if spec["feature_names"] is None else tuple(map(str, spec["feature_names"]))
+        if feature_names is not None and len(feature_names) != blocks[0].n_features:
+            return None
+        rows, n_features = FileBlocks(folder, blocks), blocks[0].n_features
+        if not rows.is_complete():
+            return None
+        return StoredRows(rows, n_features, names, labels, folder.parent, feature_names, spec["zero_based"])
     except _UNREADABLE:
         return None
 
 
-def _is_sound(found: StoredRows) -> bool:
-    """Return whether the parts of a cache are consistent: one label per row, one name per block and per feature."""
-    codes, classes, blocks = found.codes, found.classes, found.blocks.blocks
-    return (
-        codes.shape == (sum(block.n_rows for block in blocks),)
-        and codes.dtype.kind == "i"
-        and classes.ndim == 1
-        and (len(codes) == 0 or 0 <= codes.min() <= codes.max() < len(classes))
-        and min(min(block.n_rows, block.n_stored) for block in blocks) >= 0
-        and len(found.names) == len(blocks)
-        and (found.feature_names is None or len(found.feature_names) == found.blocks.n_features)
-    )
-
-
-def _write(folder: Path, files: DataFiles, block_bytes: int, dtype: Any = None) -> None:
+def _write(folder: Path, files: DataFiles, block_bytes: int) -> None:
     """Convert the files, in a temporary folder that is renamed at the end."""
     fingerprint = files.fingerprint
-    files = check_files(files)  # before the folder exists: this may take long, and writes nothing
+    files = scan_files(files)  # before the folder exists: this may take long, and writes nothing
     scratch = Path(tempfile.mkdtemp(prefix="partial-", dir=folder.parent))
     try:
-        spec = _convert(scratch, files, block_bytes, dtype) | {"version": _VERSION, "files": fingerprint}
+        spec = _convert(scratch, files, block_bytes) | {"version": _VERSION, "files": fingerprint}
         content = json.dumps(spec)
         (scratch / "manifest.json").write_text(f"{content}\n{zlib.crc32(content.encode())}")
         if _read(folder, files) is not None:  # written by another process meanwhile, which may use it
@@ -119,58 +99,30 @@ def _write(folder: Path, files: DataFiles, block_bytes: int, dtype: Any = None) 
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _convert(folder: Path, files: DataFiles, block_bytes: int, dtype: Any) -> dict[str, Any]:
+def _convert(folder: Path, files: DataFiles, block_bytes: int) -> dict[str, Any]:
     """Write the rows and labels of all files to a folder, and return the manifest."""
-    writer = BlockWriter(folder, dtype)
-    names: list[str] = []
-    labels: list[Array] = []
-    n_features, feature_names = 0, None
+    blocks = FileBlocks(folder)
+    written: list[tuple[Any, ...]] = []
+    feature_names = None
     last, first_row = -1, 0
     for number, part in read_blocks(files, block_bytes):
         first_row = first_row if number == last else 0
         last = number
-        try:
-            writer.add(part.X)
-        except ValueError as error:
-            raise DataFormatError(str(error), str(files.paths[number])) from None
-        labels.append(np.asarray(part.y))
-        names.append(f"{files.paths[number]}, rows {first_row + 1} to {first_row + part.n_samples}")
+        labels = np.asarray(part.y)
+        labels = labels.astype(str) if labels.dtype.kind in "OUST" else labels
+        np.save(_labels_path(folder, len(written)), labels)
+        blocks.add(part.X)
+        name = f"{files.paths[number]}, rows {first_row + 1} to {first_row + part.n_samples}"
+        written.append((name, zlib.crc32(labels.tobytes()), *blocks.blocks[-1]))
         first_row += part.n_samples
-        n_features, feature_names = part.X.shape[1], part.feature_names
-    writer.close()
-    if not writer.blocks:
+        feature_names = part.feature_names
+    if not written:
         raise DataFormatError("there are no rows in any file", str(files.paths[0].parent))
-    classes, codes = _merge_labels(labels, names)
-    np.save(folder / "classes.npy", classes)
-    np.save(folder / "codes.npy", codes)
-    return {
-        "blocks": [astuple(block) for block in writer.blocks],
-        "names": names,
-        "n_features": n_features,
-        "feature_names": feature_names,
-        "zero_based": files.options.zero_based,
-        "labels": _labels_checksum(classes, codes),
-    }
+    return {"blocks": written, "feature_names": feature_names, "zero_based": files.options.zero_based}
 
 
-def _labels_checksum(classes: Array, codes: Array) -> int:
-    return zlib.crc32(codes.tobytes(), zlib.crc32(classes.tobytes()))
-
-
-def _merge_labels(labels: list[Array], names: list[str]) -> tuple[Array, Array]:
-    """Return all labels, sorted, and the index of the label of each row."""
-    is_text = [own.dtype.kind in "OUST" for own in labels]
-    if len(set(is_text)) > 1:
-        other = is_text.index(not is_text[0])
-        kinds = ["text" if own else "numbers" for own in (is_text[other], is_text[0])]
-        raise ValueError(
-            f"{names[other]}: labels are {kinds[0]}, but in {names[0]} {kinds[1]}. "
-            "Make all of them text, or all numbers (options.label_kind)."
-        )
-    own = [np.unique(part.astype(str) if is_text[0] else part, return_inverse=True) for part in labels]
-    classes = np.unique(np.concatenate([found for found, _ in own]))
-    codes = [np.searchsorted(classes, found)[inverse].astype(np.int32) for found, inverse in own]
-    return classes, np.concatenate(codes)
+def _labels_path(folder: Path, index: int) -> Path:
+    return folder / f"{index}-labels.npy"
 
 
 def _remove_leftovers(home: Path) -> None:

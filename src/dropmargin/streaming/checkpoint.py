@@ -3,8 +3,7 @@
 A solver is a pure function of the results of its requests to the data. A fit that was killed is resumed by running it
 again: results come from the log, without a pass over the data, up to the end of the log, and from the data after that.
 The resumed fit is the same to the last bit, for every solver, and at most one pass is lost. Values that stay with the
-partitions (scores, curvature weights) are not in the log. During the replay they are deferred, and those that are
-needed after the end of the log are computed then.
+partitions (scores, curvature weights) are not in the log. Those that are needed after its end are computed then.
 
 The log is an append-only file: a header that identifies the fit, and records with a checksum each. An incomplete record
 at the end is removed.
@@ -12,18 +11,16 @@ at the end is removed.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import struct
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
-from sklearn.base import BaseEstimator
 
 import dropmargin
 from dropmargin.data import Partitions, PerPartition, as_dense
@@ -46,15 +43,15 @@ _SYNC_SECONDS = 10.0
 class Log:
     """The results of requests to the data, in their order, in a file that is created if it does not exist.
 
-    The two hashes of 32 bytes identify the fit.
+    The fit is identified by a hash of the data, 32 characters, and by the parameters of the estimator.
     """
 
-    def __init__(self, path: Path, data_hash: bytes, parameter_hash: bytes) -> None:
+    def __init__(self, path: Path, data_hash: str, estimator: Any) -> None:
         self._path = path
         self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b", buffering=0)
         try:
             self._lock()
-            self._check_header(data_hash, parameter_hash)
+            self._check_header(data_hash.encode(), _parameter_hash(estimator).encode())
         except BaseException:
             self._file.close()
             raise
@@ -103,7 +100,10 @@ class Log:
             os.fsync(self._file.fileno())
             self._synced = time.monotonic()
 
-    def close(self) -> None:
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Synchronise the file with the disk and close it."""
         os.fsync(self._file.fileno())
         self._file.close()
@@ -154,76 +154,35 @@ class Log:
             return
 
 
-class _Deferred(PerPartition):
-    """The result of a `map` during the replay, computed when it is first needed; its arguments are then freed."""
-
-    def __init__(self, make: Callable[[], PerPartition]) -> None:
-        super().__init__()
-        self._make: Callable[[], PerPartition] | None = make
-
-    def values(self) -> PerPartition:
-        if self._make is not None:
-            self._values, self._make = self._make(), None
-        return self._values
-
-
 class LoggedPartitions(Partitions[Any]):
     """Partitions whose results are replayed from a log, or written to it.
 
-    ``make`` returns the partitions for requests that are not in the log, and is called at the first of these. `close`
-    closes them as well if ``is_owned``.
+    Other partitions compute nothing for `map` and `map_partitions` until their results are needed, so that the replay
+    takes no pass over the data.
     """
 
-    def __init__(
-        self,
-        make: Callable[[], Partitions[Any]],
-        n_partitions: int,
-        log: Log,
-        shared_cache: dict[Any, Any] | None = None,
-        is_owned: bool = True,
-    ) -> None:
-        super().__init__(n_partitions, shared_cache)
-        self._make, self._log, self._is_owned = make, log, is_owned
-
-    @cached_property
-    def _data(self) -> Partitions[Any]:
-        return self._make()
+    def __init__(self, data: Partitions[Any], log: Log, shared_cache: dict[Any, Any] | None = None) -> None:
+        super().__init__(data.n_partitions, shared_cache)
+        self._data, self._log = data, log
 
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
         self.count(function)
-        if not self._log.is_replaying:
-            return self._data.map(function, *_evaluated(args))
-        state = np.geterr()  # the error state of the caller, for the deferred call
-
-        def make() -> PerPartition:
-            with np.errstate(**state):
-                return self._data.map(function, *_evaluated(args))
-
-        return _Deferred(make)
+        return self._data.map(function, *args)
 
     def gather(self, values: PerPartition) -> list[Any]:
-        return self._log.result(_request("gather", ()), lambda: self._data.gather(_evaluated([values])[0]))
+        return self._log.result(_request("gather", ()), lambda: self._data.gather(values))
 
     def map_sum(self, function: Callable[..., Totals], *args: Any) -> Totals:
         self.count(function)
-        request = _request(function.__name__, args)
-        return self._log.result(request, lambda: tuple(self._data.map_sum(function, *_evaluated(args))))
+        return self._log.result(_request(function.__name__, args), lambda: self._data.map_sum(function, *args))
 
     def map_partitions(
         self, function: Callable[..., Any], *args: Any, shared_cache: dict[Any, Any] | None = None, stored: bool = False
     ) -> LoggedPartitions:
-        def make() -> Partitions[Any]:
-            return self._data.map_partitions(function, *_evaluated(args), shared_cache=shared_cache, stored=stored)
-
-        return LoggedPartitions(make, self.n_partitions, self._log, shared_cache)
+        return LoggedPartitions(self._data.map_partitions(function, *args, stored=stored), self._log, shared_cache)
 
     def close(self) -> None:
-        if "_data" in vars(self) and self._is_owned:
-            self._data.close()
-
-
-def _evaluated(args: Sequence[Any]) -> list[Any]:
-    return [arg.values() if isinstance(arg, _Deferred) else arg for arg in args]
+        self._data.close()
 
 
 def _request(name: str, args: Sequence[Any]) -> int:
@@ -237,30 +196,10 @@ def _request(name: str, args: Sequence[Any]) -> int:
     return checksum
 
 
-def hash_of(*parts: Any) -> bytes:
-    """Return a hash of strings, numbers and arrays, for a `Log`."""
-    total = hashlib.sha256()
-    for part in parts:
-        data = np.ascontiguousarray(part).tobytes() if isinstance(part, np.ndarray) else repr(part).encode()
-        total.update(struct.pack("<Q", len(data)) + data)
-    return total.digest()
-
-
-def parameter_hash(estimator: Any) -> bytes:
+def _parameter_hash(estimator: Any) -> str:
     """Return a hash of everything besides the data that the result of a fit depends on."""
+    params = estimator.get_params(deep=False)
+    own = [(name, value) for name, value in sorted(params.items()) if name not in ("n_jobs", "verbose")]
     is_warm = getattr(estimator, "warm_start", False) and hasattr(estimator, "coef_")
     start = [as_dense(estimator.coef_), estimator.intercept_] if is_warm else []
-    return hash_of(dropmargin.__version__, np.__version__, _described(estimator), *start)
-
-
-def _described(value: Any) -> Any:
-    if isinstance(value, BaseEstimator):
-        params = value.get_params(deep=False).items()
-        # The number of threads and the output do not change the result.
-        own = [(name, _described(item)) for name, item in sorted(params) if name not in ("n_jobs", "verbose")]
-        return type(value).__name__, own
-    if isinstance(value, list | tuple):
-        return [_described(item) for item in value]
-    if isinstance(value, np.ndarray):
-        return "array", value.tolist()
-    return sorted(value.items(), key=repr) if isinstance(value, dict) else repr(value)
+    return joblib.hash([dropmargin.__version__, np.__version__, type(estimator).__name__, own, start])

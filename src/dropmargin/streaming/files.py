@@ -80,19 +80,10 @@ def find_files(paths: PathLike | Iterable[PathLike], options: ReadOptions | None
     return DataFiles(tuple(found), form, options, progress)
 
 
-def check_files(files: DataFiles) -> DataFiles:
-    """Return the files with all options that depend on all files, after checking that the files agree."""
-    if files.format == "svmlight":
-        return _scan_svmlight(files)
-    if files.format != "npz":
-        _check_tables(files)
-    return files
-
-
-def _scan_svmlight(files: DataFiles) -> DataFiles:
-    """Return the files with known ``zero_based`` and ``n_features``, determined over all files together."""
+def scan_files(files: DataFiles) -> DataFiles:
+    """Return the files; svmlight files with ``zero_based`` and ``n_features``, determined over all of them together."""
     options = files.options
-    if options.zero_based is not None and options.n_features is not None:
+    if files.format != "svmlight" or (options.zero_based is not None and options.n_features is not None):
         return files
     smallest, largest = None, -1
     with _bar(files, "scanning svmlight files") as progress:
@@ -116,37 +107,22 @@ def _scan_svmlight(files: DataFiles) -> DataFiles:
     return replace(files, options=replace(options, zero_based=zero_based, n_features=n_features))
 
 
-def _check_tables(files: DataFiles) -> None:
-    """Compare the columns of all tables, by their first rows."""
-    names = None
-    for path in files.paths:
-        part = next(iter(read_chunks(path, files.options, chunk_bytes=2**16)), None)
-        if part is None:
-            continue
-        matrix_of(part, path)
-        if names is not None and part.feature_names != names:
-            raise ValueError(
-                f"{path.name} has other columns than {files.paths[0].name}: {list(part.feature_names or ())[:20]} "
-                f"instead of {list(names)[:20]}."
-            )
-        names = part.feature_names
-
-
 def read_blocks(files: DataFiles, block_bytes: int) -> Iterator[tuple[int, Dataset]]:
     """Yield blocks of about ``block_bytes`` bytes, each with the number of its file; no block has rows of two files."""
-    width = None
+    expected: Any = None
     with _bar(files, "converting files") as progress:
         for number, path in enumerate(files.paths):
             waiting: list[Dataset] = []
             n_bytes = 0
             for part in read_chunks(path, files.options, chunk_bytes=max(1, min(_CHUNK_BYTES, block_bytes))):
-                X = canonical(matrix_of(part, path))
+                X = canonical(_matrix_of(part, path))
                 if part.y is None:
                     raise DataFormatError("there are no labels (an array 'y', or the one of options.target)", str(path))
-                if width is not None and X.shape[1] != width:
-                    what = f"{X.shape[1]} features, but those before have {width}: all parts need the same columns"
+                columns = X.shape[1] if part.feature_names is None else part.feature_names
+                expected = columns if expected is None else expected
+                if columns != expected:
+                    what = f"{_listed(columns)}, but those before have {_listed(expected)}: all files need the same"
                     raise DataFormatError(what, str(path))
-                width = X.shape[1]
                 waiting.append(replace(part, X=X))
                 n_bytes += sum(array.nbytes for array in to_arrays(X))
                 if n_bytes >= block_bytes:
@@ -157,7 +133,11 @@ def read_blocks(files: DataFiles, block_bytes: int) -> Iterator[tuple[int, Datas
             progress.advance(path.stat().st_size // _STEP)
 
 
-def matrix_of(part: Dataset, path: Path) -> Any:
+def _listed(columns: Any) -> str:
+    return f"{columns} features" if isinstance(columns, int) else f"the columns {list(columns)[:20]}"
+
+
+def _matrix_of(part: Dataset, path: Path) -> Any:
     """Return the rows as a matrix; columns of categories are an error."""
     if not part.is_table:
         return part.X

@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
+import joblib
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.base import is_classifier
 
 from dropmargin.data import Partitions
@@ -23,11 +23,11 @@ from dropmargin.losses import MomentLoss
 from dropmargin.model_selection.partitions import check_estimator, fit_estimator
 from dropmargin.solvers import Problem
 from dropmargin.streaming import cache as caches
-from dropmargin.streaming.checkpoint import Log, LoggedPartitions, hash_of, parameter_hash
+from dropmargin.streaming.blocks import ArrayBlocks, DamagedBlockError, StoredRows, fetched_rows
+from dropmargin.streaming.checkpoint import Log, LoggedPartitions
 from dropmargin.streaming.files import PathLike, find_files
 from dropmargin.streaming.memory import parse_size, plan_memory
 from dropmargin.streaming.partitions import FilePartitions
-from dropmargin.streaming.store import BlockInfo, DamagedStoreError, MappedBlocks, StoredRows
 
 E = TypeVar("E")
 
@@ -114,8 +114,8 @@ def fit(
     stored = prepare()
     try:
         return run(stored)
-    except DamagedStoreError:  # the files are converted again, once
-        shutil.rmtree(str(stored.blocks.folder), ignore_errors=True)
+    except DamagedBlockError:  # the files are converted again, once
+        shutil.rmtree(stored.blocks.folder, ignore_errors=True)  # type: ignore[union-attr]
         return run(prepare())
 
 
@@ -173,11 +173,10 @@ def _array_rows(X: Any, y: Any, block_bytes: int, cache: PathLike | None) -> Sto
         raise ValueError("X has no rows.")
     row_bytes = X.shape[1] * (4 if X.dtype == np.float32 else 8)
     edges = [*range(0, len(X), max(1, block_bytes // max(1, row_bytes))), len(X)]
-    blocks = MappedBlocks([X], X.shape[1], [BlockInfo(end - begin) for begin, end in pairwise(edges)])
     names = [f"rows {begin + 1} to {end}" for begin, end in pairwise(edges)]
-    classes, codes = np.unique(labels, return_inverse=True)
     scratch = Path(getattr(X, "filename", None) or "x").parent / caches.FOLDER if cache is None else Path(cache)
-    return StoredRows(blocks, names, classes, codes.astype(np.int32), scratch)
+    own_labels = np.split(labels, edges[1:-1])
+    return StoredRows(ArrayBlocks(X, edges), X.shape[1], names, own_labels, scratch)
 
 
 def _fit(
@@ -191,7 +190,7 @@ def _fit(
 ) -> E:
     n_rows, n_features = stored.shape
     weights = None if sample_weight is None else check_weights(sample_weight, n_rows)
-    n_threads = effective_n_jobs(estimator.n_jobs)  # type: ignore[attr-defined]
+    n_threads = joblib.effective_n_jobs(estimator.n_jobs)  # type: ignore[attr-defined]
     is_joint = isinstance(problem.loss, MomentLoss) and problem.multi_class != "ovo" and is_classifier(estimator)
     blocks, n_classes = stored.blocks, len(stored.classes)
     room = plan_memory(
@@ -204,15 +203,13 @@ def _fit(
         n_threads=n_threads,
     )
     blocks.keep(int(_ROWS_SHARE * room))
-    sample_room = room - int(_ROWS_SHARE * room)
+    edges = np.cumsum([len(labels) for labels in stored.labels])[:-1]
+    own_weights = [None] * len(stored.labels) if weights is None else np.split(weights, edges)
+    rows = fetched_rows(blocks, list(zip(stored.labels, own_weights, strict=True)))
     with ExitStack() as stack:
-        rows = stored.rows(weights)
-        files = FilePartitions(rows, blocks, n_threads=n_threads, scratch=stored.scratch, room=sample_room)
-        stack.callback(files.close)
-        parts: Partitions[Any] = files
+        parts: Partitions[Any] = FilePartitions(rows, n_threads, stored.scratch, room - int(_ROWS_SHARE * room))
+        stack.callback(parts.close)
         if checkpoint is not None:
-            data_hash = hash_of(blocks.content_hash(), stored.classes.tolist(), stored.codes, weights)
-            log = Log(Path(checkpoint), data_hash, parameter_hash(estimator))
-            stack.callback(log.close)
-            parts = LoggedPartitions(lambda: files, files.n_partitions, log, is_owned=False)
+            data_hash = joblib.hash([blocks.content_hash(), stored.labels, weights])
+            parts = LoggedPartitions(parts, stack.enter_context(Log(Path(checkpoint), data_hash, estimator)))
         return fit_estimator(estimator, parts, stored.names, stored.feature_names, progress)  # type: ignore[type-var]

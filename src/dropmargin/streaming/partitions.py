@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,33 +19,38 @@ import numpy as np
 
 from dropmargin.data import Partitions, PerPartition, Rows
 from dropmargin.data.partitions import Summation, Totals, identity, select_args
-from dropmargin.streaming.store import BlockWriter, MappedBlocks, fetched_rows, open_blocks
+from dropmargin.streaming.blocks import FileBlocks, fetched_rows
 from dropmargin.threads import Job, Threads
 
 
 class FilePartitions(Partitions[Any]):
-    """Partitions whose rows are blocks in files; partition ``i`` has the rows of block ``i``.
+    """Partitions whose rows are fetched from files.
 
-    ``parts`` are `Rows` that are fetched from the blocks, or results of `map_partitions`. ``n_threads`` blocks are
-    processed in parallel, which does not change a result. The rows of `map_partitions` with ``stored=True`` are in the
-    folder ``scratch``, and may use ``room`` bytes of memory.
+    ``parts`` are `Rows`, or a function that returns them, which is called at the first request; then ``n_partitions``
+    is their number. ``n_threads`` of them are processed in parallel, which does not change a result. The rows of
+    `map_partitions` with ``stored=True`` are in the folder ``scratch``, and may use ``room`` bytes of memory.
     """
 
     def __init__(
         self,
-        parts: Sequence[Any],
-        blocks: MappedBlocks,
-        *,
+        parts: Sequence[Any] | Callable[[], Iterable[Any]],
         n_threads: int,
         scratch: Path,
         room: int,
+        n_partitions: int | None = None,
         shared_cache: dict[Any, Any] | None = None,
     ) -> None:
-        super().__init__(len(parts), shared_cache)
-        self._parts = list(parts)
-        self._blocks = blocks
-        self._n_threads, self._scratch, self._room = n_threads, scratch, room
-        self._threads = Threads(min(n_threads, len(parts))) if min(n_threads, len(parts)) > 1 else None
+        super().__init__(n_partitions or len(parts), shared_cache)  # type: ignore[arg-type]
+        self._given = parts
+        self._n_threads, self._scratch, self._room = min(n_threads, self.n_partitions), scratch, room
+
+    @cached_property
+    def _parts(self) -> list[Any]:
+        return list(self._given() if callable(self._given) else self._given)
+
+    @cached_property
+    def _threads(self) -> Threads:
+        return Threads(self._n_threads)
 
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:
         self.count(function)
@@ -62,42 +69,38 @@ class FilePartitions(Partitions[Any]):
     def map_partitions(
         self, function: Callable[..., Any], *args: Any, shared_cache: dict[Any, Any] | None = None, stored: bool = False
     ) -> FilePartitions:
-        parts, blocks = list(self._results(function, args)) if not stored else [], self._blocks
-        if stored:
-            self._scratch.mkdir(parents=True, exist_ok=True)
-            folder = Path(tempfile.mkdtemp(prefix="sample-", dir=self._scratch))
-            try:
-                writer = BlockWriter(folder)
-                written = list(self._results(_written, (writer, function, *args)))
-                writer.close(sync=False)  # the files are not used after this process ends
-                blocks = open_blocks(folder, writer.blocks, written[0].X)
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)  # mapped files exist until they are closed
-            blocks.keep(self._room)
-            parts = fetched_rows(blocks, [(part.y, part.sample_weight) for part in written])
-        return FilePartitions(
-            parts,
-            blocks,
-            n_threads=self._n_threads,
-            scratch=self._scratch,
-            room=self._room,
-            shared_cache=shared_cache,
-        )
+        parts = partial(self._stored if stored else self._results, function, args)
+        return FilePartitions(parts, self._n_threads, self._scratch, self._room, self.n_partitions, shared_cache)
 
     def close(self) -> None:
-        if self._threads is not None:
+        if "_threads" in vars(self):
             self._threads.close()
+        self._given = ()
+        vars(self).pop("_parts", None)
+
+    def _stored(self, function: Callable[..., Rows], args: Sequence[Any]) -> list[Rows]:
+        """Write the rows of ``function(part, *args)`` to files, which exist as long as they are referenced."""
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        blocks = FileBlocks(Path(tempfile.mkdtemp(prefix="sample-", dir=self._scratch)))
+        weakref.finalize(blocks, shutil.rmtree, blocks.folder, ignore_errors=True)
+        targets = []
+        for rows in self._results(function, args):
+            blocks.add(rows.X)
+            targets.append((rows.y, rows.sample_weight))
+        blocks.keep(self._room)
+        return fetched_rows(blocks, targets)
 
     def _results(self, function: Callable[..., Any], args: Sequence[Any]) -> Iterator[Any]:
         """Yield the results in the order of the partitions; a few are computed ahead."""
-        if self._threads is None or function is _written:  # _written must be called in order
-            for i in range(self.n_partitions):
-                yield self._call(function, i, select_args(args, i))
+        calls = (partial(_call, part, function, select_args(args, i)) for i, part in enumerate(self._parts))
+        if self._n_threads <= 1:
+            for call in calls:
+                yield call()
             return
         waiting: deque[Job[Any]] = deque()
         try:
-            for i in range(self.n_partitions):
-                waiting.append(self._threads.submit(self._call, function, i, select_args(args, i)))
+            for call in calls:
+                waiting.append(self._threads.submit(call))
                 if len(waiting) > 2 * self._n_threads:
                     yield waiting.popleft().result()
             while waiting:
@@ -105,13 +108,6 @@ class FilePartitions(Partitions[Any]):
         finally:
             for job in waiting:
                 job.cancel()
-
-    def _call(self, function: Callable[..., Any], index: int, args: list[Any]) -> Any:
-        part = self._parts[index]
-        try:
-            return function(part, *_evaluated(part, args))
-        finally:
-            self._blocks.release(index)
 
 
 class _Lazy:
@@ -125,18 +121,11 @@ class _Lazy:
         if self._call is not None:
             function, args, state = self._call
             with np.errstate(**state):
-                self._value = function(part, *_evaluated(part, args))
+                self._value = _call(part, function, args)
             self._call = None
         return self._value
 
 
-def _evaluated(part: Any, args: Sequence[Any]) -> list[Any]:
-    """Return the arguments, with the lazy ones computed."""
-    return [arg.value(part) if isinstance(arg, _Lazy) else arg for arg in args]
-
-
-def _written(part: Any, writer: BlockWriter, function: Callable[..., Rows], *args: Any) -> Rows:
-    """Write the rows of ``function(part, *args)``, and return the number of features in place of the rows."""
-    rows = function(part, *args)
-    writer.add(rows.X)
-    return Rows(rows.X.shape[1], rows.y, rows.sample_weight)
+def _call(part: Any, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """Return ``function(part, *args)``, with the lazy arguments computed."""
+    return function(part, *(arg.value(part) if isinstance(arg, _Lazy) else arg for arg in args))
