@@ -18,10 +18,11 @@ def export_onnx(model: Any, path: Path) -> None:
     """Write a fitted classifier or regressor, with its preprocessing, as an ONNX model.
 
     The graph takes raw rows. A classifier, or a pipeline whose first step takes a matrix, has one input ``X`` of shape
-    ``(n, n_features)``. A `TextEncoder` takes strings of shape ``(n, 1)``: ``X``, or the input named
-    ``TextEncoder.column``. A `TableEncoder` or `FrameEncoder` has one input of shape ``(n, 1)`` for each column, with
-    its name: numbers, or strings for categories and text. NaN and, for categories, the empty string are missing values.
-    Numbers are double, or float if the coefficients are float.
+    ``(n, n_features)``. A `TextEncoder` or a vectorizer of scikit-learn takes strings of shape ``(n, 1)``: ``X``, or
+    the input named ``TextEncoder.column``. A `TableEncoder`, or a `ColumnTransformer` that was fitted to a data frame,
+    has one input of shape ``(n, 1)`` for each column, with its name: numbers, or strings for categories and text. NaN
+    and, for the categories of a `TableEncoder`, the empty string are missing values. Numbers are double, or float if
+    the coefficients are float or a step is a `SimpleImputer`, a `Normalizer` or a `PolynomialFeatures`.
 
     Outputs are ``label``, ``decision``, as `decision_function` returns it, and, if scores are log-odds,
     ``probability``, as `predict_proba` returns it. That of a regressor is ``prediction``.
@@ -29,8 +30,10 @@ def export_onnx(model: Any, path: Path) -> None:
     Parameters
     ----------
     model : estimator
-        A fitted model of dropmargin, or a `Pipeline` that ends with one. The first step may be a `TableEncoder`,
-        `TextEncoder` or `FrameEncoder`; others are `StandardScaler`, `MinMaxScaler`, `MaxAbsScaler`, `RobustScaler`.
+        A fitted model of dropmargin, or a `Pipeline` that ends with one. Its other steps are a `TableEncoder` or
+        `TextEncoder`, or of scikit-learn: the scalers, `OneHotEncoder`, `SimpleImputer`, `Normalizer`,
+        `PolynomialFeatures`, `CountVectorizer`, `TfidfVectorizer`, `TfidfTransformer`, and `ColumnTransformer`,
+        `FeatureUnion` and `Pipeline` of these.
     path : str or path-like
         Written atomically, as by `dropmargin.save`.
 
