@@ -26,7 +26,8 @@ FORMAT = 2
 #: Parsed JSON takes up to twenty times the memory of its text. Long lists of strings are arrays.
 MAX_JSON = 2**23
 _ENTRY, _DIGEST = "dropmargin", "sha256"
-_END = b"\xff"
+# The byte after each string, which UTF-8 does not use, and the character that stands for it in Python.
+_END, _ESCAPED_END = 0xFF, "\udcff"
 _DTYPES = {f"{kind}{size}" for kind in "IU" for size in (8, 16, 32, 64)} | {"BOOL", "F16", "F32", "F64"}
 # A 64-bit integer has at most 20 characters.
 _MAX_DIGITS = 20
@@ -124,18 +125,19 @@ def _encode_strings(name: str, array: Array) -> Array:
     if array.ndim != 1 or not all(isinstance(item, str) for item in strings):
         raise ValueError(f"{name} must hold numbers, booleans or strings to be stored, got {shorten(strings)}.")
     try:
-        return np.frombuffer(b"".join(item.encode() + _END for item in strings), dtype=np.uint8)
+        "".join(strings).encode()
     except UnicodeEncodeError as error:
         wrong = error.object[error.start]
         raise ValueError(f"{name} has {wrong!r}, which is not valid Unicode and cannot be stored.") from None
+    return np.frombuffer(_ESCAPED_END.join([*strings, ""]).encode(errors="surrogateescape"), dtype=np.uint8)
 
 
 def _decode_strings(name: str, kind: Any, text: Array | None) -> Array:
     """Return the array of strings of a tensor."""
     check_choice(kind, f"the type of array {shorten(name)}", ("str", "object"))
-    if text is None or text.dtype != np.uint8 or (text.size and text.reshape(-1)[-1] != _END[0]):
+    if text is None or text.dtype != np.uint8 or (text.size and text.reshape(-1)[-1] != _END):
         raise ModelFormatError(f"array {shorten(name)} lacks its text")
-    *strings, _ = text.tobytes().decode(errors="surrogateescape").split("\udcff")  # which 0xFF becomes
+    *strings, _ = text.tobytes().decode(errors="surrogateescape").split(_ESCAPED_END)
     try:
         "".join(strings).encode()
     except UnicodeEncodeError as error:
