@@ -23,6 +23,7 @@ from dropmargin import (
     DropoutSVC,
     MCFClassifier,
     NoisyLinearClassifier,
+    NoisyLinearClassifierCV,
     load,
     save,
     streaming,
@@ -270,17 +271,21 @@ def test_expected_softmax_is_near_that_of_samples():
 
 
 @pytest.mark.filterwarnings("ignore::dropmargin.errors.ParameterWarning")
-def test_search_chooses_what_a_plain_grid_chooses():
+@pytest.mark.parametrize(
+    ("make", "search"),
+    [(model, DropoutLogisticRegressionCV()), (mcf, NoisyLinearClassifierCV("mcf-logistic"))],
+    ids=["logistic", "mcf-logistic"],
+)
+def test_search_chooses_what_a_plain_grid_chooses(make, search):
     noises, Cs = (0.0, 0.3), (0.01, 0.3, 100.0)
     folds = [(np.arange(len(_y)) % 2 == k) for k in range(2)]
     cv = [(np.flatnonzero(~test), np.flatnonzero(test)) for test in folds]
-    search = DropoutLogisticRegressionCV(
-        noises=noises, Cs=Cs, cv=cv, multi_class="multinomial", scoring="neg_log_loss", tol=1e-8, verbose=0
-    ).fit(_X, _y)
+    search = clone(search).set_params(noises=noises, Cs=Cs, cv=cv, multi_class="multinomial", verbose=0)
+    search.set_params(scoring="neg_log_loss", tol=1e-8).fit(_X, _y)
     losses = {}
     for noise in noises:
         for value in Cs:
-            own = model(noise=noise, C=value, tol=1e-8)
+            own = make(noise=noise, C=value, tol=1e-8)
             own = [clone(own).fit(_X[~test], _y[~test]).predict_proba(_X[test]) for test in folds]
             pairs = zip(own, folds, strict=True)
             losses[noise, value] = np.mean([-np.log(p[np.arange(len(p)), _y[test]]).mean() for p, test in pairs])

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import Block, FeatureGroups
+from dropmargin.data import Block, FeatureGroups, Rows
 from dropmargin.noise import Noise, Variance
 from dropmargin.objective.grouped_mgf import group_log_mgf
-from dropmargin.objective.multinomial_rows import HessianTerms
+from dropmargin.objective.multinomial_rows import ClassPart, HessianTerms
 from dropmargin.typing import Array
 
 
@@ -121,22 +121,19 @@ class LogMGF(NamedTuple):
     def take(self, features: Array | slice) -> LogMGF:
         return self
 
-    def expand(self, block: Block, coef: Array) -> list[FeatureExpansion | GroupExpansion]:
-        return list(self._expand(block, coef))
-
     def exponents(self, block: Block, coef: Array) -> Array:
-        return np.stack([own.value for own in self._expand(block, coef)], axis=1)
+        return np.stack([own.value for own in self.expand(block, coef)], axis=1)
 
     def gradient(self, block: Block, left: Array, coef: Array) -> tuple[Array, Array | float]:
         image, second = np.empty(coef.shape), np.zeros(coef.shape)
-        for k, own in enumerate(self._expand(block, coef)):
+        for k, own in enumerate(self.expand(block, coef)):
             image[:, k] = own.backward(left[:, k])
             if self.is_diagonal:
                 second[:, k] = own.diagonal(left[:, k])
         return image, second
 
     def hessian(self, block: Block, terms: HessianTerms, with_noise: bool) -> tuple[Array, Array]:
-        expanded = list(self._expand(block, terms.at))
+        expanded = list(self.expand(block, terms.at))
         change = np.stack([own.forward(terms.along[:, k]) for k, own in enumerate(expanded)], axis=1)
         left = terms.weigh(slice(None), change)
         image = np.stack([own.backward(left[:, k]) for k, own in enumerate(expanded)], axis=1)
@@ -146,9 +143,9 @@ class LogMGF(NamedTuple):
         return image, left.sum(axis=0)
 
     def diagonal(self, block: Block, left: Array, coef: Array) -> Array:
-        return np.stack([own.diagonal(left[:, k]) for k, own in enumerate(self._expand(block, coef))], axis=1)
+        return np.stack([own.diagonal(left[:, k]) for k, own in enumerate(self.expand(block, coef))], axis=1)
 
-    def _expand(self, block: Block | list[Any], coef: Array) -> Iterator[FeatureExpansion | GroupExpansion]:
+    def expand(self, block: Block | list[Any], coef: Array) -> Iterator[FeatureExpansion | GroupExpansion]:
         """Yield the expansion of each column of coefficients, computed here unless it is known."""
         if isinstance(block, list):
             yield from block
@@ -158,3 +155,16 @@ class LogMGF(NamedTuple):
                 yield FeatureExpansion.of(block, self.noise, own)
             else:
                 yield GroupExpansion.of(block, self.noise, self.groups, own)
+
+
+# Functions of one partition ---------------------------------------------------------------------------------------
+
+
+def count_entries(part: Rows) -> tuple[Array]:
+    """Return the number of stored entries."""
+    return (np.array([part.X.entries().size]),)
+
+
+def expand_parts(part: Rows, noise: LogMGF, coef: Array, parts: list[ClassPart]) -> list[ClassPart]:
+    """Return the rows of each class with their expansions in place of the block."""
+    return [own._replace(block=list(noise.expand(own.block, own.differences(coef)))) for own in parts]  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import logsumexp
@@ -91,9 +91,6 @@ class ScoreVariance(Protocol):
     def take(self, features: Array | slice) -> ScoreVariance:
         """Return the variance of these features alone."""
 
-    def expand(self, block: Block, coef: Array) -> Any:
-        """Return what stands for a block in all functions below at these coefficients: the block, or an expansion."""
-
     def exponents(self, block: Block, coef: Array) -> Array:
         """Return means and half the variances of scores, added up."""
 
@@ -125,9 +122,6 @@ class FeatureVariance(NamedTuple):
         if isinstance(features, slice) or np.ndim(slope) == 0:
             return self
         return FeatureVariance(replace(self.variance, slope=np.asarray(slope)[features]))
-
-    def expand(self, block: Block, coef: Array) -> Block:
-        return block
 
     def exponents(self, block: Block, coef: Array) -> Array:
         return self._sum(block.forward(self._right(coef, 0.5 * np.square(coef)), coef.shape[1]), coef.shape[1])
@@ -192,9 +186,6 @@ class GroupVariance(NamedTuple):
     def take(self, features: Array | slice) -> GroupVariance:
         return self
 
-    def expand(self, block: Block, coef: Array) -> Block:
-        return block
-
     def exponents(self, block: Block, coef: Array) -> Array:
         mean, variances = block.group_moments(coef, self.groups)
         return mean + 0.5 * variances
@@ -238,16 +229,6 @@ def rows_by_class(part: Rows, noise: ScoreVariance) -> list[ClassPart]:
             block, features = block.without_empty_features()
         found.append(ClassPart(label, numbers, slice(None) if features is None else features, block))
     return found
-
-
-def count_entries(part: Rows) -> tuple[Array]:
-    """Return the number of stored entries."""
-    return (np.array([part.X.entries().size]),)
-
-
-def expanded(part: Rows, noise: ScoreVariance, coef: Array, parts: list[ClassPart]) -> list[ClassPart]:
-    """Return the rows of each class with the expansion of the noise in place of the block."""
-    return [own._replace(block=noise.expand(own.block, own.differences(coef))) for own in parts]
 
 
 class Exponents(NamedTuple):
