@@ -451,3 +451,19 @@ def test_a_fit_changes_neither_parameters_nor_data():
     assert model.noises is noises
     assert {name: vars(model)[name] for name in state} == state
     np.testing.assert_array_equal(X, before)
+
+
+@pytest.mark.parametrize("search", [DropoutSVCCV, DropoutLogisticRegressionCV])
+def test_points_that_cannot_be_the_best_are_not_solved(search):
+    X, y = (part[:600] for part in load_digits(return_X_y=True))
+    grid = {"noises": [0.0, 0.2, 0.8], "Cs": np.logspace(-4, 2, 7), "cv": 2}
+    pruned, full = (search(**grid, prune=prune).fit(X, y) for prune in (True, False))
+    assert pruned.best_index_ == full.best_index_
+    assert pruned.best_score_ == pytest.approx(full.best_score_)
+    is_interpolated = (pruned.n_iter_ == 0).all(axis=0)
+    assert is_interpolated[2].any()  # strong noise
+    assert not is_interpolated[:, [0, 4, 6]].any()
+    assert full.n_iter_.all()
+    assert np.isfinite(pruned.scores_).all()
+    # of what one standard error may choose, nothing is skipped
+    assert search(**grid, rule="one-se").fit(X, y).n_iter_.all()

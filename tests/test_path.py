@@ -28,7 +28,6 @@ from dropmargin import (
 )
 from dropmargin.estimators.base import CheckedRows
 from dropmargin.model_selection.grid import Grid, check_grid
-from dropmargin.model_selection.path_solver import Solution, _between, _is_flat
 
 # The hinge without noise has a kink and does not get further than this; it is worth six digits of the coefficients.
 _TOL, _DIGITS = 1e-12, 1e-5
@@ -358,40 +357,6 @@ def test_a_walk_visits_every_c_once_and_knows_its_ends(n_cs, skips, descending):
         visited.append(c)
     assert sorted(visited) == list(range(n_cs))
     assert visited[0] == (n_cs - 1 if descending else 0)
-
-
-def _objective(estimator, path, place, coef):
-    """Return the objective of each output at any coefficients, with the noise and ``C`` of a point of a path."""
-    X, y = make_multiclass()
-    noise, C = path.noises[place[0]].rate, path.Cs[place[1]]
-    w, b = coef[:-1], coef[-1]
-    targets = np.where(y[:, None] == path.classes, 1.0, -1.0)
-    variance = noise / (1.0 - noise) * np.square(X - X.mean(axis=0)) @ np.square(w)
-    slack = 1.0 - targets * (X @ w + b)
-    return 0.5 * np.square(w).sum(axis=0) + 0.5 * C * (slack + np.sqrt(np.square(slack) + variance)).sum(axis=0)
-
-
-def test_the_gap_of_an_interpolation_in_c_is_bounded():
-    X, y = make_multiclass()
-    estimator = DropoutSVC(tol=1e-9)
-    path = noise_path(X, y, [0.1, 0.5], [0.01, 0.03, 0.1, 0.3, 1.0, 10.0], estimator=estimator, verbose=0)
-    coefs = np.concatenate([path.coefs, path.intercepts[..., None]], axis=-1).swapaxes(-1, -2)
-    accepted = []
-    for noise, low, middle, high in [(n, c, m, h) for n in (0, 1) for c, m, h in [(0, 1, 2), (1, 3, 5), (2, 4, 5)]]:
-        ends = [path.Cs[low], path.Cs[high]]
-        solutions = []
-        for c in (low, high):
-            own, value = coefs[noise, c], _objective(estimator, path, (noise, c), coefs[noise, c])
-            solutions.append(Solution(own, [], value, 0.5 * np.square(own[:-1]).sum(axis=0), 1, True))
-        between = _between(*solutions, ends, path.Cs[middle])
-        gap = _objective(estimator, path, (noise, middle), between.coef)
-        optimum = _objective(estimator, path, (noise, middle), coefs[noise, middle])
-        worst = float(np.max(gap / optimum - 1.0))
-        # a tolerance below the gap is refused, and one that is far above it is accepted
-        assert worst > 0.0
-        assert not _is_flat(*solutions, ends, path.Cs[[middle]], 0.99 * worst)
-        accepted.append(_is_flat(*solutions, ends, path.Cs[[middle]], 20.0 * worst))
-    assert np.mean(accepted) > 0.5
 
 
 def test_outputs_without_coefficients_are_those_of_single_fits():

@@ -39,8 +39,6 @@ from dropmargin.model_selection.search import (
     Search,
     SearchData,
     Solution,
-    score_fold,
-    set_solution,
     warn_unconverged,
 )
 from dropmargin.solvers import Problem, solve
@@ -266,11 +264,10 @@ def try_scorer(search: Search, fold: Fold) -> None:
     _, classifier = fold.prepare(search, 1)
     n_features, n_outputs = classifier.n_features_in_, classifier._n_outputs(getattr(classifier, "classes_", None))
     coef = 1e-3 * np.cos(np.arange((n_features + 1) * n_outputs)).reshape(n_features + 1, n_outputs)
-    set_solution(classifier, search.grid, (0, 0), Solution(coef, [], np.empty(0), np.empty(0), 0, True), fold.dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the model may not predict some class
         try:
-            score_fold(search.scorer, classifier, fold)
+            search.score(classifier, fold, (0, 0), Solution(coef))
         except (AttributeError, ValueError) as error:
             if is_regressor(classifier):
                 raise ParameterError(

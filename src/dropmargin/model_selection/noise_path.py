@@ -17,8 +17,6 @@ from dropmargin.model_selection.path_solver import Solution
 from dropmargin.model_selection.search import (
     ArrayFold,
     Search,
-    score_fold,
-    set_solution,
     target_scorer,
     warn_unconverged,
 )
@@ -169,8 +167,7 @@ def _solve_path(search: Search, fold: ArrayFold, verbose: int) -> NoisePath:
     with Progress(scores.size, f"{type(search.template).__name__} path", verbose=verbose) as progress:
 
         def score_point(point: Point, solution: Solution) -> float:
-            set_solution(classifier, grid, point, solution, fold.dtype)
-            solutions[point], scores[point] = solution, score_fold(search.scorer, classifier, fold)
+            solutions[point], scores[point] = solution, search.score(classifier, fold, point, solution)
             progress.advance()
             return scores[point]
 

@@ -9,21 +9,16 @@ start is the nearest neighbour; the first point has a cold start. An approximate
 interpolates the others by cubic polynomials in the logarithm of the strength of the noise: on review text, four knots
 for nine dropout rates from 0.1 to 0.9 give the same scores as solving all.
 
-An approximate path over a dense ``X`` also leaves out values of ``C``. With the loss ``L``, the least
-``R(w) / C + L(w)`` is a concave function of ``1 / C``. So the point ``p w1 + (1 - p) w2`` between the solutions for
-``C1 < C2``, with ``1 / C = p / C1 + (1 - p) / C2``, is above the optimum by at most::
-
-    p (1 - p) (1 / C1 - 1 / C2) (R(w2) - R(w1))
-
-If this is within the tolerance, or if the scores of both solutions are too low, the point is not solved. (On review
-text, where a start from the next ``C`` takes one step, interpolations brought more finalists than they saved steps.)
+An approximate path over a dense ``X`` may solve every fourth ``C`` at first. Between two of them it interpolates the
+noises whose scores at both are too low to be the best, linearly in ``1 / C``. (On review text, where a start from the
+next ``C`` takes one step, that brought more finalists than it saved steps.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,18 +40,19 @@ _FEW_SCORES = 2**16
 # An approximate path solves every so many values of C at first.
 _STRIDE = 2
 _FLAT = 0.3
-_NONE = np.empty(0)
 
 
 class Solution(NamedTuple):
-    """Coefficients and intercept of one grid point, of shape ``(n_features + 1, n_outputs)``, and solver results."""
+    """Coefficients and intercept of one grid point, of shape ``(n_features + 1, n_outputs)``, and solver results.
+
+    ``objective`` has one number per output; an interpolation has none, and no iterations.
+    """
 
     coef: Array
-    duals: list[Dual | None]
-    objective: Array
-    penalty: Array
-    n_iter: int
-    converged: bool
+    objective: Array = np.empty(0)
+    n_iter: int = 0
+    converged: bool = True
+    duals: Sequence[Dual | None] = ()
     score: float = np.nan
 
 
@@ -95,18 +91,25 @@ class PathSolver:
         self.n_threads = n_threads
         self._opened: dict[bool, list[tuple[slice, BinaryRows]]] = {}
 
-    def solve_all(self, tol: float, score_point: ScorePoint, approximate: bool = False) -> None:
-        """Solve all points to ``tol`` and score each; if ``approximate``, some are interpolated."""
+    def solve_all(
+        self, tol: float, score_point: ScorePoint, approximate: bool = False, skips_low: bool = False
+    ) -> None:
+        """Solve all points to ``tol`` and score each.
+
+        If ``approximate``, some noises are interpolated; if ``skips_low``, also points that cannot be the best.
+        """
         self._best = -np.inf
         with one_blas_thread():
             for chain in self.grid.chains:
-                self._solve_chain(chain, tol, score_point, approximate)
+                self._solve_chain(chain, tol, score_point, approximate, skips_low)
 
-    def _solve_chain(self, chain: list[int], tol: float, score_point: ScorePoint, approximate: bool) -> None:
+    def _solve_chain(
+        self, chain: list[int], tol: float, score_point: ScorePoint, approximate: bool, skips_low: bool
+    ) -> None:
         knots = self.grid.knots(chain) if approximate else chain
         together = self._solve_together(knots, tol) if self._is_small() else {}
         columns: dict[int, Column] = {}
-        skips = approximate and not together and self.encoded.shares_products
+        skips = skips_low and not together and self.encoded.shares_products
         for c, ends in self.grid.walk(self._descends(knots), skips):
             if len(ends) == 1:
                 columns = {ends[0]: columns[ends[0]]}  # the others are not needed again
@@ -137,13 +140,10 @@ class PathSolver:
         interpolated: set[int] = set()
         Cs = self.grid.Cs
         if len(known) == 2:
-            ends, inside = [Cs[end] for end in known], Cs[min(known) + 1 : max(known)]
             below, above = known.values()
-            pairs = {noise: (below[noise], above[noise]) for noise in noises}
-            predicted = {noise: _between(*pair, ends, Cs[c]) for noise, pair in pairs.items()}
-            interpolated = {
-                noise for noise, pair in pairs.items() if self._cannot_win(*pair) or _is_flat(*pair, ends, inside, tol)
-            }
+            ends = [Cs[end] for end in known]
+            predicted = {noise: _between(below[noise], above[noise], ends, Cs[c]) for noise in noises}
+            interpolated = {noise for noise in noises if self._cannot_win(below[noise], above[noise])}
         higher = max(known, default=-1)
         # From a weaker noise for the first C of a descending chain; the prediction from there is a poor one for others.
         is_ascending = not known and self._descends(noises) and self.grid.is_ordered(noises)
@@ -235,31 +235,27 @@ class PathSolver:
 
         With ``C = 1`` and the penalty ``R(w) / C``, the objective is that of ``C``, divided by it.
         """
-        Cs = self.grid.Cs[list(columns)]
-        groups = open_outputs(self.problem.loss, self.encoded, self.problem.multi_class)
-        n_outputs = groups[-1].columns.stop
-        penalty = replace(self.problem.penalty, l2=self.problem.penalty.l2 / np.repeat(Cs, n_outputs))
-        problem = replace(self.problem, noise=self.grid.noises[noise], C=1.0, tol=tol, penalty=penalty)
-        problem, encoded = with_means(self.rows.problem(problem), self.encoded)
+        Cs, whole = self.grid.Cs[list(columns)], replace(self.problem, noise=self.grid.noises[noise], C=1.0, tol=tol)
+        problem, encoded = with_means(self.rows.problem(whole), self.encoded)
         ((_, rows),) = self._open(encoded)
         assert isinstance(rows, BinaryArray)
-        rows = rows.with_outputs(np.tile(np.arange(n_outputs), len(Cs)))
+        problem = replace(
+            problem, penalty=replace(problem.penalty, l2=problem.penalty.l2 / np.repeat(Cs, rows.n_outputs))
+        )
+        rows = rows.with_outputs(np.tile(np.arange(rows.n_outputs), len(Cs)))
         result = solve_outputs(problem, rows, None if starts is None else np.hstack(starts))
         coefs = np.split(result.coef, len(Cs), axis=1)
         if not (result.converged and np.isfinite(result.coef).all()):
             return [self.solve((noise, c), tol, None, None) for c in columns]
         values = Cs[:, None] * result.objective.reshape(len(Cs), -1)
-        return [
-            Solution(coef, [], value, self.problem.penalty.value(coef), result.n_iter, True)
-            for coef, value in zip(coefs, values, strict=True)
-        ]
+        return [Solution(coef, value, result.n_iter) for coef, value in zip(coefs, values, strict=True)]
 
     def solve(
         self,
         point: Point,
         tol: float,
         start: Array | None,
-        duals: list[Dual | None] | None,
+        duals: Sequence[Dual | None] | None,
         constant: Solution | None = None,
     ) -> Solution:
         """Return the solution of one point.
@@ -278,15 +274,14 @@ class PathSolver:
                 known = Result(constant.coef[:, columns], constant.objective[columns], 0, True, "")
                 results.append(_solve_free(problem, rows, own_start, known))
             else:
-                results.append(solve_outputs(problem, rows, own_start, None if duals is None else duals[index]))
+                results.append(solve_outputs(problem, rows, own_start, duals[index] if duals else None))
         result = combine(results)
         return Solution(
             result.coef,
-            [None if own.dual is None else Dual(own.dual, C) for own in results],
             result.objective,
-            problem.penalty.value(result.coef),
             result.n_iter,
             result.converged and bool(np.isfinite(result.coef).all()),
+            [None if own.dual is None else Dual(own.dual, C) for own in results],
         )
 
     def close(self) -> None:
@@ -304,34 +299,15 @@ class PathSolver:
 
 
 def _combination(solved: Column, factors: dict[int, float]) -> Solution:
-    """Return a linear combination of solutions; it has no iterations, and no objective."""
+    """Return a linear combination of solutions."""
     coef = sum(factor * solved[noise].coef for noise, factor in factors.items())
-    return Solution(np.asarray(coef), [], _NONE, _NONE, 0, True)
-
-
-def _share(C: Any, ends: list[float]) -> Any:
-    """Return the share of the lower end in the linear interpolation of ``1 / C``."""
-    below, above = ends
-    return (1.0 / C - 1.0 / above) / (1.0 / below - 1.0 / above)
+    return Solution(np.asarray(coef))
 
 
 def _between(below: Solution, above: Solution, ends: list[float], C: float) -> Solution:
-    """Return an interpolation between the solutions for two values of ``C``."""
-    share = _share(C, ends)
-    return Solution(share * below.coef + (1.0 - share) * above.coef, below.duals, _NONE, _NONE, 0, True)
-
-
-def _is_flat(below: Solution, above: Solution, ends: list[float], Cs: Array, tol: float) -> bool:
-    """Return whether interpolations between two values of ``C`` are within ``tol`` of the optimum; see the module."""
-    if not (len(below.objective) and len(above.objective)):
-        return True  # an interpolation itself, in a larger interval that was found to be flat
-    share = _share(Cs, ends)[:, None]
-    growth = above.penalty - below.penalty
-    if len(growth) != len(below.objective):  # one softmax over all classes
-        growth = growth.sum(keepdims=True)
-    optimum = share * below.objective / ends[0] + (1.0 - share) * above.objective / ends[1]
-    gap = share * (1.0 - share) * (1.0 / ends[0] - 1.0 / ends[1]) * growth
-    return bool(np.all(gap <= tol * optimum))
+    """Return an interpolation between the solutions for two values of ``C``, linear in ``1 / C``."""
+    share = (1.0 / C - 1.0 / ends[1]) / (1.0 / ends[0] - 1.0 / ends[1])
+    return Solution(share * below.coef + (1.0 - share) * above.coef, duals=below.duals)
 
 
 def _solve_free(problem: Problem, rows: BinaryRows, start: Array | None, constant: Result) -> Result:
@@ -349,7 +325,7 @@ def _solve_free(problem: Problem, rows: BinaryRows, start: Array | None, constan
 
 def _extrapolate(
     noise: int, before: int | None, predicted: Column, current: Column
-) -> tuple[Array | None, list[Dual | None] | None]:
+) -> tuple[Array | None, Sequence[Dual | None] | None]:
     """Return the start of a point, and the dual variables of its nearest neighbour.
 
     ``predicted`` are the solutions as those for other values of ``C`` predict them, ``before`` is the noise that was

@@ -29,7 +29,7 @@ from dropmargin.data.missing_values import FeatureStatistics
 from dropmargin.estimators.base import CheckedRows, MarginalisedModel
 from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.model_selection.grid import Grid, Point
-from dropmargin.model_selection.path_solver import PathSolver, Solution
+from dropmargin.model_selection.path_solver import PathSolver, ScorePoint, Solution
 from dropmargin.noise import Noise, as_noise
 from dropmargin.progress import Progress
 from dropmargin.solvers import Problem
@@ -58,7 +58,7 @@ class Fold(ABC):
 
     @abstractmethod
     def prepare(self, search: Search, n_threads: int) -> tuple[PathSolver, MarginalisedModel]:
-        """Return the solver of the training rows, and a classifier for `set_solution`."""
+        """Return the solver of the training rows, and a classifier for `Search.score`."""
 
     @abstractmethod
     def score(self, scorer: Callable[..., Any], classifier: MarginalisedModel) -> Any:
@@ -179,63 +179,63 @@ class Search:
         outcome = Outcome.empty(self.grid, len(folds), self.rough_tol <= self.tol)
         if self.scorer is accuracy:
             outcome.errors[:] = 1.0 / self.n_rows  # the smallest possible error: one row
-        stop = threading.Event()
-        n_points = len(folds) * self.grid.shape[0] * self.grid.shape[1]
-        label = f"{type(self.template).__name__} path"
-        with Progress(n_points, label, verbose=verbose) as progress:
-            jobs = [partial(self._solve_fold, load, index, outcome, progress, stop) for index, load in enumerate(folds)]
-            in_threads(_configured(jobs), self.n_threads, stop)
+        n_points = len(folds) * outcome.refined.size
+        self._on_folds(self._solve, outcome, folds, n_points, "", verbose)
         while points := outcome.to_refine(self.rule):
             before = outcome.mean.copy()
-            with Progress(len(points) * len(folds), f"{label}, finalists", verbose=verbose) as progress:
-                jobs = [
-                    partial(self._refine_fold, points, load, index, outcome, progress, stop)
-                    for index, load in enumerate(folds)
-                ]
-                in_threads(_configured(jobs), self.n_threads, stop)
+            task = partial(self._refine, points, outcome)
+            self._on_folds(task, outcome, folds, len(points) * len(folds), ", finalists", verbose)
             outcome.mark_refined(points, before)
         return outcome
 
-    def _solve_fold(
-        self, load: Callable[[], Fold], index: int, outcome: Outcome, progress: Progress, stop: threading.Event
-    ) -> None:
-        with load() as fold:
-            solver, classifier = fold.prepare(self, 1)
-            score_point = partial(self._score_point, classifier, fold, index, outcome, progress, stop)
-            solver.solve_all(self.rough_tol, score_point, approximate=self.rough_tol > self.tol)
+    def _solve(self, index: int, solver: PathSolver, score_point: ScorePoint) -> None:
+        approximate = self.rough_tol > self.tol
+        solver.solve_all(self.rough_tol, score_point, approximate, skips_low=approximate and self.rule == "best")
 
-    def _refine_fold(
-        self,
-        points: list[Point],
-        load: Callable[[], Fold],
-        index: int,
-        outcome: Outcome,
-        progress: Progress,
-        stop: threading.Event,
+    def _refine(
+        self, points: list[Point], outcome: Outcome, index: int, solver: PathSolver, score_point: ScorePoint
     ) -> None:
-        with load() as fold:
-            solver, classifier = fold.prepare(self, 1)
-            score_point = partial(self._score_point, classifier, fold, index, outcome, progress, stop)
-            solver.refine(points, self.tol, partial(outcome.start, index), score_point)
+        solver.refine(points, self.tol, partial(outcome.start, index), score_point)
 
-    def _score_point(
+    def _on_folds(
         self,
-        classifier: MarginalisedModel,
-        fold: Fold,
-        index: int,
+        task: Callable[[int, PathSolver, ScorePoint], None],
         outcome: Outcome,
-        progress: Progress,
-        stop: threading.Event,
-        point: Point,
-        solution: Solution,
-    ) -> float:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        set_solution(classifier, self.grid, point, solution, fold.dtype)
-        score = score_fold(self.scorer, classifier, fold)
-        outcome.store(index, point, solution, score, self.store_coefs)
-        progress.advance()
-        return score
+        folds: Sequence[Callable[[], Fold]],
+        n_points: int,
+        label: str,
+        verbose: int,
+    ) -> None:
+        """Call a task with the number and the solver of each fold, in threads, and store the points that it scores."""
+        stop = threading.Event()
+
+        def on_fold(index: int, load: Callable[[], Fold], progress: Progress) -> None:
+            with load() as fold:
+                solver, classifier = fold.prepare(self, 1)
+
+                def score_point(point: Point, solution: Solution) -> float:
+                    if stop.is_set():
+                        raise KeyboardInterrupt
+                    score = self.score(classifier, fold, point, solution)
+                    outcome.store(index, point, solution, score, self.store_coefs)
+                    progress.advance()
+                    return score
+
+                task(index, solver, score_point)
+
+        with Progress(n_points, f"{type(self.template).__name__} path{label}", verbose=verbose) as progress:
+            jobs = [partial(on_fold, index, load, progress) for index, load in enumerate(folds)]
+            in_threads(_configured(jobs), self.n_threads, stop)
+
+    def score(self, estimator: MarginalisedModel, fold: Fold, point: Point, solution: Solution) -> float:
+        """Set parameters, coefficients and intercept of an estimator to those of a point, and return its score."""
+        estimator.noise, estimator.C = self.grid.noises[point[0]], float(self.grid.Cs[point[1]])
+        estimator._set_coefficients(solution.coef, fold.dtype)
+        score = fold.score(self.scorer, estimator)
+        score = score.item() if np.ndim(score) == 0 and hasattr(score, "item") else score  # arrays of no dimension
+        if not isinstance(score, Real):
+            raise ValueError(f"scoring must return one number, got {score!r}. Choose a single metric.")
+        return float(score)
 
 
 def _configured(jobs: Iterable[Callable[[], None]]) -> list[Callable[[], None]]:
@@ -247,21 +247,6 @@ def _configured(jobs: Iterable[Callable[[], None]]) -> list[Callable[[], None]]:
             job()
 
     return [partial(run, job) for job in jobs]
-
-
-def set_solution(classifier: MarginalisedModel, grid: Grid, point: Point, solution: Solution, dtype: Any) -> None:
-    """Set parameters, coefficients and intercept of a classifier to those of a grid point."""
-    classifier.noise, classifier.C = grid.noises[point[0]], float(grid.Cs[point[1]])
-    classifier._set_coefficients(solution.coef, dtype)
-
-
-def score_fold(scorer: Callable[..., Any], estimator: Any, fold: Fold) -> float:
-    """Return the score of a fitted classifier on the test rows of a fold."""
-    score = fold.score(scorer, estimator)
-    score = score.item() if np.ndim(score) == 0 and hasattr(score, "item") else score  # arrays of no dimension
-    if not isinstance(score, Real):
-        raise ValueError(f"scoring must return one number, got {score!r}. Choose a single metric.")
-    return float(score)
 
 
 def accuracy(estimator: MarginalisedClassifier, fold: ArrayFold) -> float:
