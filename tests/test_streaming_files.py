@@ -224,6 +224,15 @@ def test_parts_of_tables_must_agree(tmp_path):
         _fit(folder, kind="parquet")
 
 
+def test_labels_must_be_all_text_or_all_numbers(tmp_path):
+    X, y = make_rows()
+    folder = write_parts(tmp_path / "data", X, y, kind="parquet")
+    pd.DataFrame({f"f{d}": [1.0] for d in range(12)} | {"label": ["ant"]}).to_parquet(folder / "part-7.parquet")
+    message = r"part-7.parquet, rows 1 to 1 has text as labels, but .*part-0.parquet, rows 1 to .* has numbers"
+    with pytest.raises(ValueError, match=message):
+        _fit(folder, kind="parquet")
+
+
 def test_parts_of_archives_must_agree(tmp_path):
     X, y = make_rows()
     folder = write_parts(tmp_path / "data", X, y, kind="npz")

@@ -75,8 +75,8 @@ class FilePartitions(Partitions[Any]):
     def close(self) -> None:
         if "_threads" in vars(self):
             self._threads.close()
-        self._given = ()
-        vars(self).pop("_parts", None)
+        for name in ("_given", "_parts"):
+            vars(self).pop(name, None)
 
     def _stored(self, function: Callable[..., Rows], args: Sequence[Any]) -> list[Rows]:
         """Write the rows of ``function(part, *args)`` to files, which exist as long as they are referenced."""
