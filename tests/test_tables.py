@@ -452,7 +452,11 @@ def test_a_file_is_read_once(tmp_path, name, monkeypatch):
 
 _WITHOUT_PANDAS = """
 import sys
-sys.modules["pandas"] = sys.modules["pyarrow"] = None
+class NotInstalled:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("pandas", "pyarrow"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, NotInstalled())
 import numpy as np
 from dropmargin.io.data import TableEncoder, TextEncoder, read_data
 assert TableEncoder().fit_transform({"a": [1, 2], "b": ["x", "y"]}).shape == (2, 3)
