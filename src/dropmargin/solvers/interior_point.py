@@ -43,8 +43,8 @@ from dropmargin.solvers.result import Iteration, Options, Result
 from dropmargin.typing import Array
 
 _MAX_ITER = 60
-# The relative gap that a warm start is taken for.
-_WARM_GAP = 6.0
+# The relative gap that a warm start is taken for, and the least tolerance for which it saves steps.
+_WARM_GAP, _WARM_TOL = 6.0, 1e-3
 # A smaller relative gap is rounding.
 _ROUNDING = 1e-12
 # The share of the step to the boundary that is taken.
@@ -69,7 +69,7 @@ def suits_interior_point(objective: MomentObjective) -> bool:
 def interior_point(objective: MomentObjective, options: Options, start: Array | None = None) -> Result:
     """Minimise the hinge objective without noise, for all outputs, to a relative duality gap of ``tol``.
 
-    ``start`` are coefficients near the solution.
+    ``start`` are coefficients near the solution, which are used for a large tolerance only.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # a step that is not finite ends the iteration
         return _iterate(objective, options, start)
@@ -77,7 +77,7 @@ def interior_point(objective: MomentObjective, options: Options, start: Array | 
 
 def _iterate(objective: MomentObjective, options: Options, start: Array | None) -> Result:
     state = _State(objective)
-    if start is not None:
+    if start is not None and options.tol >= _WARM_TOL:
         state.move_to(start)
     n_outputs = objective.n_outputs
     coef, values, gaps = np.zeros((objective.n_features + 1, n_outputs)), np.empty(n_outputs), np.empty(n_outputs)
@@ -189,8 +189,8 @@ class _State:
         own = np.broadcast_to(self.objective.penalty.l2, d.shape[1])[:, None]
         if self.table is not None:
             return with_diagonal(sums_of_products(d, self.table, len(self.coef)), self.objective, own)
-        roots = np.sqrt(d)
-        scaled = (self.rows * roots[:, k, None] for k in range(d.shape[1]))
+        roots, buffer = np.sqrt(d), np.empty_like(self.rows)
+        scaled = (np.multiply(self.rows, roots[:, k, None], out=buffer) for k in range(d.shape[1]))
         return (with_diagonal(rows.T @ rows, self.objective, own[k]) for k, rows in enumerate(scaled))
 
     def _direction(self, inverse: Preconditioner, d: Array, t: Any, p: Any) -> tuple[Array, Array, Array, Array]:
