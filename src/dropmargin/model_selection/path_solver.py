@@ -37,9 +37,6 @@ from dropmargin.typing import Array
 _BELOW = 0.01
 # All values of C are solved together up to this many scores of rows.
 _FEW_SCORES = 2**16
-# An approximate path solves every so many values of C at first.
-_STRIDE = 2
-_FLAT = 0.3
 
 
 class Solution(NamedTuple):
