@@ -22,6 +22,7 @@ WRONG = {
     "--categorical": ("", " "),
     "--choose-at": LEVELS,
     "--class-weight": ("x",),
+    "--coverage": ("0", "1", "30", "-0.1", "nan", "x", ""),
     "--cs": (*NUMBERS[1:], "1,0", "1,,2", "1,1", "1,nan", "100000"),
     "--decimal": (";", ""),
     "--delete": LEVELS,

@@ -42,7 +42,9 @@ _SHORTCUT_TOL = 0.8
 # There is no shortcut if the noise is weak next to a margin of 1: its barrier counts as at least this.
 _SHORTCUT_BARRIER = 0.005
 # A shortcut that takes more iterations than this is abandoned.
-_SHORTCUT_ITERATIONS = 15
+_SHORTCUT_ITERATIONS = 10
+# With Hessians of a subsample it may take as many more.
+_SAMPLED_ITERATIONS = 5
 # The bound of the last stage, as a share of `tol`, and at least the other number, which is near rounding.
 _LAST_ERROR = 0.5
 _LEAST_ERROR = 1e-13
@@ -151,7 +153,8 @@ class _Path:
         max_iter = max(1, self.n_left)
         if self.is_shortcut:
             tol = _SHORTCUT_TOL * self.options.tol
-            max_iter = min(max_iter, _SHORTCUT_ITERATIONS) if self.method in (newton, orthant) else max_iter
+            most = _SHORTCUT_ITERATIONS + _SAMPLED_ITERATIONS * self.objective.has_subsample
+            max_iter = min(max_iter, most) if self.method in (newton, orthant) else max_iter
         else:
             tol = self.stage.error(self.barrier)
             if (is_last or not self.is_smoothed_by_noise) and not self.options.is_rough:
