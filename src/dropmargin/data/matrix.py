@@ -207,8 +207,10 @@ def feature_means_far_from_zero(X: Any, weights: Array, ratio: float) -> Array |
     full = full_columns(column_counts(X), X.shape[0])
     if not len(full):
         return None
-    mean = column_means(X, share, full)
-    return means_to_subtract(mean, column_variances(X, share, full, mean), full, X.shape[1], ratio, sparse.issparse(X))
+    chosen, every = _select_dense(X, full), np.arange(len(full))
+    mean = column_means(chosen, share, every)
+    variance = column_variances(chosen, share, every, mean)
+    return means_to_subtract(mean, variance, full, X.shape[1], ratio, sparse.issparse(X))
 
 
 def column_counts(X: Any) -> Array:

@@ -156,6 +156,7 @@ class ClassArray(ClassRows):
         self.n_features, self.n_classes = X.shape[1], n_classes
         self.shares_products = is_dense_matrix(X)
         self._whole: tuple[Any, tuple[Array, int] | None] | None = None
+        self._means: dict[float, Array | None] = {}  # of the rows of all classes, which all outputs share
 
     @cached_property
     def feature_means(self) -> Array:
@@ -182,7 +183,9 @@ class ClassArray(ClassRows):
             return BinaryArray(self.X[index], targets, self.sample_weight[index], n_threads)
         X, used_features = self._without_empty_columns()
         targets = np.stack([output.targets(self.classes) for output in outputs], axis=1)
-        return BinaryArray(X, targets, self.sample_weight, n_threads, used_features)
+        rows = BinaryArray(X, targets, self.sample_weight, n_threads, used_features)
+        rows._means = self._means
+        return rows
 
     def _without_empty_columns(self) -> tuple[Any, tuple[Array, int] | None]:
         if self._whole is None:
