@@ -26,6 +26,8 @@ _AIMS = {
     "tall": (0.15, 0.15),
 }
 
+_TICKS = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0]
+
 
 def read(name: str) -> dict[str, Any] | None:
     """Return a stored result, or None."""
@@ -67,6 +69,8 @@ def draw(results: dict[str, dict[str, Any]], growth: dict[str, Any] | None) -> N
         axes[0].bar_label(bars, fmt="%.2f", fontsize=8)
     axes[0].axhline(1.0, color="black", linewidth=0.8)
     axes[0].set(yscale="log", xticks=range(len(names)), xticklabels=names, ylabel=f"time of a fit / {_PEER}")
+    axes[0].set_yticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
+    axes[0].tick_params(axis="y", which="minor", left=False, labelleft=False)
     axes[0].legend()
     if growth is not None:
         n_rows, seconds = ([row[key] for row in growth["rows"]] for key in ("n_rows", "seconds"))

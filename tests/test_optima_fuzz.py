@@ -33,6 +33,11 @@ def test_no_multinomial_problem_with_low_eigenvalues_stops_silently(index):
     assert outcome.verdict == "converged", optima.describe(7, outcome)
 
 
+def test_no_problem_of_a_loss_through_the_mgf_with_low_eigenvalues_stops_silently():
+    outcome = optima.run(0, 889, peer=False)
+    assert outcome.verdict == "converged", optima.describe(0, outcome)
+
+
 @pytest.mark.parametrize("first", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (10, 20))])
 def test_no_multinomial_problem_stops_silently(first):
     outcomes = [optima.run(0, index, peer=False, multinomial=True) for index in range(first, first + 10)]

@@ -272,12 +272,13 @@ class _State:
         """Return the estimated gap after a step; see the module's docstring."""
         error, self.lowest = np.abs(step.predicted - decrease), np.minimum(self.lowest, step.lowest)
         gap = error + step.remaining
-        if objective.has_coupled_classes and np.all(gap <= self.options.tol * scale):
+        is_small = bool(np.all(gap <= self.options.tol * scale))
+        if is_small and not objective.is_well_preconditioned:
             # Conjugate gradients may have left more than their steps show: the new gradient must agree, with the lowest
             # Ritz value of all steps, because a short iteration does not see the lowest eigenvalues.
             return np.maximum(gap, conjugate_gradient.decrease_bound(step.model, self.point.gradient, self.lowest))
-        # The diagonal that preconditions losses through the MGF says too little of the curvature for the new gradient.
-        if not (objective.is_well_preconditioned and np.any(gap > self.options.tol * scale)):
+        # A poor preconditioner says too little of the curvature to replace the estimate.
+        if is_small or not objective.is_well_preconditioned:
             return gap
         ahead = conjugate_gradient.decrease_bound(step.model, self.point.gradient, step.lowest)
         # After a step longer than the model's, or with a negative number, which is rounding, the model is not used.
