@@ -93,7 +93,7 @@ WRITTEN = {"model file": through_model_file, "onnx": through_onnx}
 
 @pytest.mark.parametrize(
     ("name", "where", "noise", "l1_ratio", "written"),
-    deal(MODELS, _WHERE, NOISES, [0.0, 0.5, 1.0], WRITTEN),
+    deal(MODELS, _WHERE, NOISES, [0.0, 0.5, 1.0], WRITTEN, n=14),
     ids=str,
 )
 def test_combination(name, where, noise, l1_ratio, written, tmp_path, client):
