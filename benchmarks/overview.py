@@ -44,7 +44,7 @@ def ratios(result: dict[str, Any]) -> tuple[float, float]:
 def table(results: dict[str, dict[str, Any]]) -> str:
     """Return the results as a Markdown table."""
     lines = [
-        "| case | DropoutSVC | aim | DropoutLogisticRegression | aim | passes | extra memory | scores over peer's |",
+        "| case | SVC | aim | logistic | aim | passes | extra memory | scores over peer's |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, result in results.items():
