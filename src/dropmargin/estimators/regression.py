@@ -155,8 +155,8 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         0.89
         >>> X[300, 2] = np.nan
         >>> wide, narrow = np.diff(model.predict_interval(X[300:302]))[:, 0]
-        >>> wide > narrow
-        np.True_
+        >>> bool(wide > narrow)
+        True
         """
         if not (isinstance(coverage, Real) and 0.0 < coverage < 1.0):
             raise ValueError(f"coverage must be a number in (0, 1), such as 0.9, got {coverage!r}.")
