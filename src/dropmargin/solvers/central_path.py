@@ -43,7 +43,7 @@ _SHORTCUT_TOL = 0.8
 _SHORTCUT_BARRIER = 0.005
 # A shortcut that takes more iterations than this is abandoned.
 _SHORTCUT_ITERATIONS = 10
-# With Hessians of a subsample it may take as many more.
+# With Hessians of a subsample, whose steps are less accurate, it may take so many more.
 _SAMPLED_ITERATIONS = 5
 # The bound of the last stage, as a share of `tol`, and at least the other number, which is near rounding.
 _LAST_ERROR = 0.5

@@ -239,8 +239,12 @@ def solve_outputs(problem: Problem, rows: BinaryRows, start: Array | None = None
         subsample = rows.subsample() if start is None and _suits_subsample(problem, rows) else None
         first_passes = 0.0
         if subsample is not None:
-            stack.enter_context(subsample.rows)
+            while_used = stack.enter_context(ExitStack())
+            while_used.enter_context(subsample.rows)
             start, first_passes = _start_from_subsample(problem, subsample, rows.n_rows)
+            if rows.n_rows < _ROWS_FOR_SAMPLED_HESSIAN * rows.n_features:
+                while_used.close()
+                subsample = None
         coef = np.zeros((rows.n_features + 1, rows.n_outputs)) if start is None else start.astype(np.float64)
         if start is None and problem.fit_intercept:
             coef[-1] = rows.first_intercept
@@ -255,8 +259,7 @@ def solve_outputs(problem: Problem, rows: BinaryRows, start: Array | None = None
         entry = variance.entry if variance.moves_entries and isinstance(problem.loss, MomentLoss) else None
         data = stack.enter_context(rows.partitions(problem.C, entry, means))
         objective = _objective(problem, data, variance, rows, is_direct)
-        is_tall = rows.n_rows >= _ROWS_FOR_SAMPLED_HESSIAN * rows.n_features
-        if subsample is not None and is_tall and isinstance(objective, MomentObjective):
+        if subsample is not None and isinstance(objective, MomentObjective):
             own = subsample.rows.partitions(problem.C / subsample.weight_share, entry, means)
             objective = replace(objective, subsample=stack.enter_context(own))
         # 4. The method that suits the objective.
@@ -382,7 +385,7 @@ def _suits_subsample(problem: Problem, rows: BinaryRows) -> bool:
 
 
 def _start_from_subsample(problem: Problem, subsample: Subsample, n_rows: int) -> tuple[Array | None, float]:
-    """Return roughly fitted coefficients of a subsample, if its fit converges, and the passes over all `n_rows`."""
+    """Return coefficients of a rough fit to a subsample, if it converges, and its passes as a share of ``n_rows``."""
     C = problem.C / subsample.weight_share
     rough = replace(problem, C=C, tol=_SUBSAMPLE_TOL, max_iter=_SUBSAMPLE_ITERATIONS, monitor=no_monitor, is_rough=True)
     result = solve_outputs(rough, subsample.rows)
