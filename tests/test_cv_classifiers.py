@@ -171,7 +171,7 @@ def test_metadata_routing():
             for a, b in folds
         ]
         np.testing.assert_allclose(scores, by_hand)
-        if parse_version(sklearn.__version__) >= parse_version("1.9"):  # earlier ones accept what nobody requests
+        if parse_version(sklearn.__version__) >= parse_version("1.9"):  # earlier ones accept weights without a request
             with pytest.raises(ValueError, match="sample_weight"):
                 DropoutSVCCV(**_SMALL).fit(X, y, sample_weight=weights)
 
