@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from sklearn.pipeline import Pipeline
@@ -9,19 +10,21 @@ from sklearn.pipeline import Pipeline
 from dropmargin.io.model.estimators import plain_outputs
 
 
-def linear_model(model: Any, target: str) -> Any:
-    """Return the fitted model for an export that has neither preprocessing nor missing values."""
+def linear_model(model: Any, target: str, accepted: Collection[str] = ("error",)) -> Any:
+    """Return the fitted model for an export without preprocessing; ``accepted`` are values of ``missing``."""
     model = getattr(model, "best_estimator_", model)
     if isinstance(model, Pipeline):
+        plain_outputs(model[-1])  # raises the error for models of other libraries
         raise ValueError(
             f"{target} takes the model without its preprocessing: export pipeline[-1], and transform the rows "
-            "with pipeline[:-1]. export_onnx exports the whole pipeline."
+            "with pipeline[:-1]."
         )
     missing = getattr(model, "missing", "error")
-    if missing != "error":
+    if missing not in accepted:
+        other = ", or fit with missing='rescale'" if "rescale" in accepted else ""
         raise ValueError(
-            f"{target} does not support missing values, got a model with missing={missing!r}. For complete rows it is "
-            "an ordinary linear model: export it after model.set_params(missing='error')."
+            f"{target} does not support missing={missing!r}. For complete rows it is an ordinary linear model: export "
+            f"it after model.set_params(missing='error'){other}."
         )
     return plain_outputs(model)
 
