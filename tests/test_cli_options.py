@@ -151,12 +151,12 @@ def tables(tmp_path):
 @together(
     ("arguments", "message"),
     [
-        (["train", "data.svm", "m.safetensors", "--target", "label"], "--target is for csv"),
-        (["train", "data.svm", "m.safetensors", "--separator", ";"], "--separator is for csv, tsv files"),
-        (["train", "data.svm", "m.safetensors", "--ignore", "size"], "--ignore is for csv"),
+        (["train", "data.svm", "m.safetensors", "--target", "label"], "--target: this is for csv"),
+        (["train", "data.svm", "m.safetensors", "--separator", ";"], "--separator: this is for csv, tsv files"),
+        (["train", "data.svm", "m.safetensors", "--ignore", "size"], "--ignore: this is for csv"),
         (
             ["train", "data.csv", "m.safetensors", "--target", "label", "--zero-based"],
-            "--zero-based or --one-based is for svm",
+            "--zero-based: this is for svm",
         ),
         (
             ["train", "data.csv", "m.safetensors", "--target", "label", "--ignore", "label"],
@@ -165,8 +165,8 @@ def tables(tmp_path):
         (["train", "data.csv", "m.safetensors", "--target", "label", "--categorical", "label"], "--categorical label"),
         (["train", "data.csv", "m.safetensors", "--target", "label", "--text", "label"], "--text label"),
         (["train", "data.csv", "m.safetensors", "--target", "label", "--keep", "label"], "--keep label"),
-        (["train", "data.svm", "m.safetensors", "--keep", "size"], "--keep is for csv"),
-        (["train", "data.svm", "m.safetensors", "--skip-unlabelled"], "--skip-unlabelled is for csv"),
+        (["train", "data.svm", "m.safetensors", "--keep", "size"], "--keep: this is for csv"),
+        (["train", "data.svm", "m.safetensors", "--skip-unlabelled"], "--skip-unlabelled: this is for csv"),
         (
             ["train", "data.csv", "m.safetensors", "--target", "label", "--ignore", "size", "--max-categories", "1"],
             "--keep: there is no column to learn from in 20 samples ('kind': it has 2 categories, more than 1)",
@@ -182,7 +182,7 @@ def tables(tmp_path):
             ["stress", "data.csv", "data.csv", "--noise", "0.1", "--noises", "0.1,0.2"],
             "--noise and --noises cannot be combined",
         ),
-        (["predict", "data.svm", "m.safetensors", "--separator", ";"], "--separator is for csv, tsv files"),
+        (["predict", "data.svm", "m.safetensors", "--separator", ";"], "--separator: this is for csv, tsv files"),
     ],
 )
 def test_options_that_do_not_fit_the_data_or_other_options(run, tables, tmp_path, arguments, message):

@@ -105,39 +105,26 @@ def test_predictions_in_a_file_or_pipe_are_utf_8_whatever_the_locale(shell, fold
 @pytest.mark.parametrize(
     ("line", "file"),
     [
-        ("--help >&-", None),
         ("train --help >/dev/full", None),
-        slow(f"{PREDICT} >&-", None),
-        slow(f"{EVALUATE} >&-", None),
-        (f"{TRAIN} >&-", "new.safetensors"),
-        slow(f"{PREDICT} -o new.csv >&-", "new.csv"),
+        slow(f"{EVALUATE} >/dev/full", None),
+        (f"{TRAIN} >/dev/full", "new.safetensors"),
+        slow(f"{PREDICT} -o new.csv >/dev/full", "new.csv"),
     ],
 )
 def test_a_result_that_cannot_be_printed_is_an_error_but_files_are_written(shell, folder, line, file):
     code, _, err = shell(line)
     assert code == 1
-    assert "error: standard output: " in err
+    assert "error: [Errno 28] No space left on device" in err
     assert file is None or (folder / file).stat().st_size > 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("redirection", [slow("2>&-"), slow("2>&- <&-"), "-v 2>/dev/full", slow("-v 2> >(true)")])
-def test_messages_that_cannot_be_printed_are_dropped(shell, folder, redirection):
+@pytest.mark.parametrize("redirection", ["2>&-", ">&- 2>&-"])
+def test_output_to_closed_streams_is_dropped(shell, folder, redirection):
     code, out, _ = shell(f"{TRAIN} {redirection}")
     assert code == 0
     assert "dropmargin: " not in out
     assert (folder / "new.safetensors").exists()
-
-
-@pytest.mark.slow
-def test_an_error_without_standard_error_is_not_printed_elsewhere(shell):
-    assert shell("train data.csv new.safetensors --target nope 2>&-")[:2] == (1, "")
-    assert shell("2>&-")[:2] == (2, "")
-
-
-@pytest.mark.slow
-def test_all_three_streams_closed(shell):
-    assert shell(f"{TRAIN} >&- 2>&- <&-")[0] == 1
 
 
 @pytest.mark.slow

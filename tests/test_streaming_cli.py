@@ -36,7 +36,7 @@ def test_a_folder_is_trained_on_within_a_limit(run, tmp_path):
         (["--memory-limit", "lots"], 2, "--memory-limit: expected a size such as 2GB"),
         (["--memory-limit", "1MB"], 2, "--memory-limit: 1 MB is too small"),
         (["--memory-limit", "1GB", "--missing", "conditional"], 2, "--missing conditional needs all rows in memory"),
-        (["--memory-limit", "1GB", "--target", "y"], 2, "--target is for csv"),
+        (["--memory-limit", "1GB", "--target", "y"], 2, "--target: this is for csv"),
         (["--memory-limit", "1GB", "--format", "csv"], 2, "--memory-limit is for svmlight, parquet"),
         (["--memory-limit", "1GB", "--format", "parquet"], 2, "--target is missing"),
     ],

@@ -10,7 +10,7 @@ import click
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError, closest
-from dropmargin.cli.files import check_can_read, check_can_write, check_replaces_model, more_inputs
+from dropmargin.cli.files import check_can_read, check_can_write, check_replaces, more_inputs
 from dropmargin.cli.program import NOT_CONVERGED, SUCCESS, Command
 
 _PARAMS = [
@@ -31,8 +31,6 @@ _PARAMS = [
     shared.option("--rule", choices=["best", "one-se"], default="best", help="one-se: smallest C near the best score."),
     *shared.DATA_OPTIONS,
     *shared.FEATURE_OPTIONS,
-    *shared.WEIGHTING,
-    *shared.GROUP_OPTIONS,
     *shared.LEARNING_OPTIONS,
 ]
 
@@ -47,7 +45,7 @@ def cv(options: SimpleNamespace, console: Console) -> int:
     check_can_read(*inputs)
     if options.out is not None:
         check_can_write("--out", options.out, inputs)
-        check_replaces_model("--out", options.out, options)
+        check_replaces("--out", options.out, options, "a model")
     from dropmargin.cli import groups, training
 
     noises = shared.dropout_rates(options.noises) if isinstance(options.noises, int) else options.noises

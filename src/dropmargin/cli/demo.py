@@ -53,14 +53,10 @@ def digits_tables() -> dict[str, bytes]:
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
-    X, y = load_digits(return_X_y=True)
-    halves = train_test_split(X / 16.0, y, test_size=0.5, random_state=0, stratify=y)
-    header = ",".join([_TARGET, *(f"pixel_{row}_{column}" for row in range(8) for column in range(8))])
-    tables = {}
-    for name, pixels, labels in zip(_DATA.values(), halves[:2], halves[2:], strict=True):
-        rows = (",".join([str(label), *(f"{x:g}" for x in row)]) for label, row in zip(labels, pixels, strict=True))
-        tables[name] = "\n".join([header, *rows, ""]).encode()
-    return tables
+    pixels, labels = load_digits(return_X_y=True, as_frame=True)
+    table = (pixels / 16.0).assign(**{_TARGET: labels})
+    halves = train_test_split(table, test_size=0.5, random_state=0, stratify=labels)
+    return {name: half.to_csv(index=False).encode() for name, half in zip(_DATA.values(), halves, strict=True)}
 
 
 def _write_tables(folder: str, files: list[str], tables: dict[str, bytes]) -> None:
@@ -70,7 +66,7 @@ def _write_tables(folder: str, files: list[str], tables: dict[str, bytes]) -> No
     existing = [path for path in files if os.path.exists(path)]
     for name, content in tables.items() if existing else ():
         path = Path(folder, name)
-        if not path.is_file() or path.stat().st_size != len(content) or path.read_bytes() != content:
+        if not path.is_file() or path.read_bytes() != content:
             first = str(path) if path.exists() else existing[0]
             raise UsageError(f"FOLDER {folder}: {first} exists and is not from an earlier demo; name another folder")
     os.makedirs(folder, exist_ok=True)

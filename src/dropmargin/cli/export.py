@@ -9,7 +9,7 @@ import click
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError
-from dropmargin.cli.files import check_can_read, check_can_write, check_replaces_export
+from dropmargin.cli.files import check_can_read, check_can_write, check_replaces
 from dropmargin.cli.program import SUCCESS, Command
 
 _EXTENSIONS = {".onnx": "onnx", ".model": "liblinear", ".liblinear": "liblinear"}
@@ -30,7 +30,7 @@ def export(options: SimpleNamespace, console: Console) -> int:
         raise UsageError(f"the format of {options.out} is not known: add --to liblinear or --to onnx")
     check_can_read(options.model)
     check_can_write("OUT", options.out, (options.model,))
-    check_replaces_export("OUT", options.out, options, to)
+    check_replaces("OUT", options.out, options, f"an export for {to}")
     from dropmargin.cli.reading import SavedModel
     from dropmargin.io.model import export_liblinear, export_onnx
 

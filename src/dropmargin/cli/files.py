@@ -63,61 +63,47 @@ def check_keeps_inputs(option: str, path: str, inputs: Iterable[str | None]) -> 
             )
 
 
-def check_replaces_model(option: str, path: str, options: Any) -> None:
-    """Refuse to replace a file that is not a model, unless ``--force`` is given."""
+def check_replaces(option: str, path: str, options: Any, kind: str) -> None:
+    """Refuse to replace a file that is not of this kind, a key of `_KINDS`, unless ``--force`` is given.
 
-    def is_model() -> bool:
-        from dropmargin.io.model import ModelFormatError, describe
-
-        try:
-            return bool(describe(path))
-        except ModelFormatError:
-            return False
-
-    _check_replaces(option, path, options, "a model", is_model)
-
-
-def check_replaces_predictions(option: str, path: str, options: Any, ids: str | None) -> None:
-    """Refuse to replace a file whose first line is not the header of predictions, unless ``--force`` is given.
-
-    ``ids`` is the name of a column before those of the predictions, if there is one.
+    Nothing is lost if the file is empty or not a regular file.
     """
-
-    def has_header() -> bool:
-        try:
-            with (gzip.open if path.lower().endswith(".gz") else open)(path, "rb") as file:
-                line = file.readline(_MAX_HEADER).decode()
-            header = next(csv.reader([line], delimiter="\t" if "\t" in line else ","), [])
-        except (OSError, EOFError, UnicodeDecodeError, csv.Error):
-            return False
-        header = header[1:] if ids is not None and header[:1] == [ids] else header
-        return bool(header) and all(map(_PREDICTED.fullmatch, header))
-
-    _check_replaces(option, path, options, "a file of predictions with a header", has_header)
-
-
-def check_replaces_export(option: str, path: str, options: Any, to: str) -> None:
-    """Refuse to replace a file that does not begin as an export of this kind does, unless ``--force`` is given."""
-
-    def is_export() -> bool:
-        start = _start(path)
-        return start.startswith(b"solver_type") if to == "liblinear" else start[:1] == b"\x08" and b"onnx" in start
-
-    _check_replaces(option, path, options, f"an export for {to}", is_export)
-
-
-def check_replaces_report(option: str, path: str, options: Any) -> None:
-    """Refuse to replace a file that is not a page of `dropmargin.report`, unless ``--force`` is given."""
-    _check_replaces(option, path, options, "a report of dropmargin", lambda: _REPORT_MARK in _start(path))
-
-
-def _check_replaces(option: str, path: str, options: Any, kind: str, is_such: Callable[[], bool]) -> None:
-    """Refuse to replace a file of another kind; nothing is lost if it is empty or not a regular file."""
     found = _regular_file(path)
-    if not options.force and found is not None and found.st_size and not is_such():
+    if not options.force and found is not None and found.st_size and not _KINDS[kind](path, options):
         raise UsageError(
             f"{option} {path}: this file exists and is not {kind}; name another file, or replace it by --force"
         )
+
+
+def _is_model(path: str, options: Any) -> bool:
+    from dropmargin.io.model import ModelFormatError, describe
+
+    try:
+        return bool(describe(path))
+    except ModelFormatError:
+        return False
+
+
+def _is_predictions(path: str, options: Any) -> bool:
+    """Return whether the first line is the header of predictions, after a column of ids if the options name one."""
+    try:
+        with (gzip.open if path.lower().endswith(".gz") else open)(path, "rb") as file:
+            line = file.readline(_MAX_HEADER).decode()
+        header = next(csv.reader([line], delimiter="\t" if "\t" in line else ","), [])
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error):
+        return False
+    header = header[1:] if options.ids is not None and header[:1] == [options.ids] else header
+    return bool(header) and all(map(_PREDICTED.fullmatch, header))
+
+
+#: The kinds of outputs, and whether a file begins as such an output does.
+_KINDS: dict[str, Callable[[str, Any], bool]] = {
+    "a model": _is_model,
+    "a file of predictions with a header": _is_predictions,
+    "an export for liblinear": lambda path, options: _start(path).startswith(b"solver_type"),
+    "an export for onnx": lambda path, options: _start(path)[:1] == b"\x08" and b"dropmargin" in _start(path),
+    "a report of dropmargin": lambda path, options: _REPORT_MARK in _start(path),
+}
 
 
 def _start(path: str) -> bytes:

@@ -258,15 +258,7 @@ FEATURE_OPTIONS = section(
     option("--min-df", type=_document_frequency, default=1, metavar="N", help="Text: ignore terms of fewer documents."),
     option("--max-features", type=count, metavar="N", help="Text: the most frequent terms. Else: more are an error."),
     path_option("--feature-names", help="svmlight, npz: file with the name of a feature per line."),
-)
-
-WEIGHTING = section(
-    "Features", option("--weighting", choices=WEIGHTINGS, default=WEIGHTINGS[0], help="Text: weighting of terms.")
-)
-
-#: Features that are lost together.
-GROUP_OPTIONS = section(
-    "Features",
+    option("--weighting", choices=WEIGHTINGS, default=WEIGHTINGS[0], help="Text: weighting of terms."),
     path_option("--groups", help="File of columns that are lost together: name: column, column, prefix_*"),
     option(
         "--group-by", type=_some_text, metavar="SEP", help="Columns with the same name before SEP are lost together."

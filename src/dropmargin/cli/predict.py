@@ -19,10 +19,9 @@ from dropmargin.cli.files import (
     check_can_read,
     check_can_write,
     check_keeps_inputs,
-    check_replaces_predictions,
+    check_replaces,
 )
 from dropmargin.cli.program import SUCCESS, Command
-from dropmargin.cli.streams import naming_standard_output
 
 _OUTPUTS = ("label", "decision", "probability", "stability", "prediction", "std", "interval")
 
@@ -69,7 +68,7 @@ def predict(options: SimpleNamespace, console: Console) -> int:
     check_can_read(*inputs)
     if to_file and not _is_device(options.out):
         check_can_write("--out", options.out, inputs)
-        check_replaces_predictions("--out", options.out, options, options.ids)
+        check_replaces("--out", options.out, options, "a file of predictions with a header")
     elif not to_file:  # with ">> DATA" the command would read its own output
         check_keeps_inputs("standard output", "/dev/stdout", inputs)
     from dropmargin.cli.predictions import PredictionWriter
@@ -77,12 +76,8 @@ def predict(options: SimpleNamespace, console: Console) -> int:
 
     started = time.perf_counter()
     model = SavedModel.from_file(options.model)
-    noise = None if options.stability_noise is None else options.stability_noise.make()
-    separator = "\t" if options.out.lower().removesuffix(".gz").endswith((".tsv", ".tab")) else ","
-    own = {"coverage": options.coverage, "ids": options.ids, "safe": options.safe_csv}
-    writer = PredictionWriter(model, options.output, noise, separator, **own)
-    parts = read_parts(options.data, model, options, console, labels=False)
-    blocks = writer.blocks(parts, options.data, header=not options.no_header)
+    writer = PredictionWriter(model, options)
+    blocks = writer.blocks(read_parts(options.data, model, options, console, labels=False))
     if not to_file:
         _print(blocks, sys.stdout)
         return SUCCESS
@@ -119,7 +114,6 @@ def _print(blocks: Iterable[bytes], stream: Any) -> None:
             stream.write(printable(block.decode()) if stream.isatty() else block.decode())
             continue
         rest = memoryview(block)
-        with naming_standard_output():
-            while rest:  # an unbuffered stream (PYTHONUNBUFFERED) may write a part only
-                rest = rest[binary.write(rest) :]
+        while rest:  # an unbuffered stream (PYTHONUNBUFFERED) may write a part only
+            rest = rest[binary.write(rest) :]
     stream.flush()

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from dropmargin.cli.console import UsageError
 from dropmargin.cli.formatting import label_texts
-from dropmargin.cli.reading import Part, SavedModel, explain_missing
-from dropmargin.typing import Array
+from dropmargin.cli.reading import SavedModel, explain_missing
+from dropmargin.io.data import Dataset
 
 # First characters of a formula, or white space that spreadsheets skip before one; also as full-width characters.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -25,89 +26,61 @@ _OF_NUMBERS = ("prediction", "std", "interval")
 
 
 class PredictionWriter:
-    """Formats the predictions of a model; ``noise`` is that of the stability, None for the noise of the model.
+    """Formats the predictions of a model as the options of ``predict`` ask for; `columns` are their names."""
 
-    ``coverage`` is the probability with which an interval contains the number.
-    ``ids`` is the name of a column of the data that is the first column. With ``safe``, labels and ids that a
-    spreadsheet would run as a formula have a single quote in front.
-    """
+    def __init__(self, model: SavedModel, options: SimpleNamespace) -> None:
+        self._model, self._options, self.n_rows = model, options, 0
+        self._separator = "\t" if options.out.lower().removesuffix(".gz").endswith((".tsv", ".tab")) else ","
+        self._noise = None if options.stability_noise is None else options.stability_noise.make()
+        self._outputs = options.output or ("prediction" if model.predicts_numbers else "label",)
+        for output in self._outputs:
+            _check_output(output, model, self._noise)
+        names = [] if model.predicts_numbers else label_texts(model.estimator.classes_)
+        self._labels = np.array([self._text(name) for name in names], dtype=object)
+        several = {"probability": names, "decision": names if len(names) > 2 else (), "interval": ("low", "high")}
+        self.columns = [] if options.ids is None else [options.ids]
+        for output in self._outputs:
+            self.columns += [f"{output}_{name}" for name in several.get(output, ())] or [output]
 
-    def __init__(
-        self,
-        model: SavedModel,
-        outputs: tuple[str, ...] | None,
-        noise: Any,
-        separator: str,
-        *,
-        coverage: float = 0.9,
-        ids: str | None = None,
-        safe: bool = False,
-    ) -> None:
-        self._safe, self._coverage = safe, coverage
-        if outputs is None:
-            outputs = ("prediction",) if model.predicts_numbers else ("label",)
-        self._model, self._outputs, self._noise, self._separator = model, outputs, noise, separator
-        self.n_rows = 0
-        for output in outputs:
-            _check_output(output, model, noise)
-        self._names = [] if model.predicts_numbers else label_texts(model.estimator.classes_)
-        self.columns = [] if ids is None else [ids]
-        self.columns += [column for output in outputs for column in self._columns_of(output)]
-        labels = [_without_formula(name) for name in self._names] if safe else self._names
-        self._labels = np.array([self._cell(label).encode() for label in labels], dtype=object)
-
-    def _columns_of(self, output: str) -> list[str]:
-        if output == "interval":
-            return ["interval_low", "interval_high"]
-        several = output == "probability" or (output == "decision" and len(self._names) > 2)
-        return [f"{output}_{name}" for name in self._names] if several else [output]
-
-    def blocks(self, parts: Iterable[Part], path: str, *, header: bool) -> Iterator[bytes]:
+    def blocks(self, parts: Iterable[Dataset]) -> Iterator[bytes]:
         """Yield the lines of each part of a file."""
         # The header is written with the first part, so not at all if the file cannot be read.
-        start = (self._separator.join(map(self._cell, self.columns)) + "\n").encode() if header else b""
+        rows = [] if self._options.no_header else [map(self._cell, self.columns)]
         for part in parts:
             try:
-                block = start + self._lines(part.X, part.ids)
+                cells = [column for output in self._outputs for column in self._cells(output, part.X)]
             except ValueError as error:
-                raise explain_missing(error, path, self._model) from error
+                raise explain_missing(error, self._options.data, self._model) from error
+            if part.ids is not None:
+                cells.insert(0, list(map(self._text, part.ids)))
             self.n_rows += part.X.shape[0]
-            yield block
-            start = b""
+            yield "".join(f"{self._separator.join(row)}\n" for row in [*rows, *zip(*cells, strict=True)]).encode()
+            rows = []
 
-    def _lines(self, X: Any, ids: list[str] | None) -> bytes:
-        if self._outputs == ("label",) and ids is None:  # the default, without a Python object per cell
-            ended = self._labels + b"\n"
-            return b"".join(ended[self._codes(X)].tolist())
-        cells = [column for output in self._outputs for column in self._cells(output, X)]
-        if ids is not None:
-            texts = map(_without_formula, ids) if self._safe else ids
-            cells.insert(0, [self._cell(text).encode() for text in texts])
-        rows = map(self._separator.encode().join, zip(*cells, strict=True))
-        return b"\n".join(rows) + b"\n"
-
-    def _cells(self, output: str, X: Any) -> list[list[bytes]]:
+    def _cells(self, output: str, X: Any) -> list[list[str]]:
         """Return the columns of an output; reading a number back gives the same value."""
         estimator = self._model.estimator
         if output == "label":
-            return [self._labels[self._codes(X)].tolist()]
-        if output == "decision":
-            values = estimator.decision_function(X)
-        elif output == "probability":
-            values = estimator.predict_proba(X)
-        elif output == "stability":
-            values = estimator.predict_stability(X, self._noise)
-        elif output == "interval":
-            values = estimator.predict_interval(X, self._coverage)
-        else:
-            values = estimator.predict(X) if output == "prediction" else estimator.predict(X, return_std=True)[1]
-        return [
-            [repr(value).encode() for value in column]
-            for column in values.reshape(len(values), -1).astype(np.float64).T.tolist()
-        ]
+            return [self._labels[np.searchsorted(estimator.classes_, estimator.predict(X))].tolist()]
+        compute = {
+            "decision": lambda: estimator.decision_function(X),
+            "probability": lambda: estimator.predict_proba(X),
+            "stability": lambda: estimator.predict_stability(X, self._noise),
+            "prediction": lambda: estimator.predict(X),
+            "std": lambda: estimator.predict(X, return_std=True)[1],
+            "interval": lambda: estimator.predict_interval(X, self._options.coverage),
+        }
+        values = compute[output]()
+        return [list(map(repr, column)) for column in values.reshape(len(values), -1).astype(np.float64).T.tolist()]
 
-    def _codes(self, X: Any) -> Array:
-        return np.searchsorted(self._model.estimator.classes_, self._model.estimator.predict(X))
+    def _text(self, text: str) -> str:
+        """Return the cell of a label or id, with ``--safe-csv`` so that a spreadsheet does not run it as a formula."""
+        try:
+            is_number = math.isfinite(float(text))
+        except ValueError:
+            is_number = False
+        is_formula = self._options.safe_csv and text.startswith(_FORMULA_STARTS) and not is_number
+        return self._cell(f"'{text}" if is_formula else text)
 
     def _cell(self, text: str) -> str:
         """Return the text of a cell, in quotes if it needs them."""
@@ -116,38 +89,25 @@ class PredictionWriter:
         return '"' + text.replace('"', '""') + '"'
 
 
-def _without_formula(label: str) -> str:
-    """Return a label that a spreadsheet does not run as a formula; numbers are returned unchanged."""
-    try:
-        is_number = math.isfinite(float(label))
-    except ValueError:
-        is_number = False
-    return f"'{label}" if label.startswith(_FORMULA_STARTS) and not is_number else label
-
-
 def _check_output(output: str, model: SavedModel, noise: Any) -> None:
     """Refuse an output that the model does not have, before any data are read."""
-    classifier = model.estimator
+    estimator, missing = model.estimator, getattr(model.estimator, "missing", "error")
     if (output in _OF_NUMBERS) != model.predicts_numbers:
-        name, kind = type(classifier).__name__, "numbers" if model.predicts_numbers else "classes"
-        raise UsageError(f"--output {output}: {model.path} has a {name}, which predicts {kind}")
-    if output == "std" and classifier.missing != "conditional":
-        raise UsageError(f"--output std: {model.path} has no standard deviations (train with --missing conditional)")
-    if output == "interval" and classifier.missing == "rescale":
-        raise UsageError(f"--output interval: {model.path} has --missing rescale (train with --missing conditional)")
-    if output == "interval" and not hasattr(classifier, "residual_deviation_"):
-        raise UsageError(
-            f"--output interval: {model.path} does not know its residuals (train with more rows, in memory)"
-        )
-    if output == "probability" and not hasattr(classifier, "predict_proba"):
-        reason = "--multi-class ovo has none" if _is_ovo(classifier) else "train with --loss logistic"
-        raise UsageError(f"--output probability: {model.path} has no probabilities ({reason})")
-    if output == "stability":
-        if not hasattr(classifier, "predict_stability"):
-            raise UsageError(f"--output stability: {type(classifier).__name__} in {model.path} has no stability")
-        if noise is None and classifier.noise is None:
-            raise UsageError(f"--output stability: {model.path} was trained without noise: add --stability-noise")
-
-
-def _is_ovo(classifier: Any) -> bool:
-    return getattr(classifier, "multi_class", "ovr") == "ovo" and len(classifier.classes_) > 2
+        kind = "numbers" if model.predicts_numbers else "classes"
+        problem = f"has a {type(estimator).__name__}, which predicts {kind}"
+    elif output == "std" and missing != "conditional":
+        problem = "has no standard deviations (train with --missing conditional)"
+    elif output == "interval" and missing == "rescale":
+        problem = "has --missing rescale (train with --missing conditional)"
+    elif output == "interval" and not hasattr(estimator, "residual_deviation_"):
+        problem = "does not know its residuals (train with more rows, in memory)"
+    elif output == "probability" and not hasattr(estimator, "predict_proba"):
+        is_ovo = getattr(estimator, "multi_class", "ovr") == "ovo" and len(estimator.classes_) > 2
+        problem = f"has no probabilities ({'--multi-class ovo has none' if is_ovo else 'train with --loss logistic'})"
+    elif output == "stability" and not hasattr(estimator, "predict_stability"):
+        problem = f"has a {type(estimator).__name__}, which has no stability"
+    elif output == "stability" and noise is None and estimator.noise is None:
+        problem = "was trained without noise: add --stability-noise"
+    else:
+        return
+    raise UsageError(f"--output {output}: {model.path} {problem}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import sys
@@ -15,7 +16,6 @@ import click
 from click.shell_completion import shell_complete
 
 from dropmargin.cli.console import Console, printable
-from dropmargin.cli.streams import discard_unwritten, prepared_streams
 from dropmargin.errors import ParameterError, ParameterWarning
 
 SUCCESS, FAILURE, WRONG_USAGE, NOT_CONVERGED = 0, 1, 2, 3
@@ -69,15 +69,24 @@ def run_program(program: click.Command, argv: Sequence[str] | None, name: str) -
     """Run a click command and return its exit code; ``argv`` is as for `dropmargin.cli.main.main`."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     variable = f"_{name.upper()}_COMPLETE"
-    with prepared_streams():
-        try:
-            if instruction := os.environ.get(variable):
-                return shell_complete(program, {}, name, variable, instruction)
-            code = _invoke(program, arguments, name)
-            sys.stdout.flush()
-            return code
-        except (KeyboardInterrupt, click.UsageError, ValueError, OSError, ImportError, MemoryError) as error:
-            return _report(error, debug="--debug" in arguments)
+    _prepare_streams()
+    try:
+        if instruction := os.environ.get(variable):
+            return shell_complete(program, {}, name, variable, instruction)
+        code = _invoke(program, arguments, name)
+        sys.stdout.flush()
+        return code
+    except (KeyboardInterrupt, click.UsageError, ValueError, OSError, ImportError, MemoryError) as error:
+        return _report(error, debug="--debug" in arguments)
+
+
+def _prepare_streams() -> None:
+    """Open the null device in place of closed streams; escape characters that the encoding of the output lacks."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _invoke(program: click.Command, arguments: list[str], name: str) -> int:
@@ -97,8 +106,11 @@ def _invoke(program: click.Command, arguments: list[str], name: str) -> int:
 def _report(error: BaseException, *, debug: bool) -> int:
     """Print an error in one line and return its exit code."""
     console = Console()
+    try:
+        sys.stdout.flush()
+    except OSError:  # so that Python does not try again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):  # the reader of the output has closed it
-        discard_unwritten(sys.stdout)
         return _BROKEN_PIPE
     if isinstance(error, KeyboardInterrupt):
         console.error("interrupted")
@@ -112,7 +124,6 @@ def _report(error: BaseException, *, debug: bool) -> int:
     if debug:
         print(printable("".join(traceback.format_exception(error))), file=sys.stderr)
     console.error(error_message(error))
-    discard_unwritten(sys.stdout)
     return FAILURE
 
 

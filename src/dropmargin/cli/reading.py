@@ -11,8 +11,17 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 
 from dropmargin.cli.console import Console, UsageError, printable
-from dropmargin.cli.training import basic_read_options, format_of, report_reading, require_target
-from dropmargin.io.data import TABLES, Dataset, FrameEncoder, ReadOptions, TableEncoder, TextEncoder, read_chunks
+from dropmargin.cli.training import basic_read_options, report_reading, require_target
+from dropmargin.io.data import (
+    TABLES,
+    Dataset,
+    FrameEncoder,
+    ReadOptions,
+    TableEncoder,
+    TextEncoder,
+    find_format,
+    read_chunks,
+)
 from dropmargin.io.data.dataset import LabelKind
 from dropmargin.io.data.readers import CHUNK_BYTES
 from dropmargin.io.model import load_described
@@ -65,22 +74,14 @@ class SavedModel:
         return getattr(self.estimator, "missing", "error") != "error"
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Some rows of a file, encoded for the estimator, and their labels and ids if these are read."""
-
-    X: Any
-    y: Array | None
-    ids: list[str] | None = None
-
-
 def read_parts(
     path: str, model: SavedModel, options: SimpleNamespace, console: Console, *, labels: bool
-) -> Iterator[Part]:
-    """Return an iterator over the encoded rows of a data file; the options are checked before it is opened."""
-    form = format_of(path, options.format)
+) -> Iterator[Dataset]:
+    """Return an iterator over rows of a data file, encoded for the estimator; the options are checked before."""
+    form = find_format(path, options.format)
     _check_format(path, form, model)
-    read_options = _with_model_format(basic_read_options(options, form), form, model, options)
+    read_options = replace(basic_read_options(options, form), categorical=(), ignore=())  # the model has the columns
+    read_options = _with_model_format(read_options, form, model, options)
     if labels:
         known = model.summary.get("target")
         if read_options.target is None and form in TABLES and isinstance(known, str):
@@ -94,7 +95,7 @@ def read_parts(
             ignore_extra=options.ignore_extra,
         )
     elif form in TABLES:
-        read_options = _choose_columns(path, replace(read_options, ids=getattr(options, "ids", None)), model)
+        read_options = _choose_columns(path, read_options, model)
     if form not in ("svmlight", "npz") and read_options.target is not None:
         read_options = replace(read_options, label_kind=_label_kind(model))
     return _parts(path, form, read_options, model, console, labels)
@@ -160,7 +161,7 @@ def _zero_based(given: bool | None, model: SavedModel, console: Console) -> bool
 
 def _parts(
     path: str, form: str, read_options: ReadOptions, model: SavedModel, console: Console, labels: bool
-) -> Iterator[Part]:
+) -> Iterator[Dataset]:
     chunk_bytes = max(CHUNK_BYTES, _BYTES_PER_COLUMN * len(read_options.columns or ()))
     n_chunks, is_first, n_rows, n_unlabelled = _count_chunks(path, form, chunk_bytes), True, 0, 0
     with Progress(n_chunks, printable(path), verbose=0 if console.quiet or not n_chunks else 1) as progress:
@@ -173,7 +174,7 @@ def _parts(
                 report_reading(replace(data, n_unlabelled=0), path, console)
             is_first = False
             if data.n_samples:
-                yield Part(_encode(data, model, path), data.y, data.ids)
+                yield replace(data, X=_encode(data, model, path))
             n_rows += data.n_samples
             n_unlabelled += data.n_unlabelled
             progress.advance()

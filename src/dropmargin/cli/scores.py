@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import (
-    confusion_matrix,
-    mean_absolute_error,
-    precision_recall_fscore_support,
-    r2_score,
-    root_mean_squared_error,
-)
+from sklearn.metrics import confusion_matrix, mean_absolute_error, r2_score, root_mean_squared_error
 
 from dropmargin.cli.formatting import label_texts, plural, table_text
 from dropmargin.typing import Array
@@ -51,12 +45,11 @@ class ConfusionCounter:
 
     def facts(self) -> dict[str, Any]:
         """Return the scores; a recall, precision or F1 score without rows is NaN."""
-        labels = self._classifier.classes_.tolist()
-        actual, predicted = cells = np.nonzero(self._counts)
-        precision, recall, f1, rows = precision_recall_fscore_support(
-            actual, predicted, labels=range(len(labels)), sample_weight=self._counts[cells], zero_division=np.nan
-        )
-        correct, n_rows, n_unknown = int(self._counts.trace()), int(self._counts.sum()), int(self._counts[-1].sum())
+        labels, counts = self._classifier.classes_.tolist(), self._counts
+        rows, predicted, hits = (sums[:-1] for sums in (counts.sum(axis=1), counts.sum(axis=0), counts.diagonal()))
+        with np.errstate(invalid="ignore"):
+            recall, precision, f1 = hits / rows, hits / predicted, 2.0 * hits / (rows + predicted)
+        correct, n_rows, n_unknown = int(hits.sum()), int(counts.sum()), int(counts[-1].sum())
         accuracy = correct / n_rows
         facts: dict[str, Any] = {"rows": n_rows, "accuracy": accuracy, "error": 1.0 - accuracy, "correct": correct}
         if self._log_loss is not None:

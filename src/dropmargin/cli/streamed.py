@@ -10,7 +10,7 @@ from typing import Any
 from dropmargin import streaming
 from dropmargin.cli import training
 from dropmargin.cli.console import Console, UsageError
-from dropmargin.io.data import ReadOptions
+from dropmargin.io.data import ReadOptions, find_format
 from dropmargin.io.model import save
 
 _FORMATS = ("svmlight", "parquet", "arrow", "npz")
@@ -24,7 +24,8 @@ def train(options: SimpleNamespace, console: Console, noise: Any) -> bool:
         format=options.format,
         target=options.target,
         zero_based=options.zero_based,
-        ignore=tuple(options.ignore),
+        categorical=options.categorical,
+        ignore=options.ignore,
         max_ratio=options.max_ratio,
     )
     if options.missing is None:  # the files are not searched for missing values
@@ -59,9 +60,8 @@ def _check_format(options: SimpleNamespace) -> None:
         path = min(files, default=path)
     if not os.path.isfile(path):
         return
-    form = training.format_of(path, options.format)
+    form = find_format(path, options.format)
     if form not in _FORMATS:
         raise UsageError(f"--memory-limit is for {', '.join(_FORMATS)} files; {path} is read as {form} (see --format)")
-    training.basic_read_options(options, form)
     if form in ("parquet", "arrow") and options.target is None:
         raise UsageError(f"--target is missing, the column of the labels of {path}")

@@ -11,7 +11,7 @@ import click
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError
-from dropmargin.cli.files import check_can_read, check_can_write, check_replaces_report, more_inputs
+from dropmargin.cli.files import check_can_read, check_can_write, check_replaces, more_inputs
 from dropmargin.cli.program import SUCCESS, Command
 
 if TYPE_CHECKING:
@@ -91,8 +91,6 @@ _PARAMS = [
     shared.IGNORE_EXTRA,
     *shared.DATA_OPTIONS,
     *shared.FEATURE_OPTIONS,
-    *shared.WEIGHTING,
-    *shared.GROUP_OPTIONS,
 ]
 
 
@@ -109,7 +107,7 @@ def stress(options: SimpleNamespace, console: Console) -> int:
     check_can_read(*inputs)
     if options.html is not None:
         check_can_write("--html", options.html, inputs)
-        check_replaces_report("--html", options.html, options)
+        check_replaces("--html", options.html, options, "a report of dropmargin")
     from dropmargin.cli.formatting import table_text
     from dropmargin.cli.training import learns_numbers, make_folds, read_training_data
     from dropmargin.evaluation.stress import stress_test
@@ -143,7 +141,6 @@ def _read_test_data(data: TrainingData, options: SimpleNamespace, console: Conso
 
     from dropmargin.cli.reading import SavedModel, read_parts
     from dropmargin.cli.training import learns_numbers
-    from dropmargin.io.data import Dataset
     from dropmargin.io.data.dataset import concatenate
 
     # The attributes of a fitted model that `read_parts` uses.
@@ -153,8 +150,7 @@ def _read_test_data(data: TrainingData, options: SimpleNamespace, console: Conso
     if data.feature_names is not None:
         kind.feature_names_in_ = data.feature_names
     model = SavedModel(options.train, data.encoder, kind, data.summary)
-    parts = list(read_parts(options.test, model, options, console, labels=True))
-    test = concatenate([Dataset(part.X, part.y) for part in parts])
+    test = concatenate(list(read_parts(options.test, model, options, console, labels=True)))
     assert test.y is not None  # as labels=True
     if model.predicts_numbers:
         if test.y.dtype.kind not in "iuf" or not np.isfinite(test.y).all():

@@ -11,7 +11,7 @@ import click
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError
-from dropmargin.cli.files import check_can_read, check_can_write, check_replaces_model, more_inputs
+from dropmargin.cli.files import check_can_read, check_can_write, check_replaces, more_inputs
 from dropmargin.cli.program import NOT_CONVERGED, SUCCESS, Command
 
 _PARAMS = [
@@ -25,8 +25,6 @@ _PARAMS = [
     shared.FORCE,
     *shared.DATA_OPTIONS,
     *shared.FEATURE_OPTIONS,
-    *shared.WEIGHTING,
-    *shared.GROUP_OPTIONS,
     *shared.LEARNING_OPTIONS,
     *shared.STREAMING_OPTIONS,
 ]
@@ -95,7 +93,7 @@ def _check_files(options: SimpleNamespace) -> None:
     if options.memory_limit is not None and os.path.isdir(options.data):
         inputs += [entry.path for entry in os.scandir(options.data)]
     check_can_write("MODEL", options.model, inputs)
-    check_replaces_model("MODEL", options.model, options)
+    check_replaces("MODEL", options.model, options, "a model")
     if options.checkpoint is not None:
         check_can_write("--checkpoint", options.checkpoint, inputs)
         if os.path.realpath(options.checkpoint) == os.path.realpath(options.model):

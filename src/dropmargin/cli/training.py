@@ -27,7 +27,6 @@ from dropmargin.estimators import (
 )
 from dropmargin.estimators.parameters import specification
 from dropmargin.io.data import (
-    FORMATS,
     TABLES,
     Dataset,
     FrameEncoder,
@@ -51,7 +50,6 @@ from dropmargin.model_selection import (
 )
 from dropmargin.typing import Array
 
-_STDIN = "-"
 #: Sizes of terms if ``--ngrams`` is not given.
 _NGRAMS = {"word": (1, 1), "char": (2, 5), "char_wb": (2, 5)}
 _MAX_LISTED = 10
@@ -83,20 +81,16 @@ class TrainingData:
 
 
 def basic_read_options(options: SimpleNamespace, form: str) -> ReadOptions:
-    """Return the `ReadOptions` of the data options; refuse options that are for other formats."""
-    known = FORMATS[form].options
-    names = ["target", "text", "categorical", "ignore", "keep", "ids", "separator", "decimal", "zero_based"]
-    names += ["skip_unlabelled"] if options.skip_unlabelled else []
-    for name in names:
-        as_known = "categorical" if name == "keep" else name
-        if as_known not in known and getattr(options, name, None) not in (None, ()):
-            option = {"zero_based": "--zero-based or --one-based"}.get(name, f"--{name.replace('_', '-')}")
-            fitting = [other for other, found in FORMATS.items() if as_known in found.options]
-            raise UsageError(f"{option} is for {', '.join(fitting)} files; the data are read as {form} (see --format)")
+    """Return the `ReadOptions` of the data options."""
+    if getattr(options, "keep", ()) and form not in TABLES:
+        raise UsageError(f"--keep: this is for {', '.join(TABLES)} files; the data are read as {form} (see --format)")
     _refuse_conflicts(options)
     missing = MISSING_VALUES if options.missing_values is None else ("", *options.missing_values)
     return ReadOptions(
         format=form if options.format is None and form != "text" else options.format,
+        ids=getattr(options, "ids", None),
+        categorical=getattr(options, "categorical", ()),
+        ignore=getattr(options, "ignore", ()),
         target=options.target,
         text=options.text,
         zero_based=options.zero_based,
@@ -120,16 +114,6 @@ def _refuse_conflicts(options: SimpleNamespace) -> None:
                 raise UsageError(f"{option} {column}: {other} names this column, too; remove one of the two")
 
 
-def format_of(path: str, given: str | None) -> str:
-    """Return the format of a file; raise a `UsageError` if it is unknown."""
-    try:
-        return find_format(path, given)
-    except ValueError:
-        known = ", ".join(end for form in FORMATS.values() for end in form.extensions)
-        hint = "" if path == _STDIN else f"use a file name that ends in one of {known} (each also with .gz), or "
-        raise UsageError(f"the format of {path} is not known: {hint}add --format") from None
-
-
 def require_target(path: str, form: str, read_options: ReadOptions) -> ReadOptions:
     """Return the options with a target; raise a `UsageError` with the columns of a table if ``--target`` is missing."""
     if form == "text":
@@ -143,9 +127,8 @@ def require_target(path: str, form: str, read_options: ReadOptions) -> ReadOptio
 
 def read_training_data(path: str, options: SimpleNamespace, console: Console) -> TrainingData:
     """Read a file with labels into memory, and encode tables and text."""
-    form = format_of(path, options.format)
+    form = find_format(path, options.format)
     read_options = require_target(path, form, basic_read_options(options, form))
-    read_options = replace(read_options, categorical=tuple(options.categorical), ignore=tuple(options.ignore))
     if options.max_features is not None and form in ("svmlight", "npz"):
         read_options = replace(read_options, max_features=options.max_features)
     data = read_data(path, read_options, sha256=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
+from dropmargin.errors import ParameterError
 from dropmargin.io.data.dataset import Dataset, ReadOptions
 from dropmargin.io.data.errors import one_line
 from dropmargin.io.data.sources import STDIN, Source
@@ -132,16 +133,20 @@ def find_format(path: str | os.PathLike[str], given: str | None = None) -> str:
             raise ValueError(f"format must be one of {list(FORMATS)}, got {given!r}.")
         return given
     name = os.fspath(path)
-    if name == STDIN:
-        raise ValueError(f"format must be given for standard input (--format): one of {list(FORMATS)}.")
     suffix = PurePath(name.lower().removesuffix(".gz")).suffix
     for found, form in FORMATS.items():
         if suffix in form.extensions:
             return found
+    if name == STDIN:
+        reason = f"the format must be given for standard input: one of {', '.join(FORMATS)}"
+        raise ParameterError(f"format must be given for standard input: one of {list(FORMATS)}.", "format", reason)
     known = ", ".join(end for form in FORMATS.values() for end in form.extensions)
-    raise ValueError(
+    raise ParameterError(
         f"The format of {name!r} is not known: its name should end in one of {known} (or with .gz after it), "
-        f"or format (--format) should be one of {list(FORMATS)}."
+        f"or format (--format) should be one of {list(FORMATS)}.",
+        "format",
+        f"the format of {name} is not known: use a file name that ends in one of {known} (each also with .gz), or add "
+        "this option",
     )
 
 
@@ -171,7 +176,11 @@ def _check_options(options: ReadOptions, name: str) -> None:
         if getattr(options, option) != getattr(default, option):
             known = [other for other, form in FORMATS.items() if option in form.options]
             got = f"{option}={getattr(options, option)!r}"
-            raise ValueError(f"{option} is an option of {', '.join(known)} files, not of {name} files; got {got}.")
+            raise ParameterError(
+                f"{option} is an option of {', '.join(known)} files, not of {name} files; got {got}.",
+                option,
+                f"this is for {', '.join(known)} files; the data are read as {name} (see --format)",
+            )
     for option, low in (("max_features", 1), ("max_ratio", 1), ("n_features", 0)):
         value = getattr(options, option)
         if not (isinstance(value, int) and not isinstance(value, bool) and value >= low) and value is not None:
