@@ -101,7 +101,7 @@ def test_unknown_formats():
         ("a.npz", {"text": "review"}, "text is an option of .*, not of npz files"),
         ("a.svm", {"n_features": -1}, "n_features must be an integer of at least 0, got -1"),
         ("a.svm", {"n_features": 11, "max_features": 10}, "n_features=11 is more than max_features=10"),
-        ("a.svm", {"zero_based": "auto"}, "zero_based must be True, False or None, got 'auto'"),
+        ("a.svm", {"zero_based": "auto"}, r"zero_based must be one of \[None, True, False\], got 'auto'"),
         ("a.csv", {"columns": {"a": "float"}}, "'category' or 'date', got 'float' for 'a'"),
         ("a.csv", {"label_kind": "float"}, "label_kind must be"),
         ("a.csv", {"target": "a", "text": "a"}, "target and text are the same column, 'a'"),

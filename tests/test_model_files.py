@@ -307,7 +307,7 @@ def test_models_that_a_file_cannot_hold_are_refused_before_writing(model, messag
     [
         ("coef_", np.full((1, N_FEATURES), np.nan), "coef_ has NaN or infinity"),
         ("coef_", np.zeros((1, N_FEATURES), dtype=np.float16), "float16"),
-        ("intercept_", np.zeros(2), "intercept_ must hold 1 numbers"),
+        ("intercept_", np.zeros(2), r"intercept_ must be of type float64 and shape \(1,\)"),
         ("classes_", np.array([object(), object()]), "classes_"),
         ("missing", "rescale", "feature_means_"),
         ("C", "large", "'C'"),

@@ -29,10 +29,14 @@ def read(source: Source, options: ReadOptions) -> Dataset:
     """Return all rows."""
     with source.open_seekable() as stream:
         archive = _Archive(source, stream)
-        X = _read_matrix(archive, options)
-        y = _read_labels(archive, options, X.shape[0])
+        is_dense = "X" in archive.names
+        X = _as_float(archive.read("X", "numbers", (None, None))) if is_dense else _read_sparse(archive)
+        if X.shape[1] > options.max_features:
+            what = f"{X.shape[1]} features, but at most {options.max_features} are allowed"
+            raise archive.error(f"{what} (raise --max-features if that is intended)")
+        y = _read_labels(archive, options.target, X.shape[0])
         names = None
-        if archive.has("feature_names"):
+        if "feature_names" in archive.names:
             names = tuple(archive.read("feature_names", "text", (X.shape[1],)).astype(str).tolist())
     return Dataset(X, y, names)
 
@@ -74,13 +78,9 @@ class _Archive:
         """Return the error to raise."""
         return DataFormatError(what, self.source.name)
 
-    def has(self, name: str) -> bool:
-        """Return whether there is an array of this name."""
-        return name in self.names
-
     def read(self, name: str, kind: str, shape: tuple[int | None, ...]) -> Array:
         """Return an array of this kind (a key of `_KINDS`) and shape; None is any length."""
-        if not self.has(name):
+        if name not in self.names:
             raise self.error(f"the array {name!r} is missing (there are {', '.join(map(quoted, self.names[:20]))})")
         try:
             self._check_header(name, kind, shape)
@@ -118,24 +118,24 @@ def _is_text(array: Array) -> bool:
     return not ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any()
 
 
-def _read_matrix(archive: _Archive, options: ReadOptions) -> Any:
-    if archive.has("X"):
-        X = archive.read("X", "numbers", (None, None))
-        _check_width(archive, X.shape[1], options)
-        return _as_float(X)
-    prefix = "X_" if archive.has("X_data") else ""
-    if not archive.has(f"{prefix}data"):
+def _as_float(X: Array) -> Array:
+    """Return float32 numbers as float32, and all others as float64."""
+    return X.astype(np.float32 if X.dtype == np.float32 else np.float64, copy=False)
+
+
+def _read_sparse(archive: _Archive) -> Any:
+    prefix = "X_" if "X_data" in archive.names else ""
+    if f"{prefix}data" not in archive.names:
         listed = ", ".join(map(quoted, archive.names[:20]))
         raise archive.error(f"there is neither an array X nor a sparse matrix of scipy.sparse.save_npz, but {listed}")
     layout = "csr"
-    if archive.has("format"):
+    if "format" in archive.names:
         layout = bytes(archive.read("format", "text", ()).astype("S")).decode("ascii", "replace").rstrip("\0")
     if layout not in _INDEX_ARRAYS:
         raise archive.error(f"the sparse format {quoted(layout)} is not supported (save the matrix as CSR: X.tocsr())")
     first, second = (archive.read(f"{prefix}{part}", "whole numbers", (None,)) for part in _INDEX_ARRAYS[layout])
     values = _as_float(archive.read(f"{prefix}data", "numbers", (None,)))
     shape = tuple(int(n) for n in archive.read(f"{prefix}shape", "whole numbers", (2,)))
-    _check_width(archive, shape[1], options)
     archive.source.check_size(8 * shape[0], archive.size)  # of an array with an entry per row
     parts = (values, (first, second)) if layout == "coo" else (values, first, second)
     try:
@@ -150,31 +150,16 @@ def _read_matrix(archive: _Archive, options: ReadOptions) -> Any:
     return small_indices(X)
 
 
-def _check_width(archive: _Archive, n_features: int, options: ReadOptions) -> None:
-    if n_features > options.max_features:
-        raise archive.error(
-            f"{n_features} features, but at most {options.max_features} are allowed "
-            "(raise --max-features if that is intended)"
-        )
-
-
-def _as_float(X: Array) -> Array:
-    """Return float32 numbers as float32, and all others as float64."""
-    return np.ascontiguousarray(X, dtype=np.float32 if X.dtype == np.float32 else np.float64)
-
-
-def _read_labels(archive: _Archive, options: ReadOptions, n_samples: int) -> Array | None:
-    name = options.target or "y"
-    if options.target is None and not archive.has(name):
+def _read_labels(archive: _Archive, target: str | None, n_samples: int) -> Array | None:
+    name = target or "y"
+    if target is None and name not in archive.names:
         return None
     y = archive.read(name, "labels", (n_samples,))
-    if y.dtype.kind == "f":
-        if not np.isfinite(y).all():
-            raise archive.error(f"the array {name!r} has labels that are not finite")
-        are_integers = (np.abs(y) <= 2.0**53).all() and (np.floor(y) == y).all()
-        return y.astype(np.int64 if are_integers else np.float64)
-    if y.dtype.kind in "iu":
-        if y.dtype == np.uint64 and (y >= 2**63).any():
-            raise archive.error(f"the array {name!r} has labels of 2^63 or more")
-        return y.astype(np.int64)
-    return y
+    if y.dtype.kind not in "fiu":
+        return y
+    if not np.isfinite(y).all():
+        raise archive.error(f"the array {name!r} has labels that are not finite")
+    if y.dtype == np.uint64 and (y >= 2**63).any():
+        raise archive.error(f"the array {name!r} has labels of 2^63 or more")
+    is_whole = y.dtype.kind != "f" or ((np.abs(y) <= 2.0**53).all() and (np.floor(y) == y).all())
+    return y.astype(np.int64 if is_whole else np.float64)

@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import Any
 
 from dropmargin.errors import ParameterError
+from dropmargin.estimators.validation import check_integer
 from dropmargin.io.data.dataset import Dataset, ReadOptions
 from dropmargin.io.data.errors import one_line
 from dropmargin.io.data.sources import STDIN, Source
@@ -20,6 +21,11 @@ _TYPED_OPTIONS = frozenset(
 )
 _TEXT_OPTIONS = _TYPED_OPTIONS | {"separator", "decimal"}
 _SVMLIGHT_OPTIONS = frozenset({"zero_based", "n_features", "ignore_extra"})
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "zero_based": (None, True, False),
+    "label_kind": (None, "integer", "number", "string"),
+    "decimal": (".", ","),
+}
 
 
 @dataclass(frozen=True)
@@ -120,8 +126,7 @@ def read_chunks(
     iterator of Dataset
     """
     module, options = _prepare(path, options)
-    if not isinstance(chunk_bytes, int) or chunk_bytes < 1:
-        raise ValueError(f"chunk_bytes must be an integer of at least 1, got {chunk_bytes!r}.")
+    check_integer("chunk_bytes", chunk_bytes, 1)
     chunks: Iterator[Dataset] = module.chunks(Source(path, options.max_ratio), options, chunk_bytes)
     return chunks
 
@@ -182,19 +187,17 @@ def _check_options(options: ReadOptions, name: str) -> None:
                 f"this is for {', '.join(known)} files; the data are read as {name} (see --format)",
             )
     for option, low in (("max_features", 1), ("max_ratio", 1), ("n_features", 0)):
-        value = getattr(options, option)
-        if not (isinstance(value, int) and not isinstance(value, bool) and value >= low) and value is not None:
-            raise ValueError(f"{option} must be an integer of at least {low}, got {value!r}.")
+        if getattr(options, option) is not None:
+            check_integer(option, getattr(options, option), low)
     if options.n_features is not None and options.n_features > options.max_features:
         raise ValueError(f"n_features={options.n_features} is more than max_features={options.max_features}.")
-    if options.zero_based not in (None, True, False):
-        raise ValueError(f"zero_based must be True, False or None, got {options.zero_based!r}.")
-    if options.label_kind not in (None, "integer", "number", "string"):
-        raise ValueError(f"label_kind must be 'integer', 'number', 'string' or None, got {options.label_kind!r}.")
+    for option, allowed in _CHOICES.items():
+        if getattr(options, option) not in allowed:
+            raise ValueError(f"{option} must be one of {list(allowed)}, got {getattr(options, option)!r}.")
     if options.separator is not None and (len(options.separator) != 1 or options.separator in '"\r\n'):
         raise ValueError(f"separator must be one character, not a quote or a line end, got {options.separator!r}.")
-    if options.decimal not in (".", ",") or options.decimal == options.separator:
-        raise ValueError(f"decimal must be '.' or ',', and not the separator, got {options.decimal!r}.")
+    if options.decimal == options.separator:
+        raise ValueError(f"decimal must not be the separator, got {options.decimal!r}.")
     if options.target is not None and options.target in options.text_columns:
         raise ValueError(f"target and text are the same column, {options.target!r}.")
     for column, kind in (options.columns or {}).items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
@@ -22,17 +21,17 @@ _INT32_MAX = 2**31 - 1
 def read(source: Source, options: ReadOptions) -> Dataset:
     """Return all rows; indices start at 0 if ``zero_based`` is not given and index 0 occurs."""
     parser = BlockParser(source.name, IndexRange.from_options(options))
-    pieces: dict[str, list[Array]] = defaultdict(list)
+    pieces: list[list[Array]] = [[], [], [], []]
     n_entries = 0
     with source.open() as stream:
         for buffer, length in line_blocks(stream, source.name, _BLOCK_BYTES):
             rows = parser.parse(buffer, length)  # in buffers that are reused
             is_small = rows.indices.max(initial=0) <= _INT32_MAX
-            pieces["indices"].append(rows.indices.astype(np.int32 if is_small else np.int64))
-            pieces["values"].append(rows.values.copy())
-            pieces["row_ends"].append(rows.row_ends + n_entries)
-            pieces["labels"].append(rows.labels.copy())
-            n_entries += len(rows.indices)
+            indices = rows.indices.astype(np.int32 if is_small else np.int64)
+            arrays = (rows.labels.copy(), indices, rows.values.copy(), rows.row_ends + n_entries)
+            for piece, array in zip(pieces, arrays, strict=True):
+                piece.append(array)
+            n_entries += len(indices)
     zero_based = parser.smallest == 0 if options.zero_based is None else options.zero_based
     first = 0 if zero_based else 1
     n_seen = 0 if parser.largest is None else parser.largest + 1 - first
@@ -45,15 +44,11 @@ def read(source: Source, options: ReadOptions) -> Dataset:
     if n_features > options.max_features:
         what = f"{n_features} features, but at most {options.max_features} are allowed"
         raise DataFormatError(f"{what} (raise --max-features if that is intended)", source.name)
-    if not sum(map(len, pieces["labels"])):
+    if not sum(map(len, pieces[0])):
         raise DataFormatError("there are no rows", source.name)
-
-    def joined(name: str) -> Array:
-        """Return one array of all rows, and free its blocks."""
-        return np.concatenate(pieces.pop(name))
-
-    X = _as_csr(joined("indices"), joined("values"), joined("row_ends"), first, n_features)
-    return Dataset(X, integers_if_possible(joined("labels")), zero_based=zero_based)
+    labels, indices, values, row_ends = (np.concatenate(pieces.pop(0)) for _ in range(4))  # each frees its blocks
+    X = _as_csr(indices, values, row_ends, first, n_features)
+    return Dataset(X, integers_if_possible(labels), zero_based=zero_based)
 
 
 def chunks(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:

@@ -6,8 +6,8 @@ The environment variable ``DROPMARGIN_KERNELS=0`` turns compiled code off.
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,7 @@ from dropmargin.typing import Array
 _DONE, _REJECTED = 0, 1
 
 
-@dataclass(frozen=True)
-class RawRows:
+class RawRows(NamedTuple):
     """Rows with the indices of the file; ``row_ends[i]`` is the number of entries up to the end of row ``i``.
 
     The arrays may be views of buffers that are reused for the next rows.
@@ -36,16 +35,8 @@ class _State(ctypes.Structure):
     """`svmlight_state` of the C code."""
 
     _fields_ = [
-        ("lowest", ctypes.c_int64),
-        ("highest", ctypes.c_int64),
-        ("max_rows", ctypes.c_int64),
-        ("max_entries", ctypes.c_int64),
-        ("n_lines", ctypes.c_int64),
-        ("n_rows", ctypes.c_int64),
-        ("n_entries", ctypes.c_int64),
-        ("begin", ctypes.c_int64),
-        ("smallest", ctypes.c_int64),
-        ("largest", ctypes.c_int64),
+        *((name, ctypes.c_int64) for name in ("lowest", "highest", "max_rows", "max_entries")),
+        *((name, ctypes.c_int64) for name in ("n_lines", "n_rows", "n_entries", "begin", "smallest", "largest")),
     ]
 
 
@@ -73,12 +64,8 @@ class BlockParser:
     def __init__(self, name: str, indices: IndexRange, compiled: bool = True) -> None:
         self._name, self._range = name, indices
         self._library = _LIBRARY if compiled else None
-        self._state = _State(
-            lowest=indices.lowest,
-            highest=indices.highest,
-            smallest=LARGEST_INTEGER,
-            largest=-1,
-        )
+        limits = {"lowest": indices.lowest, "highest": indices.highest}
+        self._state = _State(**limits, smallest=LARGEST_INTEGER, largest=-1)
         self._buffers: list[Array] = []
 
     @property
