@@ -1,10 +1,10 @@
-"""Choosing the noise and C, and three plots of the choice.
+"""Choosing the noise and C, and two plots of the choice.
 
 Usage: python examples/choosing.py [--output DIR]            on the digits that come with scikit-learn
        python examples/choosing.py FOLDER [--output DIR]     on reviews of books, where FOLDER has amazon20k
 
 Cross-validates both losses over noise and C, prints what was chosen and its test error beside that of no noise, and
-writes noise_path.png, noise_grid.png and convergence.png. The plots compare all points, so all are solved to the
+writes noise_path.png and noise_grid.png. The plots compare all points, so all are solved to the
 full tolerance; without plots, leave prune at its default, which is faster.
 """
 
@@ -19,16 +19,7 @@ from scipy import sparse
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from dropmargin import (
-    ConvergenceDisplay,
-    DropoutLogisticRegressionCV,
-    DropoutSVC,
-    DropoutSVCCV,
-    NoiseGridDisplay,
-    NoisePathDisplay,
-)
-
-SOLVERS = ("newton", "irls")
+from dropmargin import DropoutLogisticRegressionCV, DropoutSVCCV, NoiseGridDisplay, NoisePathDisplay
 
 
 def digits() -> tuple:
@@ -66,13 +57,9 @@ def main(folder: Path | None, output: Path) -> None:
         models[name] = cls(noises=noises, Cs=Cs, prune=False, store_coefs=False).fit(X, y)
         plain = cls(noises=[None], Cs=Cs, prune=False, store_coefs=False).fit(X, y)
         report(name, models[name], X_test, y_test, 1.0 - plain.score(X_test, y_test))
-    svm = models["Dropout-SVM"]
-    noise = svm.noise_ if svm.noise_.rate else 0.1  # without noise a hinge has a kink, which not all solvers are for
-    fits = {solver: DropoutSVC(noise=noise, C=svm.C_, solver=solver).fit(X, y) for solver in SOLVERS}
     plots = {
         "noise_path": NoisePathDisplay.from_estimators(models),
-        "noise_grid": NoiseGridDisplay.from_estimator(svm),
-        "convergence": ConvergenceDisplay.from_estimators(fits),
+        "noise_grid": NoiseGridDisplay.from_estimator(models["Dropout-SVM"]),
     }
     output.mkdir(parents=True, exist_ok=True)
     for name, display in plots.items():

@@ -12,7 +12,7 @@ import numpy as np
 from dask.distributed import Client
 
 import dropmargin.dask
-from dropmargin import ConvergenceDisplay, DropoutLogisticRegression
+from dropmargin import DropoutLogisticRegression
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(4000, 50))
@@ -26,5 +26,9 @@ if __name__ == "__main__":
         accuracy = float((dropmargin.dask.predict(model, rows) == labels).mean().compute())
     local = DropoutLogisticRegression(noise=0.1).fit(X, y)
     print(f"accuracy {accuracy:.3f}; largest difference to a local fit {np.abs(model.coef_ - local.coef_).max():.1g}")
-    ConvergenceDisplay.from_estimators({"on the cluster": model})
+    gaps = [entry.gap / entry.objective for entry in model.history_]  # the first ones are not known
+    plt.semilogy([entry.passes for entry in model.history_], gaps, "o-")
+    plt.axhline(model.tol, color="grey", linestyle=":")
+    plt.xlabel("passes over the data")
+    plt.ylabel("estimated relative gap")
     plt.show()

@@ -32,12 +32,11 @@ if TYPE_CHECKING:
         PoissonNoise,
         estimate_dropout_rates,
     )
-    from dropmargin.plotting import ConvergenceDisplay, DeletionCurveDisplay, NoiseGridDisplay, NoisePathDisplay
+    from dropmargin.plotting import DeletionCurveDisplay, NoiseGridDisplay, NoisePathDisplay
 
 __version__ = "0.2.0.dev0"
 
 __all__ = [
-    "ConvergenceDisplay",
     "DeletionCurveDisplay",
     "DropoutLogisticRegression",
     "DropoutLogisticRegressionCV",
@@ -98,7 +97,7 @@ _PACKAGES = {
         "NoisyLinearClassifierCV",
         "noise_path",
     ),
-    "plotting": ("ConvergenceDisplay", "DeletionCurveDisplay", "NoiseGridDisplay", "NoisePathDisplay"),
+    "plotting": ("DeletionCurveDisplay", "NoiseGridDisplay", "NoisePathDisplay"),
 }
 # Packages of the library that are attributes of it. Dask is imported only if `dropmargin.dask` is used.
 _LAZY_PACKAGES = {package.partition(".")[0] for package in _PACKAGES} | {"dask", "streaming"}

@@ -1,4 +1,4 @@
-"""Checks of the arguments of displays."""
+"""What the displays share: the checks of their arguments, and their axes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+
+from dropmargin.plotting.style import import_matplotlib
 
 
 def named_estimators(estimators: Any) -> dict[str, Any]:
@@ -39,14 +41,27 @@ def check_mapping(name: str, value: Any, kind: type, advice: str) -> Mapping[str
     return value
 
 
-def check_axes(ax: Any, panels: Iterable[str]) -> list[Any]:
-    """Return the given axes as a list after checking that there is one for each kind of noise."""
-    axes, names = list(np.ravel(np.asarray(ax, dtype=object))), list(panels)
-    if not all(hasattr(one, "plot") and hasattr(one, "figure") for one in axes):
-        raise TypeError(f"ax must be matplotlib Axes or None, got {ax!r}.")
-    if len(axes) != len(names):
-        raise ValueError(
-            f"ax has {len(axes)} axes, but {len(names)} are needed, one for each kind of noise: {', '.join(names)}. "
-            "Give as many, or None for a new figure."
-        )
-    return axes
+class Display:
+    """Base of the displays: the axes that a plot is on, and the artists in it."""
+
+    ax_: Any
+    axes_: list[Any]
+    figure_: Any
+    lines_: list[Any]
+    spreads_: list[Any]
+    chosen_: list[Any]
+
+    def _set_axes(self, ax: Any, panels: Iterable[str] = ("",), **settings: Any) -> None:
+        """Set the axes, one per panel: the given ones, or those of a new figure with these settings."""
+        if ax is None:
+            _, ax = import_matplotlib().subplots(layout="constrained", **settings)
+        self.axes_, names = list(np.ravel(np.asarray(ax, dtype=object))), list(panels)
+        if not all(hasattr(one, "plot") and hasattr(one, "figure") for one in self.axes_):
+            raise TypeError(f"ax must be matplotlib Axes or None, got {ax!r}.")
+        if len(self.axes_) != len(names):
+            raise ValueError(
+                f"ax has {len(self.axes_)} axes, but {len(names)} are needed, one for each kind of noise: "
+                f"{', '.join(names)}. Give as many, or None for a new figure."
+            )
+        self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
+        self.lines_, self.spreads_, self.chosen_ = [], [], []

@@ -10,18 +10,9 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from dropmargin.evaluation import DeletionCurve, deletion_curve
-from dropmargin.plotting.arguments import check_mapping, named_estimators
+from dropmargin.plotting.arguments import Display, check_mapping, named_estimators
 from dropmargin.plotting.scores import ScoreAxis, check_display_options, metric_name
-from dropmargin.plotting.style import (
-    LEGEND,
-    LINE,
-    by_height,
-    import_matplotlib,
-    in_percent,
-    line_style,
-    plain_text,
-    tidy,
-)
+from dropmargin.plotting.style import LEGEND, LINE, by_height, import_matplotlib, line_style, plain_text, tidy
 
 _X_LABELS = {
     "entries": "features deleted at random",
@@ -30,7 +21,7 @@ _X_LABELS = {
 }
 
 
-class DeletionCurveDisplay:
+class DeletionCurveDisplay(Display):
     """Deletion curves of one or more models in one plot.
 
     Create one with `from_estimator` or `from_estimators`; or with the constructor, from curves that may differ in the
@@ -63,11 +54,6 @@ class DeletionCurveDisplay:
     >>> models = [model.fit(X[:1000] / 16, y[:1000]) for model in (LinearSVC(C=0.1), DropoutSVC(noise=0.3))]
     >>> display = DeletionCurveDisplay.from_estimators(models, X[1000:] / 16, y[1000:], random_state=0)
     """
-
-    ax_: Any
-    figure_: Any
-    lines_: list[Any]
-    spreads_: list[Any]
 
     def __init__(self, curves: Mapping[str, DeletionCurve]) -> None:
         self.curves = curves
@@ -167,10 +153,8 @@ class DeletionCurveDisplay:
         """
         curves = check_mapping("curves", self.curves, DeletionCurve, "deletion_curve returns them.")
         axis = ScoreAxis.of([metric_name(curve.scoring) for curve in curves.values()], show, spread)
-        if ax is None:
-            _, ax = import_matplotlib().subplots(figsize=(6.4, 4.4), layout="constrained")
-        self.ax_, self.figure_ = ax, ax.figure
-        self.lines_, self.spreads_ = [], []
+        self._set_axes(ax, figsize=(6.4, 4.4))
+        ax = self.ax_
         for index, (name, curve) in enumerate(curves.items()):
             style, order = line_style(index), np.argsort(curve.levels, kind="stable")
             levels, mean = curve.levels[order], axis.values(curve.mean[order])
@@ -183,9 +167,6 @@ class DeletionCurveDisplay:
         ax.set_ylabel(axis.label)
         if axis.is_error and not axis.is_negative:
             ax.set_ylim(bottom=0.0)
-        in_percent(ax.xaxis)
-        if axis.in_percent:
-            in_percent(ax.yaxis)
-        tidy(ax)
+        tidy(ax, shares=(ax.xaxis, ax.yaxis) if axis.in_percent else (ax.xaxis,))
         ax.legend(handles=by_height(self.lines_), loc="best", **LEGEND)
         return self

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.plotting.arguments import check_axes
+from dropmargin.plotting.arguments import Display
 from dropmargin.plotting.score_grid import NoiseKind, ScoreGrid
 from dropmargin.plotting.scores import SHARES
-from dropmargin.plotting.style import import_matplotlib
 from dropmargin.typing import Array
 
 # Numbers in more columns or rows than these are too small to read; more ticks than these are not all labelled.
@@ -23,7 +22,7 @@ _MARGIN = 0.2
 _LIGHT = 0.179
 
 
-class NoiseGridDisplay:
+class NoiseGridDisplay(Display):
     """A heat map of the mean score by noise and ``C``, with a frame around the chosen point.
 
     Create one with `from_estimator`. Each kind of noise (dropout, Gaussian, ...) has a panel; no noise
@@ -66,13 +65,8 @@ class NoiseGridDisplay:
     >>> display = NoiseGridDisplay.from_estimator(DropoutSVCCV(Cs=[0.01, 0.1, 1]).fit(scale(X), y))
     """
 
-    ax_: Any
-    axes_: list[Any]
-    figure_: Any
     meshes_: list[Any]
     texts_: list[Any]
-    chosen_: list[Any]
-    colorbar_: Any
 
     def __init__(self, grid: ScoreGrid) -> None:
         self.grid = grid
@@ -122,18 +116,10 @@ class NoiseGridDisplay:
             raise ValueError(f"grid must be a ScoreGrid, got {self.grid!r}. Use from_estimator.")
         kinds = self.grid.kinds()
         heights = [len(kind.indices) for kind in kinds]
-        if ax is None:
-            _, ax = import_matplotlib().subplots(
-                len(kinds),
-                1,
-                sharex=True,
-                figsize=(6.4, 1.5 + 0.27 * min(max(8, sum(heights) + len(heights)), 34)),
-                height_ratios=heights,
-                layout="constrained",
-            )
-        self.axes_ = check_axes(ax, [kind.name for kind in kinds])
-        self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
-        self.meshes_, self.texts_, self.chosen_ = [], [], []
+        size = (6.4, 1.5 + 0.27 * min(max(8, sum(heights) + len(heights)), 34))
+        names = [kind.name for kind in kinds]
+        self._set_axes(ax, names, nrows=len(kinds), sharex=True, figsize=size, height_ratios=heights)
+        self.meshes_, self.texts_ = [], []
         if values is None:
             values = len(self.grid.Cs) <= _MAX_COLUMNS and sum(heights) <= _MAX_ROWS
         for panel, kind in zip(self.axes_, kinds, strict=True):
@@ -150,16 +136,9 @@ class NoiseGridDisplay:
         """Draw the cells of one kind of noise: ``C`` along a logarithmic axis, a row per level."""
         grid, n_rows = self.grid, len(kind.indices)
         mean, edges = self._shown_mean, _edges(grid.Cs)
-        mesh = ax.pcolormesh(
-            edges,
-            np.arange(n_rows + 1) - 0.5,
-            mean[kind.indices],
-            cmap=cmap,
-            vmin=np.nanquantile(mean, _BELOW_SCALE),
-            vmax=np.nanmax(mean),
-            edgecolors="white",
-            linewidth=0.5,
-        )
+        scale = {"cmap": cmap, "vmin": np.nanquantile(mean, _BELOW_SCALE), "vmax": np.nanmax(mean)}
+        rows = np.arange(n_rows + 1) - 0.5
+        mesh = ax.pcolormesh(edges, rows, mean[kind.indices], edgecolors="white", linewidth=0.5, **scale)
         self.meshes_.append(mesh)
         ax.set_xscale("log")
         ax.set_xlim(edges[0], edges[-1])
@@ -196,17 +175,9 @@ class NoiseGridDisplay:
         from matplotlib.patches import Rectangle
         from matplotlib.patheffects import Normal, withStroke
 
-        frame = Rectangle(
-            (edges[column], row - 0.5),
-            edges[column + 1] - edges[column],
-            1.0,
-            fill=False,
-            edgecolor="white",
-            linewidth=1.5,
-            zorder=3,
-            clip_on=False,
-            path_effects=[withStroke(linewidth=4.0, foreground="black"), Normal()],
-        )
+        look: dict[str, Any] = {"fill": False, "edgecolor": "white", "linewidth": 1.5, "zorder": 3, "clip_on": False}
+        look["path_effects"] = [withStroke(linewidth=4.0, foreground="black"), Normal()]
+        frame = Rectangle((edges[column], row - 0.5), edges[column + 1] - edges[column], 1.0, **look)
         self.chosen_.append(ax.add_patch(frame))
 
     def _add_colorbar(self) -> None:

@@ -7,31 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.plotting.arguments import check_axes, check_mapping, named_estimators
+from dropmargin.plotting.arguments import Display, check_mapping, named_estimators
 from dropmargin.plotting.score_grid import NO_NOISE, NoiseKind, ScoreGrid
 from dropmargin.plotting.scores import ScoreAxis
-from dropmargin.plotting.style import (
-    LEGEND,
-    LINE,
-    by_height,
-    import_matplotlib,
-    in_percent,
-    line_style,
-    plain_text,
-    tidy,
-)
+from dropmargin.plotting.style import LEGEND, LINE, by_height, line_style, plain_text, tidy
 from dropmargin.typing import Array
 
-_RING: dict[str, Any] = {
-    "linestyle": "none",
-    "marker": "o",
-    "markersize": 13,
-    "markerfacecolor": "none",
-    "markeredgewidth": 1.6,
-}
+_RING: dict[str, Any] = {"linestyle": "none", "marker": "o", "markerfacecolor": "none"}
+_RING |= {"markersize": 13, "markeredgewidth": 1.6}
 
 
-class NoisePathDisplay:
+class NoisePathDisplay(Display):
     """Error by noise level, each level at its best ``C``: Figure 2 of the paper.
 
     Create one with `from_estimators`. No noise is level 0. Each kind of noise (dropout, Gaussian, ...)
@@ -76,14 +62,6 @@ class NoisePathDisplay:
     >>> models = [model(Cs=[0.1, 1.0]).fit(scale(X), y) for model in (DropoutSVCCV, DropoutLogisticRegressionCV)]
     >>> display = NoisePathDisplay.from_estimators(models)
     """
-
-    ax_: Any
-    axes_: list[Any]
-    figure_: Any
-    lines_: list[Any]
-    spreads_: list[Any]
-    inexact_: list[Any]
-    chosen_: list[Any]
 
     def __init__(self, grids: Mapping[str, ScoreGrid]) -> None:
         self.grids = grids
@@ -136,24 +114,18 @@ class NoisePathDisplay:
         grids = check_mapping("grids", self.grids, ScoreGrid, "Use from_estimators.")
         axis = ScoreAxis.of([grid.metric for grid in grids.values()], show, spread)
         panels = _panels(grids)
-        own_figure = ax is None
-        if own_figure:
-            size = (6.4 if len(panels) < 3 else 2.5 * len(panels), 4.4)
-            _, ax = import_matplotlib().subplots(1, len(panels), sharey=True, figsize=size, layout="constrained")
-        self.axes_ = check_axes(ax, panels)
-        self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
-        self.lines_, self.spreads_, self.inexact_, self.chosen_ = [], [], [], []
+        size = (6.4 if len(panels) < 3 else 2.5 * len(panels), 4.4)
+        self._set_axes(ax, panels, ncols=len(panels), sharey=True, figsize=size)
+        self.inexact_: list[Any] = []
         for panel, (kind_name, label) in zip(self.axes_, panels.items(), strict=True):
             for index, (name, grid) in enumerate(grids.items()):
                 self._draw(panel, grid, plain_text(name), kind_name, line_style(index), axis)
             panel.set_xlabel(label)
             if kind_name == NO_NOISE:
                 panel.set_xticks([])
-            if axis.in_percent:
-                in_percent(panel.yaxis)
-            tidy(panel)
+            tidy(panel, shares=(panel.yaxis,) if axis.in_percent else ())
         self.ax_.set_ylabel(_score_label(grids, axis))
-        self._add_legend(outside=own_figure and len(panels) > 1)
+        self._add_legend(outside=ax is None and len(panels) > 1)
         return self
 
     def _draw(self, ax: Any, grid: ScoreGrid, name: str, panel: str, style: dict[str, Any], axis: ScoreAxis) -> None:

@@ -46,16 +46,13 @@ def plain_text(text: object) -> str:
     return f"\N{ZERO WIDTH SPACE}{shown}" if shown.startswith("_") else shown
 
 
-def tidy(ax: Any) -> None:
-    """Give axes a light grid behind the data, and no frame above and to the right."""
+def tidy(ax: Any, shares: Sequence[Any] = ()) -> None:
+    """Give axes a light grid behind the data, no frame above and to the right, and label some of them in percent."""
+    for axis in shares:
+        axis.set_major_formatter(lambda share, _: f"{100.0 * share:.4g} %")
     ax.grid(color=ax.xaxis.label.get_color(), alpha=0.12, linewidth=0.8)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
-
-
-def in_percent(axis: Any) -> None:
-    """Label an axis in percent, with as many decimals as its ticks need."""
-    axis.set_major_formatter(lambda share, _: f"{100.0 * share:.4g} %")
 
 
 def by_height(lines: Sequence[Any]) -> list[Any]:
