@@ -1,6 +1,6 @@
 """Stress test: six methods with their best parameters when 0 to 90 % of the features are deleted at prediction.
 
-    python examples/stress.py [FOLDER] [--rows N]     # FOLDER contains mnist; without it: digits and breast cancer
+    python -m examples.stress [FOLDER] [--rows N]     # FOLDER contains mnist; without it: digits and breast cancer
 
 Every method has a grid of parameters, and the methods without `missing="rescale"` also choose among three ways to fill
 deleted entries (zeros, zeros with the rest scaled up, the training means). The choice is made for each level on a
@@ -32,12 +32,11 @@ from dropmargin import (
     DeletionCurveDisplay,
     DropoutLogisticRegression,
     DropoutSVC,
-    ExplicitCorruption,
-    FDropSVC,
     deletion_curve,
 )
 from dropmargin.evaluation import DeletionCurve
 from dropmargin.progress import Progress
+from reproduction.baselines import ExplicitCorruption, FDropSVC
 
 LEVELS = np.arange(10) / 10
 C_VALUES = (0.001, 0.01, 0.1, 1.0)

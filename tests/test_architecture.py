@@ -22,7 +22,6 @@ _ORDER = [
     "online",
     "estimators",
     "model_selection",
-    "baselines",
     "evaluation",
     "plotting",
     "io",

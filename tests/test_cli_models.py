@@ -235,7 +235,7 @@ def test_info_lists_the_largest_coefficients(run, tmp_path):
     done = run("info", "m.safetensors", "--top", "2")
     assert "noise" in done.out
     assert "dropout=0.1" in done.out
-    assert "largest coefficients, times the standard deviation of their features:\n\nfor nein" in done.out
+    assert "largest coefficients, times the standard deviation of their features:\n  for nein: farbe=blau +" in done.out
     (top,) = run("info", "m.safetensors", "--top", "1", "--json").json["top_features"]
     assert (top["for"], top["against"]) == ("for nein", "for ja")
     coef = load("m.safetensors")[-1].coef_[0]

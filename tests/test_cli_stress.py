@@ -17,7 +17,7 @@ from dealing import together
 from dropmargin import DropoutNoise, DropoutSVC, deletion_curve
 from dropmargin.cli.main import main
 from dropmargin.cli.stress import levels_of
-from dropmargin.evaluation.rescaling import RescalingClassifier
+from dropmargin.evaluation.methods import RescalingClassifier
 from dropmargin.evaluation.stress import Plan, methods_for, stress_test
 from pages import assert_self_contained, rows_of
 

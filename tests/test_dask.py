@@ -18,6 +18,7 @@ from distributed import Client, futures_of
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.svm import LinearSVC
 
 import dropmargin
 from clusters import assert_same_bits, local_cluster, partitions, serial_fit
@@ -247,8 +248,8 @@ def test_invalid_parameters(client, data):
         fit(quick(C=-1.0), X, y)
     with pytest.raises(TypeError, match=says("client must be", "str")):
         fit(quick(), X, y, client="tcp://here")
-    with pytest.raises(TypeError, match=says("estimator must be", "FDropSVC")):
-        fit(dropmargin.FDropSVC(), X, y)
+    with pytest.raises(TypeError, match=says("estimator must be", "LinearSVC")):
+        fit(LinearSVC(), X, y)
     with pytest.raises(TypeError, match=says("X must be a dask array", "got ndarray", "from_array")):
         fit(quick(), data[0], data[1])
 

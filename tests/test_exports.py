@@ -18,7 +18,7 @@ from sklearn.svm import LinearSVC
 
 from datasets import N_FEATURES, make_binary, make_multiclass
 from dealing import deal
-from dropmargin import DropoutLogisticRegression, DropoutSVC, FDropSVC, MCFClassifier
+from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier
 from dropmargin.io.model import export_liblinear, to_sklearn
 
 _MODELS = {
@@ -28,7 +28,6 @@ _MODELS = {
     "logistic without intercept": DropoutLogisticRegression(fit_intercept=False),
     "mcf": MCFClassifier("exponential"),
     "mcf-logistic": MCFClassifier("logistic"),
-    "worst case": FDropSVC(C=0.1),
 }
 _INTEGERS = {"2 classes": [-1, 1], "reversed signs": [3, -7], "floats": [-1.0, 1.0], "3 classes": [5, -2, 9]}
 

@@ -16,7 +16,6 @@ from dropmargin import (
     DropoutNoise,
     DropoutSVC,
     DropoutSVCCV,
-    ExplicitCorruption,
     NoiseTransformer,
     NoisyLinearClassifier,
     deletion_curve,
@@ -27,6 +26,7 @@ from dropmargin import (
 )
 from dropmargin.model_selection.grid import Grid
 from invariance import ESTIMATORS, assert_close, fit
+from reproduction.baselines import ExplicitCorruption
 
 GROUPS = [0, 1, 0, 2, 1, 0, 2, 2]
 LAYOUTS = {"dense": np.asarray, "sparse": sparse.csr_array}

@@ -11,13 +11,13 @@ import pytest
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutSVC,
-    FDropSVC,
     NoiseTransformer,
     deletion_curve,
     estimate_dropout_rates,
 )
 from dropmargin.io.data import TableEncoder
 from dropmargin.streaming import fit
+from reproduction.baselines import FDropSVC
 
 _NAMES = ["a", "b", "c", "d"]
 

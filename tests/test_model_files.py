@@ -24,7 +24,6 @@ from dropmargin import (
     DropoutLogisticRegression,
     DropoutNoise,
     DropoutSVC,
-    FDropSVC,
     GaussianNoise,
     NoisyLinearClassifier,
 )
@@ -185,13 +184,6 @@ def test_class_weights_of_other_labels(weights, tmp_path):
     X, y = make_binary()
     model = DropoutSVC(class_weight=weights).fit(X, np.array(sorted(weights))[y])
     _assert_same(round_trip(model, tmp_path), model, X)
-
-
-def test_worst_case_baseline(tmp_path):
-    X, y = make_multiclass()
-    for n_deleted in (1, N_FEATURES):  # the latter has no history
-        model = FDropSVC(n_deleted=n_deleted, C=0.1).fit(X, y)
-        _assert_same(round_trip(model, tmp_path), model, X)
 
 
 def test_unusual_parameters(tmp_path):

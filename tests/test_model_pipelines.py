@@ -14,7 +14,7 @@ from datasets import N_FEATURES, make_binary
 from dealing import together
 from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, MCFClassifier, load, save
 from dropmargin.io.data import TableEncoder, TextEncoder
-from dropmargin.io.model import ModelFormatError, describe, preprocessing
+from dropmargin.io.model import ModelFormatError, describe, packing
 from fuzz.models import entries_of, with_entries
 from model_bytes import GOLDEN, assert_refused, round_trip
 
@@ -160,7 +160,7 @@ class Shifter(TransformerMixin, BaseEstimator):
 @pytest.fixture
 def pipeline(monkeypatch):
     """A pipeline with an encoder that is not one of the library."""
-    monkeypatch.setitem(preprocessing.KINDS, "Shifter", __name__)
+    monkeypatch.setitem(packing.KINDS, "Shifter", __name__)
     return Pipeline([("shift it", Shifter()), ("classify", DropoutSVC())]).fit(*make_binary())
 
 

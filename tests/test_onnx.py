@@ -18,7 +18,7 @@ from sklearn.svm import LinearSVC
 
 from datasets import N_FEATURES, make_binary, make_multiclass
 from dealing import deal
-from dropmargin import DropoutLogisticRegression, DropoutSVC, FDropSVC, MCFClassifier
+from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier
 from dropmargin.io.model import export_onnx
 
 pytest.importorskip("onnx")
@@ -51,7 +51,6 @@ _MODELS = {
     "logistic": DropoutLogisticRegression(noise=0.3),
     "no intercept": DropoutLogisticRegression(fit_intercept=False),
     "mcf": MCFClassifier("exponential"),
-    "worst case": FDropSVC(C=0.1),
     "one-vs-one": DropoutLogisticRegression(multi_class="ovo"),
 }
 

@@ -19,8 +19,8 @@ from dropmargin.evaluation import DeletionCurve
 from dropmargin.evaluation.stress import MethodResult
 from dropmargin.plotting.style import COLOURS, plain_text
 from dropmargin.report import Plot, Section, Table, draw_svg, render_page, write_page
+from dropmargin.report.page import colour_sheet
 from dropmargin.report.stress import error_tables, percent, stress_sections, verdict
-from dropmargin.report.svg import colour_sheet
 from pages import assert_self_contained, contrast, parse, rows_of, themes, words
 
 HOSTILE = "\"><script>alert(1)</script><img src=x onerror=alert(2)>&'\x00 $x^2$ {{ 7 * 7 }}"

@@ -11,8 +11,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.svm import LinearSVC
 
-from dropmargin import DropoutLogisticRegression, DropoutLogisticRegressionCV, DropoutSVC, FDropSVC
+from dropmargin import DropoutLogisticRegression, DropoutLogisticRegressionCV, DropoutSVC
 from dropmargin.io.data import DataFormatError, ReadOptions
 from dropmargin.model_selection import partitions as searches
 from dropmargin.streaming import cache as caches
@@ -293,7 +294,7 @@ def test_other_errors(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist"):
         fit(DropoutSVC(), tmp_path / "nowhere.svm")
     with pytest.raises(TypeError, match="estimator must be"):
-        fit(FDropSVC(), tmp_path)
+        fit(LinearSVC(), tmp_path)
     with pytest.raises(ValueError, match="C must be"):
         fit(DropoutSVC(C=-1.0), tmp_path / "nowhere.svm")
 

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 from datasets import make_sparse
 from dropmargin import DropoutNoise, DropoutSVC, DropoutSVCCV, deletion_curve
-from dropmargin.evaluation.rescaling import RescalingClassifier
+from dropmargin.evaluation.methods import RescalingClassifier
 from dropmargin.evaluation.stress import TREATMENTS, Plan, methods_for, stress_test
 from regression_data import make_table
 

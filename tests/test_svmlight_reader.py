@@ -15,11 +15,10 @@ from sklearn.datasets import dump_svmlight_file
 
 from datasets import make_sparse
 from dealing import together
-from dropmargin.io.data import DataFormatError, ReadOptions, read_chunks, read_data, svmlight_blocks
-from dropmargin.io.data.svmlight_blocks import BlockParser
-from dropmargin.io.data.svmlight_lines import IndexRange
+from dropmargin.io.data import DataFormatError, ReadOptions, read_chunks, read_data, svmlight
+from dropmargin.io.data.svmlight import BlockParser, IndexRange
 
-needs_compiled = pytest.mark.skipif(not svmlight_blocks.available(), reason="there is no compiled code")
+needs_compiled = pytest.mark.skipif(not svmlight.available(), reason="there is no compiled code")
 ANY_BASE = IndexRange.from_options(ReadOptions())
 
 
@@ -68,8 +67,8 @@ def read(tmp_path):
 def parser(request, monkeypatch):
     """Run a test with the compiled parser and without it."""
     if request.param == "plain":
-        monkeypatch.setattr(svmlight_blocks, "_LIBRARY", None)
-    elif not svmlight_blocks.available():
+        monkeypatch.setattr(svmlight, "_LIBRARY", None)
+    elif not svmlight.available():
         pytest.skip("there is no compiled code")
 
 

@@ -4,7 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dropmargin.baselines import ExplicitCorruption, FDropSVC
     from dropmargin.estimators import (
         DropoutLogisticRegression,
         DropoutRidge,
@@ -47,8 +46,6 @@ __all__ = [
     "DropoutSVCCV",
     "DropoutSVR",
     "DropoutSVRCV",
-    "ExplicitCorruption",
-    "FDropSVC",
     "GaussianNoise",
     "LaplaceNoise",
     "MCFClassifier",
@@ -69,7 +66,6 @@ __all__ = [
 
 # Names come from these packages when first asked for: `dropmargin --help` needs none of them, nor scikit-learn.
 _PACKAGES = {
-    "baselines": ("ExplicitCorruption", "FDropSVC"),
     "estimators": (
         "DropoutLogisticRegression",
         "DropoutRidge",

@@ -33,7 +33,7 @@ from dropmargin.io.data import (
     ReadOptions,
     read_chunks,
     read_data,
-    svmlight_blocks,
+    svmlight,
 )
 
 #: Bytes with a meaning in one of the formats.
@@ -159,14 +159,14 @@ def check(path: Path, options: ReadOptions) -> str:
 
 def _agree_on_svmlight(path: Path, options: ReadOptions, whole: Dataset | None) -> ReadOptions:
     """Compare with the parser without compiled code; return the options for reading in chunks."""
-    library, svmlight_blocks._LIBRARY = svmlight_blocks._LIBRARY, None
+    library, svmlight._LIBRARY = svmlight._LIBRARY, None
     try:
         plain = read_data(path, options)
     except DataFormatError:
         assert whole is None
         return options
     finally:
-        svmlight_blocks._LIBRARY = library
+        svmlight._LIBRARY = library
     assert whole is not None
     assert _rows(plain) == _rows(whole)
     return ReadOptions(zero_based=whole.zero_based, n_features=whole.X.shape[1])

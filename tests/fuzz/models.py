@@ -32,7 +32,19 @@ _VALUES: list[Any] = [None, True, False, 0, -1, 1, 2, 7, 2**31, 2**63, 10**12, 1
 _VALUES += [0.5, -0.0, 1e-308, 1e308, float("nan"), float("inf"), "", "x", "nan", "\ud800"]
 _VALUES += [[], {}, [[]], [0], [1.5], [["a", 1.0]], {"array": "list"}, {"array": "x"}]
 _VALUES += [{"mapping": []}, {"mapping": [["a", 1], ["a", 2]]}, {"mapping": [["a", {"array": "ndarray"}]]}]
-_VALUES += ["ovo", "ovr", "rescale", "error", "balanced", "hinge", "str", "object", "coef_", "FDropSVC", "TextEncoder"]
+_VALUES += [
+    "ovo",
+    "ovr",
+    "rescale",
+    "error",
+    "balanced",
+    "hinge",
+    "str",
+    "object",
+    "coef_",
+    "DropoutRidge",
+    "TextEncoder",
+]
 _VALUES += [{"class": "PoissonNoise", "parameters": {}}, {"class": "DropoutNoise", "parameters": {"rate": 0.5}}]
 _VALUES += [{"class": "Hinge", "parameters": {"margin": -1.0}}]
 _DTYPES = ["bool", "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"]
@@ -56,7 +68,6 @@ def sample_models() -> dict[str, Any]:
         "loss": dropmargin.NoisyLinearClassifier(Hinge(2.0), noise=dropmargin.PoissonNoise()).fit(
             X.astype(np.float32), words
         ),
-        "worst case": dropmargin.FDropSVC(C=0.1).fit(X, codes.astype(float)),
         "table": make_pipeline(TableEncoder(), dropmargin.DropoutSVC()).fit(table, pairs),
         "text": make_pipeline(TextEncoder("tfidf"), dropmargin.DropoutSVC()).fit(documents, words),
         "frame": make_pipeline(FrameEncoder(["review"]), dropmargin.DropoutSVC()).fit(

@@ -1,4 +1,4 @@
-"""The output of a command: results on standard output, notes, warnings and errors on standard error."""
+"""The output of a command: results on standard output, notes, warnings and errors on standard error; and its words."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import difflib
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from click import UsageError
 
-__all__ = ["Console", "UsageError", "closest", "printable"]
+__all__ = ["Console", "UsageError", "closest", "label_texts", "noise_text", "plural", "printable", "table_text"]
 
 _MAX_LINE = 2000
 
@@ -70,3 +70,41 @@ def _to_json(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def noise_text(noise: Any) -> str:
+    """Return a noise as the option ``--noise`` takes it; of a parameter per feature, the number of features."""
+    from dropmargin.noise import as_noise
+
+    noise = as_noise(noise)  # a model may store a number
+    if noise is None or noise.variance().is_zero:
+        return "none"
+    kind = type(noise).__name__.removesuffix("Noise").lower()
+    if noise.level_name is None:
+        return kind
+    level = noise.level
+    return f"{kind} of {len(level)} features" if hasattr(level, "__len__") else f"{kind}={float(level):g}"
+
+
+def label_texts(classes: Any) -> list[str]:
+    """Return labels as text; numbers have all their digits."""
+    return [label if isinstance(label, str) else repr(label) for label in classes.tolist()]
+
+
+def plural(n: int, noun: str) -> str:
+    """Return ``1 row`` or ``2 rows``."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def table_text(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+    """Return a table with columns of equal width; the first ``left`` columns are left-aligned, the others right."""
+    cells = [header, *rows]
+    widths = [max(len(row[j]) for row in cells) for j in range(len(header))]
+    lines = []
+    for row in cells:
+        padded = [
+            cell.ljust(width) if j < left else cell.rjust(width)
+            for j, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines)

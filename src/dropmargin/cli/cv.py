@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from dropmargin.cli import options as shared
-from dropmargin.cli.console import Console, UsageError, closest
-from dropmargin.cli.files import check_can_read, check_can_write, check_replaces, more_inputs
+from dropmargin.cli.console import Console, UsageError, closest, noise_text, table_text
+from dropmargin.cli.files import check_can_read, check_output, more_inputs
 from dropmargin.cli.program import NOT_CONVERGED, SUCCESS, Command
 
 _PARAMS = [
@@ -22,12 +22,7 @@ _PARAMS = [
     shared.option("--folds", type=shared.integer(2, 9999), default=5, metavar="N", help="Folds, stratified by class."),
     shared.option("--seed", type=shared.seed, metavar="N", help="Shuffle the rows before they are split into folds."),
     shared.option("--scoring", type=str, metavar="NAME", help="Score of scikit-learn; by default accuracy, or r2."),
-    shared.option(
-        "--missing-rate",
-        type=shared.rate,
-        metavar="RATE",
-        help="Choose by the expected accuracy or error if this share of the features is missing at prediction.",
-    ),
+    shared.option("--missing-rate", type=shared.rate, metavar="R", help="Choose for rows with this share missing."),
     shared.option("--rule", choices=["best", "one-se"], default="best", help="one-se: smallest C near the best score."),
     *shared.DATA_OPTIONS,
     *shared.FEATURE_OPTIONS,
@@ -44,8 +39,7 @@ def cv(options: SimpleNamespace, console: Console) -> int:
     inputs = (options.data, *more_inputs(options))
     check_can_read(*inputs)
     if options.out is not None:
-        check_can_write("--out", options.out, inputs)
-        check_replaces("--out", options.out, options, "a model")
+        check_output("--out", options.out, inputs, options, "a model")
     from dropmargin.cli import groups, training
 
     noises = shared.dropout_rates(options.noises) if isinstance(options.noises, int) else options.noises
@@ -102,8 +96,6 @@ def _facts(search: Any, options: SimpleNamespace) -> dict[str, Any]:
     """Return the chosen values, and the best score of each noise."""
     import numpy as np
 
-    from dropmargin.cli.formatting import noise_text
-
     mean = search.scores_.mean(axis=0)
     error = search.scores_.std(axis=0, ddof=1) / np.sqrt(len(search.scores_))
     best = np.argmax(np.nan_to_num(mean, nan=-np.inf), axis=1).tolist()
@@ -127,8 +119,6 @@ def _facts(search: Any, options: SimpleNamespace) -> dict[str, Any]:
 
 
 def _text(facts: dict[str, Any]) -> str:
-    from dropmargin.cli.formatting import table_text
-
     rows = [
         [level["noise"], f"{level['C']:g}", f"{level['score']:.4f}", f"{level['standard_error']:.4f}"]
         for level in facts["noises"]

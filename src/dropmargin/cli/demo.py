@@ -79,21 +79,14 @@ def _run_commands(files: dict[str, str], options: SimpleNamespace, console: Cons
     train, test, chosen, model, predictions, report = files.values()
     target = ("--target", _TARGET)
     n_jobs = () if options.n_jobs is None else ("--n-jobs", str(options.n_jobs))
+    stability = ["-o", predictions, "--output", "label,stability", "--stability-noise", "0.5"]
+    deletion = ["--delete", "0:0.9:10", *_GRID, *n_jobs, "--html", report]
     steps = [
         ("Choose the noise and C by cross-validation.", ["cv", train, *target, *_GRID, *n_jobs, "-o", chosen]),
-        (
-            "Train a model with them, which accepts missing pixels.",
-            ["train", train, model, *target, "--missing", "rescale"],
-        ),
-        (
-            "Predict labels, and how likely each stays the same if half of the pixels are lost.",
-            ["predict", test, model, "-o", predictions, "--output", "label,stability", "--stability-noise", "0.5"],
-        ),
+        ("Train a model that accepts missing pixels.", ["train", train, model, *target, "--missing", "rescale"]),
+        ("Predict labels, and how sure they are with half of the pixels.", ["predict", test, model, *stability]),
         ("Compare the predictions with the labels, without any loss.", ["evaluate", test, model]),
-        (
-            "Delete pixels of the test images, and compare with other classifiers, each with its best settings.",
-            ["stress", train, test, *target, "--delete", "0:0.9:10", *_GRID, *n_jobs, "--html", report],
-        ),
+        ("Delete pixels, and compare with other classifiers.", ["stress", train, test, *target, *deletion]),
     ]
     from dropmargin.cli.main import main
 

@@ -33,8 +33,7 @@ def evaluate(options: SimpleNamespace, console: Console) -> int:
             raise explain_missing(error, options.data, model) from error
     facts = {"data": options.data, "model": options.model} | counter.facts()
     if facts.get("unknown_labels"):
-        console.warn(
-            f"{facts['unknown_labels']} rows have labels that {options.model} does not know; they count as errors"
-        )
+        n_unknown = facts["unknown_labels"]
+        console.warn(f"{n_unknown} rows have labels that {options.model} does not know; they count as errors")
     console.result(facts, counter.text())
     return SUCCESS

@@ -9,7 +9,7 @@ import click
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError
-from dropmargin.cli.files import check_can_read, check_can_write, check_replaces
+from dropmargin.cli.files import check_can_read, check_output
 from dropmargin.cli.program import SUCCESS, Command
 
 _EXTENSIONS = {".onnx": "onnx", ".model": "liblinear", ".liblinear": "liblinear"}
@@ -29,8 +29,7 @@ def export(options: SimpleNamespace, console: Console) -> int:
     if to is None:
         raise UsageError(f"the format of {options.out} is not known: add --to liblinear or --to onnx")
     check_can_read(options.model)
-    check_can_write("OUT", options.out, (options.model,))
-    check_replaces("OUT", options.out, options, f"an export for {to}")
+    check_output("OUT", options.out, (options.model,), options, f"an export for {to}")
     from dropmargin.cli.reading import SavedModel
     from dropmargin.io.model import export_liblinear, export_onnx
 
@@ -44,10 +43,8 @@ def export(options: SimpleNamespace, console: Console) -> int:
             "values, export it with --complete-rows"
         )
     if model.encoder is not None:
-        console.note(
-            f"{options.out} takes the {model.estimator.n_features_in_} numbers that the model's "
-            f"{type(model.encoder).__name__} makes of a row; the encoder is not exported"
-        )
+        takes = f"takes the {model.estimator.n_features_in_} numbers"
+        console.note(f"{options.out} {takes} that the model's {type(model.encoder).__name__} makes; it is not exported")
     (export_onnx if to == "onnx" else export_liblinear)(model.estimator, options.out)
     facts = {"model": options.model, "out": options.out, "to": to, "bytes": os.path.getsize(options.out)}
     console.result(facts, f"saved {options.out}")

@@ -58,21 +58,18 @@ def check_keeps_inputs(option: str, path: str, inputs: Iterable[str | None]) -> 
         other = None if name is None else _regular_file(name)
         if found is not None and other is not None and os.path.samestat(found, other):
             read = "standard input" if name == STANDARD else name
-            raise UsageError(
-                f"{option} {path}: this command reads that file ({read}) and would replace it; name another output"
-            )
+            raise UsageError(f"{option} {path}: this command reads that file ({read}); name another output")
 
 
-def check_replaces(option: str, path: str, options: Any, kind: str) -> None:
-    """Refuse to replace a file that is not of this kind, a key of `_KINDS`, unless ``--force`` is given.
+def check_output(option: str, path: str, inputs: Iterable[str | None], options: Any, kind: str) -> None:
+    """Refuse an output as `check_can_write` does, and if it would replace a file that is not of this kind.
 
-    Nothing is lost if the file is empty or not a regular file.
+    ``kind`` is a key of `_KINDS`. Nothing is lost if the file is empty or not a regular file, or ``--force`` is given.
     """
+    check_can_write(option, path, inputs)
     found = _regular_file(path)
     if not options.force and found is not None and found.st_size and not _KINDS[kind](path, options):
-        raise UsageError(
-            f"{option} {path}: this file exists and is not {kind}; name another file, or replace it by --force"
-        )
+        raise UsageError(f"{option} {path}: this file exists and is not {kind}; name another, or use --force")
 
 
 def _is_model(path: str, options: Any) -> bool:

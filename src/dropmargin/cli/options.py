@@ -84,11 +84,8 @@ _document_frequency = checked(
     "a number of documents of at least 1, or a fraction from 0.0 to 1.0",
     lambda value: value >= 1 if isinstance(value, int) else 0.0 <= value <= 1.0,
 )
-_memory_size = checked(
-    str,
-    "a size such as 2GB or 500MB",
-    lambda text: re.fullmatch(r"\s*(?=[0-9.]*[1-9])[0-9]+(\.[0-9]+)?\s*(?:[KMGT]I?)?B?\s*", text.upper()),
-)
+_SIZE = re.compile(r"\s*(?=[0-9.]*[1-9])[0-9]+(\.[0-9]+)?\s*(?:[KMGT]I?)?B?\s*", re.IGNORECASE)
+_memory_size = checked(str, "a size such as 2GB or 500MB", _SIZE.fullmatch)
 column_name = checked(str, "the name of a column", str.strip)
 _some_text = checked(str, "some text", str.strip)
 _separator = checked(
@@ -218,6 +215,8 @@ def n_jobs_option() -> click.Option:
 
 FORCE = option("--force", help="Replace an existing file of any kind.")
 IGNORE_EXTRA = option("--ignore-extra", help="svmlight: ignore features that the training data lack.")
+NOISE_HELP = f"One of {NOISE_FORMS}."
+LOSS_DEFAULT = "hinge, or ridge for numbers"
 NOISES_HELP = "Noises such as 0,0.1,gaussian=1, or a number of dropout rates."
 CS_HELP = "Values of C such as 0.1,1,10, or a number of values."
 WEIGHTINGS = ["presence", "counts", "tfidf"]
@@ -247,54 +246,26 @@ FEATURE_OPTIONS = section(
     option("--max-categories", type=count, default=1000, metavar="N", help="Leave out columns with more categories."),
     option("--scale/--no-scale", default=True, help="Tables: standardise numbers."),
     option("--analyzer", choices=["word", "char", "char_wb"], default="word", help="Text: what terms are made of."),
-    option(
-        "--ngrams",
-        type=_ngram_range,
-        metavar="A,B",
-        show_default="1,1; 2,5 with --analyzer char and char_wb",
-        help="Text: terms of A to B words or characters.",
-    ),
+    option("--ngrams", type=_ngram_range, metavar="A,B", show_default="1,1; char: 2,5", help="Text: sizes of terms."),
     path_option("--stop-words", help="Text: english, or a file of words that are left out."),
     option("--min-df", type=_document_frequency, default=1, metavar="N", help="Text: ignore terms of fewer documents."),
     option("--max-features", type=count, metavar="N", help="Text: the most frequent terms. Else: more are an error."),
     path_option("--feature-names", help="svmlight, npz: file with the name of a feature per line."),
     option("--weighting", choices=WEIGHTINGS, default=WEIGHTINGS[0], help="Text: weighting of terms."),
     path_option("--groups", help="File of columns that are lost together: name: column, column, prefix_*"),
-    option(
-        "--group-by", type=_some_text, metavar="SEP", help="Columns with the same name before SEP are lost together."
-    ),
+    option("--group-by", type=_some_text, metavar="SEP", help="Columns that are equal before SEP are lost together."),
 )
 
 #: Parameters of the models, except noise and C; an option has the name of its parameter (`make_model`).
 LEARNING_OPTIONS = section(
     "Learning",
-    option(
-        "--loss",
-        choices=_LOSSES,
-        show_default="hinge; ridge if the labels are many different numbers",
-        help="Loss function; hinge is a support vector machine, ridge and svr predict numbers.",
-    ),
+    option("--loss", choices=_LOSSES, show_default=LOSS_DEFAULT, help="hinge: an SVM; ridge and svr predict numbers."),
     option("--approximation", choices=["bound", "gaussian"], show_default="bound", help="Of the expected loss."),
-    option(
-        "--epsilon",
-        type=_epsilon,
-        metavar="R",
-        show_default="0.1",
-        help="svr: residuals of up to this size, in the units of the target, have no loss.",
-    ),
+    option("--epsilon", type=_epsilon, metavar="R", show_default="0.1", help="svr: smaller residuals have no loss."),
     option("--l1-ratio", type=_ratio, default=0.0, metavar="R", help="0 is an l2 penalty, 1 is l1."),
-    option(
-        "--multi-class",
-        choices=["ovr", "ovo", "multinomial"],
-        show_default="ovr",
-        help="One-vs-rest, one-vs-one or, for --loss logistic, one softmax.",
-    ),
+    option("--multi-class", choices=["ovr", "ovo", "multinomial"], show_default="ovr", help="For several classes."),
     option("--class-weight", choices=["balanced"], help="Weights that make classes equally important."),
-    option(
-        "--missing",
-        choices=["error", "rescale", "conditional"],
-        help="Missing values; by default rescale if there are any.",
-    ),
+    option("--missing", choices=["error", "rescale", "conditional"], help="By default rescale if values are missing."),
     option("--intercept/--no-intercept", "fit_intercept", default=True, help="Whether to fit an intercept."),
     option("--tol", type=positive_number, default=1e-4, metavar="R", help="Relative gap of the objective to stop at."),
     option("--max-iter", type=count, default=1000, metavar="N", help="Most iterations."),

@@ -14,13 +14,7 @@ import click
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError, printable
-from dropmargin.cli.files import (
-    STANDARD,
-    check_can_read,
-    check_can_write,
-    check_keeps_inputs,
-    check_replaces,
-)
+from dropmargin.cli.files import STANDARD, check_can_read, check_keeps_inputs, check_output
 from dropmargin.cli.program import SUCCESS, Command
 
 _OUTPUTS = ("label", "decision", "probability", "stability", "prediction", "std", "interval")
@@ -39,12 +33,7 @@ _PARAMS = [
     shared.file_argument("model"),
     shared.path_option("-o", "--out", default=STANDARD, help="Output file; - is standard output."),
     shared.FORCE,
-    shared.list_option(
-        "--output",
-        parse=_outputs,
-        show_default="label, or the prediction of a regression",
-        help=f"Of {', '.join(_OUTPUTS)}.",
-    ),
+    shared.list_option("--output", parse=_outputs, show_default="label or prediction", help=", ".join(_OUTPUTS) + "."),
     shared.option("--stability-noise", type=shared.noise_spec, metavar="NOISE", help="By default that of the model."),
     shared.option("--coverage", type=shared.rate, default=0.9, metavar="R", help="Probability of an interval."),
     shared.option("--ids", type=shared.column_name, metavar="COLUMN", help="Tables: write this column first."),
@@ -67,8 +56,7 @@ def predict(options: SimpleNamespace, console: Console) -> int:
     inputs = (options.data, options.model)
     check_can_read(*inputs)
     if to_file and not _is_device(options.out):
-        check_can_write("--out", options.out, inputs)
-        check_replaces("--out", options.out, options, "a file of predictions with a header")
+        check_output("--out", options.out, inputs, options, "a file of predictions with a header")
     elif not to_file:  # with ">> DATA" the command would read its own output
         check_keeps_inputs("standard output", "/dev/stdout", inputs)
     from dropmargin.cli.predictions import PredictionWriter

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.cli.console import UsageError
-from dropmargin.cli.formatting import label_texts
+from dropmargin.cli.console import UsageError, label_texts
 from dropmargin.cli.reading import SavedModel, explain_missing
 from dropmargin.io.data import Dataset
 

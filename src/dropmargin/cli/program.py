@@ -20,11 +20,8 @@ from dropmargin.errors import ParameterError, ParameterWarning
 
 SUCCESS, FAILURE, WRONG_USAGE, NOT_CONVERGED = 0, 1, 2, 3
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
-CONTEXT_SETTINGS: dict[str, Any] = {
-    "help_option_names": ["-h", "--help"],
-    "max_content_width": 100,
-    "show_default": True,
-}
+CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+CONTEXT_SETTINGS["show_default"] = True
 _OUTPUT_OPTIONS = [
     click.Option(["--json"], is_flag=True, help="Print the result as one JSON object."),
     click.Option(["--quiet"], is_flag=True, help="No notes and no progress, only warnings and errors."),

@@ -43,11 +43,16 @@ class SavedModel:
     summary: dict[str, Any]
 
     @classmethod
-    def from_file(cls, path: str) -> SavedModel:
-        """Load a model file."""
+    def described(cls, path: str) -> tuple[SavedModel, dict[str, Any]]:
+        """Load a model file, and return it and its description."""
         model, facts = load_described(path)
         encoder, estimator = (model[0], model[-1]) if isinstance(model, Pipeline) else (None, model)
-        return cls(path, encoder, estimator, facts["summary"] or {})
+        return cls(path, encoder, estimator, facts["summary"] or {}), facts
+
+    @classmethod
+    def from_file(cls, path: str) -> SavedModel:
+        """Load a model file."""
+        return cls.described(path)[0]
 
     @property
     def takes(self) -> str:
@@ -80,43 +85,27 @@ def read_parts(
     """Return an iterator over rows of a data file, encoded for the estimator; the options are checked before."""
     form = find_format(path, options.format)
     _check_format(path, form, model)
-    read_options = replace(basic_read_options(options, form), categorical=(), ignore=())  # the model has the columns
-    read_options = _with_model_format(read_options, form, model, options)
-    if labels:
-        known = model.summary.get("target")
-        if read_options.target is None and form in TABLES and isinstance(known, str):
-            read_options = replace(read_options, target=known)
-        read_options = require_target(path, form, read_options)
+    own: dict[str, Any] = {"categorical": (), "ignore": ()}  # the model has the columns
+    target, decimal, missing = (model.summary.get(name) for name in ("target", "decimal", "missing_values"))
+    if form in ("csv", "tsv") and options.decimal is None and decimal == ",":
+        own["decimal"] = decimal
+    if form in ("csv", "tsv") and options.missing_values is None and isinstance(missing, list):
+        own["missing_values"] = ("", *map(str, missing))
+    if labels and options.target is None and form in TABLES and isinstance(target, str):
+        own["target"] = target
     if form == "svmlight":
-        read_options = replace(
-            read_options,
-            zero_based=_zero_based(read_options.zero_based, model, console),
-            n_features=model.estimator.n_features_in_,
-            ignore_extra=options.ignore_extra,
-        )
-    elif form in TABLES:
+        own |= {"zero_based": _zero_based(options.zero_based, model, console), "ignore_extra": options.ignore_extra}
+        own["n_features"] = model.estimator.n_features_in_
+    read_options = replace(basic_read_options(options, form), **own)
+    if labels:
+        read_options = require_target(path, form, read_options)
+    if form in TABLES:
         read_options = _choose_columns(path, read_options, model)
     if form not in ("svmlight", "npz") and read_options.target is not None:
-        read_options = replace(read_options, label_kind=_label_kind(model))
+        is_integer = not model.predicts_numbers and model.estimator.classes_.dtype.kind in "iu"
+        kind: LabelKind = "number" if model.predicts_numbers else "integer" if is_integer else "string"
+        read_options = replace(read_options, label_kind=kind)
     return _parts(path, form, read_options, model, console, labels)
-
-
-def _label_kind(model: SavedModel) -> LabelKind:
-    if model.predicts_numbers:
-        return "number"
-    return "integer" if model.estimator.classes_.dtype.kind in "iu" else "string"
-
-
-def _with_model_format(given: ReadOptions, form: str, model: SavedModel, options: SimpleNamespace) -> ReadOptions:
-    """Return the options with the decimal mark and the missing values of the training data, unless these are given."""
-    if form not in ("csv", "tsv"):
-        return given
-    decimal, missing = model.summary.get("decimal"), model.summary.get("missing_values")
-    if options.decimal is None and decimal == ",":
-        given = replace(given, decimal=decimal)
-    if options.missing_values is None and isinstance(missing, list):
-        given = replace(given, missing_values=("", *map(str, missing)))
-    return given
 
 
 def _check_format(path: str, form: str, model: SavedModel) -> None:
@@ -222,7 +211,5 @@ def _encode(data: Dataset, model: SavedModel, path: str) -> Any:
 def explain_missing(error: ValueError, path: str, model: SavedModel) -> ValueError:
     """Return the error to raise in place of that of scikit-learn for missing values."""
     if "contains NaN" in str(error) and not model.drops_missing:
-        return ValueError(
-            f"{path} has missing values, which {model.path} does not accept: train it with --missing rescale"
-        )
+        return ValueError(f"{path} has missing values, unlike {model.path}: train it with --missing rescale")
     return error

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import confusion_matrix, mean_absolute_error, r2_score, root_mean_squared_error
 
-from dropmargin.cli.formatting import label_texts, plural, table_text
+from dropmargin.cli.console import label_texts, plural, table_text
 from dropmargin.typing import Array
 
 # The confusion matrix is printed, and written as JSON, for at most so many classes.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dropmargin.cli import options as shared
-from dropmargin.cli.console import Console, UsageError
-from dropmargin.cli.files import check_can_read, check_can_write, check_replaces, more_inputs
+from dropmargin.cli.console import Console, UsageError, noise_text, plural, table_text
+from dropmargin.cli.files import check_can_read, check_output, more_inputs
 from dropmargin.cli.program import SUCCESS, Command
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dropmargin.evaluation.stress import MethodResult, Plan
 
 _MAX_LEVELS = 1000
+_LOSSES, _NOISES, _MIDDLE = ["hinge", "logistic", "ridge", "svr"], "0.05,0.1,0.3,0.5,0.7", "middle of --delete"
 # Deleted zeros of a sparse matrix are stored if they are missing values: about 12 bytes each.
 _MAX_STORED = 10**8
 _DELETIONS = {
@@ -54,15 +55,9 @@ _PARAMS = [
     shared.file_argument("test"),
     *shared.section(
         "Deletion",
-        shared.list_option(
-            "--delete", parse=levels_of, default=["0:0.9:10"], help="Fractions; A:B:N are N from A to B."
-        ),
+        shared.list_option("--delete", parse=levels_of, default=["0:0.9:10"], help="Fractions; A:B:N: N from A to B."),
         shared.option("--strategy", choices=list(_DELETIONS), default="entries", help="What is deleted."),
-        shared.option(
-            "--treatment",
-            choices=["zero", "missing", "both"],
-            help="Of deleted features; by default both, for tables missing.",
-        ),
+        shared.option("--treatment", choices=["zero", "missing", "both"], help="By default both, for tables missing."),
         shared.option("--repeats", type=shared.count, default=5, metavar="N", help="Random deletions per level."),
         shared.option("--seed", type=shared.seed, default=0, metavar="N", help="Seed of the deletions and the folds."),
         shared.path_option("--html", help="Write a report with plots and tables."),
@@ -70,22 +65,13 @@ _PARAMS = [
     shared.FORCE,
     *shared.section(
         "Settings of the models; by default noise and C are cross-validated",
-        shared.option(
-            "--loss",
-            choices=["hinge", "logistic", "ridge", "svr"],
-            show_default="hinge; ridge if the labels are many different numbers",
-            help="Loss of our model; ridge and svr predict numbers.",
-        ),
+        shared.option("--loss", choices=_LOSSES, show_default=shared.LOSS_DEFAULT, help="Loss of our model."),
         shared.option("--noise", type=shared.noise_spec, metavar="NOISE", help="Noise of our model."),
         shared.option("-c", "--C", "C", type=shared.positive_number, metavar="R", help="C of our model."),
-        shared.list_option(
-            "--noises", parse=shared.noise_grid, show_default="0.05,0.1,0.3,0.5,0.7", help=shared.NOISES_HELP
-        ),
+        shared.list_option("--noises", parse=shared.noise_grid, show_default=_NOISES, help=shared.NOISES_HELP),
         shared.list_option("--cs", "--Cs", parse=shared.number_grid, show_default="5", help=shared.CS_HELP),
         shared.option("--folds", type=shared.integer(2, 9999), default=3, metavar="N", help="Of the cross-validation."),
-        shared.list_option(
-            "--choose-at", parse=levels_of, show_default="middle of --delete", help="Fractions to choose at."
-        ),
+        shared.list_option("--choose-at", parse=levels_of, show_default=_MIDDLE, help="Fractions to choose at."),
     ),
     shared.n_jobs_option(),
     shared.IGNORE_EXTRA,
@@ -106,9 +92,7 @@ def stress(options: SimpleNamespace, console: Console) -> int:
     inputs = (options.train, options.test, *more_inputs(options))
     check_can_read(*inputs)
     if options.html is not None:
-        check_can_write("--html", options.html, inputs)
-        check_replaces("--html", options.html, options, "a report of dropmargin")
-    from dropmargin.cli.formatting import table_text
+        check_output("--html", options.html, inputs, options, "a report of dropmargin")
     from dropmargin.cli.training import learns_numbers, make_folds, read_training_data
     from dropmargin.evaluation.stress import stress_test
     from dropmargin.report.stress import error_tables, verdict
@@ -121,7 +105,8 @@ def stress(options: SimpleNamespace, console: Console) -> int:
     for result in results:
         if not result.converged:
             console.warn(f"{result.method} (deleted = {result.treatment}) did not converge within its iterations")
-    facts = _facts(options, data, len(test[1]), plan, results) | {"verdict": verdict(results), "html": options.html}
+    facts = _facts(options, data, len(test[1]), plan) | {"results": list(map(_result_facts, results))}
+    facts |= {"verdict": verdict(results), "html": options.html}
     # A terminal shows no bold, so the caption ends before its explanation.
     lines = [f"{one.caption.partition(';')[0]}\n{table_text(one.header, one.rows)}" for one in error_tables(results)]
     lines.append(facts["verdict"])
@@ -158,9 +143,8 @@ def _read_test_data(data: TrainingData, options: SimpleNamespace, console: Conso
         return test.X, test.y.astype(np.float64)
     unknown = sorted(set(test.y.tolist()) - set(kind.classes_.tolist()), key=str)
     if unknown:
-        console.warn(
-            f"{options.test} has labels that {options.train} lacks, such as {unknown[0]!r}: they count as errors"
-        )
+        lacks = f"labels that {options.train} lacks, such as {unknown[0]!r}"
+        console.warn(f"{options.test} has {lacks}: they count as errors")
     return test.X, test.y
 
 
@@ -172,9 +156,7 @@ def _make_plan(options: SimpleNamespace, data: TrainingData, X_test: Any, consol
     if options.treatment is None and _is_table(data):
         treatments = ("missing",)
     elif options.treatment is None and X_test.size < math.prod(X_test.shape) > _MAX_STORED:
-        console.note(
-            "the test file has too many features to store deleted zeros as missing values: --treatment zero is used"
-        )
+        console.note("the test file is too large to store deleted zeros as missing values: --treatment zero is used")
         treatments = ("zero",)
     noises = options.noises if options.noise is None else [options.noise]
     if isinstance(noises, int):
@@ -200,9 +182,7 @@ def _make_plan(options: SimpleNamespace, data: TrainingData, X_test: Any, consol
 # Output -------------------------------------------------------------------------------------------------------------
 
 
-def _facts(
-    options: SimpleNamespace, data: TrainingData, n_test: int, plan: Plan, results: list[MethodResult]
-) -> dict[str, Any]:
+def _facts(options: SimpleNamespace, data: TrainingData, n_test: int, plan: Plan) -> dict[str, Any]:
     """Return the facts that are printed as JSON."""
     return {
         "command": "stress",
@@ -217,13 +197,10 @@ def _facts(
         "strategy": plan.strategy,
         "repeats": plan.n_repeats,
         "seed": plan.random_state,
-        "results": list(map(_result_facts, results)),
     }
 
 
 def _result_facts(one: MethodResult) -> dict[str, Any]:
-    from dropmargin.cli.formatting import noise_text
-
     scores = {"accuracy": one.curve.mean, "accuracy_std": one.curve.std}
     if one.target_deviation is not None:
         scores = {"rmse": one.error, "rmse_std": one.curve.std}
@@ -242,7 +219,6 @@ def _result_facts(one: MethodResult) -> dict[str, Any]:
 def _write_html(
     options: SimpleNamespace, data: TrainingData, plan: Plan, results: list[MethodResult], found: dict[str, Any]
 ) -> None:
-    from dropmargin.cli.formatting import plural
     from dropmargin.io.model.files import versions
     from dropmargin.report import write_page
     from dropmargin.report.stress import percent, stress_sections

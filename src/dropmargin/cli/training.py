@@ -13,18 +13,11 @@ from sklearn.base import RegressorMixin, is_regressor
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 
-from dropmargin.cli.console import Console, UsageError
-from dropmargin.cli.formatting import noise_text, plural
+from dropmargin import estimators, model_selection
+from dropmargin.cli.console import Console, UsageError, plural
 from dropmargin.data import canonical
 from dropmargin.data.missing_values import feature_statistics, has_missing, nan_to_negative_zero
 from dropmargin.errors import ParameterWarning
-from dropmargin.estimators import (
-    DropoutLogisticRegression,
-    DropoutRidge,
-    DropoutSVC,
-    DropoutSVR,
-    NoisyLinearClassifier,
-)
 from dropmargin.estimators.parameters import specification
 from dropmargin.io.data import (
     TABLES,
@@ -38,28 +31,25 @@ from dropmargin.io.data import (
     read_data,
 )
 from dropmargin.io.data.cells import parse_number
-from dropmargin.io.data.dataset import MISSING_VALUES
 from dropmargin.io.model import save
 from dropmargin.losses import as_loss
-from dropmargin.model_selection import (
-    DropoutLogisticRegressionCV,
-    DropoutRidgeCV,
-    DropoutSVCCV,
-    DropoutSVRCV,
-    NoisyLinearClassifierCV,
-)
 from dropmargin.typing import Array
 
+#: Options of the readers that have the same name on the command line; ``--max-features`` is one of text, too.
+_READ_OPTIONS = (
+    *("target", "text", "zero_based", "separator", "decimal", "skip_unlabelled", "max_ratio"),
+    *("categorical", "ignore", "ids"),
+)
 #: Sizes of terms if ``--ngrams`` is not given.
 _NGRAMS = {"word": (1, 1), "char": (2, 5), "char_wb": (2, 5)}
 _MAX_LISTED = 10
-#: The model of a loss, and the search over noise and C.
-_MODELS: dict[str, tuple[Any, Any]] = {
-    "hinge": (DropoutSVC, DropoutSVCCV),
-    "logistic": (DropoutLogisticRegression, DropoutLogisticRegressionCV),
-    **dict.fromkeys(("quadratic", "exponential", "mcf-logistic"), (NoisyLinearClassifier, NoisyLinearClassifierCV)),
-    "ridge": (DropoutRidge, DropoutRidgeCV),
-    "svr": (DropoutSVR, DropoutSVRCV),
+#: The model of a loss; the search over noise and C has the same name and CV.
+_MODELS = {
+    "hinge": estimators.DropoutSVC,
+    "logistic": estimators.DropoutLogisticRegression,
+    **dict.fromkeys(("quadratic", "exponential", "mcf-logistic"), estimators.NoisyLinearClassifier),
+    "ridge": estimators.DropoutRidge,
+    "svr": estimators.DropoutSVR,
 }
 #: Options that some of the models do not have.
 _OPTIONS_OF_SOME = ("multi_class", "class_weight", "approximation", "epsilon")
@@ -69,15 +59,16 @@ _OPTIONS_OF_SOME = ("multi_class", "class_weight", "approximation", "epsilon")
 class TrainingData:
     """Encoded training data: ``encoder`` is fitted, ``feature_names`` are those of data without an encoder.
 
-    ``summary`` has facts for the model file, such as the target column, which prediction needs.
+    ``summary`` has facts for the model file, such as the target column, which prediction needs. Rows that are read from
+    disk are None.
     """
 
     X: Any
-    y: Array
-    encoder: Any
-    feature_names: Array | None
+    y: Any
     summary: dict[str, Any]
-    data_hash: str | None
+    encoder: Any = None
+    feature_names: Array | None = None
+    data_hash: str | None = None
 
 
 def basic_read_options(options: SimpleNamespace, form: str) -> ReadOptions:
@@ -85,21 +76,11 @@ def basic_read_options(options: SimpleNamespace, form: str) -> ReadOptions:
     if getattr(options, "keep", ()) and form not in TABLES:
         raise UsageError(f"--keep: this is for {', '.join(TABLES)} files; the data are read as {form} (see --format)")
     _refuse_conflicts(options)
-    missing = MISSING_VALUES if options.missing_values is None else ("", *options.missing_values)
-    return ReadOptions(
-        format=form if options.format is None and form != "text" else options.format,
-        ids=getattr(options, "ids", None),
-        categorical=getattr(options, "categorical", ()),
-        ignore=getattr(options, "ignore", ()),
-        target=options.target,
-        text=options.text,
-        zero_based=options.zero_based,
-        separator=options.separator,
-        decimal=options.decimal or ".",
-        skip_unlabelled=options.skip_unlabelled,
-        missing_values=missing,
-        max_ratio=options.max_ratio,
-    )
+    names = _READ_OPTIONS if form not in ("svmlight", "npz") else (*_READ_OPTIONS, "max_features")
+    given = {name: getattr(options, name) for name in names if getattr(options, name, None) is not None}
+    if options.missing_values is not None:
+        given["missing_values"] = ("", *options.missing_values)
+    return ReadOptions(format=form if options.format is None and form != "text" else options.format, **given)
 
 
 def _refuse_conflicts(options: SimpleNamespace) -> None:
@@ -129,8 +110,6 @@ def read_training_data(path: str, options: SimpleNamespace, console: Console) ->
     """Read a file with labels into memory, and encode tables and text."""
     form = find_format(path, options.format)
     read_options = require_target(path, form, basic_read_options(options, form))
-    if options.max_features is not None and form in ("svmlight", "npz"):
-        read_options = replace(read_options, max_features=options.max_features)
     data = read_data(path, read_options, sha256=True)
     if data.y is None:
         raise UsageError(f"{path} has no labels: there is no array 'y'; name the array by --target")
@@ -156,7 +135,7 @@ def read_training_data(path: str, options: SimpleNamespace, console: Console) ->
         others = ", ".join(map(repr, encoder.column_kinds_))
         console.note(f"columns besides the text are features of their own (--ignore leaves them out): {others}")
     y = data.y if numbers is None else numbers[codes]
-    return TrainingData(X, y, encoder, names, summary, f"sha256:{data.sha256}")
+    return TrainingData(X, y, summary, encoder, names, f"sha256:{data.sha256}")
 
 
 def report_reading(data: Dataset, path: str, console: Console) -> None:
@@ -178,9 +157,8 @@ def check_labels(
     numbers = _as_numbers(labels, decimal)
     is_quantity = numbers is not None and _is_quantity(numbers, n_rows, is_text=labels.dtype.kind in "UT")
     target = f"--target {options.target}: " if options.target is not None else ""
-    quantity = (
-        f"{target}the labels are {len(labels)} different numbers in {plural(n_rows, 'row')}, a quantity to predict"
-    )
+    n_labels = f"{len(labels)} different numbers in {plural(n_rows, 'row')}"
+    quantity = f"{target}the labels are {n_labels}, a quantity to predict"
     loss = options.loss
     if loss is None:
         loss = options.loss = "ridge" if is_quantity else "hinge"
@@ -191,15 +169,11 @@ def check_labels(
         if numbers is None:
             other = next(label for label in labels.tolist() if _as_numbers(np.array([label]), decimal) is None)
             raise UsageError(
-                f"{target}--loss {loss} predicts numbers, and the label {other!r} is none; for classes, use --loss "
-                "hinge or logistic"
+                f"{target}--loss {loss} predicts numbers, and the label {other!r} is none (use --loss hinge)"
             )
         return numbers
     if is_quantity:
-        raise UsageError(
-            f"{quantity} (regression); --loss {loss} learns classes: use --loss ridge or svr, name another column, or "
-            "turn the numbers into a few classes"
-        )
+        raise UsageError(f"{quantity} (regression); --loss {loss} learns classes: use --loss ridge or svr")
     return None
 
 
@@ -233,21 +207,11 @@ def _fit_encoder(encoder: Any, data: Dataset, options: SimpleNamespace, console:
 
 
 def _make_encoder(data: Dataset, options: SimpleNamespace) -> Any:
-    table = TableEncoder(
-        categorical=tuple(options.categorical),
-        max_categories=options.max_categories,
-        keep=tuple(options.keep),
-        scale=options.scale,
-    )
+    table = TableEncoder(**{name: getattr(options, name) for name in TableEncoder().get_params()})
     if options.text or isinstance(data.X, list):
-        text = TextEncoder(
-            weighting=options.weighting,
-            ngram_range=options.ngrams or _NGRAMS[options.analyzer],
-            min_df=options.min_df,
-            max_features=options.max_features,
-            stop_words=_stop_words(options.stop_words),
-            analyzer=options.analyzer,
-        )
+        given = {name: getattr(options, name) for name in ("weighting", "min_df", "max_features", "analyzer")}
+        text = TextEncoder(**given, ngram_range=options.ngrams or _NGRAMS[options.analyzer])
+        text.set_params(stop_words=_stop_words(options.stop_words))
         if data.is_table and data.X.shape[1] > 1:
             return FrameEncoder(options.text, text, table)
         return text.set_params(column=options.text[0] if options.text else None)
@@ -287,7 +251,7 @@ def _feature_names(data: Dataset, path: str | None) -> Array | None:
 
 def learns_numbers(loss: str) -> bool:
     """Return whether a loss is one of regression."""
-    return issubclass(_MODELS[loss][0], RegressorMixin)
+    return issubclass(_MODELS[loss], RegressorMixin)
 
 
 def make_folds(n_folds: int, y: Array, *, numbers: bool, seed: int | None = None) -> Any:
@@ -311,8 +275,8 @@ def check_loss(options: SimpleNamespace) -> None:
     if options.loss is None:
         return
     for name in _OPTIONS_OF_SOME:
-        if getattr(options, name, None) is not None and name not in specification(_MODELS[options.loss][0]):
-            fitting = [loss for loss, (cls, _) in _MODELS.items() if name in specification(cls)]
+        if getattr(options, name, None) is not None and name not in specification(_MODELS[options.loss]):
+            fitting = [loss for loss, cls in _MODELS.items() if name in specification(cls)]
             option = name.replace("_", "-")
             raise UsageError(f"--{option} is for --loss {', '.join(fitting)}; the loss is {options.loss}")
     if getattr(options, "approximation", None) is None:
@@ -338,14 +302,15 @@ def make_model(options: SimpleNamespace, X: Any, console: Console, **own: Any) -
             console.note("there are missing values: the model is trained with --missing rescale")
     elif missing == "error" and X is not None and has_missing(canonical(X)):
         raise UsageError("--missing error: the data have missing values; use --missing rescale or conditional")
-    cls = _MODELS[options.loss]["noises" in own]
+    cls: Any = _MODELS[options.loss]
+    cls = getattr(model_selection, f"{cls.__name__}CV") if "noises" in own else cls
     given = {name: value for name, value in vars(options).items() if value is not None} | {"missing": missing} | own
     return cls(**{name: given[name] for name in specification(cls) if name in given})
 
 
 def save_model(model: Any, data: TrainingData, path: str, summary: dict[str, Any]) -> None:
     """Save a fitted model with its encoder, and the deviations of its features, for `dropmargin info`."""
-    if not hasattr(model, "feature_deviations_"):
+    if not hasattr(model, "feature_deviations_") and data.X is not None:
         X = canonical(data.X)
         holes = has_missing(X)
         X = nan_to_negative_zero(X) if holes else X
@@ -359,32 +324,6 @@ def save_model(model: Any, data: TrainingData, path: str, summary: dict[str, Any
     save(model, path, summary=data.summary | summary, data_hash=data.data_hash)
 
 
-def fit_facts(model: Any, options: SimpleNamespace, noise: Any, seconds: float) -> dict[str, Any]:
-    """Return the facts about a fit that ``train`` prints and saves."""
-    return {
-        "command": "train",
-        "loss": options.loss,
-        "noise": noise_text(noise),
-        "C": options.C,
-        "classes": n_classes(model),
-        "seconds": seconds,
-        "converged": bool(model.converged_),
-        "iterations": int(model.n_iter_),
-        "objective": float(model.objective_),
-    }
-
-
 def n_classes(model: Any) -> int | None:
     """Return the number of classes of a fitted model, None of a regressor."""
     return None if is_regressor(model) else len(model.classes_)
-
-
-def fit_text(n_rows: int, n_features: int, facts: dict[str, Any], *more: str, saved: str | None) -> str:
-    """Return the facts about a fit as text, followed by the lines ``more`` and the name of the saved file."""
-    rows, features = plural(n_rows, "row"), plural(n_features, "feature")
-    status = "converged" if facts["converged"] else "not converged"
-    classes = "" if facts["classes"] is None else f", {facts['classes']} classes"
-    first = (
-        f"{rows}, {features}{classes}: {status} in {plural(facts['iterations'], 'iteration')}, {facts['seconds']:.2f} s"
-    )
-    return "\n".join([first, *more, "nothing is saved (--strict)" if saved is None else f"saved {saved}"])

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin, is_regressor
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone, is_regressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.frozen import FrozenEstimator
@@ -23,10 +23,14 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import LinearSVC
+from sklearn.utils.validation import check_is_fitted
 
+from dropmargin.data import canonical
 from dropmargin.data.deletion import delete_entries
+from dropmargin.data.inputs import check_rows
 from dropmargin.data.matrix import as_dense
-from dropmargin.evaluation.rescaling import RescalingClassifier
+from dropmargin.data.missing_values import feature_statistics, fill_missing, has_missing, nan_to_negative_zero
+from dropmargin.estimators.missing import anchored_scores
 from dropmargin.model_selection import DropoutLogisticRegressionCV, DropoutRidgeCV, DropoutSVCCV, DropoutSVRCV
 from dropmargin.model_selection.base import MarginalisedModelCV
 from dropmargin.noise import DropoutNoise, as_noise
@@ -148,6 +152,54 @@ class Method:
     make: Callable[[Task], Any]
     treatments: Sequence[str] = TREATMENTS
     cost: Callable[[int, int, int], float] = lambda n, d, k: 0.0
+
+
+class RescalingClassifier(ClassifierMixin, BaseEstimator):
+    """A linear classifier of scikit-learn that predicts with missing features as ``missing="rescale"`` does.
+
+    In training a missing value is replaced by the mean of its feature.
+
+    Parameters
+    ----------
+    estimator : classifier
+        A linear classifier: after ``fit`` it has ``coef_``, ``intercept_`` and ``classes_``.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        The fitted classifier.
+    columns_ : FeatureStatistics
+        Means and standard deviations of the features.
+    classes_ : ndarray of shape (n_classes,)
+    n_features_in_ : int
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+
+    def fit(self, X: Any, y: Any) -> RescalingClassifier:
+        """Fit the classifier to ``X`` with its missing values replaced by means."""
+        X = canonical(X)
+        is_missing = has_missing(X)
+        X = nan_to_negative_zero(X) if is_missing else X
+        self.columns_ = feature_statistics(X, np.ones(X.shape[0]), is_missing)
+        if is_missing:
+            X = fill_missing(X, self.columns_.mean)
+        self.estimator_ = clone(self.estimator).fit(X, y)
+        self.classes_, self.n_features_in_ = self.estimator_.classes_, X.shape[1]
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the scores of each row: one for two classes, else one per class."""
+        check_is_fitted(self)
+        X = check_rows(X, ensure_all_finite="allow-nan")
+        scores = anchored_scores(X, self.estimator_.coef_, self.estimator_.intercept_, self.columns_)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> Array:
+        """Return the predicted label of each row."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
 
 class DeletedCells(TransformerMixin, BaseEstimator):

@@ -86,8 +86,7 @@ class ScoringCase:
             reason = str(error).splitlines()[0]
             raise ValueError(
                 f"Deleted cells are missing values, and {type(self.estimator).__name__} does not predict with them "
-                f"({reason}). Add an imputer to the pipeline, such as SimpleImputer(strategy='most_frequent'), or use "
-                "steps that accept missing values, such as TableEncoder and DropoutSVC(missing='rescale')."
+                f"({reason}). Add an imputer to the pipeline, or use TableEncoder and DropoutSVC(missing='rescale')."
             ) from error
         if not isinstance(score, Real):
             raise ValueError(f"scoring must give one number per data set, got {score!r}. Choose a single metric.")
@@ -124,10 +123,8 @@ def make_case(
         values = check_rows(X, ensure_all_finite=False)  # some models accept NaN; others raise their own error
     n_expected = None if is_documents(values) else getattr(estimator, "n_features_in_", values.shape[1])
     if n_expected is not None and n_expected != values.shape[1]:
-        raise ValueError(
-            f"X has {values.shape[1]} features, but {type(estimator).__name__} was fitted with {n_expected}. "
-            "Give it the columns of its training data."
-        )
+        name = type(estimator).__name__
+        raise ValueError(f"X has {values.shape[1]} features, but {name} was fitted with {n_expected}.")
     check_unmasked(y, "y")
     check_consistent_length(values, y)
     if isinstance(scoring, str) and scoring == "auto":
@@ -137,10 +134,7 @@ def make_case(
 
     scorer = check_scoring(estimator, scoring=scoring)
     if sample_weight is not None and not _takes(scorer, "sample_weight"):
-        raise ValueError(
-            f"scoring={scoring!r} takes no sample_weight. Give it such a parameter, make it a scorer with "
-            "sklearn.metrics.make_scorer, or omit sample_weight."
-        )
+        raise ValueError(f"scoring={scoring!r} takes no sample_weight: make a scorer by make_scorer, or omit it.")
     return ScoringCase(estimator, X, values, y, scoring, scorer, sample_weight)
 
 

@@ -29,7 +29,7 @@ from dropmargin.data import Rows, canonical
 from dropmargin.data.matrix import from_arrays, is_dense_matrix, to_arrays
 from dropmargin.data.missing_values import has_missing, zero_missing
 from dropmargin.estimators.validation import check_choice
-from dropmargin.evaluation.deletion import DeletionCurve, check_levels, deletion_curve
+from dropmargin.evaluation.curves import DeletionCurve, check_levels, deletion_curve
 from dropmargin.evaluation.methods import SEARCHES, TREATMENTS, Method, Plan, Task, methods_for, predicts_numbers
 from dropmargin.model_selection.base import MarginalisedModelCV
 from dropmargin.model_selection.grid import default_cs
@@ -170,18 +170,8 @@ def _run(method: Method, train: tuple[Any, Any], test: tuple[Any, Any], treatmen
         standard_error = spread.mean / (2.0 * rmse * np.sqrt(n_rows))
     else:
         standard_error = np.sqrt(curve.mean * (1.0 - curve.mean) / n_rows)
-    return MethodResult(
-        method.name,
-        treatment,
-        _parameters(search),
-        model,
-        curve,
-        standard_error,
-        search,
-        _has_converged(model),
-        seconds,
-        float(np.std(test[1])) if is_regression else None,
-    )
+    found = (_parameters(search), model, curve, standard_error, search, _has_converged(model), seconds)
+    return MethodResult(method.name, treatment, *found, float(np.std(test[1])) if is_regression else None)
 
 
 def _parameters(search: Any) -> dict[str, Any]:

@@ -46,7 +46,6 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     See Also
     --------
-    ExplicitCorruption : Trains a classifier on several corrupted copies of the rows.
     Noise.sample : One corrupted copy.
 
     Examples

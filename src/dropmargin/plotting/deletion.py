@@ -10,8 +10,14 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from dropmargin.evaluation import DeletionCurve, deletion_curve
-from dropmargin.plotting.arguments import Display, check_mapping, named_estimators
-from dropmargin.plotting.scores import ScoreAxis, check_display_options, metric_name
+from dropmargin.plotting.display import (
+    Display,
+    ScoreAxis,
+    check_display_options,
+    check_mapping,
+    metric_name,
+    named_estimators,
+)
 from dropmargin.plotting.style import LEGEND, LINE, by_height, import_matplotlib, line_style, plain_text, tidy
 
 _X_LABELS = {

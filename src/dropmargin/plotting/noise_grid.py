@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.plotting.arguments import Display
+from dropmargin.plotting.display import SHARES, Display
 from dropmargin.plotting.score_grid import NoiseKind, ScoreGrid
-from dropmargin.plotting.scores import SHARES
 from dropmargin.typing import Array
 
 # Numbers in more columns or rows than these are too small to read; more ticks than these are not all labelled.

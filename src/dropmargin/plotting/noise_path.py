@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.plotting.arguments import Display, check_mapping, named_estimators
+from dropmargin.plotting.display import Display, ScoreAxis, check_mapping, named_estimators
 from dropmargin.plotting.score_grid import NO_NOISE, NoiseKind, ScoreGrid
-from dropmargin.plotting.scores import ScoreAxis
 from dropmargin.plotting.style import LEGEND, LINE, by_height, line_style, plain_text, tidy
 from dropmargin.typing import Array
 

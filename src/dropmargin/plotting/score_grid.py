@@ -12,8 +12,7 @@ from dropmargin.model_selection import NoisePath
 from dropmargin.model_selection.base import MarginalisedModelCV
 from dropmargin.model_selection.grid import noise_level
 from dropmargin.noise import Noise
-from dropmargin.plotting.arguments import last_step
-from dropmargin.plotting.scores import metric_name
+from dropmargin.plotting.display import last_step, metric_name
 from dropmargin.typing import Array
 
 #: The name of a grid without noise among the kinds of noise.

@@ -35,9 +35,7 @@ def import_matplotlib(module: str = "pyplot") -> Any:
     try:
         return import_module(f"matplotlib.{module}")
     except ImportError as error:
-        raise ImportError(
-            "Plots need Matplotlib, which is not installed. Install it with: pip install 'dropmargin[plots]'"
-        ) from error
+        raise ImportError("Plots need Matplotlib. Install it with: pip install 'dropmargin[plots]'") from error
 
 
 def plain_text(text: object) -> str:

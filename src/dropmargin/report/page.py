@@ -1,14 +1,123 @@
-"""The parts of a page and the page itself, made by a Jinja2 template that escapes every text."""
+"""A page and its parts: Matplotlib figures as SVG, tables, and a Jinja2 template that escapes every text.
+
+A figure has readable text, the colours of the page's theme, and the same bytes every time.
+"""
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Mapping, Sequence
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
+from typing import Any
+from xml.etree import ElementTree
 
 from dropmargin.io.atomic import write_atomically
-from dropmargin.report.svg import colour_sheet
+from dropmargin.plotting.style import COLOURS, UNPRINTABLE, import_matplotlib
+
+_SVG = "{http://www.w3.org/2000/svg}"
+_XLINK = "{http://www.w3.org/1999/xlink}href"
+# Colours that are drawn by Matplotlib and then replaced by the variables of colours.css. Black and white stay.
+_INK, _PAPER = "#1b1f23", "#fefefe"
+_VARIABLES = {colour: f"var(--line-{index})" for index, colour in enumerate(COLOURS)}
+_VARIABLES |= {_INK: "var(--ink)", _PAPER: "var(--paper)"}
+_RC = {
+    "font.size": 10.0,
+    "svg.fonttype": "none",
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
+    "axes.facecolor": _PAPER,
+    "legend.facecolor": _PAPER,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _INK),
+}
+
+
+def draw_svg(
+    draw: Callable[[Any], Any], *, title: str, description: str, size: Any = (4.9, 3.6), standalone: bool = False
+) -> str:
+    """Return a plot as SVG.
+
+    The state of pyplot and Matplotlib's ``rcParams`` stay as they are, and neither has an influence on the result.
+
+    Parameters
+    ----------
+    draw : callable
+        Is called with a Matplotlib figure in constrained layout, and draws on it.
+    title : str
+        The ``<title>`` of the SVG.
+    description : str
+        The ``<desc>`` of the SVG, for readers who do not see the plot.
+    size : tuple of float, default=(4.9, 3.6)
+        Width and height in inches; a page scales the plot to the width of its column.
+    standalone : bool, default=False
+        Whether the SVG is a file and not a part of a page: it then contains its colours, light and dark.
+
+    Returns
+    -------
+    str
+    """
+    style, figures = import_matplotlib("style"), import_matplotlib("figure")
+    salt = f"{title}\n{description}"  # plots of one page need different ids
+    with style.context(["default", _RC | {"svg.hashsalt": salt}]), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # the browser has other fonts
+        figure = figures.Figure(figsize=size, layout="constrained")
+        draw(figure)
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    root = ElementTree.fromstring(buffer.getvalue())
+    _clean(root)
+    for tag, text in (("desc", description), ("title", title)):
+        element = ElementTree.Element(f"{_SVG}{tag}")
+        element.text = UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+        root.insert(0, element)
+    if standalone:
+        sheet = ElementTree.Element(f"{_SVG}style")
+        sheet.text = colour_sheet() + "svg { background: var(--paper); }\n"
+        root.insert(2, sheet)
+    ElementTree.register_namespace("", _SVG.strip("{}"))
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def colour_sheet() -> str:
+    """Return the style sheet with the colours of light and dark pages."""
+    return files("dropmargin.report").joinpath("colours.css").read_text(encoding="utf-8")
+
+
+def _clean(root: ElementTree.Element) -> None:
+    """Remove fixed sizes, unused ids, Matplotlib's style sheet and fonts; replace colours by variables."""
+    used = set(re.findall(r"#([\w-]+)", ElementTree.tostring(root, encoding="unicode")))
+    for parent in root.iter():
+        for child in list(parent):
+            if child.tag in (f"{_SVG}style", f"{_SVG}metadata") or child.tag.endswith("}metadata"):
+                parent.remove(child)
+    for element in root.iter():
+        attributes = element.attrib
+        if attributes.get("id") not in used:
+            attributes.pop("id", None)
+        if _XLINK in attributes:
+            attributes["href"] = attributes.pop(_XLINK)
+        for name in attributes.keys() & {"d", "x", "y", "transform"}:
+            attributes[name] = re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", attributes[name])
+        if "style" in attributes:
+            attributes["style"] = _themed(attributes["style"])
+    for name in ("width", "height", "version"):
+        root.attrib.pop(name, None)
+    root.set("role", "img")
+
+
+def _themed(style: str) -> str:
+    """Return a style attribute with the colours and the font of the page."""
+    style = re.sub(r"font: ((?:[a-z0-9]+ )*?)([\d.]+px) [^;]+", _font, style)
+    return re.sub(r"#[0-9a-f]{6}", lambda match: _VARIABLES.get(match[0], match[0]), style)
+
+
+def _font(match: re.Match[str]) -> str:
+    weight = "; font-weight: 700" if re.search("700|bold", match[1]) else ""
+    return f"font-size: {match[2]}{weight}"
+
 
 # Control characters, which HTML does not allow, except tab and newline.
 _CONTROL = dict.fromkeys({*range(32), *range(127, 160)} - {9, 10}, "\N{REPLACEMENT CHARACTER}")
@@ -99,9 +208,7 @@ def render_page(title: str, verdict: str, sections: Sequence[Section], notes: Se
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError as error:
-        raise ImportError(
-            "HTML reports need Jinja2, which is not installed. Install it with: pip install 'dropmargin[cli]'"
-        ) from error
+        raise ImportError("HTML reports need Jinja2. Install it with: pip install 'dropmargin[cli]'") from error
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["prose"] = lambda text: text.replace(" %", "\N{NO-BREAK SPACE}%")
     source = files("dropmargin.report").joinpath("page.html").read_text(encoding="utf-8")

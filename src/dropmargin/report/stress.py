@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from dropmargin.evaluation.stress import MethodResult
@@ -16,8 +17,7 @@ from dropmargin.noise import DropoutNoise
 from dropmargin.plotting import DeletionCurveDisplay, NoiseGridDisplay
 from dropmargin.plotting.score_grid import ScoreGrid
 from dropmargin.plotting.style import LEGEND, by_height
-from dropmargin.report.page import Plot, Section, Table
-from dropmargin.report.svg import draw_svg
+from dropmargin.report.page import Plot, Section, Table, draw_svg
 
 _TITLES = {"zero": "Deleted features are zeros", "missing": "Deleted features are known to be missing"}
 _NOTES = {
@@ -36,10 +36,7 @@ _MAX_BANDS = 3
 
 def by_treatment(results: Sequence[MethodResult]) -> dict[str, list[MethodResult]]:
     """Return the results of each treatment, in their order."""
-    groups: dict[str, list[MethodResult]] = {}
-    for result in results:
-        groups.setdefault(result.treatment, []).append(result)
-    return groups
+    return {name: list(group) for name, group in groupby(results, key=lambda result: result.treatment)}
 
 
 def percent(share: float) -> str:
@@ -218,26 +215,18 @@ def _curve_plot(treatment: str, group: Sequence[MethodResult], limits: tuple[flo
         + ", ".join(f"{result.method} {show(float(result.error[at]))}" for result in group)
         for at in (0, -1)
     ]
-    svg = draw_svg(
-        draw,
-        title=_TITLES[treatment],
-        description=f"{name[0].upper()}{name[1:]} by share of features deleted: {'; '.join(ends)}.",
-        size=(4.9, 3.5 + 0.2 * math.ceil(len(group) / 2)),
-    )
+    description = f"{name[0].upper()}{name[1:]} by share of features deleted: {'; '.join(ends)}."
+    size = (4.9, 3.5 + 0.2 * math.ceil(len(group) / 2))
+    svg = draw_svg(draw, title=_TITLES[treatment], description=description, size=size)
     return Plot(svg, _TITLES[treatment], _NOTES[treatment].format(ours=group[0].method))
 
 
 def _parameter_table(results: Sequence[MethodResult]) -> Table:
-    rows = [
-        [
-            result.method,
-            result.treatment,
-            ", ".join(f"{name} = {_short(value)}" for name, value in result.parameters.items()),
-            f"{sum(result.seconds):.1f} s",
-            "yes" if result.converged else "no",
-        ]
-        for result in results
-    ]
+    rows = []
+    for result in results:
+        parameters = ", ".join(f"{name} = {_short(value)}" for name, value in result.parameters.items())
+        cells = [parameters, f"{sum(result.seconds):.1f} s", "yes" if result.converged else "no"]
+        rows.append([result.method, result.treatment, *cells])
     header = ["method", "deleted =", "parameters", "processor time", "converged"]
     return Table("Chosen parameters; time of the choice, the fit and the predictions", header, rows, is_text=True)
 

@@ -12,8 +12,7 @@ from dropmargin.data import canonical, to_arrays
 from dropmargin.io.data import DataFormatError, Dataset, ReadOptions, find_format, read_chunks
 from dropmargin.io.data.dataset import concatenate
 from dropmargin.io.data.sources import Source, line_blocks
-from dropmargin.io.data.svmlight_blocks import BlockParser
-from dropmargin.io.data.svmlight_lines import IndexRange
+from dropmargin.io.data.svmlight import BlockParser, IndexRange
 from dropmargin.progress import Progress
 
 _FORMATS = ("svmlight", "parquet", "arrow", "npz")

@@ -1,10 +1,17 @@
-"""Single values of tables: text as a number, and a number as a category."""
+"""Single values of tables: text as a number or a date, a number as a category, and the numbers that a date becomes."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
+from datetime import datetime
 from functools import cache
+
+import numpy as np
+
+from dropmargin.io.data.errors import quoted
+from dropmargin.typing import Array
 
 #: A decimal number such as ``-1.5e3``, also for the regular expressions of Arrow.
 NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
@@ -62,3 +69,107 @@ def has_decimal_comma(text: str) -> bool:
 def number_as_category(value: float) -> str:
     """Return a number as text, the way a CSV file has it: ``1``, not ``1.0``."""
     return str(int(value)) if value == math.floor(value) else repr(value)
+
+
+#: The numbers that a date becomes: decimal year, month from 1, weekday from 0 (Monday), hour with its fraction.
+PARTS = ("year", "month", "weekday", "hour")
+#: The order of day and month in dates such as 03/04/2024; empty for forms that need none.
+ORDERS = ("", "day", "month")
+_EPOCH = datetime(1970, 1, 1)
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_TIME = (
+    r"(?:(?:T| {1,2})(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,][0-9]+)?)?"
+    r"(?: ?(?P<half>[AaPp])\.?[Mm]\.?)? ?(?:Z|UTC|GMT|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
+)
+_YEAR, _DAY = "(?P<year>[0-9]{4})", "(?P<day>[0-9]{1,2})"
+_NAME = "(?P<name>[A-Za-z]{3,9})"
+_FORMS = [
+    re.compile(form + _TIME)
+    for form in (
+        rf"{_YEAR}(?P<mark>[-/.])(?P<month>[0-9]{{1,2}})(?P=mark){_DAY}",
+        rf"{_DAY}\.(?P<month>[0-9]{{1,2}})\.{_YEAR}",
+        rf"{_DAY}[ -]{_NAME}\.?,?[ -]{_YEAR}",
+        rf"{_NAME}\.? {_DAY},? {_YEAR}",
+    )
+]
+# Either the day or the month is first; years of two digits do not even tell which of three parts they are.
+_EITHER = re.compile(r"(?P<first>[0-9]{1,2})(?P<mark>[-/])(?P<other>[0-9]{1,2})(?P=mark)" + _YEAR + _TIME)
+_SHORT = re.compile(r"[0-9]{1,2}([-/.])[0-9]{1,2}\1[0-9]{2}(?: .*)?")
+_N_TRIED = 200
+
+
+def find_order(names: Sequence[str]) -> str | None:
+    """Return the order of day and month in a column of dates, one of `ORDERS`, or None if it does not hold dates.
+
+    Most of the different values ``names`` must be dates. A value that is none, and an order that cannot be known, raise
+    a `ValueError` that says what is wrong with the column, without the column's name.
+    """
+    tried = names[:: max(1, len(names) // _N_TRIED)]
+    if 2 * sum(map(_looks_like_date, tried)) <= len(tried):
+        return None
+    short = next((name for name in names if _SHORT.fullmatch(name)), None)
+    if short is not None:
+        raise ValueError(f"has dates such as {quoted(short)}, whose year has two digits")
+    order = _day_or_month(names)
+    other = next((name for name in names if parse_date(name, order) is None), None)
+    if other is not None:
+        raise ValueError(f"has dates, but {quoted(other)} is not a date")
+    return order
+
+
+def _looks_like_date(name: str) -> bool:
+    return any(form.fullmatch(name) for form in (*_FORMS, _EITHER, _SHORT))
+
+
+def _day_or_month(names: Sequence[str]) -> str:
+    found = [match for match in map(_EITHER.fullmatch, names) if match is not None]
+    if not found:
+        return ""
+    day_first, month_first = (any(int(match[part]) > 12 for match in found) for part in ("first", "other"))
+    if day_first == month_first:
+        raise ValueError(f"has dates such as {quoted(found[0][0])}, in which day and month cannot be told apart")
+    return "day" if day_first else "month"
+
+
+def parse_date(text: str, order: str) -> int | None:
+    """Return a date as seconds since 1970 on its own clock (time zones are ignored), or None if it is not a date."""
+    found = next((match for match in (form.fullmatch(text) for form in _FORMS) if match is not None), None)
+    if found is not None:
+        day = int(found["day"])
+        name = found.groupdict().get("name")
+        short = (name or "")[:3].lower()
+        month = int(found["month"]) if name is None else _MONTHS.index(short) + 1 if short in _MONTHS else 0
+    else:
+        found = _EITHER.fullmatch(text) if order else None
+        if found is None:
+            return None
+        first, other = int(found["first"]), int(found["other"])
+        day, month = (first, other) if order == "day" else (other, first)
+    hour = int(found["hour"] or 0)
+    if found["half"]:
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + (12 if found["half"] in "Pp" else 0)
+    try:
+        when = datetime(int(found["year"]), month, day, hour, int(found["minute"] or 0), int(found["second"] or 0))
+    except ValueError:
+        return None
+    return round((when - _EPOCH).total_seconds())
+
+
+def date_parts(when: Array, parts: Sequence[str]) -> Array:
+    """Return the parts of dates (datetime64), a column each; missing dates (NaT) are NaN."""
+    seconds = when.astype("datetime64[s]")
+    years, months, days = (seconds.astype(f"datetime64[{unit}]") for unit in "YMD")
+    start, end = years.astype("datetime64[s]"), (years + 1).astype("datetime64[s]")
+    numbers = {
+        "year": lambda: years.astype(np.int64) + 1970 + (seconds - start) / (end - start),
+        "month": lambda: (months - years.astype("datetime64[M]")).astype(np.int64) + 1.0,
+        "weekday": lambda: (days.astype(np.int64) + 3) % 7 + 0.0,
+        "hour": lambda: (seconds - days.astype("datetime64[s]")).astype(np.int64) / 3600.0,
+    }
+    matrix = np.empty((len(when), len(parts)))
+    for j, part in enumerate(parts):
+        matrix[:, j] = numbers[part]()
+    matrix[np.isnat(when)] = np.nan
+    return matrix

@@ -106,10 +106,8 @@ class Converter:
             if self._whole and cells.null_count > 1:
                 what += f", in {cells.null_count} of {len(cells)} rows, of which this is the first"
             self._fail(cells.is_null().to_numpy(), f"{what} (skip such rows with --skip-unlabelled)")
-        if pa.types.is_boolean(cells.type):
-            return np.array(cells.to_numpy(), dtype=bool)
-        if pa.types.is_integer(cells.type):
-            return np.array(cells.cast(pa.int64()).to_numpy())
+        if pa.types.is_boolean(cells.type) or pa.types.is_integer(cells.type):
+            return np.array(cells.to_numpy(), dtype=bool if pa.types.is_boolean(cells.type) else np.int64)
         if kind == "number":
             numbers = self._parse(cells)[0] if is_text else self._numbers(name, cells)
             return self._check_labels(cells, numbers, np.isfinite(numbers), "a finite number")
@@ -140,14 +138,10 @@ class Converter:
                 is_number = kind == "number"
                 yield name, self._infer(name, cells, *self._parse(cells)) if is_number else _categorical(cells)
                 continue
-            if _is_date(cells):
-                dates = _as_dates(cells)
-                yield name, as_categories(dates).to_pandas() if kind == "category" else dates
-                continue
-            numbers = self._numbers(name, cells)
-            if np.isinf(numbers).any():
-                self._fail(np.isinf(numbers), f"the value of column {quoted(name)} is infinite")
-            yield name, as_categories(numbers).to_pandas() if kind == "category" else numbers
+            values = _as_dates(cells) if _is_date(cells) else self._numbers(name, cells)
+            if values.dtype.kind == "f" and np.isinf(values).any():
+                self._fail(np.isinf(values), f"the value of column {quoted(name)} is infinite")
+            yield name, as_categories(values).to_pandas() if kind == "category" else values
 
     def _text_features(self, columns: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         """Yield the same for columns of text; several at a time if they are short, because of fixed costs."""

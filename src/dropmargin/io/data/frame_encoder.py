@@ -13,12 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 from dropmargin.io.data.dataset import ColumnKind, small_indices
 from dropmargin.io.data.frames import table_names
 from dropmargin.io.data.state import check_keys, check_strings
-from dropmargin.io.data.table_encoder import NothingToLearnError, TableEncoder
+from dropmargin.io.data.table_encoder import NothingToLearnError, TableEncoder, TableTags
 from dropmargin.io.data.text_encoder import TextEncoder
 from dropmargin.typing import Array
 
 
-class FrameEncoder(TransformerMixin, BaseEstimator):
+class FrameEncoder(TableTags, TransformerMixin, BaseEstimator):
     """Encode a table with columns of text: these by a `TextEncoder` each, all other columns by a `TableEncoder`.
 
     The features of the table are first, followed by the terms of each column of text. A missing value is NaN in the
@@ -124,11 +124,11 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         if others:
             table = TableEncoder() if self.table_encoder is None else clone(self.table_encoder)
             try:
-                table.fit(others)
+                documents.insert(0, table.fit_transform(others))
             except NothingToLearnError as error:  # the text suffices
                 table, left_out = None, error.left_out
         self._set_encoders(table, encoders, left_out)
-        return _stack(*([] if table is None else [table.transform(others)]), *documents)
+        return _stack(documents)
 
     def transform(self, X: Any) -> Any:
         """Encode a table.
@@ -146,14 +146,13 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "text_encoders_")
         if table_names(X) is None:
             raise ValueError(f"X must be a table with named columns, got {type(X).__name__}.")
-        documents = [encoder.transform(X) for encoder in self.text_encoders_]
-        if self.table_encoder_ is None:
-            return _stack(*documents)
-        n_rows = documents[0].shape[0]
-        # One column at least, so that the number of rows is known if all columns of the table are absent.
-        columns = {name: X[name] for name in table_names(X) or () if name in self.column_kinds_}
-        first = next(iter(self.column_kinds_))
-        return _stack(self.table_encoder_.transform(columns or {first: np.full(n_rows, np.nan)}), *documents)
+        parts = [encoder.transform(X) for encoder in self.text_encoders_]
+        if self.table_encoder_ is not None:
+            # One column at least, so that the number of rows is known if all columns of the table are absent.
+            columns = {name: X[name] for name in table_names(X) or () if name in self.column_kinds_}
+            absent = {next(iter(self.column_kinds_)): np.full(parts[0].shape[0], np.nan)}
+            parts.insert(0, self.table_encoder_.transform(columns or absent))
+        return _stack(parts)
 
     def _set_encoders(
         self, table: TableEncoder | None, encoders: list[TextEncoder], left_out: dict[str, str] | None = None
@@ -162,10 +161,10 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         self.column_kinds_: dict[str, ColumnKind] = {} if table is None else table.column_kinds_
         self.left_out_ = left_out or {} if table is None else table.left_out_
         columns = [] if table is None else table.feature_columns_.tolist()
-        self.feature_columns_ = np.array([*columns, *self._term_names()], dtype=object)
+        terms = self._term_names()
+        self.feature_columns_ = np.array([*columns, *terms], dtype=object)
         numbers = {name: i for i, name in enumerate(dict.fromkeys(columns))}
-        n_terms = len(self.feature_columns_) - len(columns)
-        groups = [*(numbers[name] for name in columns), *range(len(numbers), len(numbers) + n_terms)]
+        groups = [*(numbers[name] for name in columns), *range(len(numbers), len(numbers) + len(terms))]
         self.feature_groups_ = np.array(groups, dtype=np.int64)
 
     def _term_names(self) -> list[str]:
@@ -232,14 +231,7 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
         made._set_encoders(table, encoders)
         return made
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
-        return tags
 
-
-def _stack(*parts: Any) -> Any:
+def _stack(parts: list[Any]) -> Any:
     """Return matrices side by side."""
     return small_indices(sparse.hstack([sparse.csr_array(part) for part in parts], format="csr"))

@@ -1,8 +1,12 @@
-"""Columns of pandas, polars and pyarrow tables, of dicts and of matrices as NumPy arrays, for the encoders."""
+"""Columns of tables for the encoders: as NumPy arrays, what training data tell about them, and their features.
+
+Tables are those of pandas, polars and pyarrow, dicts and matrices.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -13,7 +17,19 @@ import numpy as np
 from sklearn.utils import check_array
 
 from dropmargin.data.inputs import column_names, fill_masked
-from dropmargin.io.data.cells import number_as_category
+from dropmargin.errors import ParameterError
+from dropmargin.io.data.cells import (
+    PARTS,
+    date_parts,
+    find_order,
+    has_decimal_comma,
+    is_plain_number,
+    number_as_category,
+    parse_date,
+    parse_number,
+)
+from dropmargin.io.data.dataset import MISSING_VALUES, ColumnKind
+from dropmargin.io.data.errors import quoted
 from dropmargin.typing import Array
 
 # Types of missing values of pandas, besides None and NaN.
@@ -147,3 +163,175 @@ def _category(column: str, cell: Any) -> str:
     if isinstance(cell, Real) and not isinstance(cell, bool):
         return number_as_category(float(cell))
     raise ValueError(f"Column {column!r} has {cell!r} of type {type(cell).__name__}; use numbers or strings.")
+
+
+# With fewer rows, different values do not show that a column identifies rows.
+_MIN_ROWS = 20
+# The name of a column of integers that identify rows, whatever their order: id, user_id, PassengerId.
+_ID_NAME = re.compile(r"(?:.*[^A-Za-z])?(?:id|ID|Id|index|Index)|.*[a-z](?:Id|ID)")
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column that is encoded.
+
+    ``parts`` are the sorted categories, or the parts of a date (`dates.PARTS`); a number has none. ``order`` is that of
+    day and month (`dates.ORDERS`).
+    """
+
+    name: str
+    kind: ColumnKind
+    parts: tuple[str, ...] = ()
+    order: str = ""
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return 1 if self.kind == "number" else len(self.parts)
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the features: ``age``, ``colour=red``, ``born:year``."""
+        mark = ":" if self.kind == "date" else "="
+        return [self.name] if self.kind == "number" else [f"{self.name}{mark}{part}" for part in self.parts]
+
+    def numbers(self, values: Array | Categories) -> Array:
+        """Return the features of a number or a date, a column each, not scaled; missing values are NaN."""
+        if self.kind == "number":
+            if not isinstance(values, Categories) and values.dtype.kind == "M":
+                raise ValueError(f"Column {self.name!r} has dates, but the column held numbers in the training data.")
+            return (_as_numbers(self.name, values) if isinstance(values, Categories) else values)[:, None]
+        return date_parts(self._dates(values), self.parts)
+
+    def _dates(self, values: Array | Categories) -> Array:
+        if isinstance(values, Categories):
+            return _as_dates(self.name, values, self.order)
+        if values.dtype.kind == "M" or np.isnan(values).all():
+            return values.astype("datetime64[s]") if values.dtype.kind == "M" else np.full(len(values), "NaT", "M8[s]")
+        raise ValueError(f"Column {self.name!r} has numbers, but the column held dates in the training data.")
+
+    def codes(self, values: Array | Categories) -> Array:
+        """Return the position of each category: -1 for missing values, -2 for categories that are not known."""
+        return as_categories(values).codes_in(self.parts)
+
+
+def learn_column(
+    name: str, values: Array | Categories, *, categorical: bool, keep: bool, max_categories: int
+) -> TableColumn | str:
+    """Return what the training data tell about a column, or the reason why it is left out."""
+    if categorical:
+        column = TableColumn(name, "category", tuple(as_categories(values).present()))
+    elif isinstance(values, Categories):
+        present = values.present()
+        kind, order = _kind_of_text(name, present)
+        if kind == "number":
+            values = _as_numbers(name, values)
+        elif kind == "date":
+            values = _as_dates(name, values, order)
+        column = TableColumn(name, kind, tuple(present) if kind == "category" else (), order)
+    else:
+        column = TableColumn(name, "date" if values.dtype.kind == "M" else "number")
+        if column.kind == "number" and np.isinf(values).any():
+            raise ValueError(f"Column {name!r} has infinite numbers: replace them, for example by missing values.")
+    if not keep and not categorical and (reason := _reason_to_leave_out(column, values, max_categories)):
+        return reason
+    if column.kind == "date":
+        column = TableColumn(name, "date", _varying_parts(values), column.order)
+    return column
+
+
+def _kind_of_text(name: str, present: list[str]) -> tuple[ColumnKind, str]:
+    """Return the kind of a column of text, and the order of day and month if it holds dates."""
+    # Text of plain numbers is a category here: the readers convert the numbers of files without types.
+    if present and all(parse_number(text) is not None for text in present):
+        if not all(map(is_plain_number, present)):
+            return "number", ""
+    elif 2 * sum(map(has_decimal_comma, present)) > len(present):
+        raise _refused(name, f"has numbers with a decimal comma, such as {quoted(present[-1])}", "use --decimal , or ")
+    try:
+        order = find_order(present)
+    except ValueError as problem:
+        raise _refused(name, str(problem)) from None
+    return ("category", "") if order is None else ("date", order)
+
+
+def _refused(name: str, problem: str, hint: str = "") -> ParameterError:
+    return ParameterError(
+        f"Column {name!r} {problem}: convert it, leave it out, or name it in categorical.",
+        "categorical",
+        f"column {quoted(name)} {problem} ({hint}correct it, leave it out by --ignore {name}, or treat it as "
+        f"categories by --categorical {name})",
+    )
+
+
+def _reason_to_leave_out(column: TableColumn, values: Array | Categories, max_categories: int) -> str | None:
+    """Return why a column cannot help: it has one value, identifies rows or has too many categories."""
+    if column.kind == "category":
+        assert isinstance(values, Categories)
+        n_present, n_different = int((values.codes >= 0).sum()), len(column.parts)
+        is_id = 2 * n_different > n_present
+    else:
+        assert not isinstance(values, Categories)
+        present = values[values == values]  # without NaN and NaT
+        n_present = len(present)
+        n_different = 0 if not n_present else 1 if (present == present[0]).all() else 2
+        is_id = column.kind == "number" and n_present >= _MIN_ROWS and _are_ids(column.name, present)
+    if n_different < 2:
+        return "it has no values" if not n_present else "it is constant"
+    if is_id and n_present >= _MIN_ROWS:
+        if column.kind == "number":
+            return "it identifies rows: its integers are all different"
+        return f"it identifies rows: {n_different} different values in {n_present} rows"
+    if column.kind == "category" and n_different > max_categories:
+        return f"it has {n_different} categories, more than {max_categories}"
+    return None
+
+
+def _are_ids(name: str, present: Array) -> bool:
+    """Return whether numbers identify rows: different integers that ascend or descend, or have the name of an id."""
+    if (present != np.floor(present)).any():
+        return False
+    steps = np.diff(present)
+    if (steps > 0).all() or (steps < 0).all():
+        return True
+    return _ID_NAME.fullmatch(name) is not None and len(np.unique(present)) == len(present)
+
+
+def _varying_parts(when: Array | Categories) -> tuple[str, ...]:
+    """Return the parts of dates that are not constant, at least the year; within a year it tells the month, too."""
+    assert not isinstance(when, Categories)
+    matrix = date_parts(when[~np.isnat(when)], PARTS)
+    varying = {part: len(np.unique(values)) > 1 for part, values in zip(PARTS, matrix.T, strict=True)}
+    varying |= {"year": True, "month": varying["month"] and len(np.unique(np.floor(matrix[:, 0]))) > 1}
+    return tuple(part for part in PARTS if varying[part])
+
+
+def _as_numbers(name: str, column: Categories) -> Array:
+    """Return the numbers in a column of text."""
+    return _parsed(name, column, parse_number, np.nan, "a finite number", "numbers")
+
+
+def _as_dates(name: str, column: Categories, order: str) -> Array:
+    """Return the dates in a column of text."""
+    what = f"a date with the {order} first" if order else "a date"
+    return _parsed(name, column, lambda text: parse_date(text, order), np.datetime64("NaT", "s"), what, "dates")
+
+
+def _parsed(
+    name: str, column: Categories, parse: Callable[[str], float | None], missing: Any, what: str, kind: str
+) -> Array:
+    """Return the values that ``parse`` makes of text; each different text is parsed once."""
+    values = np.array([missing] * (len(column.names) + 1))
+    for code in np.unique(column.codes[column.codes >= 0]).tolist():
+        text = column.names[code].strip()
+        if text in MISSING_VALUES:
+            continue
+        value = parse(text)
+        if value is None:
+            row = int(np.argmax(column.codes == code)) + 1
+            raise ValueError(
+                f"Row {row}: {quoted(text)} in column {quoted(name)} is not {what}, but the column held {kind} in the "
+                "training data."
+            )
+        values[code] = value
+    return values[column.codes]

@@ -13,11 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.errors import ParameterError, ParameterWarning
 from dropmargin.estimators.validation import check_integer
+from dropmargin.io.data.cells import ORDERS, PARTS
 from dropmargin.io.data.dataset import ColumnKind, small_indices
-from dropmargin.io.data.dates import ORDERS, PARTS
-from dropmargin.io.data.frames import table_columns, table_names
+from dropmargin.io.data.frames import TableColumn, learn_column, table_columns, table_names
 from dropmargin.io.data.state import check_flag, check_keys, check_strings, check_vector
-from dropmargin.io.data.table_columns import TableColumn, learn_column
 from dropmargin.typing import Array
 
 # A matrix of more columns than this is sparse if less than this share of it is not zero.
@@ -25,7 +24,16 @@ _MAX_DENSE_WIDTH, _MIN_DENSE_SHARE = 128, 0.25
 _MAX_LISTED = 10
 
 
-class TableEncoder(TransformerMixin, BaseEstimator):
+class TableTags:
+    """The tags of an encoder of tables."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
+
+
+class TableEncoder(TableTags, TransformerMixin, BaseEstimator):
     """Encode a table as a matrix: numbers standardised, categories one-hot, dates as parts, missing values as NaN.
 
     A column of categories becomes one feature of 0 and 1 for each category that `fit` has seen. Text such as
@@ -117,13 +125,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         categorical, keep = (_check_names(name, getattr(self, name), columns) for name in ("categorical", "keep"))
         if not columns or not n_rows:
             raise ValueError(f"X must have rows and columns, got a table of shape {(n_rows, len(columns))}.")
-        learned, left_out = [], {}
-        for name, values in columns.items():
-            found = learn_column(name, values, categorical=name in categorical, keep=name in keep, max_categories=limit)
-            if isinstance(found, TableColumn):
-                learned.append(found)
-            else:
-                left_out[name] = found
+        found = {
+            name: learn_column(name, values, categorical=name in categorical, keep=name in keep, max_categories=limit)
+            for name, values in columns.items()
+        }
+        learned = [column for column in found.values() if isinstance(column, TableColumn)]
+        left_out = {name: reason for name, reason in found.items() if isinstance(reason, str)}
         if not learned:
             raise NothingToLearnError(left_out, n_rows)
         self._set_columns(list(columns), learned)
@@ -148,15 +155,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.sparse_output_ = self._n_out > _MAX_DENSE_WIDTH and len(columns) < _MIN_DENSE_SHARE * self._n_out
 
     def _learn_scales(self, columns: Mapping[str, Any]) -> None:
-        blocks: list[Array] = []
-        positions: list[int] = []
-        start = 0
-        for column in self._columns:
-            if column.kind != "category":
-                blocks.append(column.numbers(columns[column.name]))
-                positions += range(start, start + column.width)
-            start += column.width
-        if blocks:  # all at once: there may be very many
+        numeric = [column for column in self._columns if column.kind != "category"]
+        if numeric:  # all at once: there may be very many
+            positions = np.repeat([c.kind != "category" for c in self._columns], [c.width for c in self._columns])
+            blocks = [column.numbers(columns[column.name]) for column in numeric]
             mean, self.scale_[positions] = _moments(np.concatenate(blocks, axis=1))
             if not self.sparse_output_:
                 self.mean_[positions] = mean
@@ -280,13 +282,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if not (encoder.scale_ > 0.0).all():
             raise ValueError("deviation must have positive numbers.")
         return encoder
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
-        return tags
 
 
 def _check_names(parameter: str, given: Any, columns: Mapping[str, Any]) -> frozenset[str]:

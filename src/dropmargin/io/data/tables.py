@@ -6,21 +6,186 @@ code; a whole file is converted after its last block, so that all rows determine
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet
 
-from dropmargin.io.data.arrow_files import arrow_blocks
 from dropmargin.io.data.conversion import Converter
 from dropmargin.io.data.dataset import Dataset, ReadOptions
 from dropmargin.io.data.delimited import delimited_blocks
-from dropmargin.io.data.errors import DataFormatError
-from dropmargin.io.data.json_lines import json_blocks
-from dropmargin.io.data.selection import Rows
-from dropmargin.io.data.sources import Source
-from dropmargin.io.data.text import document_blocks
+from dropmargin.io.data.errors import DataFormatError, one_line, quoted
+from dropmargin.io.data.selection import Rows, select_columns
+from dropmargin.io.data.sources import Source, decode_lines, text_blocks
+
+_SVMLIGHT_LINE = re.compile(r"\s*[+-]?[0-9.]+(\s+[0-9]+:[-+0-9.eE]+)+\s*(#.*)?")
+
+
+def document_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bool) -> Iterator[Rows]:
+    """Yield the documents of about ``n_bytes`` bytes at a time, and their labels in a column named as the target."""
+    name = f"document of {options.target}"  # any name but that of the target
+    with source.open() as stream:
+        for first_line, block in text_blocks(stream, source.name, n_bytes):
+            lines = [line.removesuffix("\r") for line in decode_lines(block, source.name, first_line)]
+            if first_line == 1 and options.format is None and _SVMLIGHT_LINE.fullmatch(lines[0][:1000]):
+                what = "this looks like svmlight, not like a document (use --format svmlight or --format text)"
+                raise DataFormatError(what, source.name, 1)
+            if options.target is None:  # an empty line is an empty document: its prediction has the same line
+                yield Rows(pa.table({name: pa.array(lines, pa.string())}), range(first_line, first_line + len(lines)))
+                continue
+            numbers = [number for number, line in enumerate(lines, first_line) if line]
+            pairs = [line.partition("\t") for line in lines if line]
+            for number, (label, tab, _) in zip(numbers, pairs, strict=True):
+                if not tab:
+                    what = f"expected a label, a tab and a document, got {quoted(label)}"
+                    raise DataFormatError(f"{what} (labels are read because of --target)", source.name, number)
+            columns = [pa.array([pair[i] for pair in pairs], pa.string()) for i in (0, 2)]
+            yield Rows(pa.table(columns, [options.target, name]), numbers)
+
+
+_KINDS = {float: "a number", bool: "a number", str: "text"}
+_NESTED = "a list or an object"
+
+
+def json_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bool) -> Iterator[Rows]:
+    """Yield the rows of about ``n_bytes`` bytes at a time; numbers are float64, ``true`` is 1 and ``false`` is 0.
+
+    A column that an object does not have is missing in this row. Whether the file has a column at all is known only
+    at its end, and checked only if ``whole``.
+    """
+    names: dict[str, None] = {}
+    kinds: dict[str, str] = {}
+    asked = [*(options.columns or ()), options.target, options.ids, *options.text_columns]
+    asked += [*options.categorical, *options.ignore]
+    known = dict.fromkeys(name for name in asked if name is not None)
+    with source.open() as stream:
+        for first_line, block in text_blocks(stream, source.name, n_bytes):
+            texts = decode_lines(block, source.name, first_line)
+            rows = {
+                line: _parse(text, source.name, line) for line, text in enumerate(texts, first_line) if text.strip()
+            }
+            if not rows:
+                continue
+            found = dict.fromkeys(name for row in rows.values() for name in row)
+            names |= found
+            wanted = select_columns(list(known | found), options, source.name)
+            yield Rows(pa.table([_column(name, rows, kinds, source.name) for name in wanted], wanted), list(rows))
+    if whole and names:
+        select_columns(list(names), options, source.name)
+
+
+def _parse(text: str, file: str, line: int) -> dict[str, Any]:
+    """Return the object of a line; integers are floats, too."""
+    try:
+        row = json.loads(text, object_pairs_hook=_to_dict, parse_constant=_refuse_constant, parse_int=float)
+        if "\\u" in text:  # half of a surrogate pair is not a character
+            json.dumps(row, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise DataFormatError(f"this is not valid JSON: {one_line(error)}", file, line) from None
+    if not isinstance(row, dict):
+        raise DataFormatError(f"expected a JSON object, got {quoted(text)}", file, line)
+    return row
+
+
+def _to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return row
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number of JSON (use null for a missing value)")
+
+
+def _column(name: str, rows: dict[int, dict[str, Any]], kinds: dict[str, str], file: str) -> Any:
+    """Return a column as an Arrow array; ``kinds`` has the kinds of the columns in all blocks so far."""
+    values = [row.get(name) for row in rows.values()]
+    for kind in sorted(filter(None, set(map(_kind, values)))):
+        expected = kinds.setdefault(name, kind)
+        if kind == _NESTED or kind != expected:
+            line = next(line for line, row in rows.items() if _kind(row.get(name)) == kind)
+            what = f"the value of {quoted(name)} is {kind}"
+            what += ", but should be a number or text" if kind == _NESTED else f", but other values are {expected}"
+            raise DataFormatError(f"{what} (or use --ignore {name})", file, line)
+    if name not in kinds:
+        return pa.nulls(len(values))
+    if kinds[name] == "text":
+        return pa.array(values, pa.string())
+    return pa.array([None if value is None else float(value) for value in values], pa.float64())
+
+
+def _kind(value: Any) -> str | None:
+    return None if value is None else _KINDS.get(type(value), _NESTED)
+
+
+_MAX_ROWS = 2**16
+_BYTES_PER_VALUE = 16
+_ARROW_FILE, _FEATHER_1 = b"ARROW1", b"FEA1"
+# Errors of pyarrow on broken files; ArrowInvalid is a ValueError, ArrowMemoryError a MemoryError.
+_ERRORS = (ValueError, OSError, KeyError, IndexError, TypeError, NotImplementedError, MemoryError, OverflowError)
+
+
+def arrow_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bool) -> Iterator[Rows]:
+    """Yield the rows of about ``n_bytes`` bytes at a time, 16 bytes per value."""
+    n_before = n_values = 0
+    with source.open_seekable() as stream:
+        size = stream.seek(0, 2)
+        stream.seek(0)
+        try:
+            for batch in _batches(stream, source, options, n_bytes, size):
+                n_values += batch.num_rows * batch.num_columns
+                if whole:
+                    source.check_size(8 * n_values, size)
+                step = _rows_per_block(n_bytes, batch.num_columns)
+                for start in range(0, batch.num_rows, step):
+                    table = pa.Table.from_batches([batch.slice(start, step)])
+                    yield Rows(table, range(n_before + 1, n_before + table.num_rows + 1))
+                    n_before += table.num_rows
+        except DataFormatError:
+            raise
+        except (*_ERRORS, pa.ArrowException) as error:
+            raise DataFormatError(f"this file cannot be read: {one_line(error)}", source.name) from error
+
+
+def _rows_per_block(n_bytes: int, n_columns: int) -> int:
+    return max(1, min(_MAX_ROWS, n_bytes // (_BYTES_PER_VALUE * max(1, n_columns))))
+
+
+def _batches(stream: Any, source: Source, options: ReadOptions, n_bytes: int, size: int) -> Iterator[Any]:
+    """Yield batches of the columns to read, after their validation."""
+    is_parquet = options.format == "parquet"
+    file = pyarrow.parquet.ParquetFile(stream) if is_parquet else _open_ipc(stream, source)
+    schema = file.schema_arrow if is_parquet else file.schema
+    wanted = select_columns(schema.names, options, source.name)
+    batches: Any = file
+    if is_parquet:
+        groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
+        source.check_size(sum(group.total_byte_size for group in groups), size)
+        batches = file.iter_batches(_rows_per_block(n_bytes, len(wanted)), columns=wanted, use_threads=False)
+    elif hasattr(file, "get_batch"):
+        batches = map(file.get_batch, range(file.num_record_batches))
+    for batch in batches:
+        source.check_size(8 * batch.num_rows, size)
+        batch.validate(full=True)  # a broken file may refer to memory outside of it
+        yield batch.select(wanted)
+
+
+def _open_ipc(stream: Any, source: Source) -> Any:
+    """Return the reader of an Arrow file or stream."""
+    start = stream.read(8)
+    stream.seek(0)
+    if start.startswith(_FEATHER_1):
+        raise DataFormatError("this is Feather version 1 (save it as version 2)", source.name)
+    options = pyarrow.ipc.IpcReadOptions(use_threads=False)
+    make = pyarrow.ipc.open_file if start.startswith(_ARROW_FILE) else pyarrow.ipc.open_stream
+    return make(stream, options=options)
+
 
 _BLOCK_BYTES = 2**22
 _BLOCKS: dict[str | None, Any] = {

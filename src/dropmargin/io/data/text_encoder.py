@@ -225,9 +225,8 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         sizes, words = self.ngram_range, self.stop_words
         are_integers = isinstance(sizes, tuple) and len(sizes) == 2 and all(type(size) is int for size in sizes)
         if not are_integers or not 1 <= sizes[0] <= sizes[1] <= _MAX_NGRAM:
-            raise ValueError(
-                f"ngram_range must be two integers, in ascending order, at most {_MAX_NGRAM}, got {sizes!r:.40}."
-            )
+            what = f"two integers, in ascending order, at most {_MAX_NGRAM}"
+            raise ValueError(f"ngram_range must be {what}, got {sizes!r:.40}.")
         if words is not None and self.analyzer != "word":
             raise ParameterError(
                 f"stop_words must be None with analyzer={self.analyzer!r}: its terms are not words.",
@@ -244,16 +243,9 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         self._vocabulary = {term: j for j, term in enumerate(terms)}
 
     def _vectorizer(self, **more: Any) -> Any:
-        return CountVectorizer(
-            lowercase=self.lowercase,
-            ngram_range=self.ngram_range,
-            binary=self.weighting == "presence",
-            analyzer=self.analyzer,
-            stop_words=self.stop_words,
-            token_pattern=_WORD if self.analyzer == "word" else None,
-            dtype=np.float64,
-            **more,
-        )
+        own = {name: getattr(self, name) for name in ("lowercase", "ngram_range", "analyzer", "stop_words")}
+        own["token_pattern"] = _WORD if self.analyzer == "word" else None
+        return CountVectorizer(binary=self.weighting == "presence", dtype=np.float64, **own, **more)
 
     def _documents(self, X: Any) -> list[str]:
         names = None if _is_sequence(X) else table_names(X)
@@ -265,13 +257,11 @@ class TextEncoder(TransformerMixin, BaseEstimator):
             X = X[self.column]
         elif isinstance(X, str) or not _is_sequence(X):
             raise ValueError(f"Documents must be a sequence of strings, got {type(X).__name__}.")
-        documents = []
-        for i, document in enumerate(X.to_pylist() if hasattr(X, "to_pylist") else X):
-            if is_missing(document):
-                document = ""
+        given = X.to_pylist() if hasattr(X, "to_pylist") else X
+        documents = ["" if is_missing(document) else document for document in given]
+        for i, document in enumerate(documents):
             if not isinstance(document, str):
                 raise ValueError(f"Document {i} must be a string, got {type(document).__name__}.")
-            documents.append(document)
         return documents
 
     def __sklearn_tags__(self) -> Any:
@@ -288,16 +278,12 @@ def _without_terms(column: str | None, error: ValueError) -> ValueError:
     if "empty vocabulary" in str(error):
         return ValueError(f"The documents{where} have no terms: they are empty, or have only stop words.")
     if "min_df" in str(error):
-        return ParameterError(
-            f"min_df must be smaller: no term of the documents{where} occurs in so many of them.",
-            "min_df",
-            f"no term of the documents{where} occurs in so many of them",
-        )
+        reason = f"no term of the documents{where} occurs in so many of them"
+        return ParameterError(f"min_df must be smaller: {reason}.", "min_df", reason)
     return error
 
 
 def _is_sequence(X: Any) -> bool:
     """Return whether ``X`` is a sequence of documents, not a table."""
-    return (
-        isinstance(X, list | tuple) or getattr(X, "ndim", None) == 1 or type(X).__name__ in ("Series", "ChunkedArray")
-    )
+    is_column = type(X).__name__ in ("Series", "ChunkedArray")
+    return is_column or isinstance(X, list | tuple) or getattr(X, "ndim", None) == 1

@@ -47,10 +47,7 @@ def encode(entries: dict[str, Any], arrays: dict[str, Array]) -> bytes:
             raise ValueError(f"{name} must hold numbers, booleans or strings to be stored, got dtype {array.dtype}.")
     text = json.dumps({"format": FORMAT, **entries, "strings": strings}, ensure_ascii=False)
     if len(text) > MAX_JSON:
-        raise ValueError(
-            f"The model takes {len(text)} characters of JSON besides its arrays, more than the {MAX_JSON} allowed. "
-            "Shorten the summary."
-        )
+        raise ValueError(f"The model has {len(text)} characters of JSON besides its arrays, more than {MAX_JSON}.")
     tensors[_DIGEST] = np.frombuffer(_digest(text, tensors), dtype=np.uint8)
     return save_tensors(tensors, {_ENTRY: text})
 
@@ -83,11 +80,9 @@ def _check_start(path: Path) -> None:
         raise ModelFormatError("it is not a regular file")
     with open(path, "rb") as file:
         start = file.read(64)
-    old = "of dropmargin 0.1, which later versions cannot read: train and save the model again"
-    if start.startswith(b'{\n "format": "dropmargin model"'):
-        raise ModelFormatError(f"it is a model file {old}")
-    if start.startswith(b"PK\x03\x04"):
-        raise ModelFormatError(f"it is a zip archive, and not a model file, unless one {old}")
+    if start.startswith((b'{\n "format": "dropmargin model"', b"PK\x03\x04")):
+        old = "one of dropmargin 0.1, which later versions cannot read: train and save the model again"
+        raise ModelFormatError(f"it is not a model file, or {old}")
     if start[8:9] != b"{":
         raise ModelFormatError("it is not a model file of dropmargin")
 
@@ -163,18 +158,14 @@ def _parse(text: str) -> dict[str, Any]:
         json.dumps(entries, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         wrong = ascii(error.object[error.start])
-        raise ModelFormatError(
-            f"its JSON text has {wrong}, half of a surrogate pair, which is not a character"
-        ) from None
+        raise ModelFormatError(f"its JSON text has {wrong}, half of a surrogate pair") from None
     except ModelFormatError:
         raise
     except (ValueError, RecursionError) as error:
         raise ModelFormatError(f"its text is not valid JSON ({error})") from None
     found = check_type(entries, "the JSON text", dict).pop("format", None)
     if type(found) is int and found > FORMAT:
-        raise ModelFormatError(
-            f"it has format {found}, and this version of dropmargin reads format {FORMAT}: install a newer dropmargin"
-        )
+        raise ModelFormatError(f"it has format {found}, and this is format {FORMAT}: install a newer dropmargin")
     if found != FORMAT or type(found) is not int:
         raise ModelFormatError(f"its format must be {FORMAT}, got {shorten(found)}")
     return entries

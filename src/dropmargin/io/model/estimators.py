@@ -16,7 +16,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin import estimators, losses
-from dropmargin.baselines import FDropSVC
 from dropmargin.data.missing_values import STATISTICS
 from dropmargin.estimators.parameters import NUMBER, specification
 from dropmargin.estimators.regression import MarginalisedRegressor
@@ -30,7 +29,6 @@ from dropmargin.typing import Array
 _CLASSIFIERS = ("DropoutSVC", "DropoutLogisticRegression", "MCFClassifier", "NoisyLinearClassifier")
 _REGRESSORS = ("DropoutRidge", "DropoutSVR", "NoisyLinearRegressor")
 CLASSES: dict[str, type] = {name: getattr(estimators, name) for name in (*_CLASSIFIERS, *_REGRESSORS)}
-CLASSES["FDropSVC"] = FDropSVC
 #: The noises and losses that a file can name.
 NOISES = (DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise)
 LOSSES = (
@@ -49,11 +47,15 @@ _ARRAYS: dict[str, tuple[tuple[str | int | None, ...], tuple[str, ...] | None]] 
     "intercept_": (("outputs",), None),
     "history_": ((None, len(Iteration._fields)), ("float64",)),
     "feature_names_in_": (("features",), ("object",)),
-    "feature_means_": (("features",), ("float64",)),
-    "feature_deviations_": (("features",), ("float64",)),
+    **dict.fromkeys(("feature_means_", "feature_deviations_", "residual_variances_"), (("features",), ("float64",))),
     "feature_factors_": (("features", None), ("float64",)),
-    "residual_variances_": (("features",), ("float64",)),
     "residual_deviation_": ((1,), ("float64",)),
+}
+_SCALARS: dict[str, tuple[type, ...]] = {
+    "n_iter_": (int,),
+    "objective_": NUMBER,
+    "n_passes_": NUMBER,
+    "converged_": (bool,),
 }
 _NEEDED = ("coef_", "intercept_", "history_")
 _NOT_NEGATIVE = ("feature_deviations_", "residual_variances_", "residual_deviation_")
@@ -95,7 +97,7 @@ def encode_classifier(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     history = np.array([tuple(entry) for entry in model.history_], dtype=np.float64)
     arrays["history_"] = history.reshape(len(history), len(Iteration._fields))
     parameters = {name: _encode_parameter(name, value, arrays) for name, value in model.get_params(deep=False).items()}
-    fitted = {name: to_plain(getattr(model, name), name) for name in _scalars(type(model))}
+    fitted = {name: to_plain(getattr(model, name), name) for name in _SCALARS}
     return {"class": type(model).__name__, "parameters": parameters, "fitted": fitted}, arrays
 
 
@@ -104,7 +106,7 @@ def decode_classifier(entries: Any, arrays: dict[str, Array]) -> Any:
     entries = check_fields(entries, "model", ("class", "parameters", "fitted"))
     cls = CLASSES[check_choice(entries["class"], "class", CLASSES)]
     model: Any = cls(**_decode_parameters(entries["parameters"], cls, arrays))
-    scalars = check_fields(entries["fitted"], "fitted", _scalars(cls))
+    scalars = check_fields(entries["fitted"], "fitted", list(_SCALARS))
     is_regressor = issubclass(cls, MarginalisedRegressor)
     needed = _NEEDED if is_regressor else (*_NEEDED, "classes_")
     absent = [name for name in needed if name not in arrays]
@@ -120,18 +122,13 @@ def decode_classifier(entries: Any, arrays: dict[str, Array]) -> Any:
     ]
     if "residual_deviation_" in found:
         model.residual_deviation_ = float(found.pop("residual_deviation_")[0])
-    types = {"n_iter_": (int,), "converged_": (bool,)}
     for name, value in scalars.items():
-        setattr(model, name, check_type(value, name, *types.get(name, (int, float))))
+        setattr(model, name, check_type(value, name, *_SCALARS[name]))
     for name, array in found.items():
         setattr(model, name, array)
     if is_regressor:
         model._set_coefficients(np.vstack([model.coef_.T, model.intercept_]), model.coef_.dtype)
     return model
-
-
-def _scalars(cls: type) -> tuple[str, ...]:
-    return ("n_iter_", "objective_", "gap_" if cls is FDropSVC else "n_passes_", "converged_")
 
 
 # Parameters ---------------------------------------------------------------------------------------------------------
@@ -157,9 +154,8 @@ def _decode_parameters(entries: Any, cls: type, arrays: dict[str, Array]) -> dic
     declared = specification(cls)
     unknown = [name for name in check_type(entries, "parameters", dict) if name not in declared]
     if unknown:
-        raise ModelFormatError(
-            f"{cls.__name__} has no parameter {shorten(unknown[0])}; its parameters are {', '.join(declared)}"
-        )
+        known = ", ".join(declared)
+        raise ModelFormatError(f"{cls.__name__} has no parameter {shorten(unknown[0])}; its parameters are {known}")
     check_fields(entries, "parameters", [n for n, one in declared.items() if not one.optional_in_files], declared)
     return {name: _decode_parameter(name, value, declared[name].stored_as, arrays) for name, value in entries.items()}
 
@@ -199,10 +195,9 @@ def _check_parameters(model: Any, arrays: dict[str, Array]) -> None:
         if declared.choices is not None:
             check_choice(getattr(model, name), name, declared.choices)
     missing = getattr(model, "missing", "error")
-    if any(name not in arrays for name in _STATISTICS_OF.get(missing, ())):
-        raise ModelFormatError(
-            f"missing={missing!r} needs the arrays {' and '.join(map(repr, _STATISTICS_OF[missing]))}"
-        )
+    needed = _STATISTICS_OF.get(missing, ())
+    if any(name not in arrays for name in needed):
+        raise ModelFormatError(f"missing={missing!r} needs the arrays {' and '.join(needed)}")
     try:
         noise = as_noise(getattr(model, "noise", None))
         if noise is not None:
@@ -244,10 +239,8 @@ def _check_array(name: str, array: Array, sizes: dict[Any, int | None], dtype: s
     wanted = tuple(sizes.get(size, size) for size in shape)
     fits = array.ndim == len(wanted) and all(n in (None, m) for n, m in zip(wanted, array.shape, strict=True))
     if not fits or array.dtype.name not in (dtypes or (dtype,)):
-        types = " or ".join(dtypes or [str(dtype)])
-        raise ModelFormatError(
-            f"{name} must be of type {types} and shape {wanted}, got {array.dtype} and {array.shape}"
-        )
+        types, got = " or ".join(dtypes or [str(dtype)]), f"{array.dtype} and {array.shape}"
+        raise ModelFormatError(f"{name} must be of type {types} and shape {wanted}, got {got}")
     if name != "history_":  # whose first gaps are not known
         _check_finite(name, array)
     if name in _NOT_NEGATIVE and array.min() < 0.0:

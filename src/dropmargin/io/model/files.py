@@ -16,7 +16,7 @@ from dropmargin.io.atomic import Path, write_atomically
 from dropmargin.io.model import container
 from dropmargin.io.model.checks import ModelFormatError, check_fields, check_type, to_plain
 from dropmargin.io.model.estimators import decode_classifier, encode_classifier, plain_model
-from dropmargin.io.model.preprocessing import decode_preprocessing, encode_preprocessing, encoder_kind
+from dropmargin.io.model.packing import decode_preprocessing, encode_preprocessing, encoder_kind
 from dropmargin.typing import Array
 
 _ENTRIES = ("written_by", "model", "preprocessing", "steps", "summary", "data_hash")
@@ -157,18 +157,14 @@ def load_described(path: Path) -> tuple[Any, dict[str, Any]]:
         "format": container.FORMAT,
         "container": "safetensors",
         "bytes": os.stat(path).st_size,
-        "written_by": entries["written_by"],
         "model": entries["model"]["class"],
-        "parameters": entries["model"]["parameters"],
-        "fitted": entries["model"]["fitted"],
+        **{name: entries["model"][name] for name in ("parameters", "fitted")},
         "classes": classifier.classes_.tolist() if hasattr(classifier, "classes_") else None,
         "n_features": classifier.n_features_in_,
         "n_nonzero": int(np.count_nonzero(classifier.coef_)),
         "dtype": str(classifier.coef_.dtype),
         "feature_names": None if names is None else [str(name) for name in names],
-        "preprocessing": entries["preprocessing"],
-        "summary": entries["summary"],
-        "data_hash": entries["data_hash"],
+        **{name: entries[name] for name in ("written_by", "preprocessing", "summary", "data_hash")},
     }
 
 
@@ -207,9 +203,8 @@ def _decode_model(entries: dict[str, Any], arrays: dict[str, Array]) -> Any:
         encoder = decode_preprocessing(entries["preprocessing"], arrays)
         n_features = len(encoder.get_feature_names_out())
         if n_features != model.n_features_in_:
-            raise ModelFormatError(
-                f"its preprocessing has {n_features} output features, and its model takes {model.n_features_in_}"
-            )
+            takes = f"its model takes {model.n_features_in_}"
+            raise ModelFormatError(f"its preprocessing has {n_features} output features, and {takes}")
         model = _join_pipeline(entries["steps"], encoder, model)
     elif entries["steps"] is not None:
         raise ModelFormatError("it has the steps of a pipeline, but no preprocessing")

@@ -1,12 +1,13 @@
-"""Parameters and states of encoders as JSON values and arrays, and back.
+"""Parameters and encoders as JSON values and arrays, and back.
 
 Plain values are themselves. An array, or a list or tuple of numbers or of strings, is ``{"array": type}``, and an array
-of this name is in the file; a dict is ``{"mapping": [[key, value], ...]}``.
+of this name is in the file; a dict is ``{"mapping": [[key, value], ...]}``. An encoder is the state that it returns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -55,3 +56,35 @@ def unpack(entry: Any, name: str, arrays: dict[str, Array]) -> Any:
 def _part(name: str, index: int, key: Any) -> str:
     """Return the name of a value of a dict; a key with other characters than letters is replaced by its number."""
     return f"{name}.{key if isinstance(key, str) and key.isidentifier() else index}"
+
+
+#: The encoders that a file can name, with their modules, which are imported only if they are needed. Each class has
+#: ``get_state()``, a dict, ``from_state(state)``, which checks everything, and ``get_feature_names_out()``.
+KINDS: dict[str, str] = {
+    "TableEncoder": "dropmargin.io.data.table_encoder",
+    "TextEncoder": "dropmargin.io.data.text_encoder",
+    "FrameEncoder": "dropmargin.io.data.frame_encoder",
+}
+_NAME = "preprocessing"
+
+
+def encoder_kind(step: Any) -> str | None:
+    """Return the name of an encoder that a file can hold, None for any other step of a pipeline."""
+    name = type(step).__name__
+    return name if KINDS.get(name) == type(step).__module__ else None
+
+
+def encode_preprocessing(step: Any, arrays: dict[str, Array]) -> dict[str, Any]:
+    """Return an encoder as JSON values, and add its arrays to ``arrays``."""
+    return {"kind": type(step).__name__, "state": pack(step.get_state(), _NAME, arrays)}
+
+
+def decode_preprocessing(entries: Any, arrays: dict[str, Array]) -> Any:
+    """Return the encoder of JSON values and arrays, all checked; removes its arrays from ``arrays``."""
+    entries = check_fields(entries, _NAME, ("kind", "state"))
+    kind = check_choice(entries["kind"], "kind of preprocessing", KINDS)
+    state = unpack(entries["state"], _NAME, arrays)
+    try:
+        return getattr(import_module(KINDS[kind]), kind).from_state(state)
+    except (ValueError, TypeError, LookupError) as error:
+        raise ModelFormatError(f"{kind}: {str(error).removesuffix('.')}") from None

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from onnx.helper import make_node, np_dtype_to_tensor_dtype
 from onnx.numpy_helper import from_array
 
-from dropmargin.io.model.exports.linear import is_multinomial, is_one_vs_one
+from dropmargin.io.model.exports import is_multinomial, is_one_vs_one
 from dropmargin.typing import Array
 
 

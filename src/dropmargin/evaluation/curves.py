@@ -1,8 +1,9 @@
-"""Scores of a model whose features are deleted at prediction: the paper's "nightmare at test time"."""
+"""Scores of a model whose features are deleted (the "nightmare at test time") or corrupted by noise at prediction."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -14,6 +15,7 @@ from dropmargin.data.inputs import column_names
 from dropmargin.estimators.validation import check_choice
 from dropmargin.evaluation.scoring import ScoreCurve, make_case, repeat_seeds, score_levels
 from dropmargin.evaluation.usefulness import column_losses
+from dropmargin.noise import Noise, as_noise
 from dropmargin.noise.groups import group_features
 from dropmargin.typing import Array
 
@@ -150,9 +152,10 @@ def deletion_curve(
     seeds = repeat_seeds(n_repeats, random_state)
     case = make_case(estimator, X, y, scoring, sample_weight, "deletion_curve", any_type=True)
     values = case.values
-    if is_documents(values):
-        _check_documents(strategy, groups)
     n_features = 1 if is_documents(values) else values.shape[1]
+    if is_documents(values) and (strategy != "entries" or groups is not None):
+        given = f"got strategy={strategy!r}, groups={groups!r}"
+        raise ValueError(f"Words of documents are deleted one by one, by strategy='entries' and groups=None; {given}.")
     is_other = is_documents(values) or is_frame(values)
     filling = _check_fill_of_other(fill, rescale) if is_other else _check_fill(fill, rescale, n_features)
     numbers, n_groups = np.arange(n_features), n_features
@@ -191,53 +194,135 @@ def check_levels(levels: Any) -> Array:
         raise ValueError(f"levels must be a list of one or more numbers in [0, 1], got {levels!r}.")
     wrong = ~((checked >= 0) & (checked <= 1))  # also if NaN
     if wrong.any():
-        raise ValueError(
-            f"levels must be in [0, 1], shares of the features to delete; got {checked[wrong][0]!r}. "
-            "Write 0.3 for 30 %."
-        )
+        raise ValueError(f"levels must be in [0, 1], got {checked[wrong][0]!r}. Write 0.3 for 30 % of the features.")
     return checked.astype(np.float64)
-
-
-def _check_documents(strategy: str, groups: Any) -> None:
-    if strategy != "entries" or groups is not None:
-        raise ValueError(
-            "Words of documents are deleted one by one: X is a sequence of texts, which needs strategy='entries' and "
-            f"groups=None, got strategy={strategy!r} and groups={groups!r}. To delete whole features, pass the encoded "
-            "rows and the model without its encoder."
-        )
 
 
 def _check_fill_of_other(fill: Any, rescale: Any) -> float:
     """Return NaN, the only fill of data frames with other columns than numbers, and of documents."""
     is_missing = fill is None or (isinstance(fill, float) and math.isnan(fill))
     if not is_missing or rescale:
-        raise ValueError(
-            "X has texts, categories or dates: a deleted cell is a missing value, and nothing can be rescaled. Leave "
-            f"out fill and rescale, got fill={fill!r}, rescale={rescale!r}; an imputer of the pipeline may fill cells."
-        )
+        given = f"leave out fill and rescale, got fill={fill!r}, rescale={rescale!r}"
+        raise ValueError(f"X has texts, categories or dates: a deleted cell is a missing value; {given}.")
     return math.nan
 
 
 def _check_fill(fill: Any, rescale: Any, n_features: int) -> Any:
     """Return the fill as a number or an array of one number per feature."""
     if not isinstance(rescale, bool | np.bool_):
-        raise ValueError(
-            f"rescale must be True or False, got {rescale!r}. The value of deleted entries is set by fill: "
-            "for anchored rescaling pass fill=X_train.mean(axis=0) and rescale=True."
-        )
+        raise ValueError(f"rescale must be True or False, got {rescale!r}; anchored: fill=X_train.mean(axis=0).")
     fill = 0.0 if fill is None else fill
     if isinstance(fill, Real) and not isinstance(fill, bool) and not math.isinf(fill):
         if rescale and math.isnan(fill):
-            raise ValueError(
-                "rescale=True cannot be combined with fill=nan, which the estimator interprets. Use rescale=False."
-            )
+            raise ValueError("rescale=True cannot be combined with fill=nan. Use rescale=False.")
         return float(fill)
     try:
         values = np.ravel(np.asarray(fill, dtype=np.float64))
     except (TypeError, ValueError):
         values = np.empty(0)
     if isinstance(fill, bool | str) or values.shape != (n_features,) or not np.isfinite(values).all():
-        raise ValueError(
-            f"fill must be a number, NaN, or one finite number per feature ({n_features} of them), got {fill!r}."
-        )
+        raise ValueError(f"fill must be a number, NaN or one number per feature ({n_features} of them), got {fill!r}.")
     return values
+
+
+@dataclass(frozen=True, eq=False)
+class CorruptionCurve(ScoreCurve):
+    """Scores of one model under several noises, as `corruption_curve` returns them.
+
+    Attributes
+    ----------
+    noises : tuple of Noise or None
+        One per level.
+    scores : ndarray of shape (n_noises, n_repeats)
+    mean, std : ndarray of shape (n_noises,)
+        Mean and standard deviation over the repeats.
+    scoring : str, callable or None
+        As given.
+    """
+
+    noises: tuple[Noise | None, ...]
+
+
+def corruption_curve(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    noises: Any,
+    *,
+    n_repeats: int = 5,
+    scoring: Any = "auto",
+    sample_weight: Any = None,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+    verbose: int = 1,
+) -> CorruptionCurve:
+    """Return the scores of a fitted model on rows that are corrupted by each of several noises.
+
+    Parameters
+    ----------
+    estimator : classifier or regressor
+        Any fitted scikit-learn classifier, regressor or pipeline.
+    X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
+        Test rows. They are not changed; a data frame is passed to the estimator as a data frame.
+    y : array-like of shape (n_samples,)
+        Their labels, or numbers.
+    noises : sequence of Noise, float or None
+        For example ``[None, GaussianNoise(scale=0.1), GaussianNoise(scale=0.2)]``. A number is the rate of dropout;
+        ``None`` is no noise. Gaussian and Laplace noise would make a sparse ``X`` dense and raise an error.
+    n_repeats : int, default=5
+        Number of corrupted copies per noise.
+    scoring : str, callable or None, default="auto"
+        As for `deletion_curve`.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the rows in the score.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the noise. With the same int, the corrupted rows are the same for every estimator; and the noises of a
+        curve use the same random numbers, so that a larger scale is the same noise, multiplied.
+    n_jobs : int, default=None
+        Number of threads; it does not change the result.
+    verbose : int, default=1
+        0 for no progress bar, as for `deletion_curve`.
+
+    Returns
+    -------
+    CorruptionCurve
+        ``noises``, ``scores`` of shape (n_noises, n_repeats), ``mean``, ``std``.
+
+    See Also
+    --------
+    deletion_curve : Scores on rows with deleted features.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dropmargin import DropoutSVC, GaussianNoise, corruption_curve
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = DropoutSVC().fit(X, y)
+    >>> curve = corruption_curve(model, X, y, [None, GaussianNoise(2.0)], random_state=0, verbose=0)
+    >>> bool(curve.mean[0] > curve.mean[1])
+    True
+    """
+    checked = _check_noises(noises)
+    seeds = repeat_seeds(n_repeats, random_state)
+    case = make_case(estimator, X, y, scoring, sample_weight, "corruption_curve")
+    for noise in checked:
+        if noise is not None:
+            noise.check(case.values.shape[1])
+
+    def corrupt(level: int, seed: int) -> Any:
+        noise = checked[level]
+        assert noise is not None  # levels without noise are not corrupted
+        return noise.sample(case.values, seed)
+
+    is_plain = np.array([noise is None for noise in checked])
+    scores = score_levels(case, corrupt, is_plain, seeds, n_jobs=n_jobs, verbose=verbose, label="corruption curve")
+    return CorruptionCurve(scores, case.scoring, checked)
+
+
+def _check_noises(noises: Any) -> tuple[Noise | None, ...]:
+    if isinstance(noises, Noise) or not isinstance(noises, Iterable) or isinstance(noises, str):
+        raise ValueError(f"noises must be a list such as [GaussianNoise(0.1), GaussianNoise(0.2)], got {noises!r}.")
+    checked = tuple(as_noise(noise, reference="zero") for noise in noises)
+    if not checked:
+        raise ValueError("noises is empty: give at least one noise, such as [GaussianNoise(scale=0.1)].")
+    return checked
