@@ -2,8 +2,8 @@
 Error along the noise
 =====================
 
-`DropoutSVCCV` searches dropout rates and values of ``C`` together by cross-validation. Its displays show the whole
-search: the best score for each rate, and the scores of all pairs. Half of the pixels will be missing at prediction,
+`DropoutSVCCV` searches dropout rates and values of ``C`` together by cross-validation. Its display shows
+the best score for each rate. Half of the pixels will be missing at prediction,
 so ``target_noise=0.5`` scores each held-out image by the probability that its label is right when half of its pixels
 are lost. (Without it the search finds that complete images need no noise.)
 """
@@ -11,7 +11,7 @@ are lost. (Without it the search finds that complete images need no noise.)
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
 
-from dropmargin import DropoutLogisticRegressionCV, NoiseGridDisplay, NoisePathDisplay
+from dropmargin import DropoutLogisticRegressionCV, NoisePathDisplay
 
 X, y = load_digits(return_X_y=True)
 model = DropoutLogisticRegressionCV(
@@ -21,8 +21,4 @@ print(model.noise_, model.C_, round(model.best_score_, 3))
 
 # %%
 NoisePathDisplay.from_estimators({"DropoutLogisticRegression": model})
-plt.show()
-
-# %%
-NoiseGridDisplay.from_estimator(model)
 plt.show()

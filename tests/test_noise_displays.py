@@ -1,9 +1,8 @@
-"""Plots of scores by noise and C: lines over noise levels and heat maps."""
+"""Plots of scores by noise."""
 
 from __future__ import annotations
 
 import sys
-from itertools import pairwise
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,7 +22,6 @@ from dropmargin import (
     DropoutSVC,
     DropoutSVCCV,
     GaussianNoise,
-    NoiseGridDisplay,
     NoisePathDisplay,
     PoissonNoise,
     noise_path,
@@ -179,7 +177,6 @@ def test_noises_without_levels(noises, n_lines):
     display = NoisePathDisplay({"a": made_up_grid(noises, (0, 0))}).plot()
     assert len(display.lines_) == n_lines
     assert len(display.chosen_) == 1
-    NoiseGridDisplay(made_up_grid(noises, (0, 0))).plot()
 
 
 def test_an_estimator_without_noise_is_a_point():
@@ -226,8 +223,6 @@ def test_paths_have_no_chosen_point(data):
     assert display.chosen_ == []
     assert display.spreads_ == [None, None]
     assert display.ax_.get_ylabel() == "error at the best C"
-    mesh = NoiseGridDisplay.from_estimator(paths["svm"]).meshes_[0]
-    assert_allclose(mesh.get_array(), 100.0 * paths["svm"].scores[ORDER])
 
 
 def test_lists_and_pipelines_are_named_after_their_last_class(data, models):
@@ -242,133 +237,18 @@ def test_given_axes_are_used(models, mixed):
     assert display.ax_ is left
     assert display.figure_ is figure
     assert NoisePathDisplay.from_estimators(mixed, ax=[left, right]).axes_ == [left, right]
-    assert NoiseGridDisplay.from_estimator(models["svm"], ax=right).ax_ is right
     assert plt.get_fignums() == [figure.number]
     with pytest.raises(ValueError, match="ax has 1 axes, but 2 are needed, one for each kind of noise: dropout, Gauss"):
         NoisePathDisplay.from_estimators(mixed, ax=left)
-    with pytest.raises(ValueError, match="ax has 1 axes, but 3 are needed"):
-        NoiseGridDisplay.from_estimator(mixed, ax=left)
     with pytest.raises(TypeError, match="ax must be matplotlib Axes or None, got 'left'"):
         NoisePathDisplay.from_estimators(models, ax="left")
-
-
-# Heat maps -----------------------------------------------------------------------------------------------------------
-
-
-def test_the_cells_are_the_mean_scores(models):
-    model = models["svm"]
-    display = NoiseGridDisplay.from_estimator(model)
-    (mesh,) = display.meshes_
-    mean = 100.0 * model.scores_.mean(axis=0)
-    assert_allclose(mesh.get_array(), mean[ORDER])
-    assert [float(text.get_text()) for text in display.texts_] == [round(value, 1) for value in mean[ORDER].ravel()]
-    assert [text.get_text() for text in display.ax_.get_yticklabels()] == ["0", "0.3", "0.6"]
-    assert [text.get_text() for text in display.ax_.get_xticklabels()] == ["0.01", "0.1", "1", "10"]
-    assert display.ax_.get_xscale() == "log"
-    assert display.ax_.get_ylabel() == "dropout rate"
-    assert display.colorbar_.ax.get_ylabel() == "mean accuracy over 3 folds, %"
-
-
-def test_each_cell_is_around_its_c(models):
-    (mesh,) = NoiseGridDisplay.from_estimator(models["svm"]).meshes_
-    edges = mesh.get_coordinates()[0, :, 0]
-    assert (edges[:-1] < CS).all()
-    assert (edges[1:] > CS).all()
-    assert_allclose(edges, np.sqrt(10.0) ** np.arange(-5, 4, 2))
-
-
-def test_a_frame_and_the_title_show_the_chosen_point(models):
-    model = models["svm"]
-    display = NoiseGridDisplay.from_estimator(model)
-    (frame,) = display.chosen_
-    left, bottom = frame.get_xy()
-    assert left < model.C_ < left + frame.get_width()
-    assert bottom + 0.5 == ORDER.index(model.best_index_[0])
-    noise = f"dropout rate {model.noise_.rate:g}" if model.noise_.rate else "no noise"
-    assert display.ax_.get_title("left") == f"chosen: {noise}, C = {model.C_:g}"
-
-
-def test_numbers_of_points_at_full_tolerance_are_bold():
-    refined = np.array([[True, False], [False, False]])
-    display = NoiseGridDisplay(made_up_grid([None, DropoutNoise(0.5)], (0, 0), refined=refined)).plot()
-    assert [text.get_fontweight() == "bold" for text in display.texts_] == [True, False, False, False]
-    assert "bold: solved to the full tolerance" in display.ax_.get_xlabel()
-    for refined in (np.full((2, 2), True), None):
-        display = NoiseGridDisplay(made_up_grid([None, DropoutNoise(0.5)], (0, 0), refined=refined)).plot()
-        assert {text.get_fontweight() for text in display.texts_} == {"normal"}
-        assert display.ax_.get_xlabel() == "C"
-
-
-def test_numbers_are_written_if_there_is_room_or_on_request():
-    small, large = made_up_grid([None, DropoutNoise(0.5)], None), made_up_grid([None, DropoutNoise(0.5)], None, n_cs=40)
-    assert len(NoiseGridDisplay(small).plot().texts_) == 4
-    assert NoiseGridDisplay(small).plot(values=False).texts_ == []
-    assert NoiseGridDisplay(large).plot().texts_ == []
-    assert len(NoiseGridDisplay(large).plot(values=True).texts_) == 80
-
-
-def test_numbers_contrast_with_their_cells():
-    display = NoiseGridDisplay(made_up_grid([None, DropoutNoise(0.5)], None, n_cs=8)).plot(cmap="gray")
-    brightness = display.meshes_[0].norm(display.meshes_[0].get_array().ravel())
-    colours = np.array([text.get_color() for text in display.texts_])
-    assert set(colours[brightness > 0.6]) == {"black"}
-    assert set(colours[brightness < 0.3]) == {"white"}
-
-
-def test_every_kind_of_noise_has_rows_of_its_own(mixed):
-    display = NoiseGridDisplay.from_estimator(mixed)
-    assert [panel.get_ylabel() for panel in display.axes_] == ["dropout rate", "Gaussian scale", ""]
-    assert [text.get_text() for text in display.axes_[2].get_yticklabels()] == ["Poisson"]
-    mean = 100.0 * mixed.scores_.mean(axis=0)
-    for mesh, rows in zip(display.meshes_, ([2, 4, 0], [2, 5, 1], [3]), strict=True):
-        assert_allclose(mesh.get_array(), mean[rows])
-    assert len({(mesh.norm.vmin, mesh.norm.vmax) for mesh in display.meshes_}) == 1  # one colour scale
-
-
-def test_a_few_low_scores_are_below_the_colour_scale():
-    grid = made_up_grid([None, DropoutNoise(0.5)], None, n_cs=10)
-    grid.scores[:, 0, :4] = 0.01
-    display = NoiseGridDisplay(grid).plot()
-    assert display.meshes_[0].norm.vmin > 1.0
-    assert display.meshes_[0].norm.vmax == pytest.approx(100.0 * grid.mean.max())
-    assert display.colorbar_.extend == "min"
-
-
-@pytest.mark.parametrize(
-    ("Cs", "labels"),
-    [
-        (10.0 ** np.arange(-3.5, 3.0, 0.5), ["", "0.001", "", "0.01", "", "0.1", "", "1", "", "10", "", "100", ""]),
-        ([1e-6, 1e-4, 1e4], ["$10^{-6}$", "$10^{-4}$", "$10^{4}$"]),
-        ([2e-5, 0.25, 3000.0], [r"$2\cdot10^{-5}$", "0.25", "3000"]),
-        ([7.0], ["7"]),
-    ],
-)
-def test_values_of_c_have_readable_labels(Cs, labels):
-    scores = np.linspace(0.5, 0.6, 2 * len(Cs)).reshape(1, 2, -1)
-    display = NoiseGridDisplay(ScoreGrid((None, DropoutNoise(0.5)), np.asarray(Cs), scores)).plot()
-    display.figure_.canvas.draw()
-    assert [text.get_text() for text in display.ax_.get_xticklabels()] == labels
-
-
-@pytest.mark.parametrize("layout", [None, "constrained", "tight"])
-def test_the_colour_bar_stays_within_the_given_axes(layout):
-    figure, axes = plt.subplots(1, 3, figsize=(12, 3), layout=layout)
-    before = [ax.get_position() for ax in axes]
-    displays = [NoiseGridDisplay(made_up_grid([None, DropoutNoise(0.5)], (0, 0))).plot(ax, values=False) for ax in axes]
-    figure.canvas.draw()
-    for display, box in zip(displays, before, strict=True):
-        outer = display.colorbar_.ax.get_tightbbox().transformed(figure.transFigure.inverted())
-        assert layout is not None or outer.x1 <= box.x1 + 1e-3
-        assert display.ax_.get_position().width > 0.5 * box.width
-    for left, right in pairwise(displays):
-        assert left.colorbar_.ax.get_tightbbox().x1 < right.ax_.get_tightbbox().x0
 
 
 # Errors -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("draw", [NoisePathDisplay.from_estimators, NoiseGridDisplay.from_estimator])
-def test_only_fitted_searches_have_scores(draw, data):
+def test_only_fitted_searches_have_scores(data):
+    draw = NoisePathDisplay.from_estimators
     with pytest.raises(NotFittedError):
         draw(DropoutSVCCV())
     for wrong in (DropoutSVC().fit(*data), LinearSVC(), make_pipeline(LinearSVC())):
@@ -382,7 +262,6 @@ def test_only_fitted_searches_have_scores(draw, data):
     [
         (NoisePathDisplay({}), "grids must be a dict of names and ScoreGrid objects"),
         (NoisePathDisplay({"a": 1}), "grids must be a dict of names and ScoreGrid objects"),
-        (NoiseGridDisplay({}), "grid must be a ScoreGrid"),
     ],
 )
 def test_displays_without_grids_raise(display, message):
@@ -400,9 +279,5 @@ def test_bad_options_raise_before_a_figure_is_made(models, settings):
 
 def test_without_matplotlib_the_error_names_the_extra(models, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    for draw, what in (
-        (NoisePathDisplay.from_estimators, models),
-        (NoiseGridDisplay.from_estimator, models["svm"]),
-    ):
-        with pytest.raises(ImportError, match=r"pip install 'dropmargin\[plots\]'"):
-            draw(what)
+    with pytest.raises(ImportError, match=r"pip install 'dropmargin\[plots\]'"):
+        NoisePathDisplay.from_estimators(models)

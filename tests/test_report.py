@@ -178,7 +178,9 @@ def test_plots_have_title_and_description(page):
         assert [child.tag for child in root][:2] == [f"{SVG}title", f"{SVG}desc"]
     assert roots[0][0].text == "Deleted features are zeros"
     assert "at 90 % deleted DropoutSVC 56.0 %, LinearSVC 73.0 %" in roots[0][1].text
-    assert roots[2][1].text.startswith("Cross-validated accuracy by noise and C. Chosen: dropout rate 0.")
+    assert roots[2][1].text.startswith(
+        "Cross-validated error by noise, at the best C. Chosen: DropoutSVC, deleted = zero: dropout rate 0."
+    )
 
 
 def test_colours_of_a_plot_are_variables_of_the_theme():

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         PoissonNoise,
         estimate_dropout_rates,
     )
-    from dropmargin.plotting import DeletionCurveDisplay, NoiseGridDisplay, NoisePathDisplay
+    from dropmargin.plotting import DeletionCurveDisplay, NoisePathDisplay
 
 __version__ = "0.2.0.dev0"
 
@@ -49,7 +49,6 @@ __all__ = [
     "GaussianNoise",
     "LaplaceNoise",
     "MCFClassifier",
-    "NoiseGridDisplay",
     "NoisePathDisplay",
     "NoiseTransformer",
     "NoisyLinearClassifier",
@@ -93,7 +92,7 @@ _PACKAGES = {
         "NoisyLinearClassifierCV",
         "noise_path",
     ),
-    "plotting": ("DeletionCurveDisplay", "NoiseGridDisplay", "NoisePathDisplay"),
+    "plotting": ("DeletionCurveDisplay", "NoisePathDisplay"),
 }
 # Packages of the library that are attributes of it. Dask is imported only if `dropmargin.dask` is used.
 _LAZY_PACKAGES = {package.partition(".")[0] for package in _PACKAGES} | {"dask", "streaming"}

@@ -50,7 +50,7 @@ class NoisePathDisplay(Display):
 
     See Also
     --------
-    NoiseGridDisplay : The scores of all pairs of noise and ``C``.
+    DeletionCurveDisplay : Scores by the share of features deleted.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class NoisePathDisplay(Display):
         """
         grids = check_mapping("grids", self.grids, ScoreGrid, "Use from_estimators.")
         axis = ScoreAxis.of([grid.metric for grid in grids.values()], show, spread)
-        panels = _panels(grids)
+        panels = panels_of(grids)
         size = (6.4 if len(panels) < 3 else 2.5 * len(panels), 4.4)
         self._set_axes(ax, panels, ncols=len(panels), sharey=True, figsize=size)
         self.inexact_: list[Any] = []
@@ -190,7 +190,7 @@ def _hollow_markers(ax: Any, levels: Array, heights: Array, style: dict[str, Any
     return markers
 
 
-def _panels(grids: Mapping[str, ScoreGrid]) -> dict[str, str]:
+def panels_of(grids: Mapping[str, ScoreGrid]) -> dict[str, str]:
     """Return the kinds of noise that have levels, with the labels of their axes; ``NO_NOISE`` if there is none."""
     panels: dict[str, str] = {}
     for grid in grids.values():

@@ -113,11 +113,11 @@ class ScoreGrid:
         order = np.argsort(levels, kind="stable")
         return NoiseKind(name, label, np.array(indices)[order], levels[order])
 
-    def describe(self, noise_index: int) -> str:
-        """Return the name of a noise, such as ``"dropout rate 0.5"``."""
-        noise = self.noises[noise_index]
-        if noise is None or noise.variance().is_zero:
-            return NO_NOISE
-        kind = next(kind for kind in self.kinds() if noise_index in kind.indices)
-        level = kind.levels[list(kind.indices).index(noise_index)]
-        return f"{kind.name} noise" if kind.label is None else f"{kind.label} {level:.3g}"
+    def describe_chosen(self) -> str:
+        """Return the chosen point, such as ``"dropout rate 0.5, C = 1"``."""
+        assert self.chosen is not None
+        index, column = self.chosen
+        kind = next(kind for kind in self.kinds() if index in kind.indices)
+        level = kind.levels[list(kind.indices).index(index)]
+        noise = NO_NOISE if level == 0.0 else kind.name if kind.label is None else f"{kind.label} {level:.3g}"
+        return f"{noise}, C = {self.Cs[column]:.3g}"

@@ -14,7 +14,8 @@ from typing import Any
 from dropmargin.evaluation.stress import MethodResult
 from dropmargin.model_selection.base import MarginalisedModelCV
 from dropmargin.noise import DropoutNoise
-from dropmargin.plotting import DeletionCurveDisplay, NoiseGridDisplay
+from dropmargin.plotting import DeletionCurveDisplay, NoisePathDisplay
+from dropmargin.plotting.noise_path import panels_of
 from dropmargin.plotting.score_grid import ScoreGrid
 from dropmargin.plotting.style import LEGEND, by_height
 from dropmargin.report.page import Plot, Section, Table, draw_svg
@@ -163,7 +164,7 @@ def stress_sections(
     )
     parameters = Section(
         "Choice of parameters",
-        plots=[_search_plot(result) for result in results if _has_grid(result.search)],
+        plots=_search_plots(results),
         paragraphs=[
             f"Parameters were chosen by cross-validation on the training rows, by the {metric} {chosen_at}. The test "
             "rows were not used. All methods had the same folds and deletions, and the linear ones the same values of "
@@ -237,30 +238,27 @@ def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _has_grid(search: Any) -> bool:
-    return isinstance(search, MarginalisedModelCV) and search.cv_results_["mean_test_score"].size > 1
-
-
-def _search_plot(result: MethodResult) -> Plot:
-    """Return the heat map of cross-validated scores by noise and C."""
-    # The scorer of the search is a function; its scores are accuracies, or minus root mean squared errors.
-    is_regression = _is_regression([result])
-    metric = "minus RMSE" if is_regression else "accuracy"
-    grid = replace(ScoreGrid.of_estimator(result.search), metric=metric)
-    rows = [len(kind.indices) for kind in grid.kinds()]
+def _search_plots(results: Sequence[MethodResult]) -> list[Plot]:
+    """Return a plot of the searches over noise and C, if there are any: the error of each noise, at its best C."""
+    name = "RMSE" if _is_regression(results) else "error"
+    # The scorer of the searches is a function; its scores are accuracies, or minus root mean squared errors.
+    metric = "neg_root_mean_squared_error" if _is_regression(results) else "accuracy"
+    grids = {
+        f"{result.method}, deleted = {result.treatment}": replace(ScoreGrid.of_estimator(result.search), metric=metric)
+        for result in results
+        if isinstance(result.search, MarginalisedModelCV) and result.search.scores_[0].size > 1
+    }
+    if not grids:
+        return []
 
     def draw(figure: Any) -> None:
-        axes = figure.subplots(len(rows), 1, sharex=True, squeeze=False, height_ratios=rows)
-        NoiseGridDisplay(grid).plot(axes[:, 0])
+        display = NoisePathDisplay(grids).plot(figure.subplots(1, len(panels_of(grids)), sharey=True), spread="none")
+        legend = display.ax_.get_legend()
+        legend.remove()
+        figure.legend(handles=legend.legend_handles, loc="outside lower center", fontsize=8.5, **LEGEND)
+        display.ax_.set_ylabel(f"cross-validated {name}")
 
-    i, j = result.search.best_index_
-    title = f"{result.method}, deleted = {result.treatment}"
-    best = f"{grid.mean[i, j]:.4g}" if is_regression else percent(float(grid.mean[i, j]))
-    description = (
-        f"Cross-validated {metric} by noise and C. Chosen: {grid.describe(i)}, C = {grid.Cs[j]:.3g}, with {best}."
-    )
-    svg = draw_svg(draw, title=title, description=description, size=(4.9, 1.6 + 0.28 * max(6, sum(rows))))
-    caption = (
-        f"{metric[0].upper()}{metric[1:]} in cross-validation by noise and C, with a frame around the chosen point."
-    )
-    return Plot(svg, title, caption)
+    chosen = [f"{key}: {grid.describe_chosen()}" for key, grid in grids.items()]
+    title, size = f"Cross-validated {name} by noise", (4.9, 3.3 + 0.2 * len(grids))
+    svg = draw_svg(draw, title=title, description=f"{title}, at the best C. Chosen: {'; '.join(chosen)}.", size=size)
+    return [Plot(svg, title, f"The {name} of each noise at its best C, with a ring around the chosen point.")]
