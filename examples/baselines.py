@@ -1,6 +1,6 @@
 """FDROP on MNIST and on review text: time, passes, proved gap, and the test error with and without deleted features.
 
-Usage: python -m examples.baselines FOLDER [mnist] [books], where FOLDER has mnist/ (the four idx files, gzip) and
+Usage: python examples/baselines.py FOLDER [mnist] [books], where FOLDER has mnist/ (the four idx files, gzip) and
 amazon20k/ (books_{train,test}_X.npz, _y.npy). One thread; about a quarter of an hour of CPU time for all of it.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from dropmargin import DropoutNoise
-from reproduction.baselines import FDropSVC
+from dropmargin.baselines import FDropSVC
 
 SETTINGS = {
     "mnist": [(0, 0.001), (5, 0.001), (10, 0.001), (25, 0.001), (5, 0.01)],

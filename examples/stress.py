@@ -1,6 +1,6 @@
 """Stress test: six methods with their best parameters when 0 to 90 % of the features are deleted at prediction.
 
-    python -m examples.stress [FOLDER] [--rows N]     # FOLDER contains mnist; without it: digits and breast cancer
+    python examples/stress.py [FOLDER] [--rows N]     # FOLDER contains mnist; without it: digits and breast cancer
 
 Every method has a grid of parameters, and the methods without `missing="rescale"` also choose among three ways to fill
 deleted entries (zeros, zeros with the rest scaled up, the training means). The choice is made for each level on a
@@ -28,15 +28,10 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from dropmargin import (
-    DeletionCurveDisplay,
-    DropoutLogisticRegression,
-    DropoutSVC,
-    deletion_curve,
-)
+from dropmargin import DeletionCurveDisplay, DropoutLogisticRegression, DropoutSVC, deletion_curve
+from dropmargin.baselines import ExplicitCorruption, FDropSVC
 from dropmargin.evaluation import DeletionCurve
 from dropmargin.progress import Progress
-from reproduction.baselines import ExplicitCorruption, FDropSVC
 
 LEVELS = np.arange(10) / 10
 C_VALUES = (0.001, 0.01, 0.1, 1.0)

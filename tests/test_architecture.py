@@ -22,6 +22,7 @@ _ORDER = [
     "online",
     "estimators",
     "model_selection",
+    "baselines",
     "evaluation",
     "plotting",
     "io",

@@ -7,6 +7,7 @@ import hashlib
 import os
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer
@@ -281,7 +282,7 @@ def test_exports(run, data, tmp_path):
     )
     assert labels == load("m.safetensors").predict(X).tolist()
     onnxruntime = pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnx")
+    pytest.importorskip("skl2onnx")
     run("export", "m.safetensors", "m.bin", "--to", "onnx")
     session = onnxruntime.InferenceSession(str(tmp_path / "m.bin"), providers=["CPUExecutionProvider"])
     (decision,) = session.run(["decision"], {"X": X})
@@ -294,6 +295,13 @@ def test_exports_of_models_for_missing_values_and_with_encoders(run, tmp_path):
     assert "--complete-rows" in run("export", "m.safetensors", "m.model", code=2).error
     done = run("export", "m.safetensors", "m.model", "--complete-rows")
     assert "takes the 2 numbers that the model's TableEncoder makes" in done.err
+    pytest.importorskip("skl2onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    run("export", "m.safetensors", "m.onnx")
+    rows = pd.DataFrame({"a": [1.0, 2.0, 0.0, 3.0], "b": [np.nan, 1.0, 2.0, 1.0]})
+    session = onnxruntime.InferenceSession("m.onnx", providers=["CPUExecutionProvider"])
+    (decision,) = session.run(["decision"], {name: rows[[name]].to_numpy() for name in rows})
+    np.testing.assert_allclose(decision, load("m.safetensors").decision_function(rows), atol=1e-9)
 
 
 # Failures ------------------------------------------------------------------------------------------------------------

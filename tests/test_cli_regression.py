@@ -195,7 +195,7 @@ def test_exports(run, tmp_path, intercept):
     liblinear = pytest.importorskip("liblinear.liblinearutil")
     found, _, _ = liblinear.predict([], X, liblinear.load_model("m.model"), "-q")
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
-    pytest.importorskip("onnx")
+    pytest.importorskip("skl2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
     run("export", "m.safetensors", "m.onnx")
     (found,) = onnxruntime.InferenceSession("m.onnx").run(["prediction"], {"X": X})
@@ -204,7 +204,7 @@ def test_exports(run, tmp_path, intercept):
 
 def test_a_regressor_for_missing_values_is_exported(tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnx")
+    pytest.importorskip("skl2onnx")
     from dropmargin.io.model import export_onnx
 
     X, _ = make_binary()

@@ -411,7 +411,7 @@ def test_what_it_does_not_support_says_so(tmp_path):
         export_liblinear(model, tmp_path / "model")
     with pytest.raises(ValueError, match=r"missing='conditional' needs all rows in memory.*missing='rescale'"):
         streaming.fit(DropoutSVC(missing="conditional"), X, y)
-    pytest.importorskip("onnx")
+    pytest.importorskip("skl2onnx")
     with pytest.raises(ValueError, match=r"export_onnx does not support missing='conditional'.*missing='rescale'"):
         export_onnx(model, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())

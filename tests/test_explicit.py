@@ -16,7 +16,7 @@ from sklearn.svm import LinearSVC
 from datasets import blankout, make_binary, make_multiclass
 from dealing import deal_checks, round_robin, together
 from dropmargin import DropoutNoise, DropoutSVC, GaussianNoise, MCFClassifier, PoissonNoise
-from reproduction.baselines import ExplicitCorruption
+from dropmargin.baselines import ExplicitCorruption
 
 _RANDOM = "a row twice is corrupted twice, a row of weight 2 once: equal on average only"
 

@@ -13,8 +13,8 @@ from sklearn.svm import SVC
 from datasets import assert_bitwise_equal, assert_same_state, fitted_state, make_binary, make_multiclass, make_sparse
 from dealing import deal, deal_checks, together
 from dropmargin import DropoutSVC
-from reproduction.baselines import FDropSVC
-from reproduction.baselines.worst_case import WorstCaseRisk, pad_rows
+from dropmargin.baselines import FDropSVC
+from dropmargin.baselines.worst_case import WorstCaseRisk, pad_rows
 
 
 # Some checks have max_iter=1 or unscaled data, which give a warning.

@@ -24,9 +24,9 @@ from dropmargin import (
     noise_path,
     save,
 )
+from dropmargin.baselines import ExplicitCorruption
 from dropmargin.model_selection.grid import Grid
 from invariance import ESTIMATORS, assert_close, fit
-from reproduction.baselines import ExplicitCorruption
 
 GROUPS = [0, 1, 0, 2, 1, 0, 2, 2]
 LAYOUTS = {"dense": np.asarray, "sparse": sparse.csr_array}

@@ -15,9 +15,9 @@ from dropmargin import (
     deletion_curve,
     estimate_dropout_rates,
 )
+from dropmargin.baselines import FDropSVC
 from dropmargin.io.data import TableEncoder
 from dropmargin.streaming import fit
-from reproduction.baselines import FDropSVC
 
 _NAMES = ["a", "b", "c", "d"]
 

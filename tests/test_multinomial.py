@@ -320,7 +320,7 @@ def test_model_files_and_exports_have_the_same_probabilities(tmp_path):
 
 
 def test_onnx_has_the_same_probabilities(tmp_path):
-    pytest.importorskip("onnx")
+    pytest.importorskip("skl2onnx")
     runtime = pytest.importorskip("onnxruntime")
     fitted = model(missing="rescale", tol=1e-4).fit(_X, _y)
     export_onnx(fitted, tmp_path / "model.onnx")

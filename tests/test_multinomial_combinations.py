@@ -78,7 +78,7 @@ def through_model_file(model, X, tmp_path):
 
 def through_onnx(model, X, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnx")
+    pytest.importorskip("skl2onnx")
     if model.missing == "conditional":
         with pytest.raises(ValueError, match="missing='conditional'"):
             export_onnx(model, tmp_path / "model.onnx")

@@ -30,6 +30,8 @@ def export(options: SimpleNamespace, console: Console) -> int:
         raise UsageError(f"the format of {options.out} is not known: add --to liblinear or --to onnx")
     check_can_read(options.model)
     check_output("OUT", options.out, (options.model,), options, f"an export for {to}")
+    from sklearn.pipeline import make_pipeline
+
     from dropmargin.cli.reading import SavedModel
     from dropmargin.io.model import export_liblinear, export_onnx
 
@@ -42,10 +44,13 @@ def export(options: SimpleNamespace, console: Console) -> int:
             f"{options.model} accepts missing values, but {to} has no way to express {what}; for rows without missing "
             "values, export it with --complete-rows"
         )
-    if model.encoder is not None:
+    exported = model.estimator
+    if model.encoder is not None and to == "onnx":
+        exported = make_pipeline(model.encoder, model.estimator)  # one graph from the raw columns to the labels
+    elif model.encoder is not None:
         takes = f"takes the {model.estimator.n_features_in_} numbers"
         console.note(f"{options.out} {takes} that the model's {type(model.encoder).__name__} makes; it is not exported")
-    (export_onnx if to == "onnx" else export_liblinear)(model.estimator, options.out)
+    (export_onnx if to == "onnx" else export_liblinear)(exported, options.out)
     facts = {"model": options.model, "out": options.out, "to": to, "bytes": os.path.getsize(options.out)}
     console.result(facts, f"saved {options.out}")
     return SUCCESS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,18 +14,19 @@ from dropmargin.io.model.estimators import plain_outputs
 from dropmargin.typing import Array
 
 
-def linear_model(model: Any, target: str, accepted: Collection[str] = ("error",)) -> Any:
-    """Return the fitted model for an export without preprocessing; ``accepted`` are values of ``missing``."""
+def linear_model(model: Any, target: str) -> Any:
+    """Return the fitted model for an export that has neither preprocessing nor missing values."""
     model = getattr(model, "best_estimator_", model)
     if isinstance(model, Pipeline):
-        plain_outputs(model[-1])  # raises the error for models of other libraries
-        raise ValueError(f"{target} takes the model alone: export pipeline[-1], and transform rows by pipeline[:-1].")
-    missing = getattr(model, "missing", "error")
-    if missing not in accepted:
-        other = ", or fit with missing='rescale'" if "rescale" in accepted else ""
         raise ValueError(
-            f"{target} does not support missing={missing!r}. For complete rows it is an ordinary linear model: export "
-            f"it after model.set_params(missing='error'){other}."
+            f"{target} takes the model without its preprocessing: export pipeline[-1], and transform the rows "
+            "with pipeline[:-1]. export_onnx exports the whole pipeline."
+        )
+    missing = getattr(model, "missing", "error")
+    if missing != "error":
+        raise ValueError(
+            f"{target} does not support missing values, got a model with missing={missing!r}. For complete rows it is "
+            "an ordinary linear model: export it after model.set_params(missing='error')."
         )
     return plain_outputs(model)
 
@@ -199,53 +200,62 @@ def _with_features(estimator: Any, model: Any) -> Any:
 
 # A protocol buffer is limited to 2 GB.
 _MAX_BYTES = 2**31 - 2**20
-_OPSET, _IR_VERSION = 17, 8
 
 
 def export_onnx(model: Any, path: Path) -> None:
-    """Write a fitted classifier or regressor as an ONNX model.
+    """Write a fitted classifier or regressor, with its preprocessing, as an ONNX model.
 
-    The graph has one input ``X`` of shape ``(n, n_features)``, of the type of the coefficients. Outputs are ``label``,
-    ``decision``, as `decision_function` returns it, and, if scores are log-odds, ``probability``, as `predict_proba`
-    returns it. That of a regressor is ``prediction``.
+    The graph takes raw rows. A classifier, or a pipeline whose first step takes a matrix, has one input ``X`` of shape
+    ``(n, n_features)``. A `TextEncoder` or a vectorizer of scikit-learn takes strings of shape ``(n, 1)``: ``X``, or
+    the input named ``TextEncoder.column``. A `TableEncoder`, or a `ColumnTransformer` that was fitted to a data frame,
+    has one input of shape ``(n, 1)`` for each column, with its name: numbers, or strings for categories and text. NaN
+    and, for the categories of a `TableEncoder`, the empty string are missing values. Numbers are double, or float if
+    the coefficients are float or a step is a `SimpleImputer`, a `Normalizer` or a `PolynomialFeatures`.
+
+    Outputs are ``label``, ``decision``, as `decision_function` returns it, and, if scores are log-odds,
+    ``probability``, as `predict_proba` returns it. That of a regressor is ``prediction``.
 
     Parameters
     ----------
     model : estimator
-        A fitted model of dropmargin, without its preprocessing. With ``missing="rescale"``, NaN is a missing value.
+        A fitted model of dropmargin, or a `Pipeline` that ends with one. Its other steps are a `TableEncoder` or
+        `TextEncoder`, or of scikit-learn: the scalers, `OneHotEncoder`, `SimpleImputer`, `Normalizer`,
+        `PolynomialFeatures`, `CountVectorizer`, `TfidfVectorizer`, `TfidfTransformer`, and `ColumnTransformer`,
+        `FeatureUnion` and `Pipeline` of these.
     path : str or path-like
         Written atomically, as by `dropmargin.save`.
 
     Raises
     ------
     ValueError
-        If the model cannot be expressed in ONNX.
+        If a step cannot be expressed in ONNX; the message names the step.
     ImportError
-        If onnx is not installed.
+        If skl2onnx is not installed.
 
     Notes
     -----
-    The graph of a model with ``missing="error"`` raises no error for missing values: the scores of such rows are NaN.
+    Text needs onnxruntime, because the ONNX standard has no tokenizer. The graph of a model with ``missing="error"``
+    raises no error for missing values: the scores of such rows are NaN.
     """
     try:
         import onnx
+        import skl2onnx  # noqa: F401
     except ImportError as error:
-        raise ImportError("ONNX needs the package onnx. Install it with: pip install 'dropmargin[onnx]'") from error
+        raise ImportError(
+            "The export to ONNX needs the packages onnx and skl2onnx. Install them with: pip install 'dropmargin[onnx]'"
+        ) from error
     from dropmargin import __version__
-    from dropmargin.io.model.onnx_graph import make_graph
+    from dropmargin.io.model.onnx_pipeline import convert_pipeline
 
-    model = linear_model(model, "export_onnx", accepted=("error", "rescale"))
-    if model.coef_.nbytes > _MAX_BYTES:
-        raise ValueError(f"An ONNX file holds up to 2 GB, got coefficients of {model.coef_.nbytes} bytes.")
-    made = onnx.helper.make_model(
-        make_graph(model),
-        opset_imports=[onnx.helper.make_opsetid("", _OPSET)],
-        ir_version=_IR_VERSION,
-        producer_name="dropmargin",
-        producer_version=__version__,
-    )
-    if hasattr(model, "feature_names_in_"):
-        names = json.dumps(model.feature_names_in_.tolist(), ensure_ascii=False)
-        onnx.helper.set_model_props(made, {"feature_names": names})
-    onnx.checker.check_model(made)
-    write_atomically(path, [made.SerializeToString()])
+    model = getattr(model, "best_estimator_", model)
+    pipeline = model if isinstance(model, Pipeline) else Pipeline([("classifier", model)])
+    classifier = plain_outputs(pipeline[-1])
+    if classifier.coef_.nbytes > _MAX_BYTES:
+        raise ValueError(f"An ONNX file holds up to 2 GB, got coefficients of {classifier.coef_.nbytes} bytes.")
+    graph = convert_pipeline(pipeline, classifier)
+    graph.producer_name, graph.producer_version = "dropmargin", __version__
+    names = getattr(pipeline, "feature_names_in_", None)
+    if names is not None:
+        onnx.helper.set_model_props(graph, {"feature_names": json.dumps(names.tolist(), ensure_ascii=False)})
+    onnx.checker.check_model(graph)
+    write_atomically(path, [graph.SerializeToString()])

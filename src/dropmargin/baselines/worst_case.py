@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from dropmargin.baselines.bundle import Plane
 from dropmargin.typing import Array
-from reproduction.baselines.bundle import Plane
 
 # A block has about this many entries, so that its temporary arrays fit into the cache.
 _BLOCK_ENTRIES = 2**17

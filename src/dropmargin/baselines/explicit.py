@@ -72,7 +72,7 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.preprocessing import scale
     >>> from sklearn.svm import LinearSVC
-    >>> from reproduction.baselines import ExplicitCorruption
+    >>> from dropmargin.baselines import ExplicitCorruption
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> model = ExplicitCorruption(LinearSVC(C=0.1), noise=0.5, n_copies=4, random_state=0)
     >>> model.fit(scale(X), y).score(scale(X), y) > 0.95

@@ -14,6 +14,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from dropmargin.baselines.bundle import minimise
+from dropmargin.baselines.worst_case import WorstCaseRisk, pad_rows
 from dropmargin.data import canonical, linear_scores
 from dropmargin.data.inputs import validate_rows
 from dropmargin.estimators import validation
@@ -29,8 +31,6 @@ from dropmargin.estimators.parameters import (
 from dropmargin.solvers import Iteration, Result, combine
 from dropmargin.threads import in_threads, one_blas_thread
 from dropmargin.typing import Array
-from reproduction.baselines.bundle import minimise
-from reproduction.baselines.worst_case import WorstCaseRisk, pad_rows
 
 
 class FDropSVC(RunParameters, ClassifierMixin, BaseEstimator):
@@ -97,7 +97,7 @@ class FDropSVC(RunParameters, ClassifierMixin, BaseEstimator):
     --------
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.preprocessing import scale
-    >>> from reproduction.baselines import FDropSVC
+    >>> from dropmargin.baselines import FDropSVC
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> FDropSVC(n_deleted=2, C=0.1).fit(scale(X), y).score(scale(X), y) > 0.9
     True
