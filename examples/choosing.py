@@ -1,11 +1,11 @@
-"""Choosing the noise and C, and a plot of the choice.
+"""Choosing the noise and C, and two plots of the choice.
 
 Usage: python examples/choosing.py [--output DIR]            on the digits that come with scikit-learn
        python examples/choosing.py FOLDER [--output DIR]     on reviews of books, where FOLDER has amazon20k
 
 Cross-validates both losses over noise and C, prints what was chosen and its test error beside that of no noise, and
-writes noise_path.png. The plot compares all points, so all are solved to the
-full tolerance; without a plot, leave prune at its default, which is faster.
+writes noise_path.png and noise_grid.png. The plots compare all points, so all are solved to the
+full tolerance; without plots, leave prune at its default, which is faster.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scipy import sparse
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from dropmargin import DropoutLogisticRegressionCV, DropoutSVCCV, NoisePathDisplay
+from dropmargin import DropoutLogisticRegressionCV, DropoutSVCCV, NoiseGridDisplay, NoisePathDisplay
 
 
 def digits() -> tuple:
@@ -58,9 +58,13 @@ def main(folder: Path | None, output: Path) -> None:
         plain = cls(noises=[None], Cs=Cs, prune=False, store_coefs=False).fit(X, y)
         report(name, models[name], X_test, y_test, 1.0 - plain.score(X_test, y_test))
     output.mkdir(parents=True, exist_ok=True)
-    figure = NoisePathDisplay.from_estimators(models).figure_
-    figure.savefig(output / "noise_path.png", dpi=110, pil_kwargs={"optimize": True})
-    print(f"wrote noise_path.png to {output}")
+    plots = {
+        "noise_path": NoisePathDisplay.from_estimators(models),
+        "noise_grid": NoiseGridDisplay.from_estimator(models["Dropout-SVM"]),
+    }
+    for name, display in plots.items():
+        display.figure_.savefig(output / f"{name}.png", dpi=110, pil_kwargs={"optimize": True})
+    print(f"wrote {', '.join(f'{name}.png' for name in plots)} to {output}")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from dropmargin import (
     DropoutSVC,
     DropoutSVCCV,
     GaussianNoise,
+    NoiseGridDisplay,
     NoisePathDisplay,
     PoissonNoise,
     noise_path,
@@ -281,3 +282,36 @@ def test_without_matplotlib_the_error_names_the_extra(models, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"pip install 'dropmargin\[plots\]'"):
         NoisePathDisplay.from_estimators(models)
+
+
+# Heat maps -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_cells_are_the_mean_scores(models):
+    model = models["svm"]
+    display = NoiseGridDisplay.from_estimator(model)
+    (image,) = display.images_
+    mean = 100.0 * model.scores_.mean(axis=0)
+    assert_allclose(image.get_array(), mean[ORDER])
+    assert [float(text.get_text()) for text in display.ax_.texts] == [round(value, 1) for value in mean[ORDER].ravel()]
+    assert [text.get_text() for text in display.ax_.get_yticklabels()] == ["0", "0.3", "0.6"]
+    assert [text.get_text() for text in display.ax_.get_xticklabels()] == ["0.01", "0.1", "1", "10"]
+    assert display.ax_.get_ylabel() == "dropout rate"
+    assert display.colorbar_.ax.get_ylabel() == "mean accuracy over 3 folds, %"
+
+
+def test_a_frame_and_the_title_show_the_chosen_point(models):
+    model = models["svm"]
+    display = NoiseGridDisplay.from_estimator(model)
+    (frame,) = display.chosen_
+    left, bottom = frame.get_xy()
+    assert (bottom + 0.5, left + 0.5) == (ORDER.index(model.best_index_[0]), model.best_index_[1])
+    noise = f"dropout rate {model.noise_.rate:g}" if model.noise_.rate else "no noise"
+    assert display.ax_.get_title("left") == f"chosen: {noise}, C = {model.C_:g}"
+
+
+def test_every_kind_of_noise_has_a_panel_and_numbers_need_room(mixed):
+    display = NoiseGridDisplay.from_estimator(mixed)
+    assert [len(image.get_array()) for image in display.images_] == [3, 3, 1]
+    large = made_up_grid([None, DropoutNoise(0.5)], None, n_cs=40)
+    assert len(NoiseGridDisplay(large).plot().ax_.texts) == 0

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         PoissonNoise,
         estimate_dropout_rates,
     )
-    from dropmargin.plotting import DeletionCurveDisplay, NoisePathDisplay
+    from dropmargin.plotting import DeletionCurveDisplay, NoiseGridDisplay, NoisePathDisplay
 
 __version__ = "0.2.0.dev0"
 
@@ -49,6 +49,7 @@ __all__ = [
     "GaussianNoise",
     "LaplaceNoise",
     "MCFClassifier",
+    "NoiseGridDisplay",
     "NoisePathDisplay",
     "NoiseTransformer",
     "NoisyLinearClassifier",
@@ -92,7 +93,7 @@ _PACKAGES = {
         "NoisyLinearClassifierCV",
         "noise_path",
     ),
-    "plotting": ("DeletionCurveDisplay", "NoisePathDisplay"),
+    "plotting": ("DeletionCurveDisplay", "NoiseGridDisplay", "NoisePathDisplay"),
 }
 # Packages of the library that are attributes of it. Dask is imported only if `dropmargin.dask` is used.
 _LAZY_PACKAGES = {package.partition(".")[0] for package in _PACKAGES} | {"baselines", "dask", "streaming"}
