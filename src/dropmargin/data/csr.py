@@ -85,8 +85,10 @@ class SparseBlock(Block):
         return self._kernels.coupled(direction, scale, shift, curvature_weight)
 
     def images(self, left: Array, scale: Array | None, squared: Array | None) -> tuple[Array, Array | None]:
-        if self._kernels is None or scale is None or squared is None or squared.shape[1] > 1:
+        if self._kernels is None or squared is None or squared.shape[1] > 1:
             return super().images(left, scale, squared)
+        if scale is None:  # one sweep with zeros is faster than two sweeps
+            left, scale = np.hstack([left, np.zeros_like(left)]), np.zeros((self.n_features, 1))
         found = self._kernels.images(np.hstack([left, squared]), scale)
         return found[:, :2], found[:, 2:]
 

@@ -42,8 +42,9 @@ from dropmargin.objective.row_functions import KnownProducts, RowLoss
 from dropmargin.penalties import Penalty
 from dropmargin.typing import Array
 
-# The search for a first intercept: its interval, its bisections, and the width over which a kink is smoothed for it.
-_LARGEST_START, _START_BISECTIONS = 4.0, 14
+# The search for a first intercept: its interval, the number of points in it, twice, and the width over which a kink is
+# smoothed for it.
+_LARGEST_START, _START_POINTS = 4.0, 128
 _START_WIDTH = 0.1
 # The noise smooths the kink of a row whose score has at least this many widths of the smoothing as standard deviation.
 _WIDTHS = 2.0
@@ -157,12 +158,12 @@ class MomentObjective(Objective):
 
         def slope(intercept: Array) -> Array:
             by_mean, _ = loss.gradient(*self._constant_scores(intercept))
-            return np.sum(weights * by_mean, axis=0)
+            return np.sum(weights[:, None] * by_mean, axis=0)
 
         coef = np.zeros((self.n_features + 1, self.n_outputs))
         if self.fit_intercept:
             largest = np.full(self.n_outputs, _LARGEST_START * max(1.0, self.loss.kink))
-            coef[-1] = _bisect(slope, largest, _START_BISECTIONS)
+            coef[-1] = _sign_change(slope, largest)
         return coef
 
     def constant_at_kink(self) -> tuple[Array, Array]:
@@ -175,8 +176,10 @@ class MomentObjective(Objective):
 
     def _constant_scores(self, intercept: Array) -> tuple[Array, Array, Array]:
         """Return targets, means and variances of a positive and a negative row if the coefficients are zero."""
-        targets = np.repeat([[1.0], [-1.0]], self.n_outputs, axis=1)
-        return targets, np.broadcast_to(intercept, targets.shape), np.zeros(targets.shape)
+        intercepts = np.stack([intercept, intercept])
+        targets = np.ones_like(intercepts)
+        targets[1] = -1.0
+        return targets, intercepts, np.zeros_like(intercepts)
 
     def select(self, outputs: Any) -> Self:
         smoothing = self.smoothing[outputs] if isinstance(self.smoothing, np.ndarray) else self.smoothing
@@ -303,11 +306,11 @@ class MomentPoint(Point):
         return KnownProducts(*found[3:])
 
 
-def _bisect(slope: Callable[[Array], Array], largest: Array, n_steps: int) -> Array:
+def _sign_change(slope: Callable[[Array], Array], largest: Array) -> Array:
     """Return, for each output, where a rising slope changes its sign, between ``-largest`` and ``largest``."""
     low, high = -largest, largest
-    for _ in range(n_steps):
-        middle = 0.5 * (low + high)
-        rising = slope(middle) > 0.0
-        low, high = np.where(rising, low, middle), np.where(rising, middle, high)
+    for _ in range(2):
+        points = np.linspace(low, high, _START_POINTS)
+        above = np.clip(np.count_nonzero(slope(points) <= 0.0, axis=0), 1, _START_POINTS - 1)[None]
+        low, high = (np.take_along_axis(points, index, axis=0)[0] for index in (above - 1, above))
     return 0.5 * (low + high)

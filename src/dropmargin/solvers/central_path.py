@@ -30,9 +30,10 @@ from dropmargin.typing import Array
 _FIRST_ERROR = 0.05
 _FIRST_ERROR_WARM = 1e-3
 _FACTOR = 0.2
-# The tolerance of a stage, as a share of its error, for this many features more than there are: Newton's decrement is a
-# certificate only where it is small against the weight of a single barrier.
+# The tolerance of the last stage, as a share of its error, for this many features more than there are: Newton's decrement
+# is a certificate only where it is small against the weight of a single barrier. Other stages need a start for the next.
 _CENTRED, _AT_LEAST = 0.5, 100
+_NEARLY_CENTRED = 0.1
 # The last stage is repeated if the objective at its start was more than so many times that at its end.
 _SIMILAR = 1.5
 # A shortcut to the last stage starts from a stage with an error in this interval: noise weaker than a smaller barrier
@@ -157,8 +158,10 @@ class _Path:
             max_iter = min(max_iter, most) if self.method in (newton, orthant) else max_iter
         else:
             tol = self.stage.error(self.barrier)
-            if (is_last or not self.is_smoothed_by_noise) and not self.options.is_rough:
+            if is_last and not self.options.is_rough:
                 tol *= _CENTRED / (self.objective.n_penalised + _AT_LEAST)
+            elif not self.is_smoothed_by_noise:
+                tol *= _NEARLY_CENTRED
         warm = self.options.warm or bool(self.history)
         return Options(tol, max_iter, record, warm, scale=np.abs(self.stage.value))
 
