@@ -34,7 +34,6 @@ from dropmargin.data import linear_scores
 from dropmargin.data.blocks import chunks
 from dropmargin.data.deviations import Deviations
 from dropmargin.data.missing_values import (
-    has_missing,
     mark_missing,
     missing_features,
     row_chunks,
@@ -64,6 +63,15 @@ class NormalScores(NamedTuple):
     rows: Array
     mean: Array
     covariance: Array
+
+    @property
+    def variance(self) -> Array:
+        """The variances of the scores."""
+        return np.diagonal(self.covariance, axis1=1, axis2=2)
+
+    def covariance_with(self, labels: Array) -> Array:
+        """Return the covariances of the scores with that of one output of each row."""
+        return self.covariance[np.arange(len(labels)), labels]
 
 
 @dataclass(frozen=True)
@@ -127,8 +135,6 @@ class FactorModel:
 
     def scores(self, X: Any, coef: Array, intercept: Array) -> Array:
         """Return the expected scores of all rows, in the precision of `linear_scores`; NaN is a missing feature."""
-        if not has_missing(X):
-            return linear_scores(X, coef, intercept)
         scores = np.empty((X.shape[0], len(coef)), dtype=np.result_type(X.dtype, coef.dtype))
         alone, shared = row_patterns(X)
         for where in row_chunks(X, len(coef)):  # the scores of complete rows

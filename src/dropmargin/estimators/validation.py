@@ -93,6 +93,15 @@ def check_weights(sample_weight: Any, n_samples: int, *, is_whole: bool = True) 
     return weights
 
 
+def check_targets(y: Any) -> Array:
+    """Return the targets of a regression in double precision, after checking their size."""
+    y = np.asarray(y, dtype=np.float64)
+    largest = float(np.abs(y).max(initial=0.0))
+    if largest > LARGEST:
+        raise ValueError(f"y has values up to {largest:.1e}, whose squares overflow; scale it.")
+    return y
+
+
 def encode_labels(y: Any, class_weight: Any, weights: Array, estimator: str) -> tuple[Array, Array, Array]:
     """Return the classes of positive weight, the index of each row's class (-1: none of these), and the row weights."""
     check_classification_targets(y)

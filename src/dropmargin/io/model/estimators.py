@@ -26,6 +26,8 @@ from dropmargin.estimators import (
     NoisyLinearClassifier,
     NoisyLinearRegressor,
 )
+from dropmargin.estimators.base import MarginalisedModel
+from dropmargin.estimators.fitting import coefficients, loss_of, set_coefficients
 from dropmargin.estimators.parameters import NUMBER, specification
 from dropmargin.estimators.regression import MarginalisedRegressor
 from dropmargin.io.model.checks import ModelFormatError, check_choice, check_fields, check_type, shorten, to_plain
@@ -42,7 +44,6 @@ from dropmargin.losses import (
     Loss,
     MCFLogistic,
     Quadratic,
-    as_loss,
 )
 from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, Noise, PoissonNoise, as_noise
 from dropmargin.solvers import Iteration
@@ -79,7 +80,7 @@ def plain_outputs(model: Any) -> Any:
     model = plain_model(model, "Exports")
     if isinstance(model, MarginalisedRegressor):
         model = copy(model)
-        model.coef_, model.intercept_ = model._coefficients()
+        model.coef_, model.intercept_ = coefficients(model)
     return model
 
 
@@ -103,7 +104,7 @@ def encode_classifier(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return a fitted classifier as JSON values and arrays."""
     arrays = {name: np.asarray(getattr(model, name)) for name in (*_ARRAYS, *_OPTIONAL_ARRAYS) if hasattr(model, name)}
     if isinstance(model, MarginalisedRegressor):
-        arrays["coef_"], arrays["intercept_"] = model._coefficients()
+        arrays["coef_"], arrays["intercept_"] = coefficients(model)
         if hasattr(model, _RESIDUALS):
             arrays[_RESIDUALS] = np.array([model.residual_deviation_])
     history = np.array([tuple(entry) for entry in model.history_], dtype=np.float64)
@@ -131,7 +132,7 @@ def decode_classifier(entries: Any, arrays: dict[str, Array]) -> Any:
     for name, array in found.items():
         setattr(model, name, array)
     if is_regressor:
-        model._set_coefficients(np.vstack([model.coef_.T, model.intercept_]), model.coef_.dtype)
+        set_coefficients(model, np.vstack([model.coef_.T, model.intercept_]), model.coef_.dtype)
         if _RESIDUALS in arrays:
             deviation = arrays.pop(_RESIDUALS)
             _check_vector(deviation, _RESIDUALS, 1, "float64")
@@ -225,10 +226,8 @@ def _check_parameters(model: Any, arrays: dict[str, Array]) -> None:
         if noise is not None:
             names = arrays.get("feature_names_in_")
             noise.resolve(arrays["coef_"].shape[1], None if names is None else names.tolist())
-        if isinstance(model, MarginalisedRegressor):
-            model._make_loss()
-        elif hasattr(model, "approximation"):
-            as_loss(getattr(model, "loss", "hinge"), model.approximation)
+        if isinstance(model, MarginalisedModel):
+            loss_of(model)
     except ValueError as error:
         raise ModelFormatError(str(error).removesuffix(".")) from None
 
