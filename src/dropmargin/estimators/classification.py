@@ -76,7 +76,7 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         labels : ndarray of shape (n_samples,)
             Labels of ``classes_``.
         """
-        return self._labels(self._check_rows(X))
+        return self._predicted_labels(self._check_rows(X))
 
     def predict_stability(
         self, X: Any, noise: Any = None, method: str = "auto", *, n_draws: int = 2048, random_state: Any = 0
@@ -198,7 +198,7 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
             out[rows] = stability.label_probabilities(scores, index[rows])
         return out * (self.classes_[index] == y)
 
-    def _labels(self, X: Any) -> Array:
+    def _predicted_labels(self, X: Any) -> Array:
         """Return the predicted labels of checked rows."""
         return self.classes_[self._winners(self._scores(X))]
 

@@ -37,7 +37,7 @@ class Accuracy(MeanScorer):
     """Whether the label is predicted."""
 
     def of_rows(self, model: MarginalisedClassifier, X: Any, y: Array) -> Array:
-        return model._labels(X) == y
+        return model._predicted_labels(X) == y
 
 
 class ExpectedAccuracy(MeanScorer):
