@@ -254,14 +254,14 @@ class Fit:
     def set_features(self, n_features: int, names: Sequence[str] | None) -> None:
         """Set number and names of the features."""
         self.estimator.n_features_in_ = n_features
-        _set_or_delete(self.estimator, "feature_names_in_", None if names is None else np.array(names, dtype=object))
+        set_or_delete(self.estimator, "feature_names_in_", None if names is None else np.array(names, dtype=object))
 
     def set_classes(self, classes: Array | None, statistics: FeatureStatistics) -> None:
         """Set the classes and what predictions need to know of the features."""
         if classes is not None:
             self.estimator.classes_ = classes
         for name, values in zip(STATISTICS, statistics, strict=True):
-            _set_or_delete(self.estimator, name, values)
+            set_or_delete(self.estimator, name, values)
 
     def set_result(self, result: Result, dtype: Any) -> None:
         """Set coefficients, intercepts and the attributes that describe the fit."""
@@ -284,7 +284,7 @@ class Fit:
         self.set_classes(encoded.classes, encoded.statistics())
         if self.is_regression:
             deviation = rows.residual_deviation(own) if isinstance(rows, CheckedRows) else None
-            _set_or_delete(own, "residual_deviation_", deviation)
+            set_or_delete(own, "residual_deviation_", deviation)
         if not result.converged:
             scale = "scale the columns of X to similar ranges, or choose a smaller C."
             more = "Raise max_iter or tol," if result.n_iter >= own.max_iter else "More iterations will not help:"
@@ -320,7 +320,7 @@ def first_intercept(loss: Loss, y: Array, weights: Array) -> float:
     return float(np.average(y, weights=weights))
 
 
-def _set_or_delete(estimator: Any, name: str, value: Any) -> None:
+def set_or_delete(estimator: Any, name: str, value: Any) -> None:
     """Set an attribute; if the value is ``None``, delete that of an earlier fit."""
     if value is not None:
         setattr(estimator, name, value)

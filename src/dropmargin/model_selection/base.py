@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from dropmargin.data import Rows
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedModel
-from dropmargin.estimators.fitting import Fit, TrainingRows
+from dropmargin.estimators.fitting import Fit, TrainingRows, set_or_delete
 from dropmargin.estimators.parameters import (
     Parameters,
     RunParameters,
@@ -102,13 +102,7 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
         ConvergenceWarning
             If a fit did not converge.
         """
-        with validation.unchanged_on_failure(self):
-            check_parameters(self)
-            fit = Fit(plain_model(self))
-            X, y = indexable(X, y)
-            rows = fit.check_rows(X, y, sample_weight)
-            load_fold, given = partial(ArrayFold.load, X, y, rows), Given(X, y, sample_weight, groups)
-            run_search(self, fit, rows, rows, given, load_fold, effective_n_jobs(self.n_jobs), self.verbose)
+        search_arrays(self, Given(X, y, sample_weight, groups), self.verbose)
         return self
 
     def _stores(self, n_folds: int, grid: Grid, n_outputs: int, n_features: int) -> bool:
@@ -154,15 +148,12 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
 
     def _route(self, sample_weight: Any, groups: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what the splitter and what the scorer are to be given."""
-        given = {"sample_weight": sample_weight, "groups": groups}
-        given = {name: value for name, value in given.items() if value is not None}
         if get_config()["enable_metadata_routing"]:
-            routed = process_routing(self, "fit", **given)
+            given = {"sample_weight": sample_weight, "groups": groups}
+            routed = process_routing(self, "fit", **{name: own for name, own in given.items() if own is not None})
             return dict(routed.splitter.split), dict(routed.scorer.score)
-        weights = {} if sample_weight is None else {"sample_weight": np.asarray(sample_weight)}
-        if weights and weights["sample_weight"].ndim == 0:
-            weights = {}
-        return {"groups": groups}, weights
+        is_weighted = sample_weight is not None and np.ndim(sample_weight) > 0
+        return {"groups": groups}, {"sample_weight": np.asarray(sample_weight)} if is_weighted else {}
 
     def _scorer(self) -> Any:
         # Imported late, because it takes a good part of a second.
@@ -174,10 +165,7 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
         chosen = outcome.chosen(self.rule)
         self.noises_, self.Cs_ = grid.noises, grid.Cs
         self.scores_, self.n_iter_, self.refined_ = outcome.scores, outcome.n_iter, outcome.refined
-        if outcome.coefs is not None:
-            self.coefs_paths_ = outcome.coefs
-        elif hasattr(self, "coefs_paths_"):  # of an earlier fit
-            del self.coefs_paths_
+        set_or_delete(self, "coefs_paths_", outcome.coefs)
         self.cv_results_ = cv_results(grid, outcome.scores, outcome.refined)
         self.best_index_ = chosen
         self.best_score_ = float(outcome.mean[chosen])
@@ -193,9 +181,7 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
             Fit(best).run(rows, n_threads, start)
         self.best_estimator_ = best
         for name in ("coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"):
-            self.__dict__.pop(name, None)  # of an earlier fit
-            if hasattr(best, name):
-                setattr(self, name, getattr(best, name))
+            set_or_delete(self, name, getattr(best, name, None))
 
     def _best(self) -> MarginalisedModel:
         check_is_fitted(self, "best_estimator_")
@@ -274,6 +260,17 @@ class Given(NamedTuple):
     groups: Any = None
 
 
+def search_arrays(estimator: MarginalisedModelCV, given: Given, verbose: int) -> None:
+    """Fit a search to rows in memory."""
+    with validation.unchanged_on_failure(estimator):
+        check_parameters(estimator)
+        fit = Fit(plain_model(estimator))
+        X, y = indexable(given.X, given.y)
+        rows = fit.check_rows(X, y, given.sample_weight)
+        load_fold, n_threads = partial(ArrayFold.load, X, y, rows), effective_n_jobs(estimator.n_jobs)
+        run_search(estimator, fit, rows, rows, given._replace(X=X, y=y), load_fold, n_threads, verbose)
+
+
 def run_search(
     estimator: MarginalisedModelCV,
     fit: Fit,
@@ -321,8 +318,8 @@ def run_search(
         raise ValueError("scoring gave NaN at every point of the grid: there is nothing to choose by.")
     estimator._store(grid, outcome)
     estimator._refit(fit.estimator, rows, outcome, n_threads)
-    warn_unconverged(np.append(outcome.converged, estimator.best_estimator_.converged_), stacklevel=4)
-    warn_at_ends(grid, outcome.mean, estimator.best_index_, stacklevel=3)
+    warn_unconverged(np.append(outcome.converged, estimator.best_estimator_.converged_), stacklevel=5)
+    warn_at_ends(grid, outcome.mean, estimator.best_index_, stacklevel=4)
 
 
 def plain_model(search: MarginalisedModelCV) -> MarginalisedModel:

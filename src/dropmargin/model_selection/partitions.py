@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 import numpy as np
-from sklearn.base import clone
 
 from dropmargin.data import Partitions, PerPartition, Rows, stack_rows
 from dropmargin.estimators import validation
@@ -26,7 +25,7 @@ from dropmargin.estimators.fitting import set_coefficients
 from dropmargin.estimators.parameters import check_parameters
 from dropmargin.estimators.partition_fit import PartitionRows, checked_rows, fit_partitions, partition_fit
 from dropmargin.estimators.scorers import MeanScorer, scores_of_rows
-from dropmargin.model_selection.base import Given, MarginalisedModelCV, plain_model, run_search
+from dropmargin.model_selection.base import Given, MarginalisedModelCV, plain_model, run_search, search_arrays
 from dropmargin.model_selection.search import Fold
 from dropmargin.progress import Progress
 from dropmargin.solvers import Iteration, Problem
@@ -108,7 +107,8 @@ def search_partitions(
         verbose = estimator.verbose if progress else 0
         with checked_rows(fit, data, names, feature_names) as rows:
             if rows.n_bytes <= _GATHERED_BYTES and (feature_names is None or rows.summary.whole.is_dense):
-                return _search_in_memory(estimator, rows, verbose)
+                search_arrays(estimator, _gather_rows(rows), verbose)
+                return estimator
             targets = _gather_targets(rows)
             own = Rows(None, targets.labels[targets.codes], targets.sample_weight)
             weights = targets.sample_weight if targets.is_weighted else None
@@ -118,21 +118,16 @@ def search_partitions(
     return estimator
 
 
-def _search_in_memory(estimator: MarginalisedModelCV, rows: PartitionRows, verbose: int) -> MarginalisedModelCV:
-    """Fit a search to the gathered rows."""
+def _gather_rows(rows: PartitionRows) -> Given:
     parts = [part for part in rows.rows.gather(rows.rows.map(_whole)) if len(part.y)]
     X: Any = stack_rows([part.X for part in parts])
     if rows.feature_names is not None:
         import pandas as pd
 
         X = pd.DataFrame(X, columns=list(rows.feature_names))
-    weights = [np.ones(len(part.y)) if part.sample_weight is None else part.sample_weight for part in parts]
     is_weighted = any(part.sample_weight is not None for part in parts)
-    own = clone(estimator).set_params(verbose=verbose)
-    own.fit(X, np.concatenate([part.y for part in parts]), np.concatenate(weights) if is_weighted else None)
-    params = estimator.get_params(deep=False)
-    estimator.__dict__ = vars(own) | params
-    return estimator
+    weights = [np.ones(len(part.y)) if part.sample_weight is None else part.sample_weight for part in parts]
+    return Given(X, np.concatenate([part.y for part in parts]), np.concatenate(weights) if is_weighted else None)
 
 
 @dataclass(frozen=True)

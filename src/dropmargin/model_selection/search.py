@@ -171,26 +171,23 @@ class Search:
 
     def run(self, folds: Sequence[Callable[[], Fold]], verbose: int) -> Outcome:
         """Return the scores of all points on all folds; ``folds`` are functions that load a fold."""
-        outcome = Outcome.empty(self.grid, len(folds), self.rough_tol <= self.tol)
+        is_rough = self.rough_tol > self.tol
+        outcome = Outcome(self.grid, len(folds), refined=not is_rough)
         if isinstance(self.scorer, Accuracy):
             outcome.errors[:] = 1.0 / self.n_rows  # the smallest possible error: one row
-        n_points = len(folds) * outcome.refined.size
-        self._on_folds(self._solve, outcome, folds, n_points, "", verbose)
+
+        def solve(index: int, solver: PathSolver, score_point: ScorePoint) -> None:
+            solver.solve_all(self.rough_tol, score_point, is_rough, skips_low=is_rough and self.rule == "best")
+
+        def refine(index: int, solver: PathSolver, score_point: ScorePoint) -> None:
+            solver.refine(points, self.tol, partial(outcome.start, index), score_point)
+
+        self._on_folds(solve, outcome, folds, outcome.refined.size, "", verbose)
         while points := outcome.to_refine(self.rule):
-            before = outcome.mean.copy()
-            task = partial(self._refine, points, outcome)
-            self._on_folds(task, outcome, folds, len(points) * len(folds), ", finalists", verbose)
+            before = outcome.mean
+            self._on_folds(refine, outcome, folds, len(points), ", finalists", verbose)
             outcome.mark_refined(points, before)
         return outcome
-
-    def _solve(self, index: int, solver: PathSolver, score_point: ScorePoint) -> None:
-        approximate = self.rough_tol > self.tol
-        solver.solve_all(self.rough_tol, score_point, approximate, skips_low=approximate and self.rule == "best")
-
-    def _refine(
-        self, points: list[Point], outcome: Outcome, index: int, solver: PathSolver, score_point: ScorePoint
-    ) -> None:
-        solver.refine(points, self.tol, partial(outcome.start, index), score_point)
 
     def _on_folds(
         self,
@@ -218,9 +215,16 @@ class Search:
 
                 task(index, solver, score_point)
 
-        with Progress(n_points, f"{type(self.fit.estimator).__name__} path{label}", verbose=verbose) as progress:
+        config = get_config()
+
+        def configured(job: Callable[[], None]) -> None:
+            with config_context(**config):  # that of scikit-learn, which new threads do not inherit
+                job()
+
+        label = f"{type(self.fit.estimator).__name__} path{label}"
+        with Progress(n_points * len(folds), label, verbose=verbose) as progress:
             jobs = [partial(on_fold, index, load, progress) for index, load in enumerate(folds)]
-            in_threads(_configured(jobs), self.n_threads, stop)
+            in_threads([partial(configured, job) for job in jobs], self.n_threads, stop)
 
     def score(self, estimator: MarginalisedModel, fold: Fold, point: Point, solution: Solution) -> float:
         """Set parameters, coefficients and intercept of an estimator to those of a point, and return its score."""
@@ -231,17 +235,6 @@ class Search:
         if not isinstance(score, Real):
             raise ValueError(f"scoring must return one number, got {score!r}. Choose a single metric.")
         return float(score)
-
-
-def _configured(jobs: Iterable[Callable[[], None]]) -> list[Callable[[], None]]:
-    """Return jobs that run with the scikit-learn configuration of this thread, which new threads do not inherit."""
-    config = get_config()
-
-    def run(job: Callable[[], None]) -> None:
-        with config_context(**config):
-            job()
-
-    return [partial(run, job) for job in jobs]
 
 
 def try_scorer(search: Search, fold: Fold) -> None:
@@ -286,34 +279,19 @@ def warn_unconverged(converged: Array, stacklevel: int) -> None:
         )
 
 
-@dataclass(eq=False)
 class Outcome:
     """Scores, iterations and coefficients of a search.
 
     ``refined`` are the points that are solved precisely, ``errors`` the errors of approximate scores, one per noise.
     """
 
-    grid: Grid
-    scores: Array
-    n_iter: Array
-    converged: Array
-    refined: Array
-    errors: Array
-    coefs: Array | None = None
-    lock: Any = None
-
-    @classmethod
-    def empty(cls, grid: Grid, n_folds: int, refined: bool) -> Outcome:
+    def __init__(self, grid: Grid, n_folds: int, refined: bool) -> None:
         shape = (n_folds, *grid.shape)
-        return cls(
-            grid,
-            np.full(shape, np.nan),
-            np.zeros(shape, dtype=int),
-            np.ones(shape, dtype=bool),
-            np.full(grid.shape, refined),
-            np.zeros(grid.shape[0]),
-            lock=threading.Lock(),
-        )
+        self.scores, self.n_iter = np.full(shape, np.nan), np.zeros(shape, dtype=int)
+        self.converged, self.refined = np.ones(shape, dtype=bool), np.full(grid.shape, refined)
+        self.errors = np.zeros(grid.shape[0])
+        self.coefs: Array | None = None
+        self._lock = threading.Lock()
 
     def store(self, fold: int, point: Point, solution: Solution, score: float, store_coef: bool) -> None:
         """Store the result of a point on a fold."""
@@ -321,7 +299,7 @@ class Outcome:
         self.scores[where], self.n_iter[where] = score, self.n_iter[where] + solution.n_iter
         self.converged[where] = solution.converged
         if store_coef:
-            with self.lock:
+            with self._lock:
                 if self.coefs is None:
                     self.coefs = np.zeros((*self.scores.shape, *solution.coef.T.shape))
             self.coefs[where] = solution.coef.T
