@@ -122,14 +122,12 @@ class FactorModel:
 
     def of_more_features(self, used: Array, n_features: int) -> FactorModel:
         """Return the model of ``n_features``, of which those of this model are ``used`` and the others are always 0."""
-        parts = (np.zeros((n_features, *own.shape[1:])) for own in (self.mean, self.factors, self.residual_variance))
-        whole = FactorModel(*parts)
-        whole.mean[used], whole.factors[used], whole.residual_variance[used] = (
-            self.mean,
-            self.factors,
-            self.residual_variance,
-        )
-        return whole
+        wholes = []
+        for own in (self.mean, self.factors, self.residual_variance):
+            whole = np.zeros((n_features, *own.shape[1:]))
+            whole[used] = own
+            wholes.append(whole)
+        return FactorModel(*wholes)
 
     # Scores ---------------------------------------------------------------------------------------------------------
 

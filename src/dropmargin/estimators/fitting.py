@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -42,7 +42,7 @@ from dropmargin.data.missing_values import (
 )
 from dropmargin.errors import ParameterError
 from dropmargin.estimators import missing, validation
-from dropmargin.estimators.factor_analysis import ConditionalNumbers, ConditionalRows, check_rank
+from dropmargin.estimators.factor_analysis import fill_conditional, fit_factor_model
 from dropmargin.estimators.parameters import check_parameters
 from dropmargin.losses import Logistic, Loss, MCFLogistic, MGFLoss, MomentLoss
 from dropmargin.noise import Noise, as_noise
@@ -81,14 +81,14 @@ class TrainingRows(ABC):
         """Return the problem with its noise for these features; the noise excludes missing entries."""
         if problem.noise is None:
             return problem
-        noise: Noise | None = problem.noise.resolve(self.n_features, self.feature_names)
+        noise = problem.noise.resolve(self.n_features, self.feature_names)
         self.check_range(noise)
         if self.has_missing and not self.are_filled:
             noise = missing.exclude_missing_from_noise(noise, self.has_implicit)
         return replace(problem, noise=noise)
 
     @abstractmethod
-    def check_range(self, noise: Noise | None) -> None:
+    def check_range(self, noise: Noise) -> None:
         """Raise a `ValueError` if there are negative entries, and the noise does not allow them."""
 
     @abstractmethod
@@ -123,22 +123,30 @@ class CheckedRows(Rows, TrainingRows):
         chosen = self.X[index], self.y[index], self.sample_weight[index]
         return CheckedRows(*chosen, self.has_missing, self.feature_names, self.are_filled)
 
-    def check_range(self, noise: Noise | None) -> None:
-        if noise is not None and not noise.allows_negative:
+    def check_range(self, noise: Noise) -> None:
+        if not noise.allows_negative:
             validation.check_entries(self.X, noise, self.feature_names)
 
     def encoded(self, fit: Fit) -> AbstractContextManager[EncodedRows]:
         classes, targets, weights = fit.encode_labels(self.y, self.sample_weight)
-        given = self.X, targets, weights, 1 if classes is None else len(classes), self.has_missing
-        rows: ClassArray
-        if self.are_filled:
-            kind = ConditionalNumbers if fit.is_regression else ConditionalRows
-            rows = kind(*given, fit.estimator.missing_rank)
-        else:
-            rows = NumberArray(*given) if fit.is_regression else ClassArray(*given)
+        X, is_missing = self.X, self.has_missing
+        factor_model = cache(partial(fit_factor_model, X, weights, is_missing, fit.estimator.missing_rank))
+        if self.are_filled and is_missing:
+            X, is_missing = fill_conditional(X, factor_model()), False
+        kind = NumberArray if fit.is_regression else ClassArray
+        rows = kind(X, targets, weights, 1 if classes is None else len(classes), is_missing)
         if isinstance(rows, NumberArray):
             rows.first_intercept = first_intercept(fit.problem.loss, targets, weights)
-        return nullcontext(EncodedRows(classes, rows, partial(_statistics, rows, fit.uses_deviations)))
+
+        def statistics() -> FeatureStatistics:
+            if self.are_filled:
+                model = factor_model()  # of complete rows it is fitted when it is used
+                return FeatureStatistics(model.mean, None, model.factors, model.residual_variance)
+            if fit.uses_deviations:
+                return feature_statistics(X, weights, is_missing)
+            return FeatureStatistics(rows.feature_means, None)
+
+        return nullcontext(EncodedRows(classes, rows, statistics))
 
     def mean_square(self) -> float:
         return mean_square(self.X, self.sample_weight)
@@ -156,14 +164,6 @@ class CheckedRows(Rows, TrainingRows):
             return None
         squares = np.square(y - linear_scores(X, *coefficients(model))[:, 0])
         return float(np.sqrt(np.average(squares, weights=weights) * n_rows / n_free))
-
-
-def _statistics(rows: ClassArray, with_deviations: bool) -> FeatureStatistics:
-    if isinstance(rows, ConditionalRows):
-        return rows.statistics()
-    if with_deviations:
-        return feature_statistics(rows.X, rows.sample_weight, rows.has_missing)
-    return FeatureStatistics(rows.feature_means, None)
 
 
 class Fit:
@@ -191,8 +191,12 @@ class Fit:
         is_missing, are_filled = own.missing != "error" and has_missing(X), own.missing == "conditional"
         X = validation.check_entries(nan_to_negative_zero(X) if is_missing else X, None, names)
         weights = validation.check_weights(sample_weight, X.shape[0])
-        if are_filled:
-            check_rank(own.missing_rank, int(np.count_nonzero(weights)), X.shape[1])
+        n_rows, n_features = np.count_nonzero(weights), X.shape[1]
+        if are_filled and own.missing_rank is not None and own.missing_rank > min(n_rows, n_features):
+            raise ValueError(
+                f"missing_rank must be at most the number of rows of positive weight, {n_rows}, and of features, "
+                f"{n_features}, got {own.missing_rank}."
+            )
         return CheckedRows(X, y, weights, is_missing, names, are_filled)
 
     def run(

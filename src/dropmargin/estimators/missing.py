@@ -71,9 +71,9 @@ def restore_columns(X: Any, names: Array | None) -> Any:
 # Training -----------------------------------------------------------------------------------------------------------
 
 
-def exclude_missing_from_noise(noise: Noise | None, has_implicit: bool) -> Noise | None:
+def exclude_missing_from_noise(noise: Noise, has_implicit: bool) -> Noise:
     """Return a noise that does not corrupt missing entries; ``has_implicit``: ``X`` has zeros that are not stored."""
-    if noise is None or not noise.variance().has_floor:
+    if not noise.variance().has_floor:
         return noise
     name = type(noise).__name__
     if noise.variance().moves_entries:

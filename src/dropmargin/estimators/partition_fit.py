@@ -67,7 +67,7 @@ class PartitionRows(TrainingRows):
         whole = replace(self.summary.whole, totals=totals)
         return PartitionRows(rows, replace(self.summary, whole=whole), self.feature_names)
 
-    def check_range(self, noise: Noise | None) -> None:
+    def check_range(self, noise: Noise) -> None:
         self.summary.check_range(noise, self.feature_names)
 
     @contextmanager

@@ -147,17 +147,13 @@ def noise_path(
     if target is None:
         scorer = check_scoring(fit.estimator, scoring="accuracy" if scoring is None else scoring)
     else:
-        scorer = partial(_expected_accuracy, target.noise)
+        scorer = partial(MarginalisedClassifier.expected_accuracy, noise=target.noise)
     fold = ArrayFold(rows, X if X_test is None else X_test, y if y_test is None else y_test, {})
     search = Search(fit, grid, scorer, fit.problem.tol, fit.problem.tol, len(rows.y))
     try_scorer(search, fold)
     path = _solve_path(search, fold, effective_n_jobs(estimator.n_jobs), verbose)
     warn_unconverged(path.converged, stacklevel=3)
     return path
-
-
-def _expected_accuracy(noise: Noise, model: MarginalisedClassifier, X: Any, y: Any) -> float:
-    return model.expected_accuracy(X, y, noise)
 
 
 def _solve_path(search: Search, fold: ArrayFold, n_threads: int, verbose: int) -> NoisePath:
