@@ -136,11 +136,6 @@ class IncompleteRows:
     factor: Array
     shift: Array
 
-    def take(self, members: Array) -> IncompleteRows:
-        """Return some of the rows."""
-        missing = None if self.missing is None else self.missing[members]
-        return IncompleteRows(self.filled[members], missing, self.factor[members], self.shift[members])
-
     def scores(self, coef: Array) -> Array:
         """Return the scores of the rows."""
         return self.factor * _times(self.filled, coef) + self.shift

@@ -294,12 +294,3 @@ def _without_predicted(values: Array, predicted: Array) -> Array:
     n_rows, n_classes = values.shape[:2]
     is_other = np.arange(n_classes) != predicted[:, None]
     return values[is_other].reshape(n_rows, n_classes - 1, *values.shape[2:])
-
-
-def check_scores(by_pairs: bool, method: str) -> None:
-    """Raise a `ValueError` if the method does not exist for one-vs-one votes."""
-    if by_pairs and method != "auto":
-        raise ValueError(
-            f"predict_stability(method={method!r}) needs multi_class='ovr', got multi_class='ovo', whose votes have "
-            "no closed form. Choose method='auto', or fit with multi_class='ovr'."
-        )

@@ -203,7 +203,7 @@ class Search:
 
         def on_fold(index: int, load: Callable[[], Fold], progress: Progress) -> None:
             with load() as fold:
-                solver, model = fold.prepare(self, 1)
+                solver, model = fold.prepare(self, max(1, self.n_threads // len(folds)))
 
                 def score_point(point: Point, solution: Solution) -> float:
                     if stop.is_set():
@@ -280,7 +280,7 @@ def warn_unconverged(converged: Array, stacklevel: int) -> None:
 
 
 class Outcome:
-    """Scores, iterations and coefficients of a search.
+    """Scores, iterations, objectives and coefficients of a search; an interpolated point has the objective 0.
 
     ``refined`` are the points that are solved precisely, ``errors`` the errors of approximate scores, one per noise.
     """
@@ -289,7 +289,7 @@ class Outcome:
         shape = (n_folds, *grid.shape)
         self.scores, self.n_iter = np.full(shape, np.nan), np.zeros(shape, dtype=int)
         self.converged, self.refined = np.ones(shape, dtype=bool), np.full(grid.shape, refined)
-        self.errors = np.zeros(grid.shape[0])
+        self.errors, self.objectives = np.zeros(grid.shape[0]), np.zeros(shape)
         self.coefs: Array | None = None
         self._lock = threading.Lock()
 
@@ -297,7 +297,7 @@ class Outcome:
         """Store the result of a point on a fold."""
         where = (fold, *point)
         self.scores[where], self.n_iter[where] = score, self.n_iter[where] + solution.n_iter
-        self.converged[where] = solution.converged
+        self.converged[where], self.objectives[where] = solution.converged, solution.objective.sum()
         if store_coef:
             with self._lock:
                 if self.coefs is None:
