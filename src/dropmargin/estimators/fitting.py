@@ -338,7 +338,10 @@ def _problem(estimator: MarginalisedModel) -> Problem:
     penalty = Penalty(l2=1.0 - values["l1_ratio"], l1=values["l1_ratio"])
     loss, noise = estimator._make_loss(), as_noise(estimator.noise)
     if isinstance(loss, MGFLoss) and noise is not None and not noise.has_log_mgf:
-        raise ValueError(f"{type(loss).__name__} needs a noise with log_mgf(), which {type(noise).__name__} lacks.")
+        raise ValueError(
+            f"noise={noise!r} has no log_mgf(), which {type(loss).__name__} needs: choose another noise, such as "
+            "DropoutNoise, or the hinge, logistic or quadratic loss."
+        )
     solver = choose_solver(estimator.solver, loss, penalty)
     multi_class = values.get("multi_class", "ovr")
     if multi_class == "multinomial" and not isinstance(loss, Logistic | MCFLogistic):

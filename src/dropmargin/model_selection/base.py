@@ -29,8 +29,8 @@ from dropmargin.estimators.parameters import (
     parameter,
     specification,
 )
-from dropmargin.estimators.scorers import CheckedScorer, ExpectedAccuracy, ExpectedError
-from dropmargin.model_selection.grid import Grid, check_grid, check_problems
+from dropmargin.estimators.scorers import CheckedScorer
+from dropmargin.model_selection.grid import Grid, check_grid, check_noise, check_problems
 from dropmargin.model_selection.results import cv_results, warn_at_ends
 from dropmargin.model_selection.search import (
     FINAL_SHARE,
@@ -43,6 +43,7 @@ from dropmargin.model_selection.search import (
     try_scorer,
     warn_unconverged,
 )
+from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
 # Coefficients of all points are kept up to this many bytes, unless ``store_coefs`` is given.
@@ -135,13 +136,13 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
         """Raise an error if the targets of the training rows of a fold, without those of weight 0, are too few."""
         raise NotImplementedError
 
-    def _target_scorer(self) -> CheckedScorer | None:
-        """Return the scorer of ``target_noise``; ``None`` if it is ``None``."""
+    def _target_scorer(self, noise: Noise | None) -> CheckedScorer | None:
+        """Return the scorer of a noise that is ``target_noise``; ``None`` if it is ``None``."""
         raise NotImplementedError
 
-    def _search_scorer(self) -> Any:
+    def _search_scorer(self, rows: TrainingRows) -> Any:
         """Return the scorer of the search, which scores checked rows where that is possible."""
-        target = self._target_scorer()
+        target = self._target_scorer(check_noise("target_noise", self.target_noise, rows))
         if target is not None:
             return target
         return self._default_scorer if self.scoring in (None, self._default_scoring) else self._scorer()
@@ -303,9 +304,7 @@ def run_search(
     split_params, score_params = estimator._route(given.sample_weight, given.groups)
     splits = estimator._splits(given.X, given.y, targets, classes, split_params)
     folds = [partial(load_fold, train, test, score_params) for train, test in splits]
-    scorer = estimator._search_scorer()
-    if isinstance(scorer, ExpectedAccuracy | ExpectedError):
-        scorer.noise.resolve(rows.n_features, rows.feature_names)
+    scorer = estimator._search_scorer(rows)
     tol = FINAL_SHARE * fit.problem.tol
     rough_tol = max(fit.problem.tol, ROUGH_TOL) if estimator.prune else tol
     store = estimator._stores(len(folds), grid, fit.n_outputs(classes), rows.n_features)

@@ -12,7 +12,7 @@ from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.estimators.parameters import ClassParameters
 from dropmargin.estimators.scorers import Accuracy, ExpectedAccuracy
 from dropmargin.model_selection.base import MarginalisedModelCV, plain_model
-from dropmargin.noise import as_noise
+from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
 
@@ -26,15 +26,14 @@ def _plain_has(name: str) -> Any:
     return check
 
 
-def target_scorer(target_noise: Any, scoring: Any, multi_class: str) -> ExpectedAccuracy | None:
-    """Return the scorer of a parameter ``target_noise``; ``None`` if it is ``None``."""
-    noise = as_noise(target_noise)
+def target_scorer(noise: Noise | None, scoring: Any, multi_class: str) -> ExpectedAccuracy | None:
+    """Return the scorer of a noise that is the parameter ``target_noise``."""
     if noise is None:
         return None
     if scoring is not None:
         raise ValueError(
-            f"scoring={scoring!r} scores complete rows, target_noise={target_noise!r} rows under noise by their "
-            "expected accuracy: pass one of them."
+            f"scoring={scoring!r} scores complete rows, target_noise={noise!r} rows under noise by their expected "
+            "accuracy: pass one of them."
         )
     if multi_class == "ovo":
         raise ValueError("target_noise needs multi_class='ovr', got multi_class='ovo'.")
@@ -59,8 +58,8 @@ class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedMod
                 "(sklearn.model_selection.StratifiedKFold), or leave out classes with hardly any rows."
             )
 
-    def _target_scorer(self) -> ExpectedAccuracy | None:
-        return target_scorer(self.target_noise, self.scoring, self.multi_class)
+    def _target_scorer(self, noise: Noise | None) -> ExpectedAccuracy | None:
+        return target_scorer(noise, self.scoring, self.multi_class)
 
     def predict(self, X: Any) -> Array:
         """Return the predicted label of each row of ``X``.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -147,29 +147,32 @@ def check_grid(noises: Any, Cs: Any, rows: TrainingRows, factor: float = 1.0) ->
     factor : float, default=1.0
         The factor of the default values of ``C``.
     """
-    checked = _check_noises(noises, rows.n_features, rows.feature_names)
-    return Grid(checked, _check_cs(Cs, lambda: rows.mean_square() / factor))
+    return Grid(_check_noises(noises, rows), _check_cs(Cs, lambda: rows.mean_square() / factor))
+
+
+def check_noise(name: str, given: Any, rows: TrainingRows) -> Noise | None:
+    """Return the noise of a parameter after checking it against the rows; errors begin with the name."""
+    try:
+        noise = as_noise(given)
+        if noise is not None:
+            rows.check_range(noise.resolve(rows.n_features, rows.feature_names))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    return noise
 
 
 def check_problems(fit: Fit, rows: TrainingRows, grid: Grid) -> None:
-    """Check each noise of the grid against the other parameters of an estimator and the data."""
+    """Check each noise of the grid against the other parameters of an estimator, and against missing entries."""
     for noise in grid.noises:
         rows.problem(Fit(copy(fit.estimator).set_params(noise=noise)).problem)
 
 
-def _check_noises(noises: Any, n_features: int, feature_names: Sequence[str] | None) -> tuple[Noise | None, ...]:
+def _check_noises(noises: Any, rows: TrainingRows) -> tuple[Noise | None, ...]:
     if _is_count(noises):
         count = _check_count("noises", noises)
         return tuple(as_noise(float(rate)) for rate in np.round(np.linspace(0.0, HIGHEST_RATE, count), 6))
-    checked: list[Noise | None] = []
-    for index, given in enumerate(_as_list("noises", noises, "[0.1, 0.5, GaussianNoise(scale=0.1)]")):
-        try:
-            noise = as_noise(given)
-            if noise is not None:
-                noise.resolve(n_features, feature_names)
-        except ValueError as error:
-            raise ValueError(f"noises[{index}]: {error}") from error
-        checked.append(noise)
+    given = _as_list("noises", noises, "[0.1, 0.5, GaussianNoise(scale=0.1)]")
+    checked = [check_noise(f"noises[{index}]", noise, rows) for index, noise in enumerate(given)]
     _refuse_duplicates("noises", [_signature(noise) for noise in checked], [repr(noise) for noise in checked])
     return tuple(checked)
 

@@ -13,7 +13,7 @@ from dropmargin.estimators import DropoutSVC
 from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.estimators.fitting import Fit
 from dropmargin.model_selection.classification import target_scorer
-from dropmargin.model_selection.grid import check_grid, check_problems
+from dropmargin.model_selection.grid import check_grid, check_noise, check_problems
 from dropmargin.model_selection.search import ArrayFold, Search, try_scorer, warn_unconverged
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
@@ -140,7 +140,7 @@ def noise_path(
     classes, _, _ = fit.encode_labels(rows.y, rows.sample_weight)
     grid = check_grid(noises, Cs, rows)
     check_problems(fit, rows, grid)
-    target = target_scorer(target_noise, scoring, estimator.multi_class)
+    target = target_scorer(check_noise("target_noise", target_noise, rows), scoring, estimator.multi_class)
     if target is None:
         scorer = check_scoring(fit.estimator, scoring="accuracy" if scoring is None else scoring)
     else:

@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from dropmargin.estimators.regression import MarginalisedRegressor
 from dropmargin.estimators.scorers import R2, ExpectedError
 from dropmargin.model_selection.base import MarginalisedModelCV
-from dropmargin.noise import as_noise
+from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
 # The errors under ``target_noise`` by the name of ``scoring``.
@@ -30,8 +30,7 @@ class MarginalisedRegressorCV(RegressorMixin, MarginalisedModelCV):
         if not len(y):
             raise ValueError(f"Fold {index} of cv has no training row, or only rows of weight 0.")
 
-    def _target_scorer(self) -> ExpectedError | None:
-        noise = as_noise(self.target_noise)
+    def _target_scorer(self, noise: Noise | None) -> ExpectedError | None:
         if noise is None:
             return None
         if self.scoring is not None and (not isinstance(self.scoring, str) or self.scoring not in _METRICS):
