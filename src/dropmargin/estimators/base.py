@@ -51,6 +51,7 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
         with validation.unchanged_on_failure(self):
             fit = Fit(self)
             rows = fit.check_rows(X, y, sample_weight)
+            # The steps of `Fit.run`, written out: the way to the kernel is one frame shorter.
             problem = rows.problem(fit.problem)
             with rows.encoded(fit) as encoded:
                 start = fit.start(encoded.classes, rows.n_features)

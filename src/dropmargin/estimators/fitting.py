@@ -339,8 +339,8 @@ def _problem(estimator: MarginalisedModel) -> Problem:
     loss, noise = estimator._make_loss(), as_noise(estimator.noise)
     if isinstance(loss, MGFLoss) and noise is not None and not noise.has_log_mgf:
         raise ValueError(
-            f"noise={noise!r} has no log_mgf(), which {type(loss).__name__} needs: choose another noise, such as "
-            "DropoutNoise, or the hinge, logistic or quadratic loss."
+            f"{type(loss).__name__} needs a noise with log_mgf(), which {type(noise).__name__} lacks, got "
+            f"noise={noise!r}: choose another noise, or the hinge, logistic or quadratic loss."
         )
     solver = choose_solver(estimator.solver, loss, penalty)
     multi_class = values.get("multi_class", "ovr")
