@@ -26,6 +26,7 @@ from dropmargin.cli.options import LEARNING_OPTIONS
 from dropmargin.estimators.parameters import NUMBER, number, parameter, specification
 from dropmargin.io.model import estimators as stored_estimators
 from dropmargin.losses import Hinge
+from dropmargin.model_selection.base import plain_model
 from helpers import make_data
 
 PLAIN = [DropoutSVC, DropoutLogisticRegression, NoisyLinearClassifier, MCFClassifier]
@@ -64,7 +65,7 @@ def test_a_search_has_all_parameters_of_the_plain_class_that_it_does_not_choose(
 def test_classes_with_different_losses_do_not_inherit_from_each_other():
     assert not issubclass(DropoutLogisticRegression, DropoutSVC)
     assert not issubclass(DropoutLogisticRegressionCV, DropoutSVCCV)
-    assert not isinstance(DropoutLogisticRegressionCV()._plain(), DropoutSVC)
+    assert not isinstance(plain_model(DropoutLogisticRegressionCV()), DropoutSVC)
 
 
 def test_options_of_the_command_line_have_the_defaults_and_choices_of_the_parameters():

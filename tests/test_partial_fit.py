@@ -23,6 +23,7 @@ from dropmargin import (
     MCFClassifier,
     NoisyLinearClassifier,
 )
+from dropmargin.estimators.fitting import Fit
 from dropmargin.losses import GaussianLogistic, Hinge, Logistic, Quadratic
 from dropmargin.noise import DropoutNoise
 from dropmargin.online.block import BlockObjective
@@ -52,7 +53,7 @@ def objective_of(model, X, y):
     """Return what `fit` minimises, at the model's coefficients, summed over the columns."""
     classes = model.classes_
     labels = np.where(np.asarray(y)[:, None] == (classes if len(classes) > 2 else classes[1:]), 1.0, -1.0)
-    problem = model._problem()
+    problem = Fit(model).problem
     noise = problem.noise and problem.noise.with_means(np.asarray(X.mean(axis=0)).ravel())
     objective = make_objective(X, labels, np.ones(len(labels)), problem.loss, noise, C=model.C)
     return float(objective.at(np.vstack([model.coef_.T, model.intercept_])).value.sum())

@@ -26,7 +26,7 @@ from dropmargin import (
     PoissonNoise,
     noise_path,
 )
-from dropmargin.estimators.base import CheckedRows
+from dropmargin.estimators.fitting import CheckedRows
 from dropmargin.model_selection.grid import Grid, check_grid
 
 # The hinge without noise has a kink and does not get further than this; it is worth six digits of the coefficients.

@@ -1,68 +1,27 @@
-"""The estimator shell that classifiers and regressors share: parameters, checks, fit, fitted attributes, scores."""
+"""The estimator that classifiers and regressors share: parameters, fit, scores of rows, also under noise."""
 
 from __future__ import annotations
 
-import sys
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.data import ClassArray, Rows, as_dense, as_sparse, canonical, linear_scores
+from dropmargin.data import as_dense, as_sparse, linear_scores
 from dropmargin.data.inputs import validate_rows
-from dropmargin.data.missing_values import (
-    STATISTICS,
-    FeatureStatistics,
-    feature_statistics,
-    has_missing,
-    nan_to_negative_zero,
-)
-from dropmargin.estimators import missing, validation
+from dropmargin.data.missing_values import FeatureStatistics, has_missing, incomplete_rows, zero_missing
+from dropmargin.estimators import missing, stability, validation
 from dropmargin.estimators.conditional import FactorModel, NormalScores
-from dropmargin.estimators.factor_analysis import ConditionalRows, check_rank
-from dropmargin.estimators.parameters import ModelParameters, check_parameter, check_parameters
-from dropmargin.losses import Loss, MGFLoss
-from dropmargin.noise import Noise, Variance, as_noise
-from dropmargin.penalties import Penalty
-from dropmargin.solvers import Iteration, Problem, Result, choose_solver, no_monitor, solve
+from dropmargin.estimators.fitting import Fit, coefficients
+from dropmargin.estimators.parameters import ModelParameters, check_parameter
+from dropmargin.losses import Loss
+from dropmargin.noise import DropoutNoise, Noise, Variance, as_noise
+from dropmargin.solvers import solve
 from dropmargin.typing import Array
-
-
-class CheckedRows(Rows):
-    """Validated training data; missing entries, if there are any, have become minus zeros."""
-
-    def __init__(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        has_missing: bool,
-        feature_names: Sequence[str] | None = None,
-        are_filled: bool = False,
-    ) -> None:
-        super().__init__(X, y, sample_weight)
-        self.has_missing = has_missing
-        self.feature_names = feature_names
-        self.are_filled = are_filled  # missing entries take values before the fit, so the noise corrupts them
-
-    def problem(self, problem: Problem) -> Problem:
-        """Return the problem with its noise for these features; the noise excludes missing entries."""
-        if problem.noise is None:
-            return problem
-        noise: Noise | None = problem.noise.resolve(self.X.shape[1], self.feature_names)
-        if self.has_missing and not self.are_filled:
-            noise = missing.exclude_missing_from_noise(self.X, noise)
-        return replace(problem, noise=noise)
-
-    def take(self, index: Array) -> CheckedRows:
-        chosen = self.X[index], self.y[index], self.sample_weight[index]
-        return CheckedRows(*chosen, self.has_missing, self.feature_names, self.are_filled)
 
 
 class MarginalisedModel(ModelParameters, BaseEstimator):
@@ -90,165 +49,23 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
             The fitted estimator. If the fit fails or is interrupted, the estimator is as it was before.
         """
         with validation.unchanged_on_failure(self):
-            problem = self._problem()
-            rows = self._check_data(problem, X, y, sample_weight)
-            classes, encoded = self._encode(rows)
-            start = self._warm_coefficients(classes, rows.X.shape[1])
-            result = solve(rows.problem(problem), encoded, start, effective_n_jobs(self.n_jobs))
-            return self._store(result, classes, rows.X.dtype, self._statistics(encoded))._set_residuals(rows)
+            fit = Fit(self)
+            rows = fit.check_rows(X, y, sample_weight)
+            # The steps of `Fit.run`, written out: the way to the kernel is one frame shorter.
+            problem = rows.problem(fit.problem)
+            with rows.encoded(fit) as encoded:
+                start = fit.start(encoded.classes, rows.n_features)
+                result = solve(problem, encoded.rows, start, effective_n_jobs(self.n_jobs))
+            fit.store(result, encoded, rows)
+        return self
 
-    def _check_data(self, problem: Problem, X: Any, y: Any, sample_weight: Any) -> CheckedRows:
-        """Return the training data after all checks that do not depend on the labels of one fit."""
-        X, y = self._validate_rows(X, y)
-        names = getattr(self, "feature_names_in_", None)
-        if problem.noise is not None:
-            problem.noise.resolve(X.shape[1], names)
-        X = canonical(X)
-        is_missing, are_filled = self.missing != "error" and has_missing(X), self.missing == "conditional"
-        if is_missing:
-            if not are_filled:
-                missing.exclude_missing_from_noise(X, problem.noise)  # an error before a copy is made
-            X = nan_to_negative_zero(X)
-        X = validation.check_entries(X, problem.noise, names)
-        weights = validation.check_weights(sample_weight, X.shape[0])
-        if are_filled:
-            check_rank(self.missing_rank, int(np.count_nonzero(weights)), X.shape[1])
-        return CheckedRows(X, y, weights, is_missing, names, are_filled)
-
-    def _validate_rows(self, X: Any, y: Any) -> tuple[Any, Any]:
-        """Return training rows and targets after scikit-learn's checks."""
-        return validate_rows(self, X, y, ensure_all_finite=self._finite())
-
-    def _encode(self, rows: CheckedRows) -> tuple[Array | None, ClassArray]:
-        """Return the classes, ``None`` in a regression, and the rows as a solver needs them."""
-        raise NotImplementedError
-
-    def _set_classes(self, classes: Array | None) -> None:
-        """Set the classes; a regression has none."""
-
-    def _n_outputs(self, classes: Array | None) -> int:
-        """Return the number of outputs for these classes."""
-        return 1
-
-    def _scale_of_C(self, rows: Rows) -> float:  # noqa: N802
+    def _scale_of_C(self, y: Array, sample_weight: Array) -> float:  # noqa: N802
         """Return the factor of the default values of ``C`` of a search."""
         return 1.0
-
-    def _statistics(self, encoded: ClassArray) -> FeatureStatistics:
-        """Return the means of the features and what else ``missing`` needs: their deviations, or their Gaussian."""
-        if isinstance(encoded, ConditionalRows):
-            return encoded.statistics()
-        if self.missing == "rescale":
-            return feature_statistics(encoded.X, encoded.sample_weight, encoded.has_missing)
-        return FeatureStatistics(encoded.feature_means, None)
-
-    def _set_feature_names(self, n_features: int, names: Sequence[str] | None) -> None:
-        self.n_features_in_ = n_features
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):  # of an earlier fit
-            del self.feature_names_in_
-
-    def _set_statistics(self, statistics: FeatureStatistics | None) -> None:
-        for name, values in zip(STATISTICS, statistics or (None,) * len(STATISTICS), strict=True):
-            if values is not None:
-                setattr(self, name, values)
-            elif hasattr(self, name):  # of an earlier fit
-                delattr(self, name)
 
     def _finite(self) -> Any:
         """Return whether scikit-learn's validation is to demand finite entries (``ensure_all_finite``)."""
         return True if self.missing == "error" else "allow-nan"
-
-    def _problem(self) -> Problem:
-        """Check the parameters and return the problem that they describe."""
-        values = check_parameters(self)
-        penalty = Penalty(l2=1.0 - values["l1_ratio"], l1=values["l1_ratio"])
-        loss, noise = self._make_loss(), as_noise(self.noise)
-        if isinstance(loss, MGFLoss) and noise is not None and not noise.has_log_mgf:
-            raise ValueError(f"{type(loss).__name__} needs a noise with log_mgf(), which {type(noise).__name__} lacks.")
-        solver = choose_solver(self.solver, loss, penalty)
-        given = {name: values[name] for name in ("C", "fit_intercept", "tol", "max_iter")}
-        given["multi_class"] = values.get("multi_class", "ovr")
-        return Problem(loss=loss, noise=noise, penalty=penalty, solver=solver, monitor=self._monitor(), **given)
-
-    def _monitor(self) -> Callable[[Iteration], None]:
-        name = type(self).__name__
-
-        def show(entry: Iteration) -> None:
-            gap = "" if np.isnan(entry.gap) or np.isinf(entry.gap) else f"  gap {entry.gap / abs(entry.objective):8.1e}"
-            print(
-                f"[{name}] iteration {entry.iteration:4d}  objective {entry.objective:.8g}{gap}"
-                f"  passes {entry.passes:g}  active {entry.n_active}",
-                file=sys.stderr,
-                flush=True,
-            )
-
-        return show if self.verbose else no_monitor
-
-    def _set_residuals(self, rows: CheckedRows) -> Self:
-        """Set what depends on the predictions of the training rows; a classifier has nothing like that."""
-        return self
-
-    def _warm_coefficients(self, classes: Array | None, n_features: int) -> Array | None:
-        """Return the coefficients of an earlier fit to start from, if their shape and the classes are the same."""
-        if not (self.warm_start and hasattr(self, "coef_")):
-            return None
-        if classes is not None and not np.array_equal(self.classes_, classes):
-            return None
-        coef, intercept = self._coefficients()
-        if coef.shape != (self._n_outputs(classes), n_features):
-            return None
-        return np.vstack([as_dense(coef).T, intercept[None, :]]).astype(np.float64)
-
-    def _coefficients(self) -> tuple[Any, Array]:
-        """Return the coefficients, one row per output, and the intercepts."""
-        return self.coef_, self.intercept_
-
-    def _set_coefficients(self, coef: Array, dtype: Any) -> None:
-        """Set coefficients and intercepts from those of a solver, intercept last and one column per output."""
-        self.coef_ = np.ascontiguousarray(coef[:-1].T.astype(dtype))
-        self.intercept_ = coef[-1].astype(dtype)
-
-    def _store(self, result: Result, classes: Array | None, dtype: Any, statistics: FeatureStatistics | None) -> Self:
-        """Set the fitted attributes; warn if the solver has not converged."""
-        if not np.isfinite(result.coef).all():
-            raise ValueError(
-                "The fit left the range of floating-point numbers. Scale the columns of X, for example with "
-                "sklearn.preprocessing.StandardScaler, or choose a smaller C."
-            )
-        self.__dict__.pop("_stream", None)  # of an earlier `partial_fit`
-        self._set_statistics(statistics)
-        self._set_classes(classes)
-        self._set_coefficients(result.coef, dtype)
-        self.n_iter_ = result.n_iter
-        self.n_passes_ = result.n_passes
-        self.objective_ = float(result.objective.sum())
-        self.converged_ = result.converged
-        self.history_ = result.history
-        if not result.converged:
-            warnings.warn(
-                f"{type(self).__name__} did not converge: {result.message}. {self._remedy(result)}",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        return self
-
-    def _remedy(self, result: Result) -> str:
-        scale = "scale the columns of X to similar ranges, or choose a smaller C"
-        if result.n_iter >= self.max_iter:
-            return f"Raise max_iter or tol, {scale}."
-        return f"More iterations will not help: {scale}."
-
-    def _scores(self, X: Any) -> Array:
-        """Return the scores of rows to predict, one column per output."""
-        X = self._check_rows(X)
-        coef, intercept = self._coefficients()
-        if self.missing == "error":
-            return linear_scores(X, coef, intercept)
-        if self.missing == "conditional":
-            return self._factor_model().scores(X, as_dense(coef), intercept)
-        return missing.anchored_scores(X, as_dense(coef), intercept, self._feature_statistics())
 
     def _check_rows(self, X: Any) -> Any:
         """Return rows to predict as an array or a sparse matrix, after scikit-learn's checks."""
@@ -266,6 +83,15 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
                 return whole
         return validate_rows(self, X, reset=False, ensure_all_finite=self._finite())
 
+    def _scores(self, X: Any) -> Array:
+        """Return the scores of checked rows, one column per output."""
+        coef, intercept = coefficients(self)
+        if self.missing == "error" or not has_missing(X):
+            return linear_scores(X, coef, intercept)
+        if self.missing == "conditional":
+            return self._factor_model().scores(X, as_dense(coef), intercept)
+        return missing.anchored_scores(X, as_dense(coef), intercept, self._feature_statistics())
+
     def _feature_statistics(self) -> FeatureStatistics:
         return FeatureStatistics(self.feature_means_, self.feature_deviations_)
 
@@ -274,12 +100,33 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
 
     def _normal_scores(self, X: Any, variance: Variance | None = None) -> Iterator[NormalScores]:
         """Yield the incomplete rows with the moments of their scores; see `FactorModel.normal_scores`."""
-        coef, intercept = self._coefficients()
+        coef, intercept = coefficients(self)
         return self._factor_model().normal_scores(X, as_dense(coef), intercept, variance)
 
-    def _at_training_means(self, noise: Noise) -> Noise:
-        """Return the noise for the feature means of the training data."""
-        return noise.with_means(self.feature_means_) if noise.needs_means else noise
+    def _resolved_noise(self, noise: Any) -> Noise:
+        """Return a noise for the features and their training means; ``None`` means that of the estimator."""
+        found = as_noise(self.noise if noise is None else noise)
+        found = DropoutNoise(0.0, reference="zero") if found is None else found
+        found = found.resolve(self.n_features_in_, getattr(self, "feature_names_in_", None))
+        return found.with_means(self.feature_means_) if found.needs_means else found
+
+    def _noisy_scores(self, X: Any, noise: Noise) -> Iterator[tuple[Array, stability.ScoreMoments]]:
+        """Yield indices of checked rows, and the moments of the scores of these under a resolved noise."""
+        coef, intercept = coefficients(self)
+        coef, variance, names = as_dense(coef), noise.variance(), getattr(self, "feature_names_in_", None)
+        members, statistics = np.arange(X.shape[0]), None
+        if self.missing == "conditional" and has_missing(X):
+            validation.check_entries(zero_missing(X), noise, names)
+            for scores in self._normal_scores(X, variance):
+                yield scores.rows, scores
+            members = np.flatnonzero(~incomplete_rows(X))
+            X = X[members]
+        elif self.missing == "rescale" and has_missing(X):
+            statistics = self._feature_statistics()
+        n_results = stability.n_results(len(coef), variance.groups)
+        for where, rows in missing.anchored_rows(X, coef, intercept, statistics, n_results):
+            rows = replace(rows, filled=validation.check_entries(rows.filled, noise, names))
+            yield members[where], stability.NoisyScores(rows, coef, variance)
 
     def sparsify(self) -> Self:
         """Convert the coefficients to a sparse array, as in `sklearn.svm.LinearSVC`.
@@ -304,7 +151,7 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
         True
         """
         check_is_fitted(self)
-        self.coef_ = as_sparse(self._coefficients()[0])
+        self.coef_ = as_sparse(coefficients(self)[0])
         return self
 
     def densify(self) -> Self:
@@ -316,7 +163,8 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
             The estimator, with ``coef_`` as an ndarray.
         """
         check_is_fitted(self)
-        self.coef_ = as_dense(self.coef_)
+        coef = as_dense(self.coef_)
+        self.coef_ = coef.reshape(-1) if isinstance(self, RegressorMixin) else coef
         return self
 
     def __sklearn_tags__(self) -> Any:

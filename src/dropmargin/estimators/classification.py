@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -13,18 +12,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from dropmargin.data import ClassArray, as_dense, binary_outputs, canonical, missing_values
-from dropmargin.data.missing_values import has_missing
-from dropmargin.errors import ParameterError
-from dropmargin.estimators import missing, stability, validation
-from dropmargin.estimators.base import CheckedRows, MarginalisedModel
+from dropmargin.data import as_dense, canonical
+from dropmargin.estimators import stability, validation
+from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.conditional import log_expected_expit, log_expected_softmax
-from dropmargin.estimators.factor_analysis import ConditionalRows
 from dropmargin.estimators.parameters import ClassParameters
-from dropmargin.estimators.patterns import DropoutPatterns
-from dropmargin.losses import Logistic, MCFLogistic
-from dropmargin.noise import DropoutNoise, Noise, as_noise
-from dropmargin.solvers import Problem
+from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
 
@@ -45,40 +38,6 @@ def _gives_probabilities(estimator: MarginalisedClassifier) -> bool:
 class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel):
     """Base of the linear classifiers whose loss is marginalised over noise on the features."""
 
-    def _problem(self) -> Problem:
-        problem = super()._problem()
-        if problem.multi_class == "multinomial" and not isinstance(problem.loss, Logistic | MCFLogistic):
-            raise ParameterError(
-                f"multi_class='multinomial' is for the logistic loss with approximation='bound' and for the loss "
-                f"'mcf-logistic', got {type(problem.loss).__name__}: use DropoutLogisticRegression or "
-                "MCFClassifier(loss='logistic'), or multi_class='ovr'.",
-                "multi_class",
-                "multinomial is for the logistic loss with approximation bound and for mcf-logistic; choose ovr or ovo",
-            )
-        if problem.multi_class == "multinomial" and problem.solver.needs_majoriser:
-            raise ValueError(
-                f"solver={self.solver!r} needs a quadratic majoriser, which multi_class='multinomial' does not have; "
-                "use solver='auto', 'newton' or 'lbfgs'."
-            )
-        return problem
-
-    def _encode(self, rows: CheckedRows) -> tuple[Array, ClassArray]:
-        """Return the classes, and the rows with the index of their class and their final weights."""
-        classes, index, weights = validation.encode_labels(
-            rows.y, self.class_weight, rows.sample_weight, type(self).__name__
-        )
-        if self.missing == "conditional":
-            return classes, ConditionalRows(rows.X, index, weights, len(classes), rows.has_missing, self.missing_rank)
-        return classes, ClassArray(rows.X, index, weights, len(classes), rows.has_missing)
-
-    def _set_classes(self, classes: Array | None) -> None:
-        assert classes is not None
-        self.classes_ = classes
-
-    def _n_outputs(self, classes: Array | None) -> int:
-        assert classes is not None
-        return len(binary_outputs(len(classes), self.multi_class))
-
     def decision_function(self, X: Any) -> Array:
         """Return the scores of the rows of ``X``.
 
@@ -94,7 +53,7 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
             ``multi_class="ovo"`` the score of a class is its number of votes, plus less than half a vote from the sums
             of the scores, which decides ties.
         """
-        return self._combine(self._scores(X))
+        return self._combine(self._scores(self._check_rows(X)))
 
     def _combine(self, scores: Array) -> Array:
         """Return one score per row for two classes, one per class for more: the votes, if columns are pairs."""
@@ -117,8 +76,7 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         labels : ndarray of shape (n_samples,)
             Labels of ``classes_``.
         """
-        winners = _winners(self.decision_function(X))
-        return self.classes_[winners]
+        return self._predicted_labels(self._check_rows(X))
 
     def predict_stability(
         self, X: Any, noise: Any = None, method: str = "auto", *, n_draws: int = 2048, random_state: Any = 0
@@ -174,53 +132,26 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         >>> model.predict_stability(X[[0, 50, 100]], 0.1).round(2)
         array([1.  , 0.81, 0.99])
         """
-        X = self._check_rows(X)
-        by_pairs = self.multi_class == "ovo" and len(self.classes_) > 2
+        X = canonical(self._check_rows(X))
         validation.check_choice("method", method, stability.METHODS)
-        stability.check_scores(by_pairs, method)
+        if self._has_votes() and method != "auto":
+            raise ValueError(
+                f"predict_stability(method={method!r}) needs multi_class='ovr', got multi_class='ovo', whose votes "
+                "have no closed form. Choose method='auto', or fit with multi_class='ovr'."
+            )
         n_draws = validation.check_integer("n_draws", n_draws, 1)
         seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-        noise = as_noise(self.noise if noise is None else noise)
-        names, X = getattr(self, "feature_names_in_", None), canonical(X)
-        out, complete = np.ones(X.shape[0]), np.ones(X.shape[0], dtype=bool)
-        if noise is not None:
-            noise = self._at_training_means(noise.resolve(X.shape[1], names))
-        if self.missing == "conditional":
-            variance = None if noise is None else noise.variance()
-            if noise is not None:
-                validation.check_entries(missing_values.zero_missing(X), noise, names)
-            for rows, mean, covariance in self._normal_scores(X, variance):
-                out[rows] = stability.of_normal_scores(
-                    mean, covariance, method, self._winners_of if by_pairs else None, n_draws, seed
-                )
-            complete = ~missing_values.incomplete_rows(X)
-        if noise is not None and complete.all():
-            return self._unchanged(X, noise, method, n_draws, seed)
-        if noise is not None and complete.any():
-            out[complete] = self._unchanged(X[complete], noise, method, n_draws, seed)
+        noise, out = self._resolved_noise(noise), np.empty(X.shape[0])
+        labels = stability.LabelStability(
+            as_dense(self.coef_), noise, self._winners, method, self._has_votes(), n_draws, seed
+        )
+        for rows, scores in self._noisy_scores(X, noise):
+            out[rows] = labels.of_scores(scores)
         return out
 
-    def _unchanged(self, X: Any, noise: Noise, method: str, n_draws: int, seed: int) -> Array:
-        """Return the probabilities of `predict_stability` for checked rows and a noise for these features."""
-        by_pairs = self.multi_class == "ovo" and len(self.classes_) > 2
-        names, out = getattr(self, "feature_names_in_", None), np.empty(X.shape[0])
-        statistics = self._feature_statistics() if self.missing == "rescale" else None
-        coef = as_dense(self.coef_)
-        room = stability.n_results(len(coef), noise.variance().groups)
-        patterns = None
-        if method == "auto" and isinstance(noise, DropoutNoise):
-            patterns = DropoutPatterns(coef, noise, n_draws, seed)
-        for where, rows in missing.anchored_rows(X, coef, self.intercept_, statistics, room):
-            rows = replace(rows, filled=validation.check_entries(rows.filled, noise, names))
-            if patterns is not None:
-                out[where] = patterns.unchanged(rows, self._winners_of)
-            elif method == "auto":
-                out[where] = stability.exact_or_drawn(
-                    rows, coef, noise, self._winners_of, by_pairs=by_pairs, n_draws=n_draws, seed=seed
-                )
-            else:
-                out[where] = stability.closed_form(rows, coef, noise.variance(), method)
-        return out
+    def _has_votes(self) -> bool:
+        """Return whether labels are chosen by the votes of pairs of classes."""
+        return self.multi_class == "ovo" and len(self.classes_) > 2
 
     def expected_accuracy(self, X: Any, y: Any, noise: Any = None, sample_weight: Any = None) -> float:
         """Return the expected accuracy if the features are corrupted by noise, in closed form.
@@ -253,36 +184,28 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         >>> model.expected_accuracy(X, y, noise=0.3) < model.score(X, y)
         True
         """
-        X, y = self._check_rows(X), column_or_1d(y)
+        X, y = canonical(self._check_rows(X)), column_or_1d(y)
         check_consistent_length(X, y, sample_weight)
-        noise = as_noise(self.noise if noise is None else noise)
-        noise = DropoutNoise(0.0, reference="zero") if noise is None else noise
-        noise = self._at_training_means(noise.resolve(X.shape[1], getattr(self, "feature_names_in_", None)))
-        return self._expected_accuracy(canonical(X), y, noise, sample_weight)
+        return float(np.average(self._label_probabilities(X, y, self._resolved_noise(noise)), weights=sample_weight))
 
-    def _expected_accuracy(self, X: Any, y: Array, noise: Noise, sample_weight: Any) -> float:
-        """Return the expected accuracy for checked rows and a noise for these features."""
-        if self.multi_class == "ovo" and len(self.classes_) > 2:
+    def _label_probabilities(self, X: Any, y: Array, noise: Noise) -> Array:
+        """Return the probability that the label of each checked row is predicted under a resolved noise."""
+        if self._has_votes():
             raise ValueError("The expected accuracy under noise needs multi_class='ovr', got multi_class='ovo'.")
         index = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        is_known = self.classes_[index] == y
-        statistics = self._feature_statistics() if self.missing == "rescale" else None
-        coef, variance = as_dense(self.coef_), noise.variance()
-        room = stability.n_results(len(coef), variance.groups)
-        right, complete = np.empty(X.shape[0]), np.arange(X.shape[0])
-        if self.missing == "conditional" and has_missing(X):
-            complete = np.flatnonzero(~missing_values.incomplete_rows(X))
-            for members, mean, covariance in self._normal_scores(X, variance):
-                right[members] = stability.normal_label_probabilities(mean, covariance, index[members])
-            X = X[complete]
-        for where, rows in missing.anchored_rows(X, coef, self.intercept_, statistics, room):
-            own = complete[where]
-            right[own] = stability.label_probabilities(rows, coef, variance, index[own])
-        return float(np.average(right * is_known, weights=sample_weight))
+        out = np.empty(X.shape[0])
+        for rows, scores in self._noisy_scores(X, noise):
+            out[rows] = stability.label_probabilities(scores, index[rows])
+        return out * (self.classes_[index] == y)
 
-    def _winners_of(self, scores: Array) -> Array:
-        """Return the index of the predicted class from the scores of all columns."""
-        return _winners(self._combine(scores))
+    def _predicted_labels(self, X: Any) -> Array:
+        """Return the predicted labels of checked rows."""
+        return self.classes_[self._winners(self._scores(X))]
+
+    def _winners(self, scores: Array) -> Array:
+        """Return the index of the predicted class from the scores of all outputs."""
+        scores = self._combine(scores)
+        return (scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
 
     @available_if(_gives_probabilities)
     def predict_proba(self, X: Any) -> Array:
@@ -317,23 +240,19 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         log_probabilities : ndarray of shape (n_samples, n_classes)
             The logarithm of `predict_proba`.
         """
-        scores = self.decision_function(X)
+        X = self._check_rows(X)
+        scores = self._combine(self._scores(X))
         scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
         is_softmax = self.multi_class == "multinomial" and len(self.classes_) > 2
         logs = scores if is_softmax else log_expit(scores)
         if self.missing == "conditional":
-            for rows, mean, covariance in self._normal_scores(canonical(self._check_rows(X))):
+            for rows, mean, covariance in self._normal_scores(canonical(X)):
                 mean = np.hstack([-mean, mean]) if mean.shape[1] == 1 else mean
                 if is_softmax:
                     logs[rows] = log_expected_softmax(mean, covariance)
                 else:
                     logs[rows] = log_expected_expit(mean, np.diagonal(covariance, axis1=1, axis2=2))
         return logs if len(self.classes_) == 2 else logs - logsumexp(logs, axis=1, keepdims=True)
-
-
-def _winners(scores: Array) -> Array:
-    """Return the index of the predicted class of each row of what `decision_function` returns."""
-    return (scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
 
 
 def _votes(scores: Array, n_classes: int) -> Array:

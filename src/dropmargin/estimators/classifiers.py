@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dropmargin.estimators import validation
 from dropmargin.estimators.online import OnlineMixin
-from dropmargin.estimators.parameters import ApproximationParameter, LossParameter, parameter
+from dropmargin.estimators.parameters import ApproximationParameter, LossParameter, check_parameter, parameter
 from dropmargin.losses import Loss, as_loss
 
 
@@ -448,4 +447,4 @@ class MCFClassifier(OnlineMixin):
     loss: str = parameter(default="quadratic", choices=tuple(_MCF_LOSSES), kw_only=False)
 
     def _make_loss(self) -> Loss:
-        return as_loss(_MCF_LOSSES[validation.check_choice("loss", self.loss, tuple(_MCF_LOSSES))])
+        return as_loss(_MCF_LOSSES[check_parameter(self, "loss")])

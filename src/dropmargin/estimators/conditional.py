@@ -34,7 +34,6 @@ from dropmargin.data import linear_scores
 from dropmargin.data.blocks import chunks
 from dropmargin.data.deviations import Deviations
 from dropmargin.data.missing_values import (
-    has_missing,
     mark_missing,
     missing_features,
     row_chunks,
@@ -64,6 +63,15 @@ class NormalScores(NamedTuple):
     rows: Array
     mean: Array
     covariance: Array
+
+    @property
+    def variance(self) -> Array:
+        """The variances of the scores."""
+        return np.diagonal(self.covariance, axis1=1, axis2=2)
+
+    def covariance_with(self, labels: Array) -> Array:
+        """Return the covariances of the scores with that of one output of each row."""
+        return self.covariance[np.arange(len(labels)), labels]
 
 
 @dataclass(frozen=True)
@@ -114,21 +122,17 @@ class FactorModel:
 
     def of_more_features(self, used: Array, n_features: int) -> FactorModel:
         """Return the model of ``n_features``, of which those of this model are ``used`` and the others are always 0."""
-        parts = (np.zeros((n_features, *own.shape[1:])) for own in (self.mean, self.factors, self.residual_variance))
-        whole = FactorModel(*parts)
-        whole.mean[used], whole.factors[used], whole.residual_variance[used] = (
-            self.mean,
-            self.factors,
-            self.residual_variance,
-        )
-        return whole
+        wholes = []
+        for own in (self.mean, self.factors, self.residual_variance):
+            whole = np.zeros((n_features, *own.shape[1:]))
+            whole[used] = own
+            wholes.append(whole)
+        return FactorModel(*wholes)
 
     # Scores ---------------------------------------------------------------------------------------------------------
 
     def scores(self, X: Any, coef: Array, intercept: Array) -> Array:
         """Return the expected scores of all rows, in the precision of `linear_scores`; NaN is a missing feature."""
-        if not has_missing(X):
-            return linear_scores(X, coef, intercept)
         scores = np.empty((X.shape[0], len(coef)), dtype=np.result_type(X.dtype, coef.dtype))
         alone, shared = row_patterns(X)
         for where in row_chunks(X, len(coef)):  # the scores of complete rows

@@ -28,21 +28,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
 
-from dropmargin.data import ClassArray, NumberArray, drop_empty_columns
+from dropmargin.data import drop_empty_columns
 from dropmargin.data.deviations import Deviations, SecondMoments
-from dropmargin.data.missing_values import (
-    FeatureStatistics,
-    feature_statistics,
-    fill_low_rank,
-    mean_sums,
-    row_chunks,
-)
+from dropmargin.data.missing_values import feature_statistics, fill_low_rank, mean_sums, row_chunks
 from dropmargin.estimators.conditional import FactorModel
 from dropmargin.typing import Array
 
@@ -237,50 +230,6 @@ def _em_step(model: FactorModel, X: Any, sample_weight: Array) -> FactorModel:
     psi = np.divide(left, observed, out=np.zeros(n_features), where=is_known)
     floor = _FLOOR * (model.residual_variance + np.square(model.factors).sum(axis=1))
     return FactorModel(model.mean + shift, loadings, np.where(is_known, np.maximum(psi, floor), 0.0))
-
-
-class ConditionalRows(ClassArray):
-    """Rows in memory whose missing entries take their conditional means under the Gaussian of the features.
-
-    Parameters
-    ----------
-    X, classes, sample_weight, n_classes, has_missing
-        As of `ClassArray`.
-    rank : int or None
-        The number of factors; ``None`` to choose it.
-    """
-
-    def __init__(
-        self, X: Any, classes: Array, sample_weight: Array, n_classes: int, has_missing: bool, rank: int | None
-    ) -> None:
-        self._rank = rank
-        if has_missing:
-            self.factor_model = fit_factor_model(X, sample_weight, True, rank)
-            X = fill_conditional(X, self.factor_model)
-        super().__init__(X, classes, sample_weight, n_classes)
-
-    @cached_property
-    def factor_model(self) -> FactorModel:
-        """The Gaussian of the features; of complete rows it is fitted when it is first used."""
-        return fit_factor_model(self.X, self.sample_weight, False, self._rank)
-
-    def statistics(self) -> FeatureStatistics:
-        """Return what prediction needs to know of the features."""
-        model = self.factor_model
-        return FeatureStatistics(model.mean, None, model.factors, model.residual_variance)
-
-
-class ConditionalNumbers(ConditionalRows, NumberArray):
-    """The same for a regression."""
-
-
-def check_rank(rank: int | None, n_rows: int, n_features: int) -> None:
-    """Raise a `ValueError` if there are not so many factors; ``n_rows`` are those of positive weight."""
-    if rank is not None and rank > min(n_rows, n_features):
-        raise ValueError(
-            f"missing_rank must be at most the number of rows of positive weight, {n_rows}, and of features, "
-            f"{n_features}, got {rank}."
-        )
 
 
 def fill_conditional(X: Any, model: FactorModel) -> Any:

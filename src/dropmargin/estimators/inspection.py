@@ -13,7 +13,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from dropmargin.data import Partitions, Rows, canonical, entry_range, inputs, is_dense_matrix, worst_column
 from dropmargin.data.missing_values import nan_to_negative_zero
 from dropmargin.estimators import validation
-from dropmargin.estimators.regression import check_targets
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
@@ -186,7 +185,7 @@ def _merge_classes(nonempty: list[tuple[str, PartitionSummary]], is_regression: 
     elif kinds[first] == "text":
         raise ValueError(f"{first} has text as targets; a regressor needs numbers.")
     else:
-        classes = check_targets(classes)
+        classes = validation.check_targets(classes)
     totals = np.zeros(len(classes))
     for _, summary in nonempty:
         assert summary.classes is not None

@@ -71,24 +71,10 @@ def restore_columns(X: Any, names: Array | None) -> Any:
 # Training -----------------------------------------------------------------------------------------------------------
 
 
-def exclude_missing_from_noise(X: Any, noise: Noise | None) -> Noise | None:
-    """Return a noise that does not corrupt the missing entries of ``X``."""
-    return exclude_entries_from_noise(X.size < X.shape[0] * X.shape[1], noise)
-
-
-def exclude_entries_from_noise(has_implicit: bool, noise: Noise | None) -> Noise | None:
+def exclude_missing_from_noise(noise: Noise, has_implicit: bool) -> Noise:
     """Return a noise that does not corrupt missing entries; ``has_implicit``: ``X`` has zeros that are not stored."""
-    if noise is None or not noise.variance().has_floor:
+    if not noise.variance().has_floor:
         return noise
-    _check_floor(has_implicit, noise)
-    return _ObservedOnly(noise)
-
-
-def _is_observed(values: Array) -> Array:
-    return (~is_negative_zero(values)).astype(values.dtype)
-
-
-def _check_floor(has_implicit: bool, noise: Noise) -> None:
     name = type(noise).__name__
     if noise.variance().moves_entries:
         raise ValueError(
@@ -102,6 +88,11 @@ def _check_floor(has_implicit: bool, noise: Noise) -> None:
             "cannot distinguish zeros and NaN. Pass X.toarray() if that fits into memory, or choose "
             "DropoutNoise or PoissonNoise."
         )
+    return _ObservedOnly(noise)
+
+
+def _is_observed(values: Array) -> Array:
+    return (~is_negative_zero(values)).astype(values.dtype)
 
 
 class _ObservedOnly(Noise):
@@ -144,11 +135,6 @@ class IncompleteRows:
     missing: Any
     factor: Array
     shift: Array
-
-    def take(self, members: Array) -> IncompleteRows:
-        """Return some of the rows."""
-        missing = None if self.missing is None else self.missing[members]
-        return IncompleteRows(self.filled[members], missing, self.factor[members], self.shift[members])
 
     def scores(self, coef: Array) -> Array:
         """Return the scores of the rows."""

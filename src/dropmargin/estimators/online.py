@@ -15,9 +15,10 @@ from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import FeatureStatistics
 from dropmargin.estimators import validation
 from dropmargin.estimators.classification import MarginalisedClassifier
+from dropmargin.estimators.fitting import Fit
 from dropmargin.losses import MomentLoss
 from dropmargin.online import Batch, Stream
-from dropmargin.solvers import no_monitor
+from dropmargin.solvers import Result, no_monitor
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 
@@ -91,7 +92,8 @@ class OnlineMixin(MarginalisedClassifier):
             return self._partial_fit(X, y, classes, sample_weight)
 
     def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> OnlineMixin:
-        problem = self._problem()
+        fit = Fit(self)
+        problem = fit.problem
         stream: Stream | None = getattr(self, "_stream", None)
         known = self._check_classes(classes, stream is None)
         X, y = validate_rows(self, X, y, reset=stream is None)
@@ -111,7 +113,12 @@ class OnlineMixin(MarginalisedClassifier):
             raise ValueError(f"multi_class must stay the same during a stream, got {self.multi_class!r}; call fit.")
         with one_blas_thread():
             stream = stream.after(batch, replace(problem, monitor=no_monitor), problems)
-        return self._store_stream(stream, known, X.dtype)
+        n_iter, dtype = (self.n_iter_ + 1, self.coef_.dtype) if hasattr(self, "_stream") else (1, X.dtype)
+        result = Result(stream.coef.T, stream.objective, n_iter, False, "", n_passes=stream.n_passes)
+        fit.set_result(result, dtype)
+        fit.set_classes(known, FeatureStatistics(stream.feature_means, None))
+        self._stream = stream
+        return self
 
     def _check_classes(self, classes: Any, is_new: bool) -> Array:
         """Return the sorted classes of the stream, which are declared in its first call."""
@@ -141,26 +148,6 @@ class OnlineMixin(MarginalisedClassifier):
         if len(given) < 2:
             raise ValueError(f"classes must name at least 2 labels, got {given.tolist()!r}: there is nothing to learn.")
         return given
-
-    def _store_stream(self, stream: Stream, classes: Array, dtype: Any) -> OnlineMixin:
-        """Store the state of the stream and the fitted attributes."""
-        if not np.isfinite(stream.coef).all():
-            raise ValueError(
-                "The coefficients left the range of floating-point numbers. Scale the columns of X, or choose a "
-                "smaller C."
-            )
-        dtype = self.coef_.dtype if hasattr(self, "_stream") else dtype
-        self.classes_ = classes
-        self.coef_ = stream.coef[:, :-1].astype(dtype)
-        self.intercept_ = stream.coef[:, -1].astype(dtype)
-        self.n_iter_ = self.n_iter_ + 1 if hasattr(self, "_stream") else 1
-        self.n_passes_ = stream.n_passes
-        self.objective_ = float(stream.objective.sum())
-        self._set_statistics(FeatureStatistics(stream.feature_means, None))
-        self.converged_ = False
-        self.history_ = []
-        self._stream = stream
-        return self
 
 
 def _encode(y: Array, classes: Array) -> Array:

@@ -166,9 +166,7 @@ def _rank(name: str, value: Any) -> int | None:
 
 
 def _n_jobs(name: str, value: Any) -> int | None:
-    if value is not None:
-        validation.check_n_jobs(value)
-    return value
+    return validation.check_n_jobs(value)
 
 
 # Declarations ---------------------------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ class DropoutPatterns:
         before = predict(rows.scores(self.coef))
         base = rows.scores(np.where(self.varies, 0.0, self.coef))
         row, variable, products = self._entries(rows)
-        out = np.ones(len(before))  # the label of a row without variables does not change
+        out = np.empty(len(before))
         common = None
         if self.has_reference:
             base = base - rows.factor * self._missing_at_reference(rows)
@@ -123,8 +123,6 @@ class DropoutPatterns:
                     out[own] = _enumerated(variables, before[own], predict)
                 else:
                     out[own] = _sampled(variables, before[own], predict, self.draw, common, rows.factor[own])
-            if common is not None:
-                out = self._without_entries(rows, row, base, before, predict, out)
         return out
 
     def _entries(self, rows: IncompleteRows) -> tuple[Array, Array, Array]:
@@ -172,26 +170,17 @@ class DropoutPatterns:
             total += self.at_reference[own].T @ (1.0 - mask / self.keep[own, None])
         return total
 
-    def _without_entries(
-        self, rows: IncompleteRows, row: Array, base: Array, before: Array, predict: PredictIndex, out: Array
-    ) -> Array:
-        """Fill in the rows without an entry, for which only what all rows have in common varies."""
-        for i in np.setdiff1d(np.arange(len(before)), row):
-            scores = base[i, :, None] + rows.factor[i, :, None] * self._common_draws
-            out[i] = np.mean(predict(scores.T) == before[i])
-        return out
-
 
 def _rows_by_count(row: Array, n_rows: int, n_outputs: int) -> Iterator[tuple[Array, Array]]:
     """Yield rows with the same number of entries, and the indices of their entries, of shape (n_rows, n_entries).
 
-    ``row`` is the row of each entry, in ascending order. Rows without entries are skipped.
+    ``row`` is the row of each entry, in ascending order.
     """
     count = np.bincount(row, minlength=n_rows)
-    for n_entries in np.unique(count[count > 0]):
+    for n_entries in np.unique(count):
         members = np.flatnonzero(count == n_entries)
         entries = np.flatnonzero(count[row] == n_entries).reshape(len(members), n_entries)
-        step = max(1, _BLOCK // (n_entries * n_outputs))
+        step = max(1, _BLOCK // max(1, n_entries * n_outputs))
         for begin in range(0, len(members), step):
             yield members[begin : begin + step], entries[begin : begin + step]
 
@@ -270,7 +259,10 @@ class LatinPatterns:
 
     def __call__(self, variables: Array) -> Array:
         """Return the draws as packed bits, one row of bytes per variable, 1 where its features are not dropped."""
-        return np.stack([self._draw(variable) for variable in variables.tolist()])
+        found = np.empty((len(variables), (self.n_draws + 7) // 8), dtype=np.uint8)
+        for own, variable in zip(found, variables.tolist(), strict=True):
+            own[:] = self._draw(variable)
+        return found
 
     def _draw(self, variable: int) -> Array:
         if variable not in self._bits:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from dropmargin.data import NumberArray, Rows, as_dense, canonical, linear_scores
-from dropmargin.data.inputs import validate_rows
-from dropmargin.data.missing_values import has_missing, incomplete_rows, negative_zero_to_nan
-from dropmargin.estimators import missing, stability, validation
-from dropmargin.estimators.base import CheckedRows, MarginalisedModel
-from dropmargin.estimators.factor_analysis import ConditionalNumbers
-from dropmargin.losses import Loss, MomentLoss
-from dropmargin.noise import DropoutNoise, Noise, as_noise
+from dropmargin.data import canonical
+from dropmargin.data.missing_values import has_missing
+from dropmargin.estimators import validation
+from dropmargin.estimators.base import MarginalisedModel
+from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
 #: The errors of `MarginalisedRegressor.expected_error`.
@@ -27,58 +24,9 @@ METRICS = ("squared", "absolute")
 class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
     """Base of the linear regressors whose loss is marginalised over noise on the features."""
 
-    def _validate_rows(self, X: Any, y: Any) -> tuple[Any, Any]:
-        X, y = validate_rows(self, X, y, ensure_all_finite=self._finite(), y_numeric=True)
-        return X, check_targets(y)
-
-    def _encode(self, rows: CheckedRows) -> tuple[None, NumberArray]:
-        given = rows.X, rows.y, rows.sample_weight, 1, rows.has_missing
-        is_conditional = self.missing == "conditional"
-        encoded = ConditionalNumbers(*given, self.missing_rank) if is_conditional else NumberArray(*given)
-        encoded.first_intercept = first_intercept(self._make_loss(), rows.y, rows.sample_weight)
-        return None, encoded
-
-    def _scale_of_C(self, rows: Rows) -> float:  # noqa: N802
+    def _scale_of_C(self, y: Array, sample_weight: Array) -> float:  # noqa: N802
         # The best C of a ridge regression is about R^2 / (1 - R^2) / (2 * mean squared norm of a row): R^2 may be small
         return 0.01
-
-    def _coefficients(self) -> tuple[Any, Array]:
-        coef = self.coef_ if self.coef_.ndim == 2 else self.coef_[None, :]
-        return coef, np.atleast_1d(self.intercept_)
-
-    def _set_coefficients(self, coef: Array, dtype: Any) -> None:
-        self.coef_ = np.ascontiguousarray(coef[:-1, 0].astype(dtype))
-        self.intercept_ = coef[-1, 0].astype(dtype)
-
-    def _store(self, *args: Any) -> Self:
-        self.__dict__.pop("residual_deviation_", None)  # of an earlier fit
-        return super()._store(*args)
-
-    def _set_residuals(self, rows: CheckedRows) -> Self:
-        """Set the standard deviation of the residuals of complete rows, if there are more than coefficients."""
-        X, y, weights = rows.X, rows.y, rows.sample_weight
-        if rows.has_missing:
-            complete = np.flatnonzero(~incomplete_rows(negative_zero_to_nan(X)))
-            X, y, weights = X[complete], y[complete], weights[complete]
-        n_rows = np.count_nonzero(weights)
-        # Noise and penalty leave fewer degrees of freedom to the coefficients, so this is an upper bound.
-        n_free = n_rows - 1 - np.count_nonzero(self.coef_)
-        if n_free > 0:
-            squares = np.square(y - linear_scores(X, *self._coefficients())[:, 0])
-            self.residual_deviation_ = float(np.sqrt(np.average(squares, weights=weights) * n_rows / n_free))
-        return self
-
-    def densify(self) -> Self:
-        """Convert the coefficients to a dense array, which they are after `fit`.
-
-        Returns
-        -------
-        self : object
-            The estimator, with ``coef_`` as an ndarray.
-        """
-        super().densify()
-        self.coef_ = self.coef_.reshape(-1)
-        return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the predicted number of each row of ``X``.
@@ -111,13 +59,14 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         >>> bool(deviations[0] > 10.0), float(deviations[1])
         (True, 0.0)
         """
+        X = self._check_rows(X)
         scores = self._scores(X)[:, 0]
         if not return_std:
             return scores
         if self.missing != "conditional":
             raise ValueError(f"return_std=True needs missing='conditional' before fit, got missing={self.missing!r}.")
         deviations = np.zeros(len(scores))
-        for rows, _, covariance in self._normal_scores(canonical(self._check_rows(X))):
+        for rows, _, covariance in self._normal_scores(canonical(X)):
             deviations[rows] = np.sqrt(np.maximum(covariance[:, 0, 0], 0.0))
         return scores, deviations
 
@@ -217,54 +166,16 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         True
         """
         validation.check_choice("metric", metric, METRICS)
-        X, y = self._check_rows(X), check_targets(column_or_1d(y))
+        X, y = canonical(self._check_rows(X)), validation.check_targets(column_or_1d(y))
         check_consistent_length(X, y, sample_weight)
-        noise = as_noise(self.noise if noise is None else noise)
-        noise = DropoutNoise(0.0, reference="zero") if noise is None else noise
-        noise = self._at_training_means(noise.resolve(X.shape[1], getattr(self, "feature_names_in_", None)))
-        return self._expected_error(canonical(X), y, noise, sample_weight, metric)
+        return float(np.average(self._errors(X, y, self._resolved_noise(noise), metric), weights=sample_weight))
 
-    def _expected_error(self, X: Any, y: Array, noise: Noise, sample_weight: Any, metric: str) -> float:
-        """Return the expected error for checked rows and a noise for these features."""
-        coef, intercept = self._coefficients()
-        coef, variance = as_dense(coef).astype(np.float64), noise.variance()
-        statistics = self._feature_statistics() if self.missing == "rescale" else None
-        room = stability.n_results(1, variance.groups)
-        errors, complete = np.empty(X.shape[0]), np.arange(X.shape[0])
-        if self.missing == "conditional" and has_missing(X):
-            complete = np.flatnonzero(~incomplete_rows(X))
-            for members, mean, covariance in self._normal_scores(X, variance):
-                errors[members] = expected_errors(y[members] - mean[:, 0], covariance[:, 0, 0], metric)
-            X = X[complete]
-        for where, rows in missing.anchored_rows(X, coef, intercept, statistics, room):
-            own = complete[where]
-            v = np.square(rows.factor) * rows.covariances(np.arange(len(own)), variance, coef, coef)
-            errors[own] = expected_errors(y[own] - rows.scores(coef)[:, 0], v[:, 0], metric)
-        return float(np.average(errors, weights=sample_weight))
-
-
-def check_targets(y: Any) -> Array:
-    """Return the targets of a regression in double precision, after checking their size."""
-    y = np.asarray(y, dtype=np.float64)
-    largest = float(np.abs(y).max(initial=0.0))
-    if largest > validation.LARGEST:
-        raise ValueError(f"y has values up to {largest:.1e}, whose squares overflow; scale it.")
-    return y
-
-
-def first_intercept(loss: Loss, y: Array, weights: Array) -> float:
-    """Return the intercept to start from: the weighted mean of the targets, or one without any loss."""
-    assert isinstance(loss, MomentLoss)
-    counted = y[weights > 0.0]
-    middle = 0.5 * (counted.min() + counted.max())
-    if not loss.value(counted, np.full_like(counted, middle), np.zeros_like(counted)).any():
-        return float(middle)
-    return float(np.average(y, weights=weights))
-
-
-def weighted_deviation(y: Array, weights: Array) -> float:
-    """Return the standard deviation of the targets."""
-    return float(np.sqrt(np.average(np.square(y - np.average(y, weights=weights)), weights=weights)))
+    def _errors(self, X: Any, y: Array, noise: Noise, metric: str) -> Array:
+        """Return the expected error of each checked row under a resolved noise."""
+        out = np.empty(X.shape[0])
+        for rows, scores in self._noisy_scores(X, noise):
+            out[rows] = expected_errors(y[rows] - scores.mean[:, 0], scores.variance[:, 0], metric)
+        return out
 
 
 def expected_errors(residual: Array, variance: Array, metric: str) -> Array:

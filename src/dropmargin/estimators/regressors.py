@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from dropmargin.data import Rows
+import numpy as np
+
 from dropmargin.estimators.parameters import ApproximationParameter, EpsilonParameter, check_parameter, parameter
-from dropmargin.estimators.regression import MarginalisedRegressor, weighted_deviation
+from dropmargin.estimators.regression import MarginalisedRegressor
 from dropmargin.losses import REGRESSION_LOSSES, EpsilonInsensitive, Loss, Quadratic, as_loss
+from dropmargin.typing import Array
 
 
 class DropoutRidge(MarginalisedRegressor):
@@ -202,9 +204,10 @@ class DropoutSVR(EpsilonParameter, MarginalisedRegressor):
     def _make_loss(self) -> Loss:
         return EpsilonInsensitive(check_parameter(self, "epsilon"))
 
-    def _scale_of_C(self, rows: Rows) -> float:  # noqa: N802
+    def _scale_of_C(self, y: Array, sample_weight: Array) -> float:  # noqa: N802
         # With the targets s times as large, the coefficients are those for C s times as large.
-        return super()._scale_of_C(rows) * (weighted_deviation(rows.y, rows.sample_weight) or 1.0)
+        variance = np.average(np.square(y - np.average(y, weights=sample_weight)), weights=sample_weight)
+        return super()._scale_of_C(y, sample_weight) * (float(np.sqrt(variance)) or 1.0)
 
 
 class NoisyLinearRegressor(ApproximationParameter, MarginalisedRegressor):

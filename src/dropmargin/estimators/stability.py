@@ -26,15 +26,18 @@ Its mean ``g_j`` and its variance ``v_j = sum_d (w_k - w_j)_d^2 V_d`` have close
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from dropmargin.data import stores_zeros
+from dropmargin.estimators.conditional import NormalScores
 from dropmargin.estimators.missing import IncompleteRows
-from dropmargin.estimators.patterns import PredictIndex, survives_draws
-from dropmargin.noise import GaussianNoise, Noise, Variance
+from dropmargin.estimators.patterns import DropoutPatterns, PredictIndex, survives_draws
+from dropmargin.noise import DropoutNoise, GaussianNoise, Noise, Variance
 from dropmargin.typing import Array
 
 METHODS = ("auto", "normal", "guaranteed")
@@ -58,95 +61,138 @@ class ScoreDifferences(NamedTuple):
     slope: Array
 
 
-def exact_or_drawn(
-    rows: IncompleteRows, coef: Array, noise: Noise, predict: PredictIndex, *, by_pairs: bool, n_draws: int, seed: int
-) -> Array:
-    """Return the probabilities of unchanged labels by ``method="auto"``, for other noise than dropout."""
-    would_densify = noise.variance().moves_zeros and not stores_zeros(rows.filled)
-    is_exact = isinstance(noise, GaussianNoise) and len(coef) <= _MAX_CLASSES
-    if not by_pairs and (is_exact or would_densify or not noise.has_draw):
-        return closed_form(rows, coef, noise.variance(), "normal")
-    if would_densify:
-        raise ValueError(
-            f"predict_stability with multi_class='ovo' samples the noise, and a sample of {type(noise).__name__} "
-            "has no zeros, so a sparse X would become dense. Pass X.toarray() if that fits into memory, or fit with "
-            "multi_class='ovr'."
-        )
-    return survives_draws(rows, coef, noise, predict, n_draws, seed)
+class NoisyScores:
+    """The moments of the scores of rows whose features are corrupted by noise, each computed when it is first used.
+
+    The attributes are those of `NormalScores`.
+
+    Parameters
+    ----------
+    incomplete : IncompleteRows
+    coef : ndarray of shape (n_outputs, n_features)
+    noise : Variance
+    """
+
+    def __init__(self, incomplete: IncompleteRows, coef: Array, noise: Variance) -> None:
+        self.incomplete, self.coef, self.noise = incomplete, coef.astype(np.float64), noise
+        self.mean = incomplete.scores(self.coef)
+
+    @cached_property
+    def variance(self) -> Array:
+        every_row = np.arange(len(self.mean))
+        own = self.incomplete.covariances(every_row, self.noise, self.coef, self.coef)
+        return np.square(self.incomplete.factor) * own
+
+    def covariance_with(self, labels: Array) -> Array:
+        covariance = np.empty_like(self.mean)
+        for k in np.unique(labels):
+            members = np.flatnonzero(labels == k)
+            covariance[members] = self.incomplete.covariances(members, self.noise, self.coef[k], self.coef)
+        factor = self.incomplete.factor
+        return covariance * (factor * factor[np.arange(len(labels)), labels][:, None])
+
+    @cached_property
+    def covariance(self) -> Array:
+        n_rows, n_outputs = self.mean.shape
+        covariance, factor = np.empty((n_rows, n_outputs, n_outputs)), self.incomplete.factor
+        for k in range(n_outputs):
+            own = self.incomplete.covariances(np.arange(n_rows), self.noise, self.coef[k], self.coef[k:])
+            covariance[:, k, k:] = covariance[:, k:, k] = own
+        return covariance * (factor[:, :, None] * factor[:, None, :])
 
 
-def closed_form(rows: IncompleteRows, coef: Array, variance: Variance, method: str) -> Array:
-    """Return, for each row, the probability of an unchanged label by ``method="normal"`` or ``"guaranteed"``."""
-    coef = coef.astype(np.float64)
-    if len(coef) == 1:
-        differences = _binary_differences(rows, coef, variance)
-    else:
-        differences = _multiclass_differences(rows, coef, variance)
+ScoreMoments = NoisyScores | NormalScores
+
+
+@dataclass(frozen=True)
+class LabelStability:
+    """The probability that noise does not change a label, by one of the methods of the module's docstring.
+
+    Parameters
+    ----------
+    coef : ndarray of shape (n_outputs, n_features)
+    noise : Noise
+    predict : callable
+        Returns the index of the predicted class for every row of scores.
+    method : {"auto", "normal", "guaranteed"}
+    by_pairs : bool
+        Whether the scores are those of pairs of classes, whose votes have no closed form.
+    n_draws, seed : int
+    """
+
+    coef: Array
+    noise: Noise
+    predict: PredictIndex
+    method: str
+    by_pairs: bool
+    n_draws: int
+    seed: int
+
+    @cached_property
+    def _patterns(self) -> DropoutPatterns | None:
+        is_dropout = isinstance(self.noise, DropoutNoise)
+        return DropoutPatterns(self.coef, self.noise, self.n_draws, self.seed) if is_dropout else None
+
+    def of_scores(self, scores: ScoreMoments) -> Array:
+        """Return the probability of each row."""
+        if self.method == "auto" and isinstance(scores, NoisyScores):
+            return self._exact_or_drawn(scores)
+        if self.by_pairs:
+            return _survives_normal_draws(scores, self.predict, self.n_draws, self.seed)
+        return closed_form(scores, self.method)
+
+    def _exact_or_drawn(self, scores: NoisyScores) -> Array:
+        rows, noise = scores.incomplete, self.noise
+        if self._patterns is not None:
+            return self._patterns.unchanged(rows, self.predict)
+        would_densify = noise.variance().moves_zeros and not stores_zeros(rows.filled)
+        is_exact = isinstance(noise, GaussianNoise) and len(self.coef) <= _MAX_CLASSES
+        if not self.by_pairs and (is_exact or would_densify or not noise.has_draw):
+            return closed_form(scores, "normal")
+        if would_densify:
+            raise ValueError(
+                f"predict_stability with multi_class='ovo' samples the noise, and a sample of {type(noise).__name__} "
+                "has no zeros, so a sparse X would become dense. Pass X.toarray() if that fits into memory, or fit "
+                "with multi_class='ovr'."
+            )
+        return survives_draws(rows, self.coef, noise, self.predict, self.n_draws, self.seed)
+
+
+def closed_form(scores: ScoreMoments, method: str) -> Array:
+    """Return, for each row, the probability of an unchanged label by ``method="guaranteed"``, or for normal scores."""
+    n_outputs = scores.mean.shape[1]
+    if n_outputs == 1:
+        mean, variance = np.abs(scores.mean), np.maximum(scores.variance, 0.0)
+        if method == "guaranteed":
+            return guaranteed(ScoreDifferences(mean, variance, np.zeros_like(mean)))
+        return _probability_positive(mean, np.sqrt(variance))[:, 0]
+    predicted = scores.mean.argmax(axis=1)
+    differences = _differences(scores, predicted)
     if method == "guaranteed":
         return guaranteed(differences)
-    if len(coef) == 1:
-        return _probability_positive(differences.mean, np.sqrt(differences.variance))[:, 0]
-    if len(coef) > _MAX_CLASSES:
+    if n_outputs > _MAX_CLASSES:
         return normal_given_predicted(differences)
-    return normal(differences, _difference_covariances(rows, coef, variance))
+    return normal(differences, _covariances_of_differences(scores.covariance, predicted))
 
 
-def label_probabilities(rows: IncompleteRows, coef: Array, variance: Variance, labels: Array) -> Array:
+def label_probabilities(scores: ScoreMoments, labels: Array) -> Array:
     """Return, for each row, the probability that a given class is predicted, for normally distributed scores.
 
     ``labels`` are the indices of the classes. With more than two classes, the differences to the other classes are
     assumed to be independent given the score of the class; that takes two products with the rows.
     """
-    coef = coef.astype(np.float64)
-    if len(coef) == 1:
-        variances = np.square(rows.factor) * rows.covariances(np.arange(len(labels)), variance, coef, coef)
-        mean = np.where(labels == 1, 1.0, -1.0) * rows.scores(coef)[:, 0]
-        return _probability_positive(mean, np.sqrt(np.maximum(variances[:, 0], 0.0)))
-    return normal_given_predicted(_multiclass_differences(rows, coef, variance, labels))
+    if scores.mean.shape[1] == 1:
+        deviation = np.sqrt(np.maximum(scores.variance[:, 0], 0.0))
+        return _probability_positive(np.where(labels == 1, 1.0, -1.0) * scores.mean[:, 0], deviation)
+    return normal_given_predicted(_differences(scores, labels))
 
 
-def of_normal_scores(
-    mean: Array, covariance: Array, method: str, predict_pairs: PredictIndex | None, n_draws: int, seed: int
-) -> Array:
-    """Return the probability of an unchanged label for normal scores with these moments, a row each.
-
-    ``predict_pairs`` are the votes of one-vs-one scores, which are sampled.
-    """
-    if predict_pairs is not None:
-        return _survives_normal_draws(mean, covariance, predict_pairs, n_draws, seed)
-    if mean.shape[1] == 1:
-        differences = ScoreDifferences(np.abs(mean), np.maximum(covariance[:, 0], 0.0), np.zeros_like(mean))
-        exact = _probability_positive(differences.mean, np.sqrt(differences.variance))[:, 0]
-        return guaranteed(differences) if method == "guaranteed" else exact
-    predicted = mean.argmax(axis=1)
-    differences = _normal_differences(mean, covariance, predicted)
-    if method == "guaranteed":
-        return guaranteed(differences)
-    if mean.shape[1] > _MAX_CLASSES:
-        return normal_given_predicted(differences)
-    return normal(differences, _covariances_of_differences(covariance, predicted))
-
-
-def normal_label_probabilities(mean: Array, covariance: Array, labels: Array) -> Array:
-    """Return, for each row, the probability that a given class is predicted, for normal scores with these moments."""
-    if mean.shape[1] == 1:
-        deviation = np.sqrt(np.maximum(covariance[:, 0, 0], 0.0))
-        return _probability_positive(np.where(labels == 1, 1.0, -1.0) * mean[:, 0], deviation)
-    return normal_given_predicted(_normal_differences(mean, covariance, labels))
-
-
-def _normal_differences(mean: Array, covariance: Array, predicted: Array) -> ScoreDifferences:
-    """Return the differences of the score of a class to the others."""
-    every_row = np.arange(len(mean))
-    own = np.diagonal(covariance, axis1=1, axis2=2)
-    return _differences(mean, own, covariance[every_row, predicted], predicted)
-
-
-def _survives_normal_draws(mean: Array, covariance: Array, predict: PredictIndex, n_draws: int, seed: int) -> Array:
+def _survives_normal_draws(scores: ScoreMoments, predict: PredictIndex, n_draws: int, seed: int) -> Array:
     """Return the share of draws from normal scores that do not change each label; all rows have the same draws."""
+    mean = scores.mean
     before, out = predict(mean), np.empty(len(mean))
     draws = np.random.RandomState(seed).normal(size=(n_draws, mean.shape[1]))
-    values, vectors = np.linalg.eigh(covariance)
+    values, vectors = np.linalg.eigh(scores.covariance)
     for i, root in enumerate(vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]):
         out[i] = np.mean(predict(mean[i] + draws @ root.T) == before[i])
     return out
@@ -219,49 +265,17 @@ def _probability_positive(mean: Array, deviation: Array) -> Array:
     return np.where(varies, ndtr(ratio), mean >= 0.0)
 
 
-def _binary_differences(rows: IncompleteRows, coef: Array, variance: Variance) -> ScoreDifferences:
-    every_row = np.arange(len(rows.factor))
-    own = np.square(rows.factor) * rows.covariances(every_row, variance, coef, coef)
-    return ScoreDifferences(np.abs(rows.scores(coef)), np.maximum(own, 0.0), np.zeros_like(own))
-
-
-def _multiclass_differences(
-    rows: IncompleteRows, coef: Array, variance: Variance, labels: Array | None = None
-) -> ScoreDifferences:
-    """Return the differences of the predicted class (or of ``labels``) to the others, by two products per class."""
-    scores = rows.scores(coef)
-    predicted = scores.argmax(axis=1) if labels is None else labels
-    every_row = np.arange(len(scores))
-    covariance = np.empty_like(scores)  # with the score of the predicted class
-    for k in np.unique(predicted):
-        members = np.flatnonzero(predicted == k)
-        covariance[members] = rows.covariances(members, variance, coef[k], coef)
-    own = np.square(rows.factor) * rows.covariances(every_row, variance, coef, coef)
-    covariance *= rows.factor * rows.factor[every_row, predicted][:, None]
-    return _differences(scores, own, covariance, predicted)
-
-
-def _differences(scores: Array, own: Array, covariance: Array, predicted: Array) -> ScoreDifferences:
-    """Return the differences from the variances of the scores, and their covariances with that of ``predicted``."""
-    at_predicted = (np.arange(len(scores)), predicted)
+def _differences(scores: ScoreMoments, predicted: Array) -> ScoreDifferences:
+    """Return the differences of the score of a class to the others."""
+    at_predicted, own = (np.arange(len(predicted)), predicted), scores.variance
+    covariance = scores.covariance_with(predicted)
     predicted_variance = np.maximum(covariance[at_predicted], 0.0)[:, None]
     total = predicted_variance + own - 2.0 * covariance
     total[total < _ROUNDING * (predicted_variance + own)] = 0.0
     deviation = np.broadcast_to(np.sqrt(predicted_variance), total.shape)
     slope = np.divide(predicted_variance - covariance, deviation, out=np.zeros_like(total), where=deviation > 0.0)
-    mean = scores[at_predicted][:, None] - scores
+    mean = scores.mean[at_predicted][:, None] - scores.mean
     return ScoreDifferences(*(_without_predicted(part, predicted) for part in (mean, total, slope)))
-
-
-def _difference_covariances(rows: IncompleteRows, coef: Array, variance: Variance) -> Array:
-    """Return the covariance matrix of the differences of each row, by one product with the rows per pair of classes."""
-    n_rows, n_classes = rows.factor.shape
-    every_row = np.arange(n_rows)
-    scores = np.empty((n_rows, n_classes, n_classes))
-    for k in range(n_classes):
-        scores[:, k, k:] = scores[:, k:, k] = rows.covariances(every_row, variance, coef[k], coef[k:])
-    scores *= rows.factor[:, :, None] * rows.factor[:, None, :]
-    return _covariances_of_differences(scores, rows.scores(coef).argmax(axis=1))
 
 
 def _covariances_of_differences(scores: Array, predicted: Array) -> Array:
@@ -280,12 +294,3 @@ def _without_predicted(values: Array, predicted: Array) -> Array:
     n_rows, n_classes = values.shape[:2]
     is_other = np.arange(n_classes) != predicted[:, None]
     return values[is_other].reshape(n_rows, n_classes - 1, *values.shape[2:])
-
-
-def check_scores(by_pairs: bool, method: str) -> None:
-    """Raise a `ValueError` if the method does not exist for one-vs-one votes."""
-    if by_pairs and method != "auto":
-        raise ValueError(
-            f"predict_stability(method={method!r}) needs multi_class='ovr', got multi_class='ovo', whose votes have "
-            "no closed form. Choose method='auto', or fit with multi_class='ovr'."
-        )

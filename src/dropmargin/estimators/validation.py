@@ -50,10 +50,11 @@ def check_integer(name: str, value: Any, low: int) -> int:
     return int(value)
 
 
-def check_n_jobs(value: Any) -> None:
-    """Check that ``n_jobs`` is an integer other than 0; as in scikit-learn, -1 means all cores."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value == 0:
+def check_n_jobs(value: Any) -> int | None:
+    """Return ``n_jobs`` after checking that it is None or an integer other than 0; -1 means all cores."""
+    if value is not None and (not isinstance(value, Integral) or isinstance(value, bool) or value == 0):
         raise ValueError(f"n_jobs must be None, a number of threads, or -1 for all cores, got {value!r}.")
+    return None if value is None else int(value)
 
 
 def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
@@ -91,6 +92,15 @@ def check_weights(sample_weight: Any, n_samples: int, *, is_whole: bool = True) 
             "partial_fit without one."
         )
     return weights
+
+
+def check_targets(y: Any) -> Array:
+    """Return the targets of a regression in double precision, after checking their size."""
+    y = np.asarray(y, dtype=np.float64)
+    largest = float(np.abs(y).max(initial=0.0))
+    if largest > LARGEST:
+        raise ValueError(f"y has values up to {largest:.1e}, whose squares overflow; scale it.")
+    return y
 
 
 def encode_labels(y: Any, class_weight: Any, weights: Array, estimator: str) -> tuple[Array, Array, Array]:

@@ -32,7 +32,7 @@ from dropmargin.data.matrix import as_dense
 from dropmargin.data.missing_values import feature_statistics, fill_missing, has_missing, nan_to_negative_zero
 from dropmargin.estimators.missing import anchored_scores
 from dropmargin.model_selection import DropoutLogisticRegressionCV, DropoutRidgeCV, DropoutSVCCV, DropoutSVRCV
-from dropmargin.model_selection.base import MarginalisedModelCV
+from dropmargin.model_selection.base import MarginalisedModelCV, plain_model
 from dropmargin.noise import DropoutNoise, as_noise
 from dropmargin.typing import Array
 
@@ -323,7 +323,7 @@ def methods_for(loss: str) -> tuple[Method, ...]:
     -------
     tuple of Method
     """
-    name = SEARCHES[loss]._plain_class.__name__
+    name = type(plain_model(SEARCHES[loss]())).__name__
     ours = Method(name, _ours), Method(f"{name} (conditional)", partial(_ours, missing="conditional"), _MISSING)
     return *ours, *(_REGRESSORS if predicts_numbers(loss) else _CLASSIFIERS)
 

@@ -181,8 +181,7 @@ def score_levels(
     -------
     ndarray of shape (n_levels, n_repeats)
     """
-    if n_jobs is not None:
-        check_n_jobs(n_jobs)
+    check_n_jobs(n_jobs)
     scores = np.empty((len(is_plain), len(seeds)))
     if is_plain.any():
         scores[is_plain] = case.score()

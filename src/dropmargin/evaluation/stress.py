@@ -25,13 +25,14 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.utils.multiclass import type_of_target
 
-from dropmargin.data import Rows, canonical
+from dropmargin.data import canonical, mean_square
 from dropmargin.data.matrix import from_arrays, is_dense_matrix, to_arrays
 from dropmargin.data.missing_values import has_missing, zero_missing
+from dropmargin.estimators.fitting import Fit
 from dropmargin.estimators.validation import check_choice
 from dropmargin.evaluation.curves import DeletionCurve, check_levels, deletion_curve
 from dropmargin.evaluation.methods import SEARCHES, TREATMENTS, Method, Plan, Task, methods_for, predicts_numbers
-from dropmargin.model_selection.base import MarginalisedModelCV
+from dropmargin.model_selection.base import MarginalisedModelCV, plain_model
 from dropmargin.model_selection.grid import default_cs
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
@@ -208,10 +209,10 @@ def _values_of_c(X: Any, y: Any, plan: Plan) -> Array:
     if plan.Cs is not None and not isinstance(plan.Cs, int):
         return np.asarray(plan.Cs, dtype=np.float64)
     X, ones = zero_missing(X) if has_missing(X) else X, np.ones(X.shape[0])
-    values = default_cs(X, ones, plan.Cs or 7)
+    values = default_cs(mean_square(X, ones), plan.Cs or 7)
     if plan.Cs is None and not predicts_numbers(str(plan.loss)):
         values = values[:5]  # the two largest of seven values would take most of the time
-    return values * SEARCHES[str(plan.loss)]()._plain()._scale_of_C(Rows(None, y, ones))
+    return values * Fit(plain_model(SEARCHES[str(plan.loss)]())).scale_of_C(y, ones)
 
 
 def _treated(part: tuple[Any, Any], treatment: str) -> tuple[Any, Any]:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn import get_config
-from sklearn.base import BaseEstimator, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
-from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils import indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.data import ClassArray
-from dropmargin.errors import ParameterError
-from dropmargin.estimators.base import CheckedRows, MarginalisedModel
+from dropmargin.data import Rows
+from dropmargin.estimators import validation
+from dropmargin.estimators.base import MarginalisedModel
+from dropmargin.estimators.fitting import Fit, TrainingRows, set_or_delete
 from dropmargin.estimators.parameters import (
     Parameters,
     RunParameters,
@@ -27,7 +29,8 @@ from dropmargin.estimators.parameters import (
     parameter,
     specification,
 )
-from dropmargin.model_selection.grid import Grid, check_grid, check_noisy_problems
+from dropmargin.estimators.scorers import CheckedScorer
+from dropmargin.model_selection.grid import Grid, check_grid, check_noise, check_problems
 from dropmargin.model_selection.results import cv_results, warn_at_ends
 from dropmargin.model_selection.search import (
     FINAL_SHARE,
@@ -37,11 +40,10 @@ from dropmargin.model_selection.search import (
     Fold,
     Outcome,
     Search,
-    SearchData,
-    Solution,
+    try_scorer,
     warn_unconverged,
 )
-from dropmargin.solvers import Problem, solve
+from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
 # Coefficients of all points are kept up to this many bytes, unless ``store_coefs`` is given.
@@ -68,63 +70,40 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
 
     #: The model with a given noise and ``C``.
     _plain_class: ClassVar[type[MarginalisedModel]]
-    #: The score for ``scoring=None``, and the same for rows that have been checked.
+    #: The score for ``scoring=None``: its name, and the same for rows that have been checked.
     _default_scoring: ClassVar[str]
-    _plain_scorer: ClassVar[Any]
+    _default_scorer: ClassVar[CheckedScorer]
 
-    def _plain(self) -> MarginalisedModel:
-        """Return the plain model with the parameters that it shares with the search, and without noise."""
-        shared = specification(type(self)).keys() & specification(self._plain_class).keys()
-        shared -= specification(RunParameters).keys()
-        return self._plain_class(noise=None, **{name: getattr(self, name) for name in shared})
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Choose noise and ``C`` by cross-validation and fit the model with them to all rows.
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
-        # All checks come before the search.
-        check_parameters(self)
-        template = self._plain()
-        X, y = indexable(X, y)
-        rows = template._check_data(template._problem(), X, y, sample_weight)
-        classes, encoded = template._encode(rows)
-        grid = check_grid(self.noises, self.Cs, rows, template._scale_of_C(rows))
-        problem = check_noisy_problems(template, rows, grid)
-        split_params, score_params = self._route(sample_weight, groups)
-        splits = self._splits(X, y, rows, classes, split_params)
-        folds = [partial(_load_fold, X, y, rows, train, test, score_params) for train, test in splits]
-        n_threads = effective_n_jobs(self.n_jobs)
-        refit = partial(_refit, rows, classes, encoded, n_threads)
-        data = SearchData(len(rows.y), rows.X.shape[1], classes, rows.has_missing, folds, refit)
-        return self._search(data, template, problem, grid, n_threads, self.verbose)
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training data. NaN is a missing feature, unless ``missing="error"``.
+        y : array-like of shape (n_samples,)
+            Labels (numbers, strings, booleans) for a classifier, numbers for a regressor.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, in the fits and in the scores. With scikit-learn's metadata routing enabled, the scores
+            have weights only if the scorer requests them.
+        groups : array-like of shape (n_samples,), default=None
+            Groups of rows, for a ``cv`` that needs them, such as `sklearn.model_selection.GroupKFold`.
 
-    def _search(
-        self,
-        data: SearchData,
-        template: MarginalisedModel,
-        problem: Problem,
-        grid: Grid,
-        n_threads: int,
-        verbose: int,
-    ) -> Self:
-        """Run the search over rows in memory or elsewhere, and set the fitted attributes."""
-        tol = FINAL_SHARE * problem.tol
-        rough_tol = max(problem.tol, ROUGH_TOL) if self.prune else tol
-        plain = self.scoring in (None, self._default_scoring) and not data.has_missing
-        scorer = self._target_scorer()
-        if scorer is not None:
-            scorer.noise.resolve(data.n_features, getattr(template, "feature_names_in_", None))
-        else:
-            scorer = self._plain_scorer if plain else self._scorer()
-        n_outputs = template._n_outputs(data.classes)
-        store = self._stores(len(data.folds), grid, n_outputs, data.n_features)
-        search = Search(template, problem, grid, scorer, tol, rough_tol, self.rule, store, n_threads, data.n_rows)
-        with data.folds[0]() as fold:
-            try_scorer(search, fold)
-        outcome = search.run(data.folds, verbose)
-        if not np.isfinite(outcome.mean).any():
-            raise ValueError("scoring gave NaN at every point of the grid: there is nothing to choose by.")
-        self._store(grid, outcome, outcome.chosen(self.rule))
-        self._refit(template, data, outcome)
-        warn_unconverged(np.append(outcome.converged, self.best_estimator_.converged_), stacklevel=5)
-        warn_at_ends(grid, outcome.mean, self.best_index_, stacklevel=4)
+        Returns
+        -------
+        self : object
+            The fitted estimator. If the fit fails or is interrupted, the estimator is unchanged.
+
+        Warns
+        -----
+        UserWarning
+            If the chosen ``C``, or the chosen noise among those of its class, is at an end of the grid, so that values
+            outside of the grid may score higher. There is no warning for a grid of one value, where the score does not
+            change towards the end, or at a natural end: no noise, and dropout rates from 0.9 on.
+        ConvergenceWarning
+            If a fit did not converge.
+        """
+        search_arrays(self, Given(X, y, sample_weight, groups), self.verbose)
         return self
 
     def _stores(self, n_folds: int, grid: Grid, n_outputs: int, n_features: int) -> bool:
@@ -136,12 +115,9 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
         return 8 * n_folds * grid.shape[0] * grid.shape[1] * n_outputs * (n_features + 1) <= _MOST_STORED
 
     def _splits(
-        self, X: Any, y: Any, rows: Any, classes: Array | None, split_params: dict[str, Any]
+        self, X: Any, y: Any, rows: Rows, classes: Array | None, split_params: dict[str, Any]
     ) -> list[tuple[Array, Array]]:
-        """Return training and test rows of each fold, after checking that it can be learnt from and scored.
-
-        ``rows`` has the labels and the sample weights after all checks, `Rows` without need of ``X``.
-        """
+        """Return training and test rows of each fold, after checking that it can be learnt from and scored."""
         splits = list(check_cv(self.cv, rows.y, classifier=is_classifier(self)).split(X, y, **split_params))
         if not splits:
             raise ValueError(f"cv={self.cv!r} gives no folds.")
@@ -160,60 +136,77 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
         """Raise an error if the targets of the training rows of a fold, without those of weight 0, are too few."""
         raise NotImplementedError
 
-    def _target_scorer(self) -> Any:
-        """Return the scorer of ``target_noise``; ``None`` if it is ``None``."""
+    def _target_scorer(self, noise: Noise | None) -> CheckedScorer | None:
+        """Return the scorer of a noise that is ``target_noise``; ``None`` if it is ``None``."""
         raise NotImplementedError
+
+    def _search_scorer(self, rows: TrainingRows) -> Any:
+        """Return the scorer of the search, which scores checked rows where that is possible."""
+        target = self._target_scorer(check_noise("target_noise", self.target_noise, rows))
+        if target is not None:
+            return target
+        return self._default_scorer if self.scoring in (None, self._default_scoring) else self._scorer()
 
     def _route(self, sample_weight: Any, groups: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what the splitter and what the scorer are to be given."""
-        given = {"sample_weight": sample_weight, "groups": groups}
-        given = {name: value for name, value in given.items() if value is not None}
         if get_config()["enable_metadata_routing"]:
-            routed = process_routing(self, "fit", **given)
+            given = {"sample_weight": sample_weight, "groups": groups}
+            routed = process_routing(self, "fit", **{name: own for name, own in given.items() if own is not None})
             return dict(routed.splitter.split), dict(routed.scorer.score)
-        weights = {} if sample_weight is None else {"sample_weight": np.asarray(sample_weight)}
-        if weights and weights["sample_weight"].ndim == 0:
-            weights = {}
-        return {"groups": groups}, weights
+        is_weighted = sample_weight is not None and np.ndim(sample_weight) > 0
+        return {"groups": groups}, {"sample_weight": np.asarray(sample_weight)} if is_weighted else {}
 
     def _scorer(self) -> Any:
         # Imported late, because it takes a good part of a second.
         from sklearn.metrics import check_scoring
 
-        return check_scoring(self._plain(), scoring=self._default_scoring if self.scoring is None else self.scoring)
+        return check_scoring(plain_model(self), scoring=self._default_scoring if self.scoring is None else self.scoring)
 
-    def _store(self, grid: Grid, outcome: Outcome, chosen: tuple[int, int]) -> None:
+    def _store(self, grid: Grid, outcome: Outcome) -> None:
+        chosen = outcome.chosen(self.rule)
         self.noises_, self.Cs_ = grid.noises, grid.Cs
         self.scores_, self.n_iter_, self.refined_ = outcome.scores, outcome.n_iter, outcome.refined
-        if outcome.coefs is not None:
-            self.coefs_paths_ = outcome.coefs
-        elif hasattr(self, "coefs_paths_"):  # of an earlier fit
-            del self.coefs_paths_
+        set_or_delete(self, "coefs_paths_", outcome.coefs)
         self.cv_results_ = cv_results(grid, outcome.scores, outcome.refined)
         self.best_index_ = chosen
         self.best_score_ = float(outcome.mean[chosen])
         self.noise_, self.C_ = grid.noises[chosen[0]], float(grid.Cs[chosen[1]])
 
-    def _refit(self, template: MarginalisedModel, data: SearchData, outcome: Outcome) -> None:
+    def _refit(self, model: MarginalisedModel, rows: TrainingRows, outcome: Outcome, n_threads: int) -> None:
         """Fit the chosen model to all rows, from the mean of its folds."""
-        best = template.set_params(noise=self.noise_, C=self.C_)
+        best = model.set_params(noise=self.noise_, C=self.C_)
         where = (slice(None), *self.best_index_)
         start = None if outcome.coefs is None else outcome.coefs[where].mean(axis=0).T
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # one warning counts all fits
-            self.best_estimator_ = data.refit(best, start)
-        self.coef_, self.intercept_ = best.coef_, best.intercept_
-        if hasattr(best, "classes_"):
-            self.classes_ = best.classes_
-        self.n_features_in_ = best.n_features_in_
-        if hasattr(best, "feature_names_in_"):
-            self.feature_names_in_ = best.feature_names_in_
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+            Fit(best).run(rows, n_threads, start)
+        self.best_estimator_ = best
+        for name in ("coef_", "intercept_", "classes_", "n_features_in_", "feature_names_in_"):
+            set_or_delete(self, name, getattr(best, name, None))
 
     def _best(self) -> MarginalisedModel:
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the score of the rows of ``X``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Data. NaN is a missing feature, unless ``missing="error"``.
+        y : array-like of shape (n_samples,)
+            True labels or numbers.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        score : float
+            The score of ``scoring``; by default the accuracy of a classifier, or R^2 of a regressor.
+        """
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return float(self._scorer()(self._best(), X, y, **weights))
 
     def sparsify(self) -> Self:
         """Convert the coefficients to a sparse array, see `DropoutSVC.sparsify`.
@@ -259,59 +252,86 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
         return tags
 
 
-def try_scorer(search: Search, fold: Fold) -> None:
-    """Score a model with arbitrary coefficients, so that errors of the scorer are raised before the search."""
-    _, classifier = fold.prepare(search, 1)
-    n_features, n_outputs = classifier.n_features_in_, classifier._n_outputs(getattr(classifier, "classes_", None))
-    coef = 1e-3 * np.cos(np.arange((n_features + 1) * n_outputs)).reshape(n_features + 1, n_outputs)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the model may not predict some class
-        try:
-            search.score(classifier, fold, (0, 0), Solution(coef))
-        except (AttributeError, ValueError) as error:
-            if is_regressor(classifier):
-                raise ParameterError(
-                    f"scoring={search.scorer!r} cannot be computed for {type(classifier).__name__}: {error} Choose a "
-                    "score of regression, such as 'r2' or 'neg_root_mean_squared_error'.",
-                    "scoring",
-                    "it cannot be computed for numbers; choose another, such as r2 or neg_root_mean_squared_error",
-                ) from error
-            if isinstance(error, ValueError):
-                raise
-            raise ParameterError(
-                f"scoring={search.scorer!r} cannot be computed for {type(classifier).__name__}: {error} Choose a "
-                "scoring that needs no probabilities, such as 'accuracy' or 'roc_auc', or the logistic loss with "
-                "multi_class='ovr', which has them.",
-                "scoring",
-                "it needs probabilities, which this loss does not have (or does not have for pairs of classes); choose "
-                "another score, such as accuracy, or the logistic loss",
-            ) from error
+class Given(NamedTuple):
+    """What the caller of a search passed: for the splitter, and for the scorer of each fold."""
+
+    X: Any
+    y: Any
+    sample_weight: Any = None
+    groups: Any = None
+
+
+def search_arrays(estimator: MarginalisedModelCV, given: Given, verbose: int) -> None:
+    """Fit a search to rows in memory."""
+    with validation.unchanged_on_failure(estimator):
+        check_parameters(estimator)
+        fit = Fit(plain_model(estimator))
+        X, y = indexable(given.X, given.y)
+        rows = fit.check_rows(X, y, given.sample_weight)
+        load_fold, n_threads = partial(ArrayFold.load, X, y, rows), effective_n_jobs(estimator.n_jobs)
+        run_search(estimator, fit, rows, rows, given._replace(X=X, y=y), load_fold, n_threads, verbose)
+
+
+def run_search(
+    estimator: MarginalisedModelCV,
+    fit: Fit,
+    rows: TrainingRows,
+    targets: Rows,
+    given: Given,
+    load_fold: Callable[[Array, Array, dict[str, Any]], Fold],
+    n_threads: int,
+    verbose: int,
+) -> None:
+    """Choose noise and ``C`` by cross-validation on rows in memory or elsewhere, and set the fitted attributes.
+
+    Parameters
+    ----------
+    estimator : MarginalisedModelCV
+    fit : Fit
+        Of the plain model without noise.
+    rows : TrainingRows
+    targets : Rows
+        Targets and sample weights of all rows, after all checks; ``X`` is not used.
+    given : Given
+    load_fold : callable
+        Returns the fold of some training rows, test rows and arguments of the scorer.
+    n_threads, verbose : int
+    """
+    # 1. All checks come before the search.
+    classes, _, _ = fit.encode_labels(targets.y, targets.sample_weight)
+    grid = check_grid(estimator.noises, estimator.Cs, rows, fit.scale_of_C(targets.y, targets.sample_weight))
+    check_problems(fit, rows, grid)
+    split_params, score_params = estimator._route(given.sample_weight, given.groups)
+    splits = estimator._splits(given.X, given.y, targets, classes, split_params)
+    folds = [partial(load_fold, train, test, score_params) for train, test in splits]
+    scorer = estimator._search_scorer(rows)
+    tol = FINAL_SHARE * fit.problem.tol
+    rough_tol = max(fit.problem.tol, ROUGH_TOL) if estimator.prune else tol
+    store = estimator._stores(len(folds), grid, fit.n_outputs(classes), rows.n_features)
+    search = Search(fit, grid, scorer, tol, rough_tol, len(targets.y), estimator.rule, store, n_threads)
+    with folds[0]() as fold:
+        try_scorer(search, fold)
+    # 2. The search, and the final fit.
+    outcome = search.run(folds, verbose)
+    if not np.isfinite(outcome.mean).any():
+        raise ValueError("scoring gave NaN at every point of the grid: there is nothing to choose by.")
+    estimator._store(grid, outcome)
+    estimator._refit(fit.estimator, rows, outcome, n_threads)
+    warn_unconverged(np.append(outcome.converged, estimator.best_estimator_.converged_), stacklevel=5)
+    warn_at_ends(grid, outcome.mean, estimator.best_index_, stacklevel=4)
+
+
+def plain_model(search: MarginalisedModelCV) -> MarginalisedModel:
+    """Return the plain model with the parameters that it shares with a search, and without noise."""
+    shared = specification(type(search)).keys() & specification(search._plain_class).keys()
+    shared -= specification(RunParameters).keys()
+    return search._plain_class(noise=None, **{name: getattr(search, name) for name in shared})
+
+
+def default_scoring(search: MarginalisedModelCV) -> str:
+    """Return the name of the score for ``scoring=None``."""
+    return search._default_scoring
 
 
 def _mapping(callee: str) -> MethodMapping:
     return MethodMapping().add(caller="fit", callee=callee)
-
-
-def _refit(
-    rows: CheckedRows,
-    classes: Array | None,
-    encoded: ClassArray,
-    n_threads: int,
-    best: MarginalisedModel,
-    start: Array | None,
-) -> MarginalisedModel:
-    """Fit a model to rows in memory, and return it."""
-    result = solve(rows.problem(best._problem()), encoded, start, n_threads)
-    return best._store(result, classes, rows.X.dtype, best._statistics(encoded))._set_residuals(rows)
-
-
-def _load_fold(X: Any, y: Any, rows: CheckedRows, train: Array, test: Array, score_params: dict[str, Any]) -> ArrayFold:
-    params = {
-        name: _safe_indexing(value, test) if _is_per_row(value, len(rows.y)) else value
-        for name, value in score_params.items()
-    }
-    return ArrayFold(rows.take(train), _safe_indexing(X, test), _safe_indexing(y, test), params, rows.take(test))
-
-
-def _is_per_row(value: Any, n_rows: int) -> bool:
-    return hasattr(value, "__len__") and not isinstance(value, str) and len(value) == n_rows

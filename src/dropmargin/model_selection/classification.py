@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
-from dropmargin.estimators import validation
 from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.estimators.parameters import ClassParameters
-from dropmargin.model_selection.base import MarginalisedModelCV
-from dropmargin.model_selection.search import accuracy, target_scorer
+from dropmargin.estimators.scorers import Accuracy, ExpectedAccuracy
+from dropmargin.model_selection.base import MarginalisedModelCV, plain_model
+from dropmargin.noise import Noise
 from dropmargin.typing import Array
 
 
@@ -20,10 +20,24 @@ def _plain_has(name: str) -> Any:
     """Return the check that the plain classifier has a method; if not, it raises the error of the plain classifier."""
 
     def check(estimator: MarginalisedClassifierCV) -> bool:
-        getattr(getattr(estimator, "best_estimator_", None) or estimator._plain(), name)
+        getattr(getattr(estimator, "best_estimator_", None) or plain_model(estimator), name)
         return True
 
     return check
+
+
+def target_scorer(noise: Noise | None, scoring: Any, multi_class: str) -> ExpectedAccuracy | None:
+    """Return the scorer of a noise that is the parameter ``target_noise``."""
+    if noise is None:
+        return None
+    if scoring is not None:
+        raise ValueError(
+            f"scoring={scoring!r} scores complete rows, target_noise={noise!r} rows under noise by their expected "
+            "accuracy: pass one of them."
+        )
+    if multi_class == "ovo":
+        raise ValueError("target_noise needs multi_class='ovr', got multi_class='ovo'.")
+    return ExpectedAccuracy(noise)
 
 
 class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedModelCV):
@@ -31,39 +45,8 @@ class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedMod
 
     _plain_class: ClassVar[type[MarginalisedClassifier]]
     _default_scoring = "accuracy"
-    _plain_scorer = staticmethod(accuracy)
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Choose noise and ``C`` by cross-validation and fit the model with them to all rows.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training data. NaN is a missing feature, unless ``missing="error"``.
-        y : array-like of shape (n_samples,)
-            Labels: numbers, strings or booleans.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, in the fits and in the scores. With scikit-learn's metadata routing enabled, the scores
-            have weights only if the scorer requests them.
-        groups : array-like of shape (n_samples,), default=None
-            Groups of rows, for a ``cv`` that needs them, such as `sklearn.model_selection.GroupKFold`.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator. If the fit fails or is interrupted, the estimator is unchanged.
-
-        Warns
-        -----
-        UserWarning
-            If the chosen ``C``, or the chosen noise among those of its class, is at an end of the grid, so that values
-            outside of the grid may score higher. There is no warning for a grid of one value, where the score does not
-            change towards the end, or at a natural end: no noise, and dropout rates from 0.9 on.
-        ConvergenceWarning
-            If a fit did not converge.
-        """
-        with validation.unchanged_on_failure(self):
-            return self._fit(X, y, sample_weight, groups)
+    _default_scorer = Accuracy()
+    score = MarginalisedModelCV.score  # not that of the mixin
 
     def _check_training_rows(self, index: int, y: Array, classes: Array | None) -> None:
         assert classes is not None
@@ -75,8 +58,8 @@ class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedMod
                 "(sklearn.model_selection.StratifiedKFold), or leave out classes with hardly any rows."
             )
 
-    def _target_scorer(self) -> Any:
-        return target_scorer(self.target_noise, self.scoring, self.multi_class)
+    def _target_scorer(self, noise: Noise | None) -> ExpectedAccuracy | None:
+        return target_scorer(noise, self.scoring, self.multi_class)
 
     def predict(self, X: Any) -> Array:
         """Return the predicted label of each row of ``X``.
@@ -92,26 +75,6 @@ class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedMod
             Labels of ``classes_``.
         """
         return self._best().predict(X)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the score of the rows of ``X``.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data. NaN is a missing feature, unless ``missing="error"``.
-        y : array-like of shape (n_samples,)
-            True labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
-
-        Returns
-        -------
-        score : float
-            The score of ``scoring``, accuracy by default.
-        """
-        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return float(self._scorer()(self._best(), X, y, **weights))
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores of the rows of ``X``.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -11,11 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.data import mean_square
-from dropmargin.estimators.base import CheckedRows, MarginalisedModel
-from dropmargin.estimators.validation import check_entries, check_number
+from dropmargin.estimators.fitting import Fit, TrainingRows
+from dropmargin.estimators.validation import check_number
 from dropmargin.noise import Noise, Variance, as_noise
-from dropmargin.solvers import Problem
 from dropmargin.typing import Array
 
 #: The highest dropout rate of the default grid.
@@ -135,7 +134,7 @@ def _strengths(noise: Noise | None) -> Any:
     return variance.slope + variance.floor
 
 
-def check_grid(noises: Any, Cs: Any, rows: CheckedRows, factor: float = 1.0) -> Grid:
+def check_grid(noises: Any, Cs: Any, rows: TrainingRows, factor: float = 1.0) -> Grid:
     """Return the grid of the parameters ``noises`` and ``Cs``.
 
     Parameters
@@ -144,54 +143,43 @@ def check_grid(noises: Any, Cs: Any, rows: CheckedRows, factor: float = 1.0) -> 
         Noises, dropout rates or ``None``. An integer is the number of dropout rates, from 0 to 0.9.
     Cs : int or iterable
         Positive numbers. An integer is the number of values, see `default_cs`.
-    rows : CheckedRows
-        The training data.
+    rows : TrainingRows
     factor : float, default=1.0
         The factor of the default values of ``C``.
     """
-
-    def scale() -> float:
-        return mean_square(rows.X, rows.sample_weight) / factor
-
-    return check_grid_of_scale(noises, Cs, rows.X.shape[1], rows.feature_names, scale)
+    return Grid(_check_noises(noises, rows), _check_cs(Cs, lambda: rows.mean_square() / factor))
 
 
-def check_grid_of_scale(
-    noises: Any, Cs: Any, n_features: int, feature_names: Sequence[str] | None, scale: Callable[[], float]
-) -> Grid:
-    """Return the grid for rows anywhere; ``scale`` returns their mean squared norm, see `data.mean_square`."""
-    return Grid(_check_noises(noises, n_features, feature_names), _check_cs(Cs, scale))
+def check_noise(name: str, given: Any, rows: TrainingRows) -> Noise | None:
+    """Return the noise of a parameter after checking it against the rows; errors begin with the name."""
+    try:
+        noise = as_noise(given)
+        if noise is not None:
+            rows.check_range(noise.resolve(rows.n_features, rows.feature_names))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    return noise
 
 
-def check_noisy_problems(template: MarginalisedModel, rows: CheckedRows, grid: Grid) -> Problem:
-    """Return the problem without noise, after checking each noise of the grid against the problem and the data."""
+def check_problems(fit: Fit, rows: TrainingRows, grid: Grid) -> None:
+    """Check each noise of the grid against the other parameters of an estimator, and against missing entries."""
     for noise in grid.noises:
-        rows.problem(template.set_params(noise=noise)._problem())
-        check_entries(rows.X, noise, getattr(template, "feature_names_in_", None))
-    return template.set_params(noise=None)._problem()
+        rows.problem(Fit(copy(fit.estimator).set_params(noise=noise)).problem)
 
 
-def _check_noises(noises: Any, n_features: int, feature_names: Sequence[str] | None) -> tuple[Noise | None, ...]:
+def _check_noises(noises: Any, rows: TrainingRows) -> tuple[Noise | None, ...]:
     if _is_count(noises):
         count = _check_count("noises", noises)
         return tuple(as_noise(float(rate)) for rate in np.round(np.linspace(0.0, HIGHEST_RATE, count), 6))
-    checked: list[Noise | None] = []
-    for index, given in enumerate(_as_list("noises", noises, "[0.1, 0.5, GaussianNoise(scale=0.1)]")):
-        try:
-            noise = as_noise(given)
-            if noise is not None:
-                noise.resolve(n_features, feature_names)
-        except ValueError as error:
-            raise ValueError(f"noises[{index}]: {error}") from error
-        checked.append(noise)
+    given = _as_list("noises", noises, "[0.1, 0.5, GaussianNoise(scale=0.1)]")
+    checked = [check_noise(f"noises[{index}]", noise, rows) for index, noise in enumerate(given)]
     _refuse_duplicates("noises", [_signature(noise) for noise in checked], [repr(noise) for noise in checked])
     return tuple(checked)
 
 
 def _check_cs(Cs: Any, scale: Callable[[], float]) -> Array:
     if _is_count(Cs):
-        count = _check_count("Cs", Cs)
-        return _cs_of_scale(scale(), count)
+        return default_cs(scale(), _check_count("Cs", Cs))
     values = [
         check_number(f"Cs[{i}]", C, 0.0, low_open=True) for i, C in enumerate(_as_list("Cs", Cs, "[0.01, 0.1, 1]"))
     ]
@@ -199,16 +187,12 @@ def _check_cs(Cs: Any, scale: Callable[[], float]) -> Array:
     return np.sort(np.asarray(values))
 
 
-def default_cs(X: Any, weights: Array, count: int) -> Array:
-    """Return values of ``C`` for the scale of ``X``: powers of ``sqrt(10)``, if these are as many as ``count``.
+def default_cs(scale: float, count: int) -> Array:
+    """Return values of ``C`` for the mean squared norm of a row: powers of ``sqrt(10)``, if these are as many.
 
-    If ``C`` times the mean squared norm of a row (centred, if ``X`` is dense) is far below 1, the coefficients are
-    nearly zero. Noise is a penalty in addition to ``R(w)``, so the best ``C`` with noise is higher than without.
+    If ``C`` times that (of centred rows, if ``X`` is dense) is far below 1, the coefficients are nearly zero. Noise is
+    a penalty in addition to ``R(w)``, so the best ``C`` with noise is higher than without.
     """
-    return _cs_of_scale(mean_square(X, weights), count)
-
-
-def _cs_of_scale(scale: float, count: int) -> Array:
     middle = 1.0 / scale if scale > 0.0 else 1.0
     exponents = np.linspace(np.log10(_FIRST_FACTOR * middle), np.log10(_LAST_FACTOR * middle), count)
     rounded = np.round(2.0 * exponents) / 2.0

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import clone
 
 from dropmargin.estimators import DropoutSVC
 from dropmargin.estimators.classification import MarginalisedClassifier
-from dropmargin.model_selection.base import try_scorer
-from dropmargin.model_selection.grid import Point, check_grid, check_noisy_problems
-from dropmargin.model_selection.path_solver import Solution
-from dropmargin.model_selection.search import (
-    ArrayFold,
-    Search,
-    target_scorer,
-    warn_unconverged,
-)
+from dropmargin.estimators.fitting import Fit
+from dropmargin.model_selection.classification import target_scorer
+from dropmargin.model_selection.grid import check_grid, check_noise, check_problems
+from dropmargin.model_selection.search import ArrayFold, Search, try_scorer, warn_unconverged
 from dropmargin.noise import Noise
-from dropmargin.progress import Progress
 from dropmargin.typing import Array
 
 
@@ -141,51 +135,32 @@ def noise_path(
         raise TypeError(f"estimator must be a classifier of dropmargin, such as DropoutSVC(), got {estimator!r}.")
     if (X_test is None) != (y_test is None):
         raise ValueError("X_test and y_test must be passed together, or neither of them.")
-    template = clone(estimator).set_params(noise=None)
-    rows = template._check_data(template._problem(), X, y, sample_weight)
-    template._encode(rows)  # errors in the labels are raised first
+    fit = Fit(clone(estimator).set_params(noise=None))
+    rows = fit.check_rows(X, y, sample_weight)
+    classes, _, _ = fit.encode_labels(rows.y, rows.sample_weight)
     grid = check_grid(noises, Cs, rows)
-    problem = check_noisy_problems(template, rows, grid)
-    scorer: Any = target_scorer(target_noise, scoring, template.multi_class)
-    if scorer is None:
-        scorer = check_scoring(template, scoring="accuracy" if scoring is None else scoring)
+    check_problems(fit, rows, grid)
+    target = target_scorer(check_noise("target_noise", target_noise, rows), scoring, estimator.multi_class)
+    if target is None:
+        scorer = check_scoring(fit.estimator, scoring="accuracy" if scoring is None else scoring)
+    else:
+        scorer = partial(MarginalisedClassifier.expected_accuracy, noise=target.noise)
     fold = ArrayFold(rows, X if X_test is None else X_test, y if y_test is None else y_test, {})
-    n_threads = effective_n_jobs(template.n_jobs)
-    search = Search(template, problem, grid, scorer, problem.tol, problem.tol, "best", True, n_threads, len(rows.y))
+    n_threads = effective_n_jobs(estimator.n_jobs)
+    search = Search(fit, grid, scorer, fit.problem.tol, fit.problem.tol, len(rows.y), n_threads=n_threads)
     try_scorer(search, fold)
-    path = _solve_path(search, fold, verbose)
-    warn_unconverged(path.converged, stacklevel=3)
-    return path
-
-
-def _solve_path(search: Search, fold: ArrayFold, verbose: int) -> NoisePath:
-    """Return the solutions and scores of all points."""
-    grid = search.grid
-    solver, classifier = fold.prepare(search, search.n_threads)
-    solutions: dict[Point, Solution] = {}
-    scores = np.empty(grid.shape)
-    with Progress(scores.size, f"{type(search.template).__name__} path", verbose=verbose) as progress:
-
-        def score_point(point: Point, solution: Solution) -> float:
-            solutions[point], scores[point] = solution, search.score(classifier, fold, point, solution)
-            progress.advance()
-            return scores[point]
-
-        solver.solve_all(search.tol, score_point)
-    ordered = [solutions[point] for point in np.ndindex(grid.shape)]
-
-    def table(values: list[Any]) -> Array:
-        array = np.array(values)
-        return array.reshape(grid.shape + array.shape[1:])
-
+    outcome = search.run([lambda: fold], verbose)
+    warn_unconverged(outcome.converged, stacklevel=3)
+    assert outcome.coefs is not None
+    assert classes is not None
     return NoisePath(
         noises=grid.noises,
         Cs=grid.Cs,
-        coefs=table([solution.coef[:-1].T for solution in ordered]),
-        intercepts=table([solution.coef[-1] for solution in ordered]),
-        objectives=table([solution.objective.sum() for solution in ordered]),
-        scores=scores,
-        n_iter=table([solution.n_iter for solution in ordered]),
-        converged=table([solution.converged for solution in ordered]),
-        classes=classifier.classes_,
+        coefs=outcome.coefs[0, ..., :-1],
+        intercepts=outcome.coefs[0, ..., -1],
+        objectives=outcome.objectives[0],
+        scores=outcome.scores[0],
+        n_iter=outcome.n_iter[0],
+        converged=outcome.converged[0],
+        classes=classes,
     )

@@ -23,8 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dropmargin.data import BinaryArray, BinaryRows, ClassArray, ClassRows
-from dropmargin.estimators.base import CheckedRows
-from dropmargin.estimators.partition_fit import PartitionRows
+from dropmargin.estimators.fitting import TrainingRows
 from dropmargin.losses import MomentLoss
 from dropmargin.model_selection.grid import Grid, Point
 from dropmargin.objective.preconditioner import has_cheap_matrices
@@ -67,20 +66,13 @@ class PathSolver:
     grid : Grid
     problem : Problem
         The problem; its noise, ``C`` and tolerance are replaced.
-    rows : CheckedRows or PartitionRows
+    rows : TrainingRows
     encoded : ClassRows
         The same rows, with the index of their class.
     n_threads : int
     """
 
-    def __init__(
-        self,
-        grid: Grid,
-        problem: Problem,
-        rows: CheckedRows | PartitionRows,
-        encoded: ClassRows,
-        n_threads: int,
-    ) -> None:
+    def __init__(self, grid: Grid, problem: Problem, rows: TrainingRows, encoded: ClassRows, n_threads: int) -> None:
         self.grid = grid
         self.problem = problem
         self.rows = rows

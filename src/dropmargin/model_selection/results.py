@@ -19,20 +19,9 @@ _DIGITS = 12
 def cv_results(grid: Grid, scores: Array, refined: Array) -> dict[str, Any]:
     """Return the scores of all grid points as a dict of columns, for `pandas.DataFrame`.
 
-    Parameters
-    ----------
-    grid : Grid
-        The grid.
-    scores : ndarray of shape (n_folds, n_noises, n_Cs)
-        The score of each point on each fold.
-    refined : ndarray of bool of shape (n_noises, n_Cs)
-        Whether a point was solved to the full tolerance.
-
-    Returns
-    -------
-    results : dict
-        Keys and values are those of `sklearn.model_selection.GridSearchCV`, without times, as points on a path have no
-        time of their own; ``refined`` is added. The points are in the order of ``scores``, the last index first.
+    Keys and values are those of `sklearn.model_selection.GridSearchCV`, without times, as points on a path have no time
+    of their own; ``refined`` is added. The points are in the order of ``scores``, of shape (n_folds, n_noises, n_Cs),
+    the last index first.
     """
     points = list(np.ndindex(grid.shape))
     noise = np.empty(len(points), dtype=object)
@@ -65,18 +54,8 @@ def warn_at_ends(grid: Grid, mean: Array, chosen: Point, stacklevel: int) -> Non
     """Warn if the chosen ``C`` or noise is at an end of its grid, where the best value may lie outside.
 
     There is no warning where the score does not change towards the end, for a grid of one value, for no noise, for
-    dropout rates from 0.9 on, and for a noise without parameters.
-
-    Parameters
-    ----------
-    grid : Grid
-        The grid.
-    mean : ndarray of shape (n_noises, n_Cs)
-        The mean score of each point.
-    chosen : tuple of int
-        The chosen point.
-    stacklevel : int
-        As in `warnings.warn`, as if called by the caller.
+    dropout rates from 0.9 on, and for a noise without parameters. ``stacklevel`` is as in `warnings.warn`, as if called
+    by the caller.
     """
     for warning in (_end_of_cs(grid, mean, chosen), _end_of_noises(grid, mean, chosen)):
         if warning is not None:

@@ -14,25 +14,27 @@ import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn import config_context, get_config
+from sklearn.base import is_regressor
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import _safe_indexing
 
-from dropmargin.data import linear_scores
-from dropmargin.data.missing_values import FeatureStatistics
-from dropmargin.estimators.base import CheckedRows, MarginalisedModel
-from dropmargin.estimators.classification import MarginalisedClassifier
+from dropmargin.data.missing_values import FeatureStatistics, negative_zero_to_nan
+from dropmargin.errors import ParameterError
+from dropmargin.estimators.base import MarginalisedModel
+from dropmargin.estimators.fitting import CheckedRows, Fit, TrainingRows, set_coefficients
+from dropmargin.estimators.scorers import Accuracy, CheckedScorer
 from dropmargin.model_selection.grid import Grid, Point
 from dropmargin.model_selection.path_solver import PathSolver, ScorePoint, Solution
-from dropmargin.noise import Noise, as_noise
 from dropmargin.progress import Progress
-from dropmargin.solvers import Problem
 from dropmargin.threads import in_threads
 from dropmargin.typing import Array
 
@@ -51,91 +53,87 @@ RULES = ("best", "one-se")
 
 
 class Fold(ABC):
-    """Training rows and test rows of a search, as a context. They are in memory (`ArrayFold`) or in partitions."""
-
-    #: The type of the rows.
-    dtype: Any
-
-    @abstractmethod
-    def prepare(self, search: Search, n_threads: int) -> tuple[PathSolver, MarginalisedModel]:
-        """Return the solver of the training rows, and a classifier for `Search.score`."""
-
-    @abstractmethod
-    def score(self, scorer: Callable[..., Any], classifier: MarginalisedModel) -> Any:
-        """Return the score of a fitted classifier on the test rows; the scorer is as in `Search`."""
-
-    def __enter__(self) -> Fold:
-        return self
-
-    def __exit__(self, *_: object) -> None:  # noqa: B027 (rows in memory need no release)
-        """Release what the fold alone uses."""
-
-
-@dataclass(frozen=True)
-class ArrayFold(Fold):
-    """Rows in memory: training rows, test rows as the caller passed them, and further arguments of the scorer.
-
-    ``test`` are the test rows after all checks, ``None`` if they have not been checked.
-    """
-
-    rows: CheckedRows
-    test_rows: Any
-    test_labels: Any
-    score_params: dict[str, Any]
-    test: CheckedRows | None = None
-
-    @property
-    def dtype(self) -> Any:
-        return self.rows.X.dtype
-
-    def prepare(self, search: Search, n_threads: int) -> tuple[PathSolver, MarginalisedModel]:
-        template, rows = search.template, self.rows
-        classes, encoded = template._encode(rows)
-        classifier = copy(template)
-        classifier._set_classes(classes)
-        if search.scorer is not accuracy:
-            # Scores of complete rows depend on the means at most; the Gaussian of the features takes longer.
-            is_checked = isinstance(search.scorer, CheckedScorer) and self.test is not None and not rows.has_missing
-            by_means = is_checked and template.missing == "conditional"
-            means = FeatureStatistics(encoded.feature_means, None)
-            classifier._set_statistics(means if by_means else template._statistics(encoded))
-        return PathSolver(search.grid, search.problem, rows, encoded, n_threads), classifier
-
-    def score(self, scorer: Callable[..., Any], classifier: MarginalisedModel) -> Any:
-        if scorer is accuracy:
-            return accuracy(classifier, self)
-        if isinstance(scorer, CheckedScorer) and self.test is not None and not self.test.has_missing:
-            return scorer.of_checked_rows(classifier, self)
-        return scorer(classifier, self.test_rows, self.test_labels, **self.score_params)
-
-    def noise(self, noise: Noise, model: MarginalisedModel) -> Noise:
-        """Return a noise on the test rows for the feature names and the training means of a model."""
-        return model._at_training_means(noise.resolve(self.rows.X.shape[1], self.rows.feature_names))
-
-
-@dataclass(frozen=True)
-class SearchData:
-    """The rows of a search after all checks, in memory or elsewhere.
+    """Training rows and test rows of a search, as a context: in memory (`ArrayFold`), or in partitions.
 
     Parameters
     ----------
-    n_rows, n_features : int
-    classes : ndarray or None
-        ``None`` in a regression.
-    has_missing : bool
-        Whether any entry is missing.
-    folds : sequence of callables
-        Each loads a fold.
-    refit : callable
-        ``refit(classifier, start)`` fits a classifier to all rows, from coefficients or ``None``, and returns it.
+    rows : TrainingRows
+        The training rows.
     """
 
-    n_rows: int
-    n_features: int
-    classes: Array | None
-    has_missing: bool
-    folds: Sequence[Callable[[], Fold]]
-    refit: Callable[[MarginalisedModel, Array | None], MarginalisedModel]
+    #: Whether no test row has missing entries.
+    is_complete = False
+
+    def __init__(self, rows: TrainingRows) -> None:
+        self.rows = rows
+        self.stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stack.close()
+
+    def prepare(self, search: Search, n_threads: int) -> tuple[PathSolver, MarginalisedModel]:
+        """Return the solver of the training rows, and a model for `Search.score`."""
+        fit = Fit(copy(search.fit.estimator))
+        encoded = self.stack.enter_context(self.rows.encoded(fit))
+        if self.is_complete and isinstance(search.scorer, CheckedScorer):
+            # Scores of complete rows depend on the means at most; the Gaussian of the features takes longer.
+            statistics = FeatureStatistics(encoded.rows.feature_means, None)
+        else:
+            statistics = encoded.statistics()
+        fit.set_classes(encoded.classes, statistics)
+        solver = PathSolver(search.grid, search.fit.problem, self.rows, encoded.rows, n_threads)
+        self.stack.callback(solver.close)
+        return solver, fit.estimator
+
+    @abstractmethod
+    def score(self, scorer: Callable[..., Any], model: MarginalisedModel) -> Any:
+        """Return the score of a fitted model on the test rows; the scorer is as in `Search`."""
+
+
+class ArrayFold(Fold):
+    """Rows in memory.
+
+    Parameters
+    ----------
+    rows : CheckedRows
+        The training rows.
+    X, y
+        The test rows as the caller passed them.
+    score_params : dict
+        Further arguments of the scorer.
+    test : CheckedRows, default=None
+        The test rows after all checks, which a `CheckedScorer` needs.
+    """
+
+    def __init__(
+        self, rows: CheckedRows, X: Any, y: Any, score_params: dict[str, Any], test: CheckedRows | None = None
+    ) -> None:
+        super().__init__(rows)
+        self.X, self.y, self.score_params, self.is_complete = X, y, score_params, not rows.has_missing
+        if test is not None:
+            self.checked = test.X if self.is_complete else negative_zero_to_nan(test.X), test.y
+
+    @classmethod
+    def load(
+        cls, X: Any, y: Any, rows: CheckedRows, train: Array, test: Array, score_params: dict[str, Any]
+    ) -> ArrayFold:
+        """Return the fold of some training and test rows; ``rows`` are all rows after all checks."""
+
+        def is_per_row(value: Any) -> bool:
+            return hasattr(value, "__len__") and not isinstance(value, str) and len(value) == len(rows.y)
+
+        own = {
+            name: _safe_indexing(value, test) if is_per_row(value) else value for name, value in score_params.items()
+        }
+        return cls(rows.take(train), _safe_indexing(X, test), _safe_indexing(y, test), own, rows.take(test))
+
+    def score(self, scorer: Callable[..., Any], model: MarginalisedModel) -> Any:
+        if not isinstance(scorer, CheckedScorer):
+            return scorer(model, self.X, self.y, **self.score_params)
+        return scorer(model, *self.checked, self.score_params.get("sample_weight"))
 
 
 @dataclass(frozen=True)
@@ -144,58 +142,52 @@ class Search:
 
     Parameters
     ----------
-    template : MarginalisedModel
-        Unfitted, with all parameters except noise and ``C``, and with the feature names of the data.
-    problem : Problem
-        The problem of the template.
+    fit : Fit
+        Of an unfitted estimator without noise, with all other parameters except ``C``, and with the feature names.
     grid : Grid
     scorer : callable
-        ``scorer(estimator, X, y, **score_params)``; or `accuracy`, which needs checked rows without missing entries.
+        ``scorer(estimator, X, y, **score_params)``, or a `CheckedScorer`.
     tol : float
         The tolerance of the finalists.
     rough_tol : float
         The tolerance of the approximate path; ``tol`` to solve all points precisely.
+    n_rows : int
+        The number of rows of the data.
     rule : {"best", "one-se"}
     store_coefs : bool
         Whether to store the coefficients of all points.
     n_threads : int
-    n_rows : int
-        The number of rows of the data.
     """
 
-    template: MarginalisedModel
-    problem: Problem
+    fit: Fit
     grid: Grid
     scorer: Callable[..., Any]
     tol: float
     rough_tol: float
-    rule: str
-    store_coefs: bool
-    n_threads: int
     n_rows: int
+    rule: str = "best"
+    store_coefs: bool = True
+    n_threads: int = 1
 
     def run(self, folds: Sequence[Callable[[], Fold]], verbose: int) -> Outcome:
         """Return the scores of all points on all folds; ``folds`` are functions that load a fold."""
-        outcome = Outcome.empty(self.grid, len(folds), self.rough_tol <= self.tol)
-        if self.scorer is accuracy:
+        is_rough = self.rough_tol > self.tol
+        outcome = Outcome(self.grid, len(folds), refined=not is_rough)
+        if isinstance(self.scorer, Accuracy):
             outcome.errors[:] = 1.0 / self.n_rows  # the smallest possible error: one row
-        n_points = len(folds) * outcome.refined.size
-        self._on_folds(self._solve, outcome, folds, n_points, "", verbose)
+
+        def solve(index: int, solver: PathSolver, score_point: ScorePoint) -> None:
+            solver.solve_all(self.rough_tol, score_point, is_rough, skips_low=is_rough and self.rule == "best")
+
+        def refine(index: int, solver: PathSolver, score_point: ScorePoint) -> None:
+            solver.refine(points, self.tol, partial(outcome.start, index), score_point)
+
+        self._on_folds(solve, outcome, folds, outcome.refined.size, "", verbose)
         while points := outcome.to_refine(self.rule):
-            before = outcome.mean.copy()
-            task = partial(self._refine, points, outcome)
-            self._on_folds(task, outcome, folds, len(points) * len(folds), ", finalists", verbose)
+            before = outcome.mean
+            self._on_folds(refine, outcome, folds, len(points), ", finalists", verbose)
             outcome.mark_refined(points, before)
         return outcome
-
-    def _solve(self, index: int, solver: PathSolver, score_point: ScorePoint) -> None:
-        approximate = self.rough_tol > self.tol
-        solver.solve_all(self.rough_tol, score_point, approximate, skips_low=approximate and self.rule == "best")
-
-    def _refine(
-        self, points: list[Point], outcome: Outcome, index: int, solver: PathSolver, score_point: ScorePoint
-    ) -> None:
-        solver.refine(points, self.tol, partial(outcome.start, index), score_point)
 
     def _on_folds(
         self,
@@ -211,26 +203,33 @@ class Search:
 
         def on_fold(index: int, load: Callable[[], Fold], progress: Progress) -> None:
             with load() as fold:
-                solver, classifier = fold.prepare(self, 1)
+                solver, model = fold.prepare(self, max(1, self.n_threads // len(folds)))
 
                 def score_point(point: Point, solution: Solution) -> float:
                     if stop.is_set():
                         raise KeyboardInterrupt
-                    score = self.score(classifier, fold, point, solution)
+                    score = self.score(model, fold, point, solution)
                     outcome.store(index, point, solution, score, self.store_coefs)
                     progress.advance()
                     return score
 
                 task(index, solver, score_point)
 
-        with Progress(n_points, f"{type(self.template).__name__} path{label}", verbose=verbose) as progress:
+        config = get_config()
+
+        def configured(job: Callable[[], None]) -> None:
+            with config_context(**config):  # that of scikit-learn, which new threads do not inherit
+                job()
+
+        label = f"{type(self.fit.estimator).__name__} path{label}"
+        with Progress(n_points * len(folds), label, verbose=verbose) as progress:
             jobs = [partial(on_fold, index, load, progress) for index, load in enumerate(folds)]
-            in_threads(_configured(jobs), self.n_threads, stop)
+            in_threads([partial(configured, job) for job in jobs], self.n_threads, stop)
 
     def score(self, estimator: MarginalisedModel, fold: Fold, point: Point, solution: Solution) -> float:
         """Set parameters, coefficients and intercept of an estimator to those of a point, and return its score."""
         estimator.noise, estimator.C = self.grid.noises[point[0]], float(self.grid.Cs[point[1]])
-        estimator._set_coefficients(solution.coef, fold.dtype)
+        set_coefficients(estimator, solution.coef, fold.rows.dtype)
         score = fold.score(self.scorer, estimator)
         score = score.item() if np.ndim(score) == 0 and hasattr(score, "item") else score  # arrays of no dimension
         if not isinstance(score, Real):
@@ -238,75 +237,34 @@ class Search:
         return float(score)
 
 
-def _configured(jobs: Iterable[Callable[[], None]]) -> list[Callable[[], None]]:
-    """Return jobs that run with the scikit-learn configuration of this thread, which new threads do not inherit."""
-    config = get_config()
-
-    def run(job: Callable[[], None]) -> None:
-        with config_context(**config):
-            job()
-
-    return [partial(run, job) for job in jobs]
-
-
-def accuracy(estimator: MarginalisedClassifier, fold: ArrayFold) -> float:
-    """Return the weighted share of correct labels.
-
-    It equals the accuracy of scikit-learn, for rows that have been checked: to check them at every point takes longer
-    than to solve it.
-    """
-    assert fold.test is not None
-    scores = linear_scores(fold.test.X, estimator.coef_, estimator.intercept_)
-    correct = estimator.classes_[estimator._winners_of(scores)] == fold.test.y
-    return float(np.average(correct, weights=fold.score_params.get("sample_weight")))
-
-
-class CheckedScorer:
-    """A scorer that can also score the rows of a fold without checking them again."""
-
-    #: Whether the score is a weighted mean over the rows.
-    is_mean = False
-
-    def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the score of rows."""
-        raise NotImplementedError
-
-    def of_checked_rows(self, estimator: Any, fold: ArrayFold) -> float:
-        """Return the score of a fold without missing entries."""
-        raise NotImplementedError
-
-
-class ExpectedAccuracy(CheckedScorer):
-    """The score under ``target_noise``: the expected accuracy if the features are corrupted by that noise."""
-
-    is_mean = True
-
-    def __init__(self, noise: Noise) -> None:
-        self.noise = noise
-
-    def __call__(self, estimator: MarginalisedClassifier, X: Any, y: Any, sample_weight: Any = None) -> float:
-        return estimator.expected_accuracy(X, y, self.noise, sample_weight)
-
-    def of_checked_rows(self, estimator: MarginalisedClassifier, fold: ArrayFold) -> float:
-        assert fold.test is not None
-        noise = fold.noise(self.noise, estimator)
-        return estimator._expected_accuracy(fold.test.X, fold.test.y, noise, fold.score_params.get("sample_weight"))
-
-
-def target_scorer(target_noise: Any, scoring: Any, multi_class: str) -> ExpectedAccuracy | None:
-    """Return the scorer of a parameter ``target_noise``; ``None`` if it is ``None``."""
-    if target_noise is None:
-        return None
-    if scoring is not None:
-        raise ValueError(
-            f"scoring={scoring!r} scores complete rows, target_noise={target_noise!r} rows under noise by their "
-            "expected accuracy: pass one of them."
+def try_scorer(search: Search, fold: Fold) -> None:
+    """Score a model with arbitrary coefficients, so that errors of the scorer are raised before the search."""
+    _, model = fold.prepare(search, 1)
+    shape = fold.rows.n_features + 1, search.fit.n_outputs(getattr(model, "classes_", None))
+    coef = 1e-3 * np.cos(np.arange(shape[0] * shape[1])).reshape(shape)
+    if is_regressor(model):
+        kinds: tuple[type[Exception], ...] = AttributeError, ValueError
+        remedy = "a score of regression, such as 'r2' or 'neg_root_mean_squared_error'."
+        option = "it cannot be computed for numbers; choose another, such as r2 or neg_root_mean_squared_error"
+    else:
+        kinds = (AttributeError,)
+        remedy = (
+            "a scoring that needs no probabilities, such as 'accuracy' or 'roc_auc', or the logistic loss with "
+            "multi_class='ovr', which has them."
         )
-    if multi_class == "ovo":
-        raise ValueError("target_noise needs multi_class='ovr', got multi_class='ovo'.")
-    noise = as_noise(target_noise)
-    assert noise is not None
-    return ExpectedAccuracy(noise)
+        option = (
+            "it needs probabilities, which this loss does not have (or does not have for pairs of classes); choose "
+            "another score, such as accuracy, or the logistic loss"
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the model may not predict some class
+        try:
+            search.score(model, fold, (0, 0), Solution(coef))
+        except kinds as error:
+            message = (
+                f"scoring={search.scorer!r} cannot be computed for {type(model).__name__}: {error} Choose {remedy}"
+            )
+            raise ParameterError(message, "scoring", option) from error
 
 
 def warn_unconverged(converged: Array, stacklevel: int) -> None:
@@ -321,42 +279,27 @@ def warn_unconverged(converged: Array, stacklevel: int) -> None:
         )
 
 
-@dataclass(eq=False)
 class Outcome:
-    """Scores, iterations and coefficients of a search.
+    """Scores, iterations, objectives and coefficients of a search; an interpolated point has the objective 0.
 
     ``refined`` are the points that are solved precisely, ``errors`` the errors of approximate scores, one per noise.
     """
 
-    grid: Grid
-    scores: Array
-    n_iter: Array
-    converged: Array
-    refined: Array
-    errors: Array
-    coefs: Array | None = None
-    lock: Any = None
-
-    @classmethod
-    def empty(cls, grid: Grid, n_folds: int, refined: bool) -> Outcome:
+    def __init__(self, grid: Grid, n_folds: int, refined: bool) -> None:
         shape = (n_folds, *grid.shape)
-        return cls(
-            grid,
-            np.full(shape, np.nan),
-            np.zeros(shape, dtype=int),
-            np.ones(shape, dtype=bool),
-            np.full(grid.shape, refined),
-            np.zeros(grid.shape[0]),
-            lock=threading.Lock(),
-        )
+        self.scores, self.n_iter = np.full(shape, np.nan), np.zeros(shape, dtype=int)
+        self.converged, self.refined = np.ones(shape, dtype=bool), np.full(grid.shape, refined)
+        self.errors, self.objectives = np.zeros(grid.shape[0]), np.zeros(shape)
+        self.coefs: Array | None = None
+        self._lock = threading.Lock()
 
     def store(self, fold: int, point: Point, solution: Solution, score: float, store_coef: bool) -> None:
         """Store the result of a point on a fold."""
         where = (fold, *point)
         self.scores[where], self.n_iter[where] = score, self.n_iter[where] + solution.n_iter
-        self.converged[where] = solution.converged
+        self.converged[where], self.objectives[where] = solution.converged, solution.objective.sum()
         if store_coef:
-            with self.lock:
+            with self._lock:
                 if self.coefs is None:
                     self.coefs = np.zeros((*self.scores.shape, *solution.coef.T.shape))
             self.coefs[where] = solution.coef.T

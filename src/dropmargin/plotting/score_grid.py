@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.model_selection import NoisePath
-from dropmargin.model_selection.base import MarginalisedModelCV
+from dropmargin.model_selection.base import MarginalisedModelCV, default_scoring
 from dropmargin.model_selection.grid import noise_level
 from dropmargin.noise import Noise
 from dropmargin.plotting.display import last_step, metric_name
@@ -65,7 +65,7 @@ class ScoreGrid:
                 f"scores by noise and C; got {search!r}."
             )
         check_is_fitted(search, "scores_")
-        metric = metric_name(search.scoring, search._default_scoring)
+        metric = metric_name(search.scoring, default_scoring(search))
         return cls(search.noises_, search.Cs_, search.scores_, metric, search.best_index_, search.refined_)
 
     @property

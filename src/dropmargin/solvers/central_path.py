@@ -30,9 +30,10 @@ from dropmargin.typing import Array
 _FIRST_ERROR = 0.05
 _FIRST_ERROR_WARM = 1e-3
 _FACTOR = 0.2
-# The tolerance of the last stage, as a share of its error, for this many features more than there are: Newton's decrement
-# is a certificate only where it is small against the weight of a single barrier. Other stages need a start for the next.
+# The tolerance of the last stage, as a share of its error, for this many features more than there are: Newton's
+# decrement is a certificate only where it is small against the weight of a single barrier.
 _CENTRED, _AT_LEAST = 0.5, 100
+# That of the other stages, each of which is the start of the next.
 _NEARLY_CENTRED = 0.1
 # The last stage is repeated if the objective at its start was more than so many times that at its end.
 _SIMILAR = 1.5

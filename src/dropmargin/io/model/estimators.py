@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dropmargin import estimators, losses
 from dropmargin.data.missing_values import STATISTICS
+from dropmargin.estimators.fitting import coefficients, loss_of, set_coefficients
 from dropmargin.estimators.parameters import NUMBER, specification
 from dropmargin.estimators.regression import MarginalisedRegressor
 from dropmargin.io.model.checks import ModelFormatError, check_choice, check_fields, check_type, shorten, to_plain
@@ -68,7 +69,7 @@ def plain_outputs(model: Any) -> Any:
     model = plain_model(model, "Exports")
     if isinstance(model, MarginalisedRegressor):
         model = copy(model)
-        model.coef_, model.intercept_ = model._coefficients()
+        model.coef_, model.intercept_ = coefficients(model)
     return model
 
 
@@ -91,7 +92,7 @@ def encode_classifier(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return a fitted classifier as JSON values and arrays."""
     arrays = {name: np.asarray(getattr(model, name)) for name in (*_ARRAYS, "classes_") if hasattr(model, name)}
     if isinstance(model, MarginalisedRegressor):
-        arrays["coef_"], arrays["intercept_"] = model._coefficients()
+        arrays["coef_"], arrays["intercept_"] = coefficients(model)
     if "residual_deviation_" in arrays:
         arrays["residual_deviation_"] = np.atleast_1d(arrays["residual_deviation_"])
     history = np.array([tuple(entry) for entry in model.history_], dtype=np.float64)
@@ -127,7 +128,7 @@ def decode_classifier(entries: Any, arrays: dict[str, Array]) -> Any:
     for name, array in found.items():
         setattr(model, name, array)
     if is_regressor:
-        model._set_coefficients(np.vstack([model.coef_.T, model.intercept_]), model.coef_.dtype)
+        set_coefficients(model, np.vstack([model.coef_.T, model.intercept_]), model.coef_.dtype)
     return model
 
 
@@ -203,10 +204,7 @@ def _check_parameters(model: Any, arrays: dict[str, Array]) -> None:
         if noise is not None:
             names = arrays.get("feature_names_in_")
             noise.resolve(arrays["coef_"].shape[1], None if names is None else names.tolist())
-        if isinstance(model, MarginalisedRegressor):
-            model._make_loss()
-        elif hasattr(model, "approximation"):
-            losses.as_loss(getattr(model, "loss", "hinge"), model.approximation)
+        loss_of(model)
     except ValueError as error:
         raise ModelFormatError(str(error).removesuffix(".")) from None
 
