@@ -117,7 +117,7 @@ class MomentObjective(Objective):
         return MomentPoint(self, coef, scores)
 
     def value(self, coef: Array) -> Array:
-        return self.penalty.value(coef) + self.at(coef).unsmoothed_loss()
+        return self.penalty.value(coef) + self.at(coef).without_smoothing()[0]
 
     def packed(self, coef: Array, squared: Array) -> tuple[Array, Array, int]:
         """Return what turns rows into means and variances: factors of ``X`` and ``f(X)``, shifts, number of means.
@@ -171,7 +171,11 @@ class MomentObjective(Objective):
         coef = np.zeros((self.n_features + 1, self.n_outputs))
         if self.fit_intercept:
             coef[-1] = np.where(weights[0] > weights[1], self.loss.kink, -self.loss.kink)
-        return coef, np.sum(weights * self.loss.value(*self._constant_scores(coef[-1])), axis=0)
+        return coef, self.constant_loss(coef[-1])
+
+    def constant_loss(self, intercept: Array) -> Array:
+        """Return the weighted loss without smoothing of zero coefficients, for targets +1 and -1."""
+        return np.sum(self.target_weights() * self.loss.value(*self._constant_scores(intercept)), axis=0)
 
     def _constant_scores(self, intercept: Array) -> tuple[Array, Array, Array]:
         """Return targets, means and variances of a positive and a negative row if the coefficients are zero."""
@@ -239,16 +243,17 @@ class MomentPoint(Point):
         """Return this point of an objective that differs in its penalty or its smoothing only."""
         return type(self)(objective, self.coef, self.scores)
 
-    def unsmoothed_loss(self) -> Array:
-        """Return the weighted loss without smoothing; no product is needed."""
-        loss = self.objective.row_loss._replace(smoothing=0.0)
-        return self.objective.data.map_sum(row_functions.loss_only, loss, self.scores)[0]
+    def without_smoothing(self, smoothing: Array | float = 0.0) -> tuple[Array, Array]:
+        """Return the weighted loss without smoothing, and the share of the rows, by weight, with a steady score.
 
-    def fraction_steady(self, smoothing: Array) -> Array:
-        """Return the share of the rows, by weight, whose kink is smoothed by this width more than by the noise."""
-        data = self.objective.data
-        (weight,) = data.map_sum(row_functions.weight_below, _WIDTHS * smoothing, self.scores)
-        return weight / target_summary(data).weight
+        The kink of such a row is smoothed by the width ``smoothing`` more than by the noise. No product is needed.
+        """
+        objective, threshold = self.objective, np.zeros(self.coef.shape[1]) + _WIDTHS * smoothing
+        if not self.coef[:-1].any() and not objective.loss.suits_regression:
+            return objective.constant_loss(self.coef[-1]), (threshold > 0.0).astype(float)
+        args = objective.row_loss._replace(smoothing=0.0), threshold, self.scores
+        loss, weight = objective.data.map_sum(row_functions.loss_and_weight_below, *args)
+        return loss, weight / target_summary(objective.data).weight
 
     def hessian(self, direct: bool = False) -> Curvature:
         of_penalty = self.objective.penalty.curvature(self.coef)

@@ -65,13 +65,10 @@ def take_scores(part: Rows, scores: Scores, outputs: Any) -> Scores:
     return Scores(scores.mean[:, outputs], scores.variance[:, outputs])
 
 
-def loss_only(part: Rows, loss: RowLoss, scores: Scores) -> tuple[Array]:
-    return (loss.value(part, scores),)
-
-
-def weight_below(part: Rows, threshold: Array, scores: Scores) -> tuple[Array]:
-    """Return the weight of the rows whose score has a standard deviation below a threshold."""
-    return (np.einsum("i,ik->k", part.sample_weight, scores.variance < np.square(threshold)),)
+def loss_and_weight_below(part: Rows, loss: RowLoss, threshold: Array, scores: Scores) -> tuple[Array, Array]:
+    """Return the loss, and the weight of the rows whose score has a standard deviation below a threshold."""
+    is_below = scores.variance < np.square(threshold)
+    return loss.value(part, scores), np.einsum("i,ik->k", part.sample_weight, is_below)
 
 
 @products(1)
