@@ -297,15 +297,20 @@ class MomentPoint(Point):
         return curvature(preconditioner).with_deflation(known.images, known.sums)
 
     def _known_products(self, weights: PerPartition, with_squares: bool) -> KnownProducts:
-        """Return the known products; value and gradient come with the same request if they are not there yet."""
-        data, variance = self.objective.data, self.objective.variance
+        variance = self.objective.variance
         scale = as_column(variance.slope) * self.coef[:-1] if variance.moves_entries else None
-        rest = weights, self.scores, scale, with_squares
+        args = weights, self.scores, scale, with_squares
+        return KnownProducts(*self.sums_with_gradient(row_functions.known_products, *args))
+
+    def sums_with_gradient(self, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
+        """Return the sums of a function; value and gradient come with the same request if they are not there yet."""
+        data = self.objective.data
         if "_evaluated" in vars(self):
-            return KnownProducts(*data.map_sum(row_functions.known_products, *rest))
-        found = data.map_sum(row_functions.gradient_and_known_products, self.objective.row_loss, *rest)
+            return data.map_sum(function, *args)
+        joint = row_functions.WithGradient(function)
+        found = data.map_sum(joint, self.objective.row_loss, self.scores, *args)
         self._evaluated = self._evaluate(*found[:3])
-        return KnownProducts(*found[3:])
+        return found[3:]
 
 
 def _bisect(slope: Callable[[Array], Array], largest: Array, n_steps: int) -> Array:

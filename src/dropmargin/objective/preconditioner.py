@@ -197,7 +197,7 @@ def exact_preconditioner(
             if found is not None:
                 return found
     if may_factorise(point, direct):
-        return cholesky(explicit_curvature(point, weights, of_penalty + point.noise_curvature), is_exact=True)
+        return cholesky(explicit_curvature(point, weights, of_penalty), is_exact=True)
     return None
 
 
