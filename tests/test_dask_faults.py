@@ -32,7 +32,7 @@ from dropmargin.dask import ClusterError
 from dropmargin.dask.partitions import DaskPartitions
 from dropmargin.dask.placement import assign_workers
 from dropmargin.dask.tasks import join_nodes
-from dropmargin.data import PerPartition
+from dropmargin.data import PerPartition, Rows, products
 from dropmargin.estimators.partition_fit import fit_partitions
 from marks import says
 
@@ -182,6 +182,45 @@ def test_a_mapped_function_is_sent_with_the_call_that_needs_its_results():
         found = data.gather(scores)  # they are there: no message
         assert_array_equal(np.concatenate(found), np.concatenate([rows.X @ w for rows in parts]))
         assert len(messages.n_tasks) == 2
+
+
+@products(0)
+def _shifted(rows, scores, by):
+    return scores + by
+
+
+def test_a_function_without_products_is_called_by_each_task_that_needs_its_results():
+    parts, w = make_rows(5), np.linspace(0.0, 1.0, 5)
+    serial = reference(parts)
+    expected = serial.map_sum(_back, serial.map(_shifted, serial.map(_scores, w), 1.0))[0]
+    with local_cluster(2) as client:
+        data = partitions(client, 5)
+        data.gather(data.map(_n_rows, 0))
+        messages = MessageCounter(client)
+        shifted = data.map(_shifted, data.map(_scores, w), 1.0)
+        for _ in range(2):
+            assert_array_equal(data.map_sum(_back, shifted)[0], expected)
+        assert messages.n_tasks == [4, 2]  # scores and sums of two workers, then the sums alone
+        found = data.gather(shifted)
+        assert_array_equal(np.concatenate(found), np.concatenate([rows.X @ w + 1.0 for rows in parts]))
+
+
+def test_transformed_partitions_are_one_result_of_each_worker():
+    parts = make_rows(5)
+    with local_cluster(2) as client:
+        data = partitions(client, 5)
+        data.gather(data.map(_n_rows, 0))
+        messages = MessageCounter(client)
+        with data.map_partitions(_first_rows, 4).map_partitions(_first_rows, 3) as fewer:
+            assert fewer.map_sum(_count, 1) == (15,)
+            with fewer.map_partitions(_first_rows, 2) as fewest:
+                assert fewest.map_sum(_count, 1) == (10,)
+        assert messages.n_tasks == [4, 4]
+        assert data.map_sum(_count, 1) == (sum(len(rows.y) for rows in parts),)
+
+
+def _first_rows(rows, number):
+    return Rows(rows.X[:number], rows.y[:number])
 
 
 def test_a_worker_with_threads_gets_one_task():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -48,13 +48,13 @@ class Cluster:
         self.client, self.timeout = client, timeout
 
     def start(
-        self, graph: dict[str, Any], keys: Sequence[str], workers: Mapping[str, str | None], n_bytes: int
+        self, graph: dict[str, Any], keys: Iterable[Any], workers: Mapping[str, str], n_bytes: int
     ) -> list[Future]:
         """Send tasks in one message of about ``n_bytes``, and return the futures of ``keys``.
 
         ``workers`` are the preferred workers of the tasks; Dask may run them on others.
         """
-        preferred = {key: [worker] for key, worker in workers.items() if worker is not None}
+        preferred = {key: [worker] for key, worker in workers.items()}
         with ExitStack() as stack:
             stack.enter_context(self.explained())
             stack.enter_context(dask.annotate(workers=lambda key: preferred.get(key, []), allow_other_workers=True))

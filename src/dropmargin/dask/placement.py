@@ -16,7 +16,7 @@ _UPDATE_SECONDS = 2.0
 class Share(NamedTuple):
     """The indices of some partitions, their worker, and the number of its threads to use."""
 
-    indices: list[int]
+    indices: tuple[int, ...]
     worker: str | None
     n_threads: int
 
@@ -24,30 +24,25 @@ class Share(NamedTuple):
 class Placement:
     """The preferred worker of each partition. Dask may run the tasks on other workers."""
 
-    def __init__(self, client: Client, n_partitions: int) -> None:
-        self._client = client
-        self._workers: list[str | None] = [None] * n_partitions
-        self._threads: Mapping[str, int] = {}
+    def __init__(self, client: Client, parts: Sequence[Future]) -> None:
+        self._client, self._parts = client, list(parts)
+        self._shares: list[Share] = []
         self._updated = -np.inf
 
-    def workers(self, parts: Sequence[Future]) -> list[str | None]:
-        """Return the worker of each partition; ``None`` if the partition is not computed yet."""
-        if time.monotonic() - self._updated > _UPDATE_SECONDS or None in self._workers:
-            self._threads = self._client.nthreads()
-            held = self._client.who_has(list(parts))
-            self._workers = assign_workers([held.get(part.key, ()) for part in parts], self._threads)
+    def shares(self) -> list[Share]:
+        """Return the partitions of each worker that has any; a partition that is not computed yet is a share alone."""
+        if time.monotonic() - self._updated > _UPDATE_SECONDS or any(share.worker is None for share in self._shares):
+            threads = self._client.nthreads()
+            held = self._client.who_has(self._parts)
+            workers = assign_workers([held.get(part.key, ()) for part in self._parts], threads)
+            shares = [Share((i,), None, 1) for i, worker in enumerate(workers) if worker is None]
+            for worker in {worker for worker in workers if worker is not None}:
+                own = tuple(i for i, other in enumerate(workers) if other == worker)
+                shares.append(Share(own, worker, min(len(own), max(1, threads.get(worker, 1)))))
+            # sorted by the first partition, so that sums of neighbours are added early
+            self._shares = sorted(shares, key=lambda share: share.indices)
             self._updated = time.monotonic()
-        return self._workers
-
-    def shares(self, parts: Sequence[Future]) -> list[Share]:
-        """Return the partitions of each worker that has any; a partition without worker is a share alone."""
-        workers = self.workers(parts)
-        shares = [Share([i], None, 1) for i, worker in enumerate(workers) if worker is None]
-        for worker in {worker for worker in workers if worker is not None}:
-            own = [i for i, other in enumerate(workers) if other == worker]
-            shares.append(Share(own, worker, min(len(own), max(1, self._threads.get(worker, 1)))))
-        # sorted by the first partition, so that sums of neighbours are added early
-        return sorted(shares, key=lambda share: share.indices)
+        return self._shares
 
 
 def assign_workers(held: Sequence[Sequence[str]], threads: Mapping[str, int]) -> list[str | None]:

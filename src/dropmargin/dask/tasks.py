@@ -5,12 +5,11 @@ They are pure and at module level: Dask can run a task again on another worker, 
 
 from __future__ import annotations
 
-import operator
 import threading
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,29 +57,33 @@ class Payload(_Untokenized):
         return pickle.loads(self.content.data)
 
 
+class Column(_Untokenized):
+    """A value for each partition of a group."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self.values = values
+
+
 @dataclass
 class Group(_Untokenized):
     """The partitions of one task."""
 
-    indices: list[int]
+    indices: tuple[int, ...]
     n_partitions: int  # of all partitions
     n_threads: int
-    own_args: list[list[Any] | None]  # at each slot, a value for each partition; None: the results of another task
 
 
-def map_group(
-    group: Group, payload: Payload, parts: Sequence[Any], results: Sequence[Sequence[dict[int, Any]]]
-) -> dict[int, Any]:
-    """Return the results of a function for each partition of a group, by their indices.
+def map_group(group: Group, payload: Payload, parts: Sequence[Any], *columns: Any) -> list[Any]:
+    """Return the results of a function for the partitions of a group, in their order.
 
-    ``results`` are those of other functions that are arguments: for each, of groups that have these partitions.
+    ``columns`` have the arguments that differ between partitions: a `Column`, or the results of another function.
     """
     request = payload.unpack()
-    found = iter([reduce(operator.or_, own) for own in results])
-    columns = [own if own is not None else [*map(next(found).get, group.indices)] for own in group.own_args]
-    jobs = [partial(_call, part, request, [own[k] for own in columns]) for k, part in enumerate(parts)]
+    own = zip(*(column.values if isinstance(column, Column) else column for column in columns), strict=True)
+    own_args = list(own) if columns else [()] * len(parts)
+    jobs = [partial(_call, part, request, args) for part, args in zip(parts, own_args, strict=True)]
     with one_blas_thread():
-        return dict(zip(group.indices, in_threads(jobs, group.n_threads, threading.Event()), strict=True))
+        return in_threads(jobs, group.n_threads, threading.Event())
 
 
 def _call(part: Any, request: Request, own_args: Sequence[Any]) -> Any:
@@ -89,21 +92,6 @@ def _call(part: Any, request: Request, own_args: Sequence[Any]) -> Any:
         args[slot] = arg
     with np.errstate(**request.error_state):
         return request.function(part, *args)
-
-
-class OwnArgs(_Untokenized):
-    """The arguments of one partition, for each of several functions."""
-
-    def __init__(self, value: list[list[Any]]) -> None:
-        self.value = value
-
-
-def transform(part: Any, payloads: Sequence[Payload], own_args: OwnArgs) -> Any:
-    """Return the result of applying several functions to a partition, one after the other."""
-    with one_blas_thread():
-        for payload, args in zip(payloads, own_args.value, strict=True):
-            part = _call(part, payload.unpack(), args)
-    return part
 
 
 def identity(payload: Payload) -> Payload:
@@ -116,7 +104,8 @@ def identity(payload: Payload) -> Payload:
 
 def sum_group(group: Group, *args: Any) -> Nodes:
     """Return the results of `map_group`, with those of neighbours added."""
-    return join_nodes({(0, i): own for i, own in map_group(group, *args).items()}, group.n_partitions)
+    results = zip(group.indices, map_group(group, *args), strict=True)
+    return join_nodes({(0, i): own for i, own in results}, group.n_partitions)
 
 
 def add_nodes(first: Nodes, second: Nodes, n_partitions: int) -> Nodes:

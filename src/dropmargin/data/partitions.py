@@ -28,7 +28,10 @@ Totals = tuple[Any, ...]
 
 
 def products(number: int) -> Callable[[F], F]:
-    """Declare how many products with the rows, or with their transpose, a mapped function computes."""
+    """Declare how many products with the rows, or with their transpose, a mapped function computes.
+
+    A function that declares none is cheap: a backend may call it at every use and not store its results.
+    """
 
     def declare(function: F) -> F:
         function.n_products = number  # type: ignore[attr-defined]

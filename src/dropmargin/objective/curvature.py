@@ -138,6 +138,7 @@ class CurvatureWeights(NamedTuple):
         return CurvatureWeights(values, by_mean.shape[1])
 
 
+@products(0)
 def _select(part: Rows, weights: CurvatureWeights, outputs: Any) -> CurvatureWeights:
     return weights.select(outputs)
 

@@ -38,18 +38,18 @@ def suits_tables(objective: MomentObjective) -> bool:
     return n_features <= _TABLE_FEATURES and n_rows * (n_features + 1) ** 2 <= _TABLE_ENTRIES
 
 
-def explicit_curvature(point: MomentPoint, weights: PerPartition, own: Array) -> Iterable[Array]:
+def explicit_curvature(point: MomentPoint, weights: PerPartition, of_penalty: Array | float) -> Iterable[Array]:
     """Return the curvature as dense matrices, intercept last: an array for few entries, else output by output."""
     objective = point.objective
     is_coupled = not objective.variance.is_zero
     # With noise the tables are several times as large, and each noise has its own.
     if not (objective.has_cheap_hessian if is_coupled else suits_tables(objective)):
-        return _one_by_one(point, weights, own)
-    data = objective.data
+        return _one_by_one(point, weights, of_penalty + point.noise_curvature)
     with np.errstate(over="ignore", invalid="ignore"):  # a matrix that is not finite is not factorised
-        tables = tables_of(objective, is_coupled) if data.keeps_large_values else None
-        (matrices,) = data.map_sum(_all_outputs, objective.variance, weights, point.coef, tables)
-        return with_diagonal(matrices, objective, own.T)
+        tables = tables_of(objective, is_coupled) if objective.data.keeps_large_values else None
+        args = objective.variance, weights, point.coef, tables
+        (matrices,) = point.sums_with_gradient(_all_outputs, *args)
+        return with_diagonal(matrices, objective, (of_penalty + point.noise_curvature).T)
 
 
 def tables_of(objective: MomentObjective, is_coupled: bool) -> PerPartition:

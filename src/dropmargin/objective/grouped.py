@@ -173,6 +173,7 @@ def _weights(part: Rows, rule: Any, loss: RowLoss, scores: Scores) -> Array:
     return np.hstack([found.by_mean, np.zeros_like(h), np.zeros_like(h), h])
 
 
+@products(0)
 def _select(part: Rows, weights: Array, outputs: Any) -> Array:
     return np.hstack([quarter[:, outputs] for quarter in np.hsplit(weights, 4)])
 

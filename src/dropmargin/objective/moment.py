@@ -118,7 +118,7 @@ class MomentObjective(Objective):
         return MomentPoint(self, coef, scores)
 
     def value(self, coef: Array) -> Array:
-        return self.penalty.value(coef) + self.at(coef).unsmoothed_loss()
+        return self.penalty.value(coef) + self.at(coef).without_smoothing()[0]
 
     def packed(self, coef: Array, squared: Array) -> tuple[Array, Array, int]:
         """Return what turns rows into means and variances: factors of ``X`` and ``f(X)``, shifts, number of means.
@@ -172,7 +172,11 @@ class MomentObjective(Objective):
         coef = np.zeros((self.n_features + 1, self.n_outputs))
         if self.fit_intercept:
             coef[-1] = np.where(weights[0] > weights[1], self.loss.kink, -self.loss.kink)
-        return coef, np.sum(weights * self.loss.value(*self._constant_scores(coef[-1])), axis=0)
+        return coef, self.constant_loss(coef[-1])
+
+    def constant_loss(self, intercept: Array) -> Array:
+        """Return the weighted loss without smoothing of zero coefficients, for targets +1 and -1."""
+        return np.sum(self.target_weights() * self.loss.value(*self._constant_scores(intercept)), axis=0)
 
     def _constant_scores(self, intercept: Array) -> tuple[Array, Array, Array]:
         """Return targets, means and variances of a positive and a negative row if the coefficients are zero."""
@@ -242,16 +246,17 @@ class MomentPoint(Point):
         """Return this point of an objective that differs in its penalty or its smoothing only."""
         return type(self)(objective, self.coef, self.scores)
 
-    def unsmoothed_loss(self) -> Array:
-        """Return the weighted loss without smoothing; no product is needed."""
-        loss = self.objective.row_loss._replace(smoothing=0.0)
-        return self.objective.data.map_sum(row_functions.loss_only, loss, self.scores)[0]
+    def without_smoothing(self, smoothing: Array | float = 0.0) -> tuple[Array, Array]:
+        """Return the weighted loss without smoothing, and the share of the rows, by weight, with a steady score.
 
-    def fraction_steady(self, smoothing: Array) -> Array:
-        """Return the share of the rows, by weight, whose kink is smoothed by this width more than by the noise."""
-        data = self.objective.data
-        (weight,) = data.map_sum(row_functions.weight_below, _WIDTHS * smoothing, self.scores)
-        return weight / target_summary(data).weight
+        The kink of such a row is smoothed by the width ``smoothing`` more than by the noise. No product is needed.
+        """
+        objective, threshold = self.objective, np.zeros(self.coef.shape[1]) + _WIDTHS * smoothing
+        if not self.coef[:-1].any() and not objective.loss.suits_regression:
+            return objective.constant_loss(self.coef[-1]), (threshold > 0.0).astype(float)
+        args = objective.row_loss._replace(smoothing=0.0), threshold, self.scores
+        loss, weight = objective.data.map_sum(row_functions.loss_and_weight_below, *args)
+        return loss, weight / target_summary(objective.data).weight
 
     def hessian(self, direct: bool = False) -> Curvature:
         of_penalty = self.objective.penalty.curvature(self.coef)
@@ -295,15 +300,20 @@ class MomentPoint(Point):
         return curvature(preconditioner).with_deflation(known.images, known.sums)
 
     def _known_products(self, weights: PerPartition, with_squares: bool) -> KnownProducts:
-        """Return the known products; value and gradient come with the same request if they are not there yet."""
-        data, variance = self.objective.data, self.objective.variance
+        variance = self.objective.variance
         scale = as_column(variance.slope) * self.coef[:-1] if variance.moves_entries else None
-        rest = weights, self.scores, scale, with_squares
+        args = weights, self.scores, scale, with_squares
+        return KnownProducts(*self.sums_with_gradient(row_functions.known_products, *args))
+
+    def sums_with_gradient(self, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
+        """Return the sums of a function; value and gradient come with the same request if they are not there yet."""
+        data = self.objective.data
         if "_evaluated" in vars(self):
-            return KnownProducts(*data.map_sum(row_functions.known_products, *rest))
-        found = data.map_sum(row_functions.gradient_and_known_products, self.objective.row_loss, *rest)
+            return data.map_sum(function, *args)
+        joint = row_functions.WithGradient(function)
+        found = data.map_sum(joint, self.objective.row_loss, self.scores, *args)
         self._evaluated = self._evaluate(*found[:3])
-        return KnownProducts(*found[3:])
+        return found[3:]
 
 
 def _sign_change(slope: Callable[[Array], Array], largest: Array) -> Array:

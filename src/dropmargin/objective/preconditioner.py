@@ -190,14 +190,14 @@ def exact_preconditioner(
     point: MomentPoint, weights: PerPartition, of_penalty: Array | float, direct: bool
 ) -> Preconditioner | None:
     """Return the curvature's inverse, if there are few rows with curvature, or few features; else ``None``."""
-    (n_active,) = point.objective.data.map_sum(_count, weights)
-    few_features = direct and point.objective.n_features <= _FEW_FEATURES
-    if suits_woodbury(point, n_active, direct) and not few_features:
-        found = woodbury(point, weights, of_penalty + point.noise_curvature)
-        if found is not None:
-            return found
+    if not direct or point.objective.n_features > _FEW_FEATURES:
+        (n_active,) = point.objective.data.map_sum(_count, weights)
+        if suits_woodbury(point, n_active, direct):
+            found = woodbury(point, weights, of_penalty + point.noise_curvature)
+            if found is not None:
+                return found
     if may_factorise(point, direct):
-        return cholesky(explicit_curvature(point, weights, of_penalty + point.noise_curvature), is_exact=True)
+        return cholesky(explicit_curvature(point, weights, of_penalty), is_exact=True)
     return None
 
 

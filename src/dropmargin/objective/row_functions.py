@@ -5,6 +5,8 @@ All are pure and at module level, so that they can be sent to where the partitio
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,27 +53,27 @@ def row_scores(part: Rows, factors: Array, shift: Array, n_means: int) -> Scores
     return Scores(mean, out[:, n_means:] + shift[n_means:])
 
 
+@products(0)
 def constant_scores(part: Rows, intercept: Array) -> Scores:
     """Return the scores if all coefficients are zero."""
     shape = len(part.y), len(intercept)
     return Scores(np.zeros(shape) + intercept, np.zeros(shape))
 
 
+@products(0)
 def take_outputs(part: Rows, values: Array, outputs: Any) -> Array:
     return values[:, outputs]
 
 
+@products(0)
 def take_scores(part: Rows, scores: Scores, outputs: Any) -> Scores:
     return Scores(scores.mean[:, outputs], scores.variance[:, outputs])
 
 
-def loss_only(part: Rows, loss: RowLoss, scores: Scores) -> tuple[Array]:
-    return (loss.value(part, scores),)
-
-
-def weight_below(part: Rows, threshold: Array, scores: Scores) -> tuple[Array]:
-    """Return the weight of the rows whose score has a standard deviation below a threshold."""
-    return (np.einsum("i,ik->k", part.sample_weight, scores.variance < np.square(threshold)),)
+def loss_and_weight_below(part: Rows, loss: RowLoss, threshold: Array, scores: Scores) -> tuple[Array, Array]:
+    """Return the loss, and the weight of the rows whose score has a standard deviation below a threshold."""
+    is_below = scores.variance < np.square(threshold)
+    return loss.value(part, scores), np.einsum("i,ik->k", part.sample_weight, is_below)
 
 
 @products(1)
@@ -95,6 +97,7 @@ def hessian_weights(part: Rows, loss: RowLoss, scores: Scores) -> CurvatureWeigh
     return CurvatureWeights(weights, by_mean.shape[1])
 
 
+@products(0)
 def majoriser_weights(part: Rows, loss: RowLoss, scores: Scores) -> CurvatureWeights:
     weight = loss.smoothed.majoriser(part.y[:, loss.outputs], scores.mean, scores.variance)
     return CurvatureWeights(part.sample_weight[:, None] * weight, weight.shape[1])
@@ -140,9 +143,19 @@ def known_products(
     return KnownProducts(images, squares, joined.sum(axis=0), weights.n_active)
 
 
-@products(2)
-def gradient_and_known_products(
-    part: Rows, loss: RowLoss, weights: CurvatureWeights, scores: Scores, scale: Array | None, with_squares: bool
-) -> tuple[Array | None, ...]:
-    """Return the results of `loss_and_gradient` and `known_products` in one request."""
-    return *loss_and_gradient(part, loss, scores), *known_products(part, weights, scores, scale, with_squares)
+@dataclass(frozen=True)
+class WithGradient:
+    """A function of a partition that returns the results of `loss_and_gradient` and of another function."""
+
+    function: Callable[..., tuple[Any, ...]]
+
+    @property
+    def __name__(self) -> str:
+        return f"gradient_and_{self.function.__name__}"
+
+    @property
+    def n_products(self) -> int:
+        return 1 + self.function.n_products  # type: ignore[attr-defined]
+
+    def __call__(self, part: Rows, loss: RowLoss, scores: Scores, *args: Any) -> tuple[Any, ...]:
+        return *loss_and_gradient(part, loss, scores), *self.function(part, *args)

@@ -79,7 +79,7 @@ def follow_central_path(method: Method, objective: Any, start: Point, options: O
             path.abandon_shortcut()
             continue
         before, is_last = path.stage, path.is_last
-        path.stage = _Stage(objective, found.point or objective.at(found.coef), path.has_kink, path.has_barrier)
+        path.stage = path.stage_at(found.point or objective.at(found.coef))
         # 2. Stop after the last stage, unless the objective that its tolerance was relative to was far too large.
         is_last = is_last and bool(np.all(np.abs(before.value) <= _SIMILAR * np.abs(path.stage.value)))
         if is_last or path.n_left <= 0 or not path.decrease_barrier(smooth):
@@ -166,6 +166,11 @@ class _Path:
         warm = self.options.warm or bool(self.history)
         return Options(tol, max_iter, record, warm, scale=np.abs(self.stage.value))
 
+    def stage_at(self, point: Point) -> _Stage:
+        """Return the stage that ends at a point; whether it allows the shortcut is part of the same request."""
+        barrier = _shortcut_barrier(self.objective, self.barrier) if self.has_kink else 0.0
+        return _Stage(self.objective, point, self.has_kink, self.has_barrier, barrier)
+
     def abandon_shortcut(self) -> None:
         self.may_shortcut = self.is_shortcut = self.is_smoothed_by_noise = False
         self.barrier = np.maximum(self.stage.barrier(self.last_error), self.fallback)
@@ -187,15 +192,19 @@ class _Path:
 
 
 class _Stage:
-    """A point on the path, and the objective without barrier there."""
+    """A point on the path, the objective without barrier there, and whether the noise smooths more than ``barrier``."""
 
-    def __init__(self, objective: Any, point: Point, has_kink: bool, has_barrier: bool) -> None:
+    def __init__(
+        self, objective: Any, point: Point, has_kink: bool, has_barrier: bool, barrier: Array | float = 0.0
+    ) -> None:
         self.objective = objective
         self.has_kink = has_kink
         self.has_barrier = has_barrier
+        self.steady_barrier = barrier
         if isinstance(point, MomentPoint):
             self.point: Any = point.with_objective(objective)
-            self.value = objective.penalty.value(point.coef) + point.unsmoothed_loss()
+            loss, self._steady_share = point.without_smoothing(2.0 * barrier)
+            self.value = objective.penalty.value(point.coef) + loss
         else:
             self.point, self.value = point, objective.value(point.coef)
         self.weight = target_summary(objective.data).weight
@@ -254,7 +263,10 @@ class _Stage:
         """Return where the noise smooths more than the barrier: nearly all scores vary by more than its width."""
         if self.has_barrier or not isinstance(self.point, MomentPoint):
             return np.zeros(len(self.value), dtype=bool)
-        return self.point.fraction_steady(2.0 * barrier) <= _STEADY_SHARE
+        known = self._steady_share <= _STEADY_SHARE
+        if np.array_equal(barrier, self.steady_barrier) or (np.all(known) and np.all(barrier <= self.steady_barrier)):
+            return known  # noise that smooths more than a barrier does so for a smaller one
+        return self.point.without_smoothing(2.0 * barrier)[1] <= _STEADY_SHARE
 
     def is_smoothed_by_noise(self, barrier: Array) -> bool:
         """Return whether the noise smooths more than the barrier in all outputs."""
@@ -262,11 +274,15 @@ class _Stage:
 
     def allow_shortcut(self, barrier: Array) -> Array:
         """Return where the noise smooths more than the barrier, and is not weak next to the margin."""
-        return self.smoothed_by_noise(np.maximum(barrier, _SHORTCUT_BARRIER * self.objective.loss.kink))
+        return self.smoothed_by_noise(_shortcut_barrier(self.objective, barrier))
 
     def allows_shortcut(self, barrier: Array) -> bool:
         """Return whether all outputs allow the shortcut."""
         return bool(np.all(self.allow_shortcut(barrier)))
+
+
+def _shortcut_barrier(objective: Any, barrier: Array) -> Array:
+    return np.maximum(barrier, _SHORTCUT_BARRIER * objective.loss.kink)
 
 
 def _constant_if_better(objective: MomentObjective, coef: Array, value: Array) -> tuple[Array, Array]:
