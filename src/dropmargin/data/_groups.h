@@ -14,42 +14,52 @@ typedef struct {
     const int32_t *members;
     const double *scaled;
     pair *sums; /* of each longer run of a row, of x c w and x c p */
+    double *g;  /* of each entry of a row, x c w */
 } NAMED(runs);
 
-/* Find the runs; return the size of `members`. `stamp` has a zero per group, `own` memory for the entries of a row:
+/* Find the runs; return the size of `members`. `stamp` has a zero per group, `own` 3 (longest + 1) zeros:
  * a group's stamp is its number in the row plus the row's first entry plus 1, so that stamps need not be reset. */
 CLONES int64_t NAMED(group_runs)(int64_t n_rows, const INDEX *indptr, const INDEX *indices, int64_t longest,
                                  const int32_t *group, int64_t *stamp, int32_t *own, int64_t *first, int32_t *members)
 {
-    int32_t *number = own, *next = own + longest; /* of each entry, its group's number; of each group, its next place */
+    /* Of each entry its group's number, of each group its next place, of each size of a run the space that it takes. */
+    int32_t *number = own, *next = own + longest, *space = own + 2 * longest + 1;
     int64_t end = 0;
     for (int64_t i = 0; i < n_rows; i++) {
         const int64_t begin = indptr[i], size = indptr[i + 1] - begin;
         int32_t n = 0;
         for (int64_t e = 0; e < size; e++) {
+            /* Without a branch for a new group: it would be mispredicted too often. */
             int64_t *own_stamp = stamp + group[(UINDEX)indices[begin + e]];
-            if (*own_stamp <= begin) {
-                *own_stamp = begin + 1 + n;
-                next[n++] = 0;
-            }
+            const int is_new = *own_stamp <= begin;
+            *own_stamp = is_new ? begin + 1 + n : *own_stamp;
             number[e] = (int32_t)(*own_stamp - begin - 1);
+            next[n] = 0;
             next[number[e]]++;
+            n += is_new;
         }
         first[i] = end;
         if (n == size) continue;
-        int32_t n_pairs = 0, place;
-        for (int32_t k = 0; k < n; k++) n_pairs += next[k] == 2;
-        members[end] = n_pairs;
-        place = 1 + 2 * n_pairs;
-        for (int32_t k = 0, pair_place = 1; k < n; k++) {
-            const int32_t count = next[k];
-            next[k] = count == 1 ? -1 : count == 2 ? pair_place : place + 1;
-            if (count == 2) pair_place += 2;
-            if (count > 2) {
-                members[end + place] = count;
-                place += count + 1;
-            }
+        int32_t largest = 2, place = 1;
+        for (int32_t k = 0; k < n; k++) {
+            if (next[k] > 1) space[next[k]] += next[k] + (next[k] > 2);
+            if (next[k] > largest) largest = next[k];
         }
+        members[end] = space[2] / 2;
+        for (int32_t count = 2; count <= largest; count++) {
+            const int32_t needed = space[count];
+            space[count] = place;
+            place += needed;
+        }
+        for (int32_t k = 0; k < n; k++) {
+            const int32_t count = next[k];
+            next[k] = -1;
+            if (count == 1) continue;
+            next[k] = space[count] + (count > 2);
+            if (count > 2) members[end + space[count]] = count;
+            space[count] += count + (count > 2);
+        }
+        for (int32_t count = 2; count <= largest; count++) space[count] = 0;
         for (int64_t e = 0; e < size; e++)
             if (next[number[e]] >= 0) members[end + next[number[e]]++] = (int32_t)e;
         end += place;
@@ -133,8 +143,10 @@ INLINE void NAMED(spread_runs)(const NAMED(row) *row, int64_t i, const int mode,
     }
 }
 
-/* scores += (sum x p, sum x u + x^2 v) for rows (p, u, v) of `right`; (p, u + v) if all x are 1. */
-INLINE void NAMED(entries_product)(const NAMED(row) *row, const int mode, const double *right, double *scores)
+/* scores += (sum x p, sum x u + x^2 v p) for rows (p, u, v) of `right`, and g[e] = x v of each entry; if all x are 1,
+ * the rows are (p, u + v p), and there is no g. */
+INLINE void NAMED(entries_product)(const NAMED(row) *row, const int mode, const double *right, double *scores,
+                                   double *restrict g)
 {
     if (mode == MODE_PRESENCE) {
         NAMED(product_pair)(row, mode, 1, right, scores);
@@ -145,7 +157,8 @@ INLINE void NAMED(entries_product)(const NAMED(row) *row, const int mode, const 
 #define ADD(E, SUM) \
     do { \
         const double x = (double)row->x[E], *z = right + 3 * (size_t)(UINDEX)row->features[E]; \
-        SUM += (pair){x, x} * (pair){z[0], z[1] + x * z[2]}; \
+        g[E] = x * z[2]; \
+        SUM += (pair){x, x} * (pair){z[0], z[1] + g[E] * z[0]}; \
     } while (0)
     for (; e + 3 < row->size; e += 4)
         for (int c = 0; c < 4; c++) ADD(e + c, sums[c]);
@@ -162,17 +175,17 @@ INLINE void NAMED(group_forward_of)(const int mode, int64_t n_rows, const INDEX 
     for (int64_t i = 0; i < n_rows; i++) {
         const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, NULL, mode);
         out[2 * i] = out[2 * i + 1] = 0.0;
-        NAMED(entries_product)(&row, mode, right, out + 2 * i);
+        NAMED(entries_product)(&row, mode, right, out + 2 * i, runs.g);
         out[2 * i + 1] += NAMED(add_runs)(&row, i, mode, runs, right);
     }
 }
 
-/* out[i] = (sum x p, sum over groups of c S_g(w) S_g(p) + sum x u), for rows (p, u, c w p) of `right`. */
+/* out[i] = (sum x p, sum over groups of c S_g(w) S_g(p) + sum x u), for rows (p, u, c w) of `right`. */
 CLONES void NAMED(group_forward)(int64_t n_rows, const INDEX *indptr, const INDEX *indices, const DATA *data, int mode,
-                                 const int64_t *first, const int32_t *members, const double *scaled, double *sums,
+                                 const int64_t *first, const int32_t *members, const double *scaled, int64_t longest, double *memory,
                                  const double *right, double *out)
 {
-    const NAMED(runs) runs = {first, members, scaled, (pair *)sums};
+    const NAMED(runs) runs = {first, members, scaled, (pair *)memory, memory + longest};
     if (mode == MODE_PRESENCE)
         NAMED(group_forward_of)(MODE_PRESENCE, n_rows, indptr, indices, data, runs, right, out);
     else NAMED(group_forward_of)(MODE_SQUARE, n_rows, indptr, indices, data, runs, right, out);
@@ -186,15 +199,18 @@ INLINE void NAMED(group_sandwich_of)(const int mode, const int is_coupled, int64
     for (int64_t i = 0; i < n_rows; i++) {
         const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, NULL, mode);
         const double *weight = weights + 4 * i;
-        double scores[2] = {shift[0], shift[1]}, left[3] = {0.0, 0.0, 0.0};
+        double scores[2] = {shift[0], shift[1]}, left[2] = {0.0, 0.0};
         if (is_coupled) {
-            NAMED(entries_product)(&row, mode, right, scores);
+            NAMED(entries_product)(&row, mode, right, scores, runs.g);
             scores[1] += NAMED(add_runs)(&row, i, mode, runs, right);
             left[0] = weight[0] * scores[0] + weight[1] * scores[1];
-            left[1] = left[2] = weight[1] * scores[0] + weight[2] * scores[1];
+            left[1] = weight[1] * scores[0] + weight[2] * scores[1];
             if (mode == MODE_PRESENCE) NAMED(transposed_pair)(&row, mode, left, out);
-            else NAMED(transposed_many)(&row, mode, 2, 1, left, out);
-            NAMED(spread_runs)(&row, i, mode, runs, left + 1, weight[3], mode == MODE_PRESENCE ? 2 : 3, out, NULL);
+            else
+                for (INDEX e = 0; e < row.size; e++)
+                    *(pair *)(out + 2 * (size_t)(UINDEX)row.features[e]) +=
+                        (pair){row.x[e], row.x[e]} * (pair){left[0] + runs.g[e] * left[1], left[1]};
+            NAMED(spread_runs)(&row, i, mode, runs, left + 1, weight[3], 2, out, NULL);
         } else {
             NAMED(product_one)(&row, mode, right, scores);
             NAMED(add_runs)(&row, i, mode, runs, NULL);
@@ -208,15 +224,15 @@ INLINE void NAMED(group_sandwich_of)(const int mode, const int is_coupled, int64
 }
 
 /* With (a, t) of `group_forward` + shift, and (A, B, D, h) for each row, alpha = A a + B t, beta = B a + D t:
- *   out += (X' alpha + what `spread_runs` adds, X' beta, (X * X)' beta),   totals += (alpha, beta);
+ *   out += (X' alpha + c w (X * X)' beta + what `spread_runs` adds, X' beta),   totals += (alpha, beta);
  * without the squares if all x are 1. If `is_coupled` is zero there is no t: B, D and beta are zero, and right and out
  * have their first columns only. */
 CLONES void NAMED(group_sandwich)(int64_t n_rows, const INDEX *indptr, const INDEX *indices, const DATA *data, int mode,
-                                  const int64_t *first, const int32_t *members, const double *scaled, double *sums,
+                                  const int64_t *first, const int32_t *members, const double *scaled, int64_t longest, double *memory,
                                   int is_coupled, const double *right, const double *shift, const double *weights,
                                   double *out, double *totals)
 {
-    const NAMED(runs) runs = {first, members, scaled, (pair *)sums};
+    const NAMED(runs) runs = {first, members, scaled, (pair *)memory, memory + longest};
 #define SANDWICH(MODE, IS_COUPLED) \
     NAMED(group_sandwich_of)(MODE, IS_COUPLED, n_rows, indptr, indices, data, runs, right, shift, weights, out, totals)
     if (mode == MODE_PRESENCE && is_coupled) SANDWICH(MODE_PRESENCE, 1);
@@ -247,10 +263,10 @@ INLINE void NAMED(group_backward_of)(const int mode, const int n, int64_t n_rows
  *   out += (X' alpha, X' beta, (X * X)' beta), then (X * X)' of the second alpha if there is one; without the squares
  * if all x are 1. The part of the runs is added to the first column, that of the second alpha is in `second`. */
 CLONES void NAMED(group_backward)(int64_t n_rows, const INDEX *indptr, const INDEX *indices, const DATA *data, int mode,
-                                  const int64_t *first, const int32_t *members, const double *scaled, double *sums,
+                                  const int64_t *first, const int32_t *members, const double *scaled, int64_t longest, double *memory,
                                   int n, const double *left, double *out, double *second)
 {
-    const NAMED(runs) runs = {first, members, scaled, (pair *)sums};
+    const NAMED(runs) runs = {first, members, scaled, (pair *)memory, memory + longest};
 #define BACKWARD(MODE, N) NAMED(group_backward_of)(MODE, N, n_rows, indptr, indices, data, runs, left, out, second)
     if (mode == MODE_PRESENCE && n == 1) BACKWARD(MODE_PRESENCE, 1);
     else if (mode == MODE_PRESENCE) BACKWARD(MODE_PRESENCE, 2);

@@ -153,18 +153,20 @@ class SparseBlock(Block):
         return GroupSums(out[0], out[1], left[:, half:].sum(axis=0)), squares
 
     def _store_group_columns(self, operand: GroupOperand, k: int, back: Array, out: Array) -> None:
-        """Store the product and ``X' beta`` of output ``k``, given ``X' alpha``, ``X' beta`` and ``(X * X)' beta``."""
+        """Store the product and ``X' beta`` of output ``k``, given ``X' alpha`` and ``X' beta``.
+
+        Where entries differ, ``X' alpha`` has ``c_g w_d (X * X)' beta`` already, or that of the squares is given, too.
+        """
         assert self._kernels is not None
         if back.shape[1] == 1:  # no beta
             out[0], out[1] = back[:, 0], 0.0
             return
         out[1] = back[:, 1]
-        if self._kernels.are_ones:
-            np.multiply(operand.scaled_deviation[:, k], out[1], out=out[0])
-        else:
-            np.multiply(operand.scaled[:, k], back[:, 2], out=out[0])
-            out[0] -= operand.scaled_at[:, k] * out[1]
+        factor = operand.scaled_deviation if self._kernels.are_ones else -operand.scaled_at
+        np.multiply(factor[:, k], out[1], out=out[0])
         out[0] += back[:, 0]
+        if back.shape[1] > 2:
+            out[0] += operand.scaled[:, k] * back[:, 2]
 
     def group_gradient(self, operand: GroupOperand, by_mean: Array, h: Array) -> tuple[GroupSums, Array, Array]:
         if self._kernels is None:

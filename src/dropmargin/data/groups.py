@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from dropmargin.typing import Array
 
@@ -61,10 +62,10 @@ class FeatureGroups:
         return bool(self.reference.any())
 
     @cached_property
-    def _first_features(self) -> Array | None:
-        """The first feature of each group; ``None`` if groups do not follow each other."""
-        steps = np.diff(self.numbers)
-        return np.flatnonzero(np.r_[True, steps > 0]) if np.all((steps == 0) | (steps == 1)) else None
+    def _adding(self) -> sparse.csr_array:
+        """The matrix that adds up the features of each group."""
+        ones = np.ones(len(self.numbers))
+        return sparse.csr_array((ones, (self.numbers, np.arange(len(ones)))), shape=(self.n_groups, len(ones)))
 
     @cached_property
     def members(self) -> list[Any]:
@@ -75,11 +76,7 @@ class FeatureGroups:
 
     def by_group(self, values: Array) -> Array:
         """Return the sums of values over the features of each group, of shape (n_groups, n_outputs)."""
-        if self._first_features is not None:
-            by_output = [np.add.reduceat(own, self._first_features) for own in values.T]
-        else:
-            by_output = [np.bincount(self.numbers, own, self.n_groups) for own in values.T]
-        return by_output[0][:, None] if len(by_output) == 1 else np.stack(by_output, axis=1)
+        return self._adding @ values
 
     def by_feature(self, values: Array) -> Array:
         """Return the value of each feature's group, of shape (n_features, n_outputs)."""
@@ -179,18 +176,18 @@ class GroupDirection:
     def factors_of_values(self) -> Array:
         """The factors ``(p, u, v)`` of entries that are the only ones of their groups, output by output.
 
-        ``a_i`` is the sum of ``p_d x_id``, and ``t_i`` less the constant that of ``u_d x_id + v_d x_id^2``.
+        ``a_i`` is the sum of ``p_d x_id``, and ``t_i`` less the constant that of ``u_d x_id + v_d p_d x_id^2``.
         """
         operand, p = self.operand, self.direction
         out = np.zeros((p.shape[1], len(p), 3))
-        out[:, :, 0], out[:, :, 2] = p.T, (operand.scaled * p).T
+        out[:, :, 0], out[:, :, 2] = p.T, operand.scaled.T
         if operand.groups.has_reference:
             out[:, :, 1] = -(operand.scaled_at * p + self.at_by_feature * operand.scaled).T
         return out
 
     @cached_property
     def factors_of_ones(self) -> Array:
-        """The factors ``(p, u + v)``, for entries that are all one."""
+        """The factors ``(p, u + v p)``, for entries that are all one."""
         operand, p = self.operand, self.direction
         factor = operand.scaled_deviation * p
         if operand.groups.has_reference:

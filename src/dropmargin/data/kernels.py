@@ -31,7 +31,7 @@ def _load() -> ctypes.CDLL | None:
         return None
     pointer, integer, real, size = ctypes.c_void_p, ctypes.c_int, ctypes.c_double, ctypes.c_int64
     matrix = [size, pointer, pointer, pointer]
-    by_mode, by_group = [*matrix, pointer, integer], [*matrix, integer, *[pointer] * 4]
+    by_mode, by_group = [*matrix, pointer, integer], [*matrix, integer, *[pointer] * 3, size, pointer]
     arguments: dict[str, list[Any]] = {
         "forward": [*by_mode, integer, integer, pointer, pointer],
         "backward": [*by_mode, integer, integer, pointer, pointer],
@@ -190,7 +190,7 @@ class CSRKernels:
             return known[1:]
         (indptr, indices, _), longest = self._matrix[1:], self._longest
         first, members = np.empty(self.n_rows + 1, np.int64), np.empty(self._most_members, np.int32)
-        own, stamp = np.empty(2 * longest, np.int32), np.zeros(int(numbers.max()) + 1, np.int64)
+        own, stamp = np.zeros(3 * (longest + 1), np.int32), np.zeros(int(numbers.max()) + 1, np.int64)
         arrays = _addresses(numbers, stamp, own, first, members)
         size = self._group_runs(self.n_rows, indptr, indices, longest, *arrays)
         self._runs_of = numbers, first, members[:size].copy()
@@ -203,8 +203,9 @@ class CSRKernels:
 
     def _for_groups(self, along: Any, k: int) -> tuple[tuple[Any, ...], list[Array]]:
         """Return the arguments that the functions for groups have in common, and arrays that must stay alive."""
-        alive = [*self._runs(along.operand.groups.short_numbers), along.scaled[k], np.empty(self._longest)]
-        return (*self._matrix, self._mode, *_addresses(*alive)), alive
+        alive = [*self._runs(along.operand.groups.short_numbers), along.scaled[k], np.empty(2 * self._longest)]
+        *addresses, memory = _addresses(*alive)
+        return (*self._matrix, self._mode, *addresses, self._longest, memory), alive
 
     def group_forward(self, along: Any, k: int) -> Array:
         """Return ``a`` and ``t`` of output ``k``, less what every row has in common."""
@@ -220,7 +221,7 @@ class CSRKernels:
             right = along.factors_of_ones[k] if self.are_ones else along.factors_of_values[k]
         else:
             right = np.ascontiguousarray(along.direction[:, [k]])
-        out, totals = np.zeros(right.shape), np.zeros(2)
+        out, totals = np.zeros((self.n_features, 1 + is_coupled)), np.zeros(2)
         common, _alive = self._for_groups(along, k)
         self._group_sandwich(*common, is_coupled, *_addresses(right, shift, weights, out, totals))
         return out, totals
