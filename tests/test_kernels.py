@@ -15,7 +15,9 @@ from dropmargin import DropoutSVC
 from dropmargin.data import (
     DenseBlock,
     FeatureGroups,
+    GroupDirection,
     GroupOperand,
+    GroupSums,
     SparseBlock,
     SquaredDeviation,
     kernels,
@@ -162,12 +164,16 @@ def test_coupled_products_and_images_are_those_of_a_dense_matrix(backend, n, ent
 
 
 @pytest.mark.parametrize(
-    ("backend", "n", "kind", "dtype"),
-    deal(_BACKENDS, [1, 2], ["neighbours", "scattered", "one", "single"], [np.float32, np.float64], n=16),
+    ("backend", "n", "kind", "dtype", "are_ones"),
+    deal(
+        _BACKENDS, [1, 2], ["neighbours", "scattered", "one", "single"], [np.float32, np.float64], [False, True], n=32
+    ),
     indirect=["backend"],
 )
-def test_products_with_groups_do_not_depend_on_the_order_of_the_features(backend, n, kind, dtype):
+def test_products_with_groups_do_not_depend_on_the_order_of_the_features(backend, n, kind, dtype, are_ones):
     X = _matrix(dtype)
+    if are_ones:
+        X.data[:] = 1.0
     numbers = {
         "neighbours": np.arange(23) // 4,
         "scattered": np.arange(23) % 5,
@@ -178,19 +184,26 @@ def test_products_with_groups_do_not_depend_on_the_order_of_the_features(backend
     n_groups = int(numbers.max()) + 1
     groups = FeatureGroups(numbers, rng.random(n_groups), rng.random(23))
     coef, direction, shift = rng.standard_normal((23, n)), rng.standard_normal((23, n)), rng.standard_normal(n)
-    weights, left, squared = (rng.standard_normal((57, k * n)) for k in (4, 4, 1))
+    weights, left = (rng.standard_normal((57, 4 * n)) for _ in range(2))
     function = SquaredDeviation(groups.reference, less_zero=True)
     block, dense = SparseBlock(X, function), DenseBlock(X.toarray(), function)
-    along, alone = GroupOperand(groups, coef, direction), GroupOperand(groups, coef)
+    operand = GroupOperand(groups, coef)
+    along = GroupDirection(operand, direction)
+    uncoupled = np.hstack([weights[:, :n], np.zeros((57, 2 * n)), weights[:, 3 * n :]])
     tolerance = {"rtol": 1e-3, "atol": 1e-3} if dtype == np.float32 else {"rtol": 1e-11, "atol": 1e-11}
-    for got, expected in (
-        (block.group_moments(coef, groups), dense.group_moments(coef, groups)),
-        (block.group_curvature(along, weights, shift), dense.group_curvature(along, weights, shift)),
-        (block.group_images(alone, left, squared, False), dense.group_images(alone, left, squared, False)),
-        (
-            block.group_images(alone, left[:, : 2 * n], squared, True),
-            dense.group_images(alone, left[:, : 2 * n], squared, True),
-        ),
-    ):
-        for one, other in zip(got, expected, strict=True):
-            np.testing.assert_allclose(one, other, **tolerance)
+
+    def of_groups(block):
+        """Yield the products, with what blocks leave to be completed for all together."""
+        yield from block.group_moments(operand)
+        gradient, by_entries, alone = block.group_gradient(operand, left[:, :n], weights[:, 3 * n :])
+        yield from (operand.complete(gradient), by_entries)
+        for own in (weights, uncoupled):
+            product, sums = block.group_curvature(along, own, shift)
+            yield from (along.complete(product, gradient._replace(product=alone)), sums)
+        images, squares = block.group_images(operand, left)
+        parts = zip(*(np.split(array, 2, axis=-1) for array in images), strict=True)
+        yield from (operand.complete(GroupSums(*part)) for part in parts)
+        yield squares
+
+    for one, other in zip(of_groups(block), of_groups(dense), strict=True):
+        np.testing.assert_allclose(one, other, **tolerance)

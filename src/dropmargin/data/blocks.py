@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dropmargin.data.groups import GroupSums
 from dropmargin.typing import Array
 
 if TYPE_CHECKING:
-    from dropmargin.data.groups import FeatureGroups, GroupOperand
+    from dropmargin.data.groups import FeatureGroups, GroupDirection, GroupOperand
 
 EntryFunction = Callable[[Array], Array]
 
@@ -102,7 +103,7 @@ class Block(ABC):
         return self.backward(left, n_x), left.sum(axis=0)
 
     @abstractmethod
-    def group_moments(self, coef: Array, groups: FeatureGroups) -> tuple[Array, Array]:
+    def group_moments(self, operand: GroupOperand) -> tuple[Array, Array]:
         """Return ``X @ coef`` and the variances ``v`` of `data.groups`, of shape (n_rows, n_outputs)."""
 
     @abstractmethod
@@ -202,22 +203,34 @@ class Block(ABC):
             return back, squares
         return back[:, :n_x] + np.hstack([scale, scale]) * back[:, n_x:], squares
 
-    def group_curvature(self, operand: GroupOperand, weights: Array, shift: Array) -> tuple[Array, Array]:
-        """Return `group_products` with a direction."""
-        return self.group_products(weights, operand.coef, operand.direction, shift, operand.groups)
+    def group_curvature(self, along: GroupDirection, weights: Array, shift: Array) -> tuple[GroupSums, Array]:
+        """Return `group_products` along a direction, as `GroupSums`, and the sums of ``alpha``.
 
-    def group_images(
-        self, operand: GroupOperand, left: Array, squared: Array, less_reference: bool
-    ) -> tuple[Array, Array]:
-        """Return `group_products` without a direction, for one or more pairs of weights, and a diagonal.
-
-        ``left`` has all ``alpha``, then all ``beta``, one value per row and output. The diagonal is ``f(X)' squared``
-        if ``less_reference``, else ``(X * X)' squared``.
+        A block whose `group_gradient` returns ``alone`` leaves the part of ``h`` that has one entry to
+        `GroupDirection.complete`.
         """
-        half, n = left.shape[1] // 2, squared.shape[1]
+        operand = along.operand
+        product, sums = self.group_products(weights, operand.coef, along.direction, shift, operand.groups)
+        return GroupSums(product, np.zeros_like(product), np.zeros_like(sums)), sums
+
+    def group_images(self, operand: GroupOperand, left: Array) -> tuple[GroupSums, Array]:
+        """Return `group_products` without a direction, for one or two pairs of weights, and ``(X * X)' A``.
+
+        ``left`` has all ``alpha``, then all ``beta``, one value per row and output; ``A`` is its second part.
+        """
+        half, n = left.shape[1] // 2, operand.coef.shape[1]
         parts = (np.hstack([left[:, k : k + n], left[:, half + k : half + k + n]]) for k in range(0, half, n))
-        images = [self.group_products(own, operand.coef, None, None, operand.groups)[0] for own in parts]
-        return np.hstack(images), self.backward(squared, 0) if less_reference else self.squares_transposed(squared)
+        images = np.hstack([self.group_products(own, operand.coef, None, None, operand.groups)[0] for own in parts])
+        return GroupSums(images, np.zeros_like(images), np.zeros(half)), self.squares_transposed(left[:, n : 2 * n])
+
+    def group_gradient(self, operand: GroupOperand, by_mean: Array, h: Array) -> tuple[GroupSums, Array, Array]:
+        """Return `group_images` for ``alpha = by_mean`` and ``beta = h``, ``f(X)' h``, and ``alone``.
+
+        That is ``c_g (X * X)' h``, or zero.
+        """
+        product, _ = self.group_products(np.hstack([by_mean, h]), operand.coef, None, None, operand.groups)
+        nothing = np.zeros_like(product)
+        return GroupSums(product, nothing, np.zeros(h.shape[1])), self.backward(h, 0), nothing
 
     def backward_and_squares(self, left: Array, n_x: int, squared: Array) -> tuple[Array, Array]:
         """Return `backward` of ``left`` and ``(X * X)' squared``, in one pass over the rows if ``f`` is the square."""

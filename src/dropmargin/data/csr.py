@@ -11,7 +11,7 @@ from scipy import sparse
 
 from dropmargin.data import kernels
 from dropmargin.data.blocks import Block, EntryFunction, SquaredDeviation, apply_curvature, apply_entry, chunks
-from dropmargin.data.groups import FeatureGroups, GroupOperand, outputs_of, row_weights
+from dropmargin.data.groups import FeatureGroups, GroupDirection, GroupOperand, GroupSums, outputs_of, row_weights
 from dropmargin.typing import Array
 
 # Rows are converted to dense arrays in chunks of about this many entries.
@@ -92,17 +92,17 @@ class SparseBlock(Block):
         found = self._kernels.images(np.hstack([left, squared]), scale)
         return found[:, :2], found[:, 2:]
 
-    def group_moments(self, coef: Array, groups: FeatureGroups) -> tuple[Array, Array]:
-        operand = GroupOperand(groups, coef)
+    def group_moments(self, operand: GroupOperand) -> tuple[Array, Array]:
+        groups, coef, along = operand.groups, operand.coef, operand.itself
         mean, variance = (np.empty((self.n_rows, coef.shape[1])) for _ in range(2))
-        for k, (right, at) in enumerate(operand.by_output):
+        for k in range(coef.shape[1]):
             if self._kernels is not None:
-                mean[:, k], variance[:, k] = self._kernels.group_forward(groups, right, at).T
+                mean[:, k], variance[:, k] = self._kernels.group_forward(along, k).T
             else:
                 mean[:, k] = self.rows @ coef[:, k]
                 for where, scores in self._group_sums(coef[:, k], groups):
-                    variance[where, k] = (scores * (scores - 2.0 * at[:, 1])) @ groups.slope
-            variance[:, k] += groups.slope @ np.square(at[:, 1])
+                    variance[where, k] = (scores * (scores - 2.0 * operand.at[:, k])) @ groups.slope
+        variance += along.constant
         return mean, variance
 
     def group_scores(self, coef: Array, groups: FeatureGroups) -> Array:
@@ -129,33 +129,53 @@ class SparseBlock(Block):
             out[:, k], sums[k] = _less_reference(*found, both, groups)
         return out, sums
 
-    def group_curvature(self, operand: GroupOperand, weights: Array, shift: Array) -> tuple[Array, Array]:
+    def group_curvature(self, along: GroupDirection, weights: Array, shift: Array) -> tuple[GroupSums, Array]:
         if self._kernels is None:
-            return super().group_curvature(operand, weights, shift)
-        groups, n = operand.groups, len(shift)
-        out, sums = np.empty((self.n_features, n)), np.empty(n)
-        for k, (own, (right, at)) in enumerate(zip(outputs_of(weights, n), operand.by_output, strict=True)):
-            constant = np.array([shift[k], groups.slope @ (at[:, 1] * at[:, 2])])
-            found = self._kernels.group_sandwich(groups, right, at, constant, own)
-            out[:, k], sums[k] = _less_reference(*found, at[:, 1:], groups)
-        return out, sums
+            return super().group_curvature(along, weights, shift)
+        n, (out, sums) = len(shift), (np.empty((2, *along.direction.shape)), np.empty((2, len(shift))))
+        constant = along.constant
+        for k, own in enumerate(outputs_of(weights, n)):
+            back, sums[:, k] = self._kernels.group_sandwich(along, k, np.array([shift[k], constant[k]]), own)
+            self._store_group_columns(along.operand, k, back, out[:, :, k])
+        return GroupSums(out[0], out[1], sums[1]), sums[0]
 
-    def group_images(
-        self, operand: GroupOperand, left: Array, squared: Array, less_reference: bool
-    ) -> tuple[Array, Array]:
-        n = squared.shape[1]
-        if self._kernels is None or left.shape[1] > 4 * n:
-            return super().group_images(operand, left, squared, less_reference)
-        groups, n_images = operand.groups, left.shape[1] // (2 * n)
-        out, diagonal = np.empty((self.n_features, n_images * n)), np.empty((self.n_features, n))
-        for k, (right, at) in enumerate(operand.by_output):
-            own = np.hstack([left[:, k::n], squared[:, [k]]])
-            reference = 2.0 * groups.reference if less_reference else 0.0
-            found, by_group = self._kernels.group_images(groups, right, at, own, reference)
-            by_group -= np.outer(at[:, 0] * at[:, 1], own[:, n_images:-1].sum(axis=0))
-            out[:, k::n] = found[:, :-1] - groups.reference[:, None] * by_group[groups.numbers]
-            diagonal[:, k] = found[:, -1]
-        return out, diagonal
+    def group_images(self, operand: GroupOperand, left: Array) -> tuple[GroupSums, Array]:
+        if self._kernels is None:
+            return super().group_images(operand, left)
+        n, half = operand.coef.shape[1], left.shape[1] // 2
+        n_images = half // n
+        out, squares = np.empty((2, self.n_features, half)), np.empty((self.n_features, n))
+        for k in range(n):
+            back, second = self._kernels.group_backward(operand.itself, k, left[:, k::n])
+            for j in range(n_images):
+                self._store_group_columns(operand, k, back[:, j::n_images], out[:, :, k + j * n])
+            if n_images == 2:
+                out[0, :, k + n] += second
+            squares[:, k] = back[:, 1 if self._kernels.are_ones else 4 * n_images - 2]
+        return GroupSums(out[0], out[1], left[:, half:].sum(axis=0)), squares
+
+    def _store_group_columns(self, operand: GroupOperand, k: int, back: Array, out: Array) -> None:
+        """Store the product and ``X' beta`` of output ``k``, given ``X' alpha`` and ``X' beta``.
+
+        Where entries differ, ``X' alpha`` has ``c_g w_d (X * X)' beta`` already, or that of the squares is given, too.
+        """
+        assert self._kernels is not None
+        if back.shape[1] == 1:  # no beta
+            out[0], out[1] = back[:, 0], 0.0
+            return
+        out[1] = back[:, 1]
+        factor = operand.scaled_deviation if self._kernels.are_ones else -operand.scaled_at
+        np.multiply(factor[:, k], out[1], out=out[0])
+        out[0] += back[:, 0]
+        if back.shape[1] > 2:
+            out[0] += operand.scaled[:, k] * back[:, 2]
+
+    def group_gradient(self, operand: GroupOperand, by_mean: Array, h: Array) -> tuple[GroupSums, Array, Array]:
+        if self._kernels is None:
+            return super().group_gradient(operand, by_mean, h)
+        sums, squares = self.group_images(operand, np.hstack([by_mean, h]))
+        by_entries = squares - 2.0 * operand.groups.reference[:, None] * sums.transposed
+        return sums, by_entries, operand.groups.slope_by_feature * squares
 
     def _group_products_by_scipy(
         self, right: Array, at: Array, shift: float, weights: Array, groups: FeatureGroups

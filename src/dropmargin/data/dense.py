@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from dropmargin.data.blocks import Block, EntryFunction, SquaredDeviation, apply_curvature, chunks
-from dropmargin.data.groups import FeatureGroups, row_weights
+from dropmargin.data.groups import FeatureGroups, GroupOperand, row_weights
 from dropmargin.typing import Array
 
 # Rows are processed in chunks of about this many entries, so that a chunk and f of it fit into the CPU cache.
@@ -96,7 +96,8 @@ class DenseBlock(Block):
                 out[:, n_x:] += (left[:, n_x:].T @ transformed).T
         return out, sums
 
-    def group_moments(self, coef: Array, groups: FeatureGroups) -> tuple[Array, Array]:
+    def group_moments(self, operand: GroupOperand) -> tuple[Array, Array]:
+        groups, coef = operand.groups, operand.coef
         mean, variance = (np.empty((self.n_rows, coef.shape[1])) for _ in range(2))
         for where, rows, deviations in self._deviations(groups):
             mean[where] = rows @ coef.astype(rows.dtype)

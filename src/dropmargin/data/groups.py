@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from dropmargin.typing import Array
 
@@ -47,9 +48,24 @@ class FeatureGroups:
         return self.numbers.astype(np.int32)
 
     @cached_property
-    def are_adjacent(self) -> bool:
-        """Whether the features of every group are neighbours."""
-        return int(np.count_nonzero(np.diff(self.numbers))) == self.n_groups - 1
+    def slope_by_feature(self) -> Array:
+        """The variance factor of each feature's group, of shape (n_features, 1)."""
+        return self.slope[self.numbers, None]
+
+    @cached_property
+    def scaled_reference(self) -> Array:
+        """``c_g r_d``, of shape (n_features, 1)."""
+        return self.slope_by_feature * self.reference[:, None]
+
+    @cached_property
+    def has_reference(self) -> bool:
+        return bool(self.reference.any())
+
+    @cached_property
+    def _adding(self) -> sparse.csr_array:
+        """The matrix that adds up the features of each group."""
+        ones = np.ones(len(self.numbers))
+        return sparse.csr_array((ones, (self.numbers, np.arange(len(ones)))), shape=(self.n_groups, len(ones)))
 
     @cached_property
     def members(self) -> list[Any]:
@@ -58,39 +74,150 @@ class FeatureGroups:
         parts = np.split(order, np.flatnonzero(np.diff(self.numbers[order])) + 1)
         return [slice(part[0], part[-1] + 1) if part[-1] - part[0] + 1 == len(part) else part for part in parts]
 
+    def by_group(self, values: Array) -> Array:
+        """Return the sums of values over the features of each group, of shape (n_groups, n_outputs)."""
+        return self._adding @ values
+
+    def by_feature(self, values: Array) -> Array:
+        """Return the value of each feature's group, of shape (n_features, n_outputs)."""
+        return values.take(self.numbers, axis=0)
+
     def at_reference(self, coef: Array) -> Array:
         """Return ``sum over the features d of g of w_d r_d``, of shape (n_groups, n_outputs)."""
-        by_feature = (self.reference * coef[:, k] for k in range(coef.shape[1]))
-        return np.stack([np.bincount(self.numbers, own, self.n_groups) for own in by_feature], axis=1)
+        if not self.has_reference:
+            return np.zeros((self.n_groups, coef.shape[1]))
+        return self.by_group(self.reference[:, None] * coef)
+
+
+class GroupSums(NamedTuple):
+    """Transposed products ``sum_i x_id alpha_i + (x_id - r_d) c_g beta_i s_ig(w)`` of a block, by feature and output.
+
+    A block of sparse rows has ``x_id`` in place of ``x_id - r_d`` in its ``product``; ``transposed`` and ``total`` are
+    the sums of ``x_id beta_i`` and of ``beta_i``, from which `GroupOperand.complete` computes the rest, for all blocks
+    together. They are zero if nothing is left out.
+    """
+
+    product: Array
+    transposed: Array
+    total: Array
 
 
 @dataclass(frozen=True, eq=False)
 class GroupOperand:
-    """Coefficients, and a direction if there is one, as the operand of products with groups of features.
+    """Coefficients ``w`` as the operand of products with groups of features.
 
     All partitions share what is derived from them.
+
+    Parameters
+    ----------
+    groups : FeatureGroups
+    coef : ndarray of shape (n_features, n_outputs)
     """
 
     groups: FeatureGroups
     coef: Array
-    direction: Array | None = None
 
     @cached_property
-    def by_output(self) -> list[tuple[Array, Array]]:
-        """For each output, the rows ``(w)`` or ``(w, p)`` by feature and ``(c_g, at_g(w), at_g(p))`` by group.
+    def at(self) -> Array:
+        """See `FeatureGroups.at_reference`."""
+        return self.groups.at_reference(self.coef)
 
-        ``at_g`` is what a group has where all features are zero; see `FeatureGroups.at_reference`.
+    @cached_property
+    def scaled(self) -> Array:
+        """``c_g w_d``."""
+        return self.groups.slope_by_feature * self.coef
+
+    @cached_property
+    def scaled_at(self) -> Array:
+        """``c_g at_g``, by feature."""
+        return self.groups.by_feature(self.groups.slope[:, None] * self.at)
+
+    @cached_property
+    def scaled_deviation(self) -> Array:
+        """``c_g (w_d - at_g)``."""
+        return self.scaled - self.scaled_at
+
+    @cached_property
+    def itself(self) -> GroupDirection:
+        """The coefficients as the direction."""
+        return GroupDirection(self, self.coef)
+
+    def complete(self, sums: GroupSums) -> Array:
+        """Return the products of all blocks, with the references."""
+        groups = self.groups
+        if not groups.has_reference:
+            return sums.product
+        by_group = groups.by_group(self.coef * sums.transposed) - self.at * sums.total
+        return sums.product - groups.scaled_reference * groups.by_feature(by_group)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupDirection:
+    """A direction ``p`` from coefficients ``w``, as the operand of products with groups of features."""
+
+    operand: GroupOperand
+    direction: Array
+
+    @cached_property
+    def at(self) -> Array:
+        """See `FeatureGroups.at_reference`."""
+        return self.operand.groups.at_reference(self.direction)
+
+    @cached_property
+    def at_by_feature(self) -> Array:
+        return self.operand.groups.by_feature(self.at)
+
+    @property
+    def constant(self) -> Array:
+        """``t_i`` of a row of zeros, one number per output."""
+        return self.operand.groups.slope @ (self.operand.at * self.at)
+
+    @cached_property
+    def factors_of_values(self) -> Array:
+        """The factors ``(p, u, v)`` of entries that are the only ones of their groups, output by output.
+
+        ``a_i`` is the sum of ``p_d x_id``, and ``t_i`` less the constant that of ``u_d x_id + v_d p_d x_id^2``.
         """
-        groups, given = self.groups, [self.coef] if self.direction is None else [self.coef, self.direction]
-        at = [groups.at_reference(array) for array in given]
-        nothing = np.zeros(groups.n_groups)
-        return [
-            (
-                np.stack([array[:, k] for array in given], axis=1),
-                np.stack([groups.slope, at[0][:, k], at[1][:, k] if len(at) > 1 else nothing], axis=1),
-            )
-            for k in range(self.coef.shape[1])
-        ]
+        operand, p = self.operand, self.direction
+        out = np.zeros((p.shape[1], len(p), 3))
+        out[:, :, 0], out[:, :, 2] = p.T, operand.scaled.T
+        if operand.groups.has_reference:
+            out[:, :, 1] = -(operand.scaled_at * p + self.at_by_feature * operand.scaled).T
+        return out
+
+    @cached_property
+    def factors_of_ones(self) -> Array:
+        """The factors ``(p, u + v p)``, for entries that are all one."""
+        operand, p = self.operand, self.direction
+        factor = operand.scaled_deviation * p
+        if operand.groups.has_reference:
+            factor -= self.at_by_feature * operand.scaled
+        out = np.empty((p.shape[1], len(p), 2))
+        out[:, :, 0], out[:, :, 1] = p.T, factor.T
+        return out
+
+    @cached_property
+    def scaled(self) -> Array:
+        """``(c_g w_d, c_g p_d)``, output by output."""
+        out = np.empty((*self.direction.T.shape, 2))
+        out[:, :, 0] = self.operand.scaled.T
+        np.multiply(self.operand.groups.slope_by_feature.T, self.direction.T, out=out[:, :, 1])
+        return out
+
+    def complete(self, sums: GroupSums, alone: GroupSums) -> Array:
+        """Return the products of all blocks, with the references and with what they leave out of ``h``.
+
+        ``alone`` has ``c_g (X * X)' h``, ``X' h`` and the sum of ``h`` of the blocks that leave something out.
+        """
+        operand, p, groups = self.operand, self.direction, self.operand.groups
+        out = alone.product * p
+        out += sums.product
+        if groups.has_reference:
+            out -= groups.slope_by_feature * alone.transposed * self.at_by_feature
+            by_group = groups.by_group(operand.coef * sums.transposed + p * alone.transposed)
+            by_group -= operand.at * sums.total + self.at * alone.total
+            out -= groups.scaled_reference * groups.by_feature(by_group)
+        return out
 
 
 def row_weights(weights: Array, a: Array, t: Array, n: int) -> tuple[Array, Array, Array]:

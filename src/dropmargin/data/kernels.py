@@ -31,23 +31,24 @@ def _load() -> ctypes.CDLL | None:
         return None
     pointer, integer, real, size = ctypes.c_void_p, ctypes.c_int, ctypes.c_double, ctypes.c_int64
     matrix = [size, pointer, pointer, pointer]
-    by_mode, by_group = [*matrix, pointer, integer], [*matrix, size, *[pointer] * 5]
+    by_mode, by_group = [*matrix, pointer, integer], [*matrix, integer, *[pointer] * 3, size, pointer]
     arguments: dict[str, list[Any]] = {
         "forward": [*by_mode, integer, integer, pointer, pointer],
         "backward": [*by_mode, integer, integer, pointer, pointer],
         "sandwich": [*by_mode, integer, integer, *[pointer] * 5],
         "coupled": [*by_mode, *[pointer] * 6],
         "images": [*by_mode, pointer, pointer, pointer],
-        "group_forward": [*by_group, pointer],
-        "group_sandwich": [*by_group, *[pointer] * 5],
-        "group_images": [*by_group, integer, *[pointer] * 3],
+        "group_runs": [size, pointer, pointer, size, *[pointer] * 5],
+        "group_forward": [*by_group, pointer, pointer],
+        "group_sandwich": [*by_group, integer, *[pointer] * 5],
+        "group_backward": [*by_group, integer, *[pointer] * 3],
         "descend_dual": [*[pointer] * 4, integer, *[pointer] * 3, *[real] * 3, *[pointer] * 7],
     }
     for kind in ("f4i4", "f4i8", "f8i4", "f8i8"):
         for name, types in arguments.items():
             function = getattr(library, f"{name}_{kind}")
             function.argtypes = types
-            function.restype = None
+            function.restype = size if name == "group_runs" else None
     return library
 
 
@@ -86,9 +87,11 @@ class CSRKernels:
         self._forward, self._backward, self._sandwich, self._coupled, self._images = (
             getattr(library, f"{name}_{kind}") for name in ("forward", "backward", "sandwich", "coupled", "images")
         )
-        self._group_forward, self._group_sandwich, self._group_images = (
-            getattr(library, f"group_{name}_{kind}") for name in ("forward", "sandwich", "images")
+        self._group_runs, self._group_forward, self._group_sandwich, self._group_backward = (
+            getattr(library, f"group_{name}_{kind}") for name in ("runs", "forward", "sandwich", "backward")
         )
+        self._runs_of: tuple[Array, Array, Array] | None = None
+        self._most_members = 1 + 3 * len(rows.indices) // 2 + self.n_rows
         arrays = [np.ascontiguousarray(array) for array in (rows.indptr, rows.indices, rows.data)]
         entries = None if entries is None else np.ascontiguousarray(entries, dtype=rows.dtype)
         self._alive = [*arrays, entries]
@@ -180,42 +183,57 @@ class CSRKernels:
         self._images(*self._rows, self._mode, *_addresses(right, left, out))
         return out
 
-    def _for_groups(self, groups: Any, right: Array, at: Array) -> tuple[Any, ...]:
-        """Return the arguments that the functions for groups have in common, and arrays that must stay alive."""
-        memory = np.empty(6 * self._longest)  # for each entry of a row, three doubles, three short integers, an index
-        alive = [groups.short_numbers, right, at, memory]
-        stamp = None if groups.are_adjacent else np.zeros(len(at), dtype=np.int64)
-        address = None if stamp is None else stamp.ctypes.data
-        return (*self._matrix, self._longest, *_addresses(*alive), address), [*alive, stamp]
+    def _runs(self, numbers: Array) -> tuple[Array, Array]:
+        """Return the runs of entries that share a group, as the C code describes them; found once for all products."""
+        known = self._runs_of
+        if known is not None and (known[0] is numbers or np.array_equal(known[0], numbers)):
+            return known[1:]
+        (indptr, indices, _), longest = self._matrix[1:], self._longest
+        first, members = np.empty(self.n_rows + 1, np.int64), np.empty(self._most_members, np.int32)
+        own, stamp = np.zeros(3 * (longest + 1), np.int32), np.zeros(int(numbers.max()) + 1, np.int64)
+        arrays = _addresses(numbers, stamp, own, first, members)
+        size = self._group_runs(self.n_rows, indptr, indices, longest, *arrays)
+        self._runs_of = numbers, first, members[:size].copy()
+        return self._runs_of[1:]
 
-    def group_forward(self, groups: Any, right: Array, at: Array) -> Array:
-        """Return mean and variance of the scores, less what every row has in common."""
-        out = np.empty((self.n_rows, 2))
-        common, _alive = self._for_groups(groups, right, at)
-        self._group_forward(*common, out.ctypes.data)
+    @property
+    def are_ones(self) -> bool:
+        """Whether all values are one."""
+        return self._mode == MODE_PRESENCE
+
+    def _for_groups(self, along: Any, k: int) -> tuple[tuple[Any, ...], list[Array]]:
+        """Return the arguments that the functions for groups have in common, and arrays that must stay alive."""
+        alive = [*self._runs(along.operand.groups.short_numbers), along.scaled[k], np.empty(2 * self._longest)]
+        *addresses, memory = _addresses(*alive)
+        return (*self._matrix, self._mode, *addresses, self._longest, memory), alive
+
+    def group_forward(self, along: Any, k: int) -> Array:
+        """Return ``a`` and ``t`` of output ``k``, less what every row has in common."""
+        out, right = np.empty((self.n_rows, 2)), along.factors_of_ones if self.are_ones else along.factors_of_values
+        common, _alive = self._for_groups(along, k)
+        self._group_forward(*common, *_addresses(right[k], out))
         return out
 
-    def group_sandwich(
-        self, groups: Any, right: Array, at: Array, shift: Array, weights: Array
-    ) -> tuple[Array, Array, Array]:
-        """Return the sums over the rows that the C function describes: by feature, by group, and in total."""
-        results = np.zeros(self.n_features), np.zeros(len(at)), np.zeros(3)
-        common, _alive = self._for_groups(groups, right, at)
-        weights = np.ascontiguousarray(weights)
-        self._group_sandwich(*common, *_addresses(shift, weights, *results))
-        return results
+    def group_sandwich(self, along: Any, k: int, shift: Array, weights: Array) -> tuple[Array, Array]:
+        """Return the sums over the rows that the C function describes: by feature and in total."""
+        is_coupled, weights = bool(weights[:, 1:3].any()), np.ascontiguousarray(weights)
+        if is_coupled:
+            right = along.factors_of_ones[k] if self.are_ones else along.factors_of_values[k]
+        else:
+            right = np.ascontiguousarray(along.direction[:, [k]])
+        out, totals = np.zeros((self.n_features, 1 + is_coupled)), np.zeros(2)
+        common, _alive = self._for_groups(along, k)
+        self._group_sandwich(*common, is_coupled, *_addresses(right, shift, weights, out, totals))
+        return out, totals
 
-    def group_images(
-        self, groups: Any, right: Array, at: Array, left: Array, reference: Array | float
-    ) -> tuple[Array, Array]:
-        """Return the sums over the rows that the C function describes: by feature and by group."""
-        n = left.shape[1] // 2
-        out, by_group = np.zeros((self.n_features, n + 2)), np.zeros((len(at), n))
-        out[:, -1] = reference
-        common, _alive = self._for_groups(groups, right, at)
-        left = np.ascontiguousarray(left)
-        self._group_images(*common, n, *_addresses(left, out, by_group))
-        return out[:, :-1], by_group
+    def group_backward(self, along: Any, k: int, left: Array) -> tuple[Array, Array]:
+        """Return the sums over the rows that the C function describes: ``out`` and ``second``."""
+        n, left = left.shape[1] // 2, np.ascontiguousarray(left)
+        out = np.zeros((self.n_features, 2 * n if self.are_ones else 4 * n - 1))
+        second = np.zeros(self.n_features if n == 2 else 0)
+        common, _alive = self._for_groups(along, k)
+        self._group_backward(*common, n, *_addresses(left, out, second))
+        return out, second
 
 
 def _addresses(*arrays: Array) -> list[int]:

@@ -71,7 +71,7 @@ class DropoutNoise(Noise):
         if self.groups is not None:
             numbers, names = group_features(self.groups, n_features, feature_names)
             rate = group_rates(rate, numbers, names)
-            if len(np.unique(numbers)) == n_features:
+            if len(names) == n_features:
                 numbers = None  # every feature is dropped independently
         elif isinstance(rate, Mapping):
             allowed = "a number or one number per feature; a mapping of groups to rates needs groups="

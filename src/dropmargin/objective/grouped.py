@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import FeatureGroups, GroupOperand, PerPartition, Rows, products
+from dropmargin.data import FeatureGroups, GroupDirection, GroupOperand, GroupSums, PerPartition, Rows, products
 from dropmargin.objective import row_functions
 from dropmargin.objective.base import Curvature, DeflationSpace
 from dropmargin.objective.curvature import CurvatureWeights
@@ -44,11 +44,15 @@ class GroupedObjective(MomentObjective):
     groups: FeatureGroups | None = None
 
     def at(self, coef: Array) -> GroupedPoint:
+        assert self.groups is not None
+        operand = GroupOperand(self.groups, coef[:-1])
         if not coef[:-1].any():
             scores = self.data.map(row_functions.constant_scores, coef[-1])
         else:
-            scores = self.data.map(_scores, coef, self.groups)
-        return GroupedPoint(self, coef, scores)
+            scores = self.data.map(_scores, operand, coef[-1])
+        point = GroupedPoint(self, coef, scores)
+        point._operand = operand  # what it has derived of the coefficients serves the gradient, too
+        return point
 
 
 class GroupedPoint(MomentPoint):
@@ -62,15 +66,24 @@ class GroupedPoint(MomentPoint):
         return GroupOperand(self.objective.groups, self.coef[:-1])
 
     @cached_property
+    def _first_order(self) -> _FirstOrder:
+        args = self.objective.row_loss, self._operand, self.scores
+        return _FirstOrder(*self.objective.data.map_sum(_loss_and_gradient, *args))
+
+    @cached_property
     def _evaluated(self) -> tuple[Array, Array, Array]:
-        objective, coef = self.objective, self.coef
-        args = objective.row_loss, self._operand, self.scores
-        loss, product, sums, by_entries, total = objective.data.map_sum(_loss_and_gradient, *args)
-        noise_curvature = np.zeros(product.shape) + objective.variance_transposed(by_entries, total)
+        objective, coef, found = self.objective, self.coef, self._first_order
+        noise_curvature = np.zeros(found.product.shape) + objective.variance_transposed(found.by_entries, found.h_total)
         gradient = np.empty_like(coef)
-        gradient[:-1] = product + objective.penalty.gradient(coef)
-        gradient[-1] = sums if objective.fit_intercept else 0.0
-        return objective.penalty.value(coef) + loss, gradient, noise_curvature
+        gradient[:-1] = self._operand.complete(GroupSums(*found[:3])) + objective.penalty.gradient(coef)
+        gradient[-1] = found.sums if objective.fit_intercept else 0.0
+        return objective.penalty.value(coef) + found.loss, gradient, noise_curvature
+
+    def select(self, outputs: Any) -> GroupedPoint:
+        out = super().select(outputs)
+        assert isinstance(out, GroupedPoint)
+        out._first_order = _FirstOrder(*(np.ascontiguousarray(array[..., outputs]) for array in self._first_order))
+        return out
 
     def _curvature(self, rule: Any, of_penalty: Array | float, is_coupled: bool, direct: bool) -> GroupedCurvature:
         objective = self.objective
@@ -79,9 +92,8 @@ class GroupedPoint(MomentPoint):
         if may_factorise(self, direct):
             exact = cholesky(self._explicit(weights, own), is_exact=True)
             if exact is not None:
-                return GroupedCurvature(objective, self.coef, own, weights, exact)
-        found = objective.data.map_sum(_known_products, weights, self.scores, self._operand)
-        images, sums, squares, n_active = found
+                return GroupedCurvature(objective, self._operand, own, weights, self._alone, exact)
+        images, sums, squares, n_active = self._known_images(weights)
         (coef_back, intercept_back), (coef_sums, intercept_sums) = np.hsplit(images, 2), np.split(sums, 2)
         with_noise = own + self.noise_curvature
         preconditioner: Preconditioner | None = None
@@ -96,7 +108,18 @@ class GroupedPoint(MomentPoint):
             intercept_image = np.zeros_like(self.coef)
             intercept_image[-1] = 1.0
         deflation = DeflationSpace(self.coef, coef_image, intercept_image)
-        return GroupedCurvature(objective, self.coef, own, weights, preconditioner, deflation)
+        return GroupedCurvature(objective, self._operand, own, weights, self._alone, preconditioner, deflation)
+
+    @property
+    def _alone(self) -> GroupSums:
+        return GroupSums(self._first_order.alone, self._first_order.transposed, self._first_order.total)
+
+    def _known_images(self, weights: PerPartition) -> tuple[Array, Array, Array, Array]:
+        """Return the products of `_known_products` with the references."""
+        found = self.objective.data.map_sum(_known_products, weights, self.scores, self._operand)
+        parts = zip(*(np.split(array, 2, axis=-1) for array in found[:3]), strict=True)
+        images = np.hstack([self._operand.complete(GroupSums(*part)) for part in parts])
+        return images, *found[3:]
 
     def _explicit(self, weights: PerPartition, own: Array) -> Iterator[Array]:
         """Yield the curvature as a dense matrix, intercept last, output by output."""
@@ -106,24 +129,44 @@ class GroupedPoint(MomentPoint):
             yield with_diagonal(matrix, objective, own[:, k])
 
 
+class _FirstOrder(NamedTuple):
+    """What value and gradient are made of: `GroupSums` of the gradient, and sums over the rows.
+
+    ``by_entries`` is ``f(X)' h`` and ``h_total`` the sum of ``h``, for the diagonal; ``alone`` is that of
+    `Block.group_gradient`.
+    """
+
+    product: Array
+    transposed: Array
+    total: Array
+    loss: Array
+    sums: Array
+    by_entries: Array
+    alone: Array
+    h_total: Array
+
+
 @dataclass(frozen=True)
 class GroupedCurvature(Curvature):
-    """The Hessian or the majoriser at a point; ``diagonal`` is the part of the penalty."""
+    """The Hessian or the majoriser at a point.
+
+    ``diagonal`` is the part of the penalty, and ``alone`` as in `GroupDirection.complete`.
+    """
 
     objective: GroupedObjective
-    coef: Array
+    operand: GroupOperand
     diagonal: Array
     weights: PerPartition
+    alone: GroupSums
     preconditioner: Preconditioner
     deflation: DeflationSpace | None = None
 
     def product(self, direction: Array) -> Array:
-        objective = self.objective
-        assert objective.groups is not None
-        operand = GroupOperand(objective.groups, self.coef[:-1], direction[:-1])
-        product, sums = objective.data.map_sum(_product, self.weights, operand, direction[-1])
+        objective, along = self.objective, GroupDirection(self.operand, direction[:-1])
+        *found, sums = objective.data.map_sum(_product, self.weights, along, direction[-1])
         out = np.empty_like(direction)
-        out[:-1] = self.diagonal * direction[:-1] + product
+        np.multiply(self.diagonal, direction[:-1], out=out[:-1])
+        out[:-1] += along.complete(GroupSums(*found), self.alone)
         out[-1] = sums if objective.fit_intercept else direction[-1]
         return out
 
@@ -134,9 +177,10 @@ class GroupedCurvature(Curvature):
         return replace(
             self,
             objective=self.objective.select(outputs),
-            coef=np.ascontiguousarray(self.coef[:, outputs]),
+            operand=GroupOperand(self.operand.groups, np.ascontiguousarray(self.operand.coef[:, outputs])),
             diagonal=np.ascontiguousarray(self.diagonal[:, outputs]),
             weights=self.objective.data.map(_select, self.weights, outputs),
+            alone=GroupSums(*(np.ascontiguousarray(array[..., outputs]) for array in self.alone)),
             preconditioner=self.preconditioner.select(outputs),
             deflation=None if self.deflation is None else self.deflation.select(outputs),
         )
@@ -146,21 +190,19 @@ class GroupedCurvature(Curvature):
 
 
 @products(1)
-def _scores(part: Rows, coef: Array, groups: FeatureGroups) -> Scores:
-    mean, variance = part.X.group_moments(coef[:-1], groups)
-    return Scores(mean + coef[-1], variance)
+def _scores(part: Rows, operand: GroupOperand, intercept: Array) -> Scores:
+    mean, variance = part.X.group_moments(operand)
+    return Scores(mean + intercept, variance)
 
 
 @products(1)
-def _loss_and_gradient(
-    part: Rows, loss: RowLoss, operand: GroupOperand, scores: Scores
-) -> tuple[Array, Array, Array, Array, Array]:
-    """Return the loss, its gradient without the penalty, and ``f(X)'h`` and the sum of ``h`` for the diagonal."""
+def _loss_and_gradient(part: Rows, loss: RowLoss, operand: GroupOperand, scores: Scores) -> _FirstOrder:
     by_mean, by_variance = loss.smoothed.gradient(part.y[:, loss.outputs], scores.mean, scores.variance)
     by_mean = part.sample_weight[:, None] * by_mean
     h = 2.0 * part.sample_weight[:, None] * by_variance
-    product, diagonal = part.X.group_images(operand, np.hstack([by_mean, h]), h, less_reference=True)
-    return loss.value(part, scores), product, by_mean.sum(axis=0), diagonal, h.sum(axis=0)
+    product, by_entries, alone = part.X.group_gradient(operand, by_mean, h)
+    sums = by_mean.sum(axis=0), by_entries, alone, h.sum(axis=0)
+    return _FirstOrder(product.product, product.transposed, product.total, loss.value(part, scores), *sums)
 
 
 def _weights(part: Rows, rule: Any, loss: RowLoss, scores: Scores) -> Array:
@@ -179,20 +221,24 @@ def _select(part: Rows, weights: Array, outputs: Any) -> Array:
 
 
 @products(2)
-def _product(part: Rows, weights: Array, operand: GroupOperand, shift: Array) -> tuple[Array, Array]:
-    return part.X.group_curvature(operand, weights, shift)
+def _product(part: Rows, weights: Array, along: GroupDirection, shift: Array) -> tuple[Array, ...]:
+    """Return the rows' part of a product, as `GroupSums`, and the sums of what ``X'`` multiplies."""
+    product, sums = part.X.group_curvature(along, weights, shift)
+    return *product, sums
 
 
 @products(1)
-def _known_products(
-    part: Rows, weights: Array, scores: Scores, operand: GroupOperand
-) -> tuple[Array, Array, Array, Array]:
-    """Return the rows' part of the products with the coefficients and with the intercept, and ``(X * X)' A``."""
+def _known_products(part: Rows, weights: Array, scores: Scores, operand: GroupOperand) -> tuple[Array, ...]:
+    """Return the rows' part of the products with the coefficients and with the intercept, as `GroupSums`.
+
+    Then the sums of what ``X'`` multiplies, ``(X * X)' A``, and the number of rows with curvature.
+    """
     A, B, D, h = np.hsplit(weights, 4)
     mean, variance = scores
     left = np.hstack([A * mean + B * variance, A, B * mean + D * variance + h, B])
-    images, squares = part.X.group_images(operand, left, A, less_reference=False)
-    return images, left[:, : images.shape[1]].sum(axis=0), squares, np.count_nonzero(A, axis=0)
+    images, squares = part.X.group_images(operand, left)
+    sums = left[:, : 2 * A.shape[1]].sum(axis=0)
+    return *images, sums, squares, np.count_nonzero(A, axis=0)
 
 
 @products(1)

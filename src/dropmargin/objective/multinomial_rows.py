@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from scipy.special import logsumexp
 
-from dropmargin.data import Block, FeatureGroups, Rows, products
+from dropmargin.data import Block, FeatureGroups, GroupOperand, Rows, products
 from dropmargin.noise import Variance
 from dropmargin.objective.curvature import as_column
 from dropmargin.typing import Array
@@ -187,7 +187,7 @@ class GroupVariance(NamedTuple):
         return self
 
     def exponents(self, block: Block, coef: Array) -> Array:
-        mean, variances = block.group_moments(coef, self.groups)
+        mean, variances = block.group_moments(GroupOperand(self.groups, coef))
         return mean + 0.5 * variances
 
     def gradient(self, block: Block, left: Array, coef: Array) -> tuple[Array, Array | float]:
@@ -199,7 +199,7 @@ class GroupVariance(NamedTuple):
         sizes = np.linalg.norm(at), np.linalg.norm(along)
         scale = sizes[0] / sizes[1] if min(sizes) > 0.0 else 1.0
         (mean, above), (other, below) = (
-            block.group_moments(at + sign * scale * along, self.groups) for sign in (1.0, -1.0)
+            block.group_moments(GroupOperand(self.groups, at + sign * scale * along)) for sign in (1.0, -1.0)
         )
         left = terms.weigh(slice(None), (0.5 * (mean - other) + 0.25 * (above - below)) / scale)
         image = self._transposed(block, left, left, at)

@@ -49,7 +49,7 @@ class GroupedBlockPoint(GroupedPoint):
         objective, coef = self.objective, self.coef
         penalty = objective.penalty
         weights = objective.data.map(grouped._weights, rule, objective.row_loss, self.scores)
-        images, sums, squares, _ = objective.data.map_sum(grouped._known_products, weights, self.scores, self._operand)
+        images, sums, squares, _ = self._known_images(weights)
         (coef_back, intercept_back), (coef_sums, intercept_sums) = np.hsplit(images, 2), np.split(sums, 2)
         intercept = np.zeros_like(coef)
         intercept[-1] = 1.0
@@ -63,7 +63,9 @@ class GroupedBlockPoint(GroupedPoint):
         else:  # it is zero and coupled to nothing
             coef_image[-1], intercept_image = coef[-1], intercept
         deflation = DeflationSpace(coef, coef_image, intercept_image)
-        return GroupedBlockCurvature(objective, coef, of_penalty, weights, Diagonal(diagonal), deflation)
+        return GroupedBlockCurvature(
+            objective, self._operand, of_penalty, weights, self._alone, Diagonal(diagonal), deflation
+        )
 
 
 @dataclass(frozen=True)
