@@ -88,7 +88,7 @@ def plain_minimum(noise, near, fit_intercept=True, loss="logistic"):
         return np.array([value(theta + step).imag / 1e-30 for step in steps])
 
     start = np.concatenate([near.coef_.T.ravel() + 0.01, near.intercept_])
-    found = minimize(value, start, jac=gradient, method="BFGS", options={"gtol": 1e-8, "maxiter": 500})
+    found = minimize(value, start, jac=gradient, method="BFGS", options={"gtol": 1e-7, "maxiter": 500})
     intercept = found.x[n:] * fit_intercept
     return found.fun, np.hstack([found.x[:n].reshape(-1, 4).T, (intercept - intercept.mean())[:, None]])
 
