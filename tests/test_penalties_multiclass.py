@@ -389,3 +389,9 @@ def test_derivatives_of_the_penalty_by_finite_differences(penalty):
         np.testing.assert_allclose(penalty.gradient(coef)[d], slope, rtol=1e-6, atol=1e-8)
         np.testing.assert_allclose(np.broadcast_to(penalty.curvature(coef), (5, 1))[d], bend, rtol=1e-5, atol=1e-7)
         assert np.all(penalty.majoriser(coef) >= penalty.curvature(coef))
+
+
+def test_the_least_subgradient_of_an_intercept_is_its_gradient():
+    gradient = np.array([[0.5], [-1.5], [0.5]])
+    found = Penalty(l2=0.0, l1=1.0).least_subgradient(np.zeros((3, 1)), gradient)
+    np.testing.assert_allclose(found, [[0.0], [-0.5], [0.5]])
