@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from functools import partial
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # There is a process per core already: OpenMP threads of scikit-learn's trees would wait for each other, at the cost
+    # of ten times the processor time. BLAS, which reads this variable as well, has as many threads as ever.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", str(os.cpu_count())))
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest

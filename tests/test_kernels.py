@@ -20,6 +20,7 @@ from dropmargin.data import (
     GroupSums,
     SparseBlock,
     SquaredDeviation,
+    dense,
     kernels,
 )
 
@@ -207,3 +208,34 @@ def test_products_with_groups_do_not_depend_on_the_order_of_the_features(backend
 
     for one, other in zip(of_groups(block), of_groups(dense), strict=True):
         np.testing.assert_allclose(one, other, **tolerance)
+
+
+@pytest.mark.parametrize("entry", _ENTRIES)
+def test_products_of_dense_rows_do_not_depend_on_the_chunks(entry, monkeypatch):
+    X, rng = np.ascontiguousarray(_matrix().toarray()), np.random.default_rng(1)
+    groups = FeatureGroups(rng.integers(4, size=23), np.linspace(0.5, 2.0, 4), rng.normal(size=23))
+    right, left, weights, shift = (
+        rng.normal(size=(23, 4)),
+        rng.normal(size=(57, 4)),
+        rng.random((57, 8)),
+        np.arange(4.0),
+    )
+
+    def products(block):
+        yield block.forward(right, 2)
+        yield block.backward(left, 2)
+        yield from block.sandwich(right, shift, weights[:, :6], 2)
+        yield from block.sandwich(right, shift, weights[:, :4], 4)
+        yield from block.round_trip(right, 2, lambda rows, scores: scores * left[rows])
+        yield from block.group_moments(GroupOperand(groups, right))
+        along = GroupDirection(GroupOperand(groups, right[:, :2]), right[:, 2:])
+        product, sums = block.group_curvature(along, weights[:, :8], shift[:2])
+        yield from (*product, sums)
+        yield from (block.group_scores(right[:, 0], groups), block.group_transposed(left, groups))
+        yield block.weighted_gram(weights[:, 0])
+
+    whole = list(products(DenseBlock(X, entry)))
+    monkeypatch.setattr(dense, "_CHUNK_ENTRIES", 1)  # chunks of 16 rows, the last one of fewer
+    monkeypatch.setattr(dense, "_STORED_ENTRIES", 0)
+    for found, wanted in zip(products(DenseBlock(X, entry)), whole, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)

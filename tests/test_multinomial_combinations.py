@@ -98,7 +98,7 @@ WRITTEN = {"model file": through_model_file, "onnx": through_onnx}
 )
 def test_combination(name, where, noise, l1_ratio, written, tmp_path, client):
     place, missing = where
-    params = {"noise": NOISES[noise], "missing": missing, "l1_ratio": l1_ratio, "multi_class": "multinomial", "C": 0.5}
+    params = {"noise": NOISES[noise], "missing": missing, "l1_ratio": l1_ratio, "multi_class": "multinomial", "C": 0.25}
     model = clone(MODELS[name]).set_params(tol=1e-9, **params)
     X = _X if missing == "error" else _GAPS
     expected = clone(model).fit(X, _y)

@@ -32,6 +32,7 @@ from datasets import (
 )
 from dealing import deal
 from dropmargin import DropoutLogisticRegression, DropoutSVC, MCFClassifier
+from dropmargin.penalties import Penalty
 
 _ESTIMATORS = estimators(tol=TIGHT, C=0.5)
 _NOISES = noises()
@@ -372,3 +373,25 @@ def test_a_class_with_a_single_row_is_fitted(multi_class, n_classes):
     assert 99 in model.classes_
     n = n_classes + 1
     assert model.coef_.shape[0] == (n if multi_class == "ovr" else n * (n - 1) // 2)
+
+
+@pytest.mark.parametrize(
+    "penalty", [Penalty(0.7, 0.4, barrier=0.3), Penalty(0.0, 2.0, barrier=1e-3), Penalty(0.7, 0.4)]
+)
+def test_derivatives_of_the_penalty_by_finite_differences(penalty):
+    coef, step = np.random.default_rng(0).normal(size=(6, 1)), 1e-6
+    for d in range(5):
+        above, below = coef.copy(), coef.copy()
+        above[d] += step
+        below[d] -= step
+        slope = (penalty.value(above) - penalty.value(below)) / (2.0 * step)
+        bend = (penalty.gradient(above) - penalty.gradient(below))[d] / (2.0 * step)
+        np.testing.assert_allclose(penalty.gradient(coef)[d], slope, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(np.broadcast_to(penalty.curvature(coef), (5, 1))[d], bend, rtol=1e-5, atol=1e-7)
+        assert np.all(penalty.majoriser(coef) >= penalty.curvature(coef))
+
+
+def test_the_least_subgradient_of_an_intercept_is_its_gradient():
+    gradient = np.array([[0.5], [-1.5], [0.5]])
+    found = Penalty(l2=0.0, l1=1.0).least_subgradient(np.zeros((3, 1)), gradient)
+    np.testing.assert_allclose(found, [[0.0], [-0.5], [0.5]])
