@@ -168,8 +168,6 @@ def date_parts(when: Array, parts: Sequence[str]) -> Array:
         "weekday": lambda: (days.astype(np.int64) + 3) % 7 + 0.0,
         "hour": lambda: (seconds - days.astype("datetime64[s]")).astype(np.int64) / 3600.0,
     }
-    matrix = np.empty((len(when), len(parts)))
-    for j, part in enumerate(parts):
-        matrix[:, j] = numbers[part]()
+    matrix = np.column_stack([numbers[part]() for part in parts])
     matrix[np.isnat(when)] = np.nan
     return matrix

@@ -66,9 +66,8 @@ def json_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bo
     with source.open() as stream:
         for first_line, block in text_blocks(stream, source.name, n_bytes):
             texts = decode_lines(block, source.name, first_line)
-            rows = {
-                line: _parse(text, source.name, line) for line, text in enumerate(texts, first_line) if text.strip()
-            }
+            numbered = [(line, text) for line, text in enumerate(texts, first_line) if text.strip()]
+            rows = {line: _parse(text, source.name, line) for line, text in numbered}
             if not rows:
                 continue
             found = dict.fromkeys(name for row in rows.values() for name in row)
@@ -188,13 +187,8 @@ def _open_ipc(stream: Any, source: Source) -> Any:
 
 
 _BLOCK_BYTES = 2**22
-_BLOCKS: dict[str | None, Any] = {
-    "csv": delimited_blocks,
-    "tsv": delimited_blocks,
-    "jsonl": json_blocks,
-    "parquet": arrow_blocks,
-    "arrow": arrow_blocks,
-}
+_BLOCKS: dict[str | None, Any] = dict.fromkeys(("csv", "tsv"), delimited_blocks)
+_BLOCKS |= {"jsonl": json_blocks, "parquet": arrow_blocks, "arrow": arrow_blocks}
 
 
 def read(source: Source, options: ReadOptions) -> Dataset:

@@ -87,23 +87,16 @@ def _labels(classes: Array) -> list[int]:
         labels = [int(label) for label in classes.tolist()]
         if _INT.min <= labels[0] and labels[-1] <= _INT.max:
             return labels
-    raise ValueError(
-        f"The labels of LIBLINEAR are integers of 32 bits, got classes {classes.tolist()[:5]}. Fit with integer "
-        "labels, such as those of sklearn.preprocessing.LabelEncoder."
-    )
-
-
-def _solver_type(model: Any) -> str:
-    if not hasattr(model, "classes_"):
-        return "L2R_L2LOSS_SVR"
-    return "L2R_LR" if hasattr(model, "predict_proba") else "L2R_L1LOSS_SVC_DUAL"
+    got = classes.tolist()[:5]
+    raise ValueError(f"The labels of LIBLINEAR are integers of 32 bits, got classes {got}. Encode by LabelEncoder.")
 
 
 def _lines(model: Any, labels: list[int]) -> Iterator[bytes]:
     """Yield the file: a header, one line per feature with the coefficients of all outputs, and the intercepts."""
     n_features = model.coef_.shape[1]
+    of_classes = "L2R_LR" if hasattr(model, "predict_proba") else "L2R_L1LOSS_SVC_DUAL"
     head = [
-        f"solver_type {_solver_type(model)}",
+        f"solver_type {of_classes if labels else 'L2R_L2LOSS_SVR'}",
         f"nr_class {len(labels) or 2}",
         *(["label " + " ".join(map(str, labels))] if labels else []),
         f"nr_feature {n_features}",
@@ -237,13 +230,9 @@ def export_onnx(model: Any, path: Path) -> None:
     model = linear_model(model, "export_onnx", accepted=("error", "rescale"))
     if model.coef_.nbytes > _MAX_BYTES:
         raise ValueError(f"An ONNX file holds up to 2 GB, got coefficients of {model.coef_.nbytes} bytes.")
-    made = onnx.helper.make_model(
-        make_graph(model),
-        opset_imports=[onnx.helper.make_opsetid("", _OPSET)],
-        ir_version=_IR_VERSION,
-        producer_name="dropmargin",
-        producer_version=__version__,
-    )
+    own = {"ir_version": _IR_VERSION, "producer_name": "dropmargin", "producer_version": __version__}
+    opsets = [onnx.helper.make_opsetid("", _OPSET)]
+    made = onnx.helper.make_model(make_graph(model), opset_imports=opsets, **own)
     if hasattr(model, "feature_names_in_"):
         names = json.dumps(model.feature_names_in_.tolist(), ensure_ascii=False)
         onnx.helper.set_model_props(made, {"feature_names": names})
