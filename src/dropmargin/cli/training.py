@@ -243,13 +243,13 @@ def learns_numbers(loss: str) -> bool:
     return issubclass(_MODELS[loss], RegressorMixin)
 
 
-def make_folds(n_folds: int, y: Array, *, numbers: bool, seed: int | None = None) -> Any:
+def make_folds(options: SimpleNamespace, y: Array, seed: int | None = None) -> Any:
     """Return the splitter of the cross-validation; refuse more folds than the rows are enough for.
 
-    ``numbers`` tells whether the labels are those of a regression, whose rows are always shuffled: files are often
-    sorted by a quantity.
+    The rows of a regression are always shuffled: files are often sorted by a quantity.
     """
-    if numbers:
+    n_folds = options.folds
+    if learns_numbers(options.loss):
         if 2 * n_folds > len(y):
             raise UsageError(f"--folds {n_folds} is too many: a fold needs two rows, and there are {len(y)}")
         return KFold(n_folds, shuffle=True, random_state=seed or 0)

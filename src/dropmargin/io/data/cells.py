@@ -71,6 +71,8 @@ def number_as_category(value: float) -> str:
     return str(int(value)) if value == math.floor(value) else repr(value)
 
 
+# Dates --------------------------------------------------------------------------------------------------------------
+
 #: The numbers that a date becomes: decimal year, month from 1, weekday from 0 (Monday), hour with its fraction.
 PARTS = ("year", "month", "weekday", "hour")
 #: The order of day and month in dates such as 03/04/2024; empty for forms that need none.

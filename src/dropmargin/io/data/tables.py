@@ -48,6 +48,10 @@ def document_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole
             yield Rows(pa.table(columns, [options.target, name]), numbers)
 
 
+# JSON lines ---------------------------------------------------------------------------------------------------------
+
+# The json module of Python reads the lines: Arrow and pandas turn some texts into dates, and do not tell the line of an
+# error.
 _KINDS = {float: "a number", bool: "a number", str: "text"}
 _NESTED = "a list or an object"
 
@@ -123,6 +127,8 @@ def _kind(value: Any) -> str | None:
     return None if value is None else _KINDS.get(type(value), _NESTED)
 
 
+# Parquet and Arrow --------------------------------------------------------------------------------------------------
+
 _MAX_ROWS = 2**16
 _BYTES_PER_VALUE = 16
 _ARROW_FILE, _FEATHER_1 = b"ARROW1", b"FEA1"
@@ -185,6 +191,8 @@ def _open_ipc(stream: Any, source: Source) -> Any:
     make = pyarrow.ipc.open_file if start.startswith(_ARROW_FILE) else pyarrow.ipc.open_stream
     return make(stream, options=options)
 
+
+# All formats --------------------------------------------------------------------------------------------------------
 
 _BLOCK_BYTES = 2**22
 _BLOCKS: dict[str | None, Any] = dict.fromkeys(("csv", "tsv"), delimited_blocks)

@@ -48,6 +48,8 @@ def has_intercept(model: Any) -> bool:
     return bool(model.fit_intercept) or bool(model.intercept_.any())
 
 
+# LIBLINEAR ----------------------------------------------------------------------------------------------------------
+
 _INT = np.iinfo(np.int32)
 _FEATURES_PER_CHUNK = 4096
 
@@ -112,8 +114,10 @@ def _lines(model: Any, labels: list[int]) -> Iterator[bytes]:
 
 def _rows(values: Array) -> bytes:
     """Return lines of numbers, with enough digits to be read back exactly."""
-    rows = values.astype(np.float64).tolist()
-    return "".join(" ".join(map(repr, row)) + " \n" for row in rows).encode()
+    return "".join(" ".join(map(repr, row)) + " \n" for row in values.astype(np.float64).tolist()).encode()
+
+
+# scikit-learn -------------------------------------------------------------------------------------------------------
 
 
 def to_sklearn(model: Any) -> Any:
@@ -189,6 +193,8 @@ def _with_features(estimator: Any, model: Any) -> Any:
         estimator.feature_names_in_ = model.feature_names_in_.copy()
     return estimator
 
+
+# ONNX ---------------------------------------------------------------------------------------------------------------
 
 # A protocol buffer is limited to 2 GB.
 _MAX_BYTES = 2**31 - 2**20

@@ -58,6 +58,8 @@ def _part(name: str, index: int, key: Any) -> str:
     return f"{name}.{key if isinstance(key, str) and key.isidentifier() else index}"
 
 
+# Encoders -----------------------------------------------------------------------------------------------------------
+
 #: The encoders that a file can name, with their modules, which are imported only if they are needed. Each class has
 #: ``get_state()``, a dict, ``from_state(state)``, which checks everything, and ``get_feature_names_out()``.
 KINDS = {f"{kind.title()}Encoder": f"dropmargin.io.data.{kind}_encoder" for kind in ("table", "text", "frame")}
