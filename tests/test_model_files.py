@@ -328,7 +328,7 @@ def test_unfitted_models_and_wrong_summaries_are_refused(tmp_path):
     ]:
         with pytest.raises(ValueError, match=message):
             save(model, tmp_path / "model", summary=summary)
-    with pytest.raises(ValueError, match="data_hash must be of type str"):
+    with pytest.raises(ValueError, match="data_hash must be plain data"):
         save(model, tmp_path / "model", data_hash=b"00")
     with pytest.raises(ValueError, match="characters of JSON besides its arrays, more than"):
         save(model, tmp_path / "model", summary={"note": "x" * 2**23})
