@@ -48,9 +48,9 @@ def test_numbers_dates_and_columns_that_are_left_out(run, people, tmp_path):
     done = run("train", "people.csv", "m.safetensors", "--target", "y")
     for note in (
         "left out (--keep COLUMN keeps a column)",
-        "'user_id', it identifies rows: its integers are all different",
-        "'mail', it identifies rows: 60 different values in 60 rows",
-        "'planet', it is constant",
+        "'user_id': it identifies rows: its integers are all different",
+        "'mail': it identifies rows: 60 different values in 60 rows",
+        "'planet': it is constant",
     ):
         assert note in done.err
     encoder, classifier = load("m.safetensors")

@@ -79,7 +79,7 @@ def test_file_names_options_gzip_and_standard_input(tmp_path, monkeypatch):
 
 def test_unknown_formats():
     for path, given, match in (
-        ("data.xyz", None, r"'data.xyz' is not known: its name should end in one of .svm, .* \(--format\)"),
+        ("data.xyz", None, r"data.xyz is not known: use a file name that ends in one of .svm, .* or set format"),
         ("-", None, "format must be given for standard input"),
         ("data.svm", "arff", "format must be one of .*'arff'"),
     ):

@@ -322,13 +322,13 @@ def test_unfitted_models_and_wrong_summaries_are_refused(tmp_path):
         save(DropoutSVC(), tmp_path / "model")
     model = DropoutSVC().fit(*make_binary())
     for summary, message in [
-        ([1], "summary must be a dict"),
+        ([1], "summary must be of type dict"),
         ({1: 2}, "strings as keys"),
         ({"a": {1}}, "plain data"),
     ]:
         with pytest.raises(ValueError, match=message):
             save(model, tmp_path / "model", summary=summary)
-    with pytest.raises(ValueError, match="data_hash must be a string"):
+    with pytest.raises(ValueError, match="data_hash must be plain data"):
         save(model, tmp_path / "model", data_hash=b"00")
     with pytest.raises(ValueError, match="characters of JSON besides its arrays, more than"):
         save(model, tmp_path / "model", summary={"note": "x" * 2**23})

@@ -96,15 +96,12 @@ def plural(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def table_text(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
-    """Return a table with columns of equal width; the first ``left`` columns are left-aligned, the others right."""
+def table_text(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table with columns of equal width; the first is left-aligned, the others right."""
     cells = [header, *rows]
-    widths = [max(len(row[j]) for row in cells) for j in range(len(header))]
+    first, *widths = [max(len(row[j]) for row in cells) for j in range(len(header))]
     lines = []
-    for row in cells:
-        padded = [
-            cell.ljust(width) if j < left else cell.rjust(width)
-            for j, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(padded).rstrip())
+    for name, *others in cells:
+        padded = [cell.rjust(width) for cell, width in zip(others, widths, strict=True)]
+        lines.append("  ".join([name.ljust(first), *padded]).rstrip())
     return "\n".join(lines)

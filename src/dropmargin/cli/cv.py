@@ -50,8 +50,7 @@ def cv(options: SimpleNamespace, console: Console) -> int:
         raise UsageError("--missing-rate is a score of its own: it excludes --scoring, and --multi-class ovo")
     started = time.perf_counter()
     data = training.read_training_data(options.data, options, console)
-    numbers = training.learns_numbers(options.loss)
-    folds = training.make_folds(options.folds, data.y, numbers=numbers, seed=options.seed)
+    folds = training.make_folds(options, data.y, seed=options.seed)
     together = groups.feature_groups(data, options)
     own = {
         "noises": [groups.with_groups(noise.make(), together) for noise in noises],

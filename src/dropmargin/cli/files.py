@@ -16,9 +16,7 @@ STANDARD = "-"
 _MAX_HEADER = 2**20
 # In the head of the pages of `dropmargin.report`.
 _REPORT_MARK = b'<meta name="generator" content="dropmargin">'
-_PREDICTED = re.compile(
-    r"label|decision|stability|prediction|std|interval_(low|high)|(decision|probability)_.*", re.DOTALL
-)
+_PREDICTED = re.compile(r"label|stability|prediction|std|interval_(low|high)|(decision|probability)(_.*)?", re.DOTALL)
 
 
 def check_can_read(*paths: str | None) -> None:

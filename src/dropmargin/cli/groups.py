@@ -37,7 +37,8 @@ def feature_groups(data: TrainingData, options: SimpleNamespace) -> Array | None
     names = list(dict.fromkeys(columns))
     keys: dict[str, Hashable] = {}
     if options.groups is not None:
-        keys = _read_groups(options.groups, names, _other_columns(data, options))
+        others = [*getattr(data.encoder, "left_out_", ()), *options.ignore]  # columns of the file that are no features
+        keys = _read_groups(options.groups, names, others)
     elif options.group_by is not None:
         keys = _by_prefix(names, options.group_by)
     codes = {key: i for i, key in enumerate(dict.fromkeys(keys.get(name, (name,)) for name in names))}
@@ -68,11 +69,6 @@ def _feature_columns(data: TrainingData) -> list[str] | None:
         return [str(name) for name in data.feature_names]
     first = 0 if data.summary["zero_based"] is True or data.summary["format"] == "npz" else 1
     return [str(j + first) for j in range(data.X.shape[1])]
-
-
-def _other_columns(data: TrainingData, options: SimpleNamespace) -> list[str]:
-    """Return columns of the file that are no features, which a group may name."""
-    return [*getattr(data.encoder, "left_out_", ()), *options.ignore]
 
 
 def _by_prefix(names: list[str], separator: str) -> dict[str, Hashable]:

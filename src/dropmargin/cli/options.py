@@ -88,9 +88,7 @@ _SIZE = re.compile(r"\s*(?=[0-9.]*[1-9])[0-9]+(\.[0-9]+)?\s*(?:[KMGT]I?)?B?\s*",
 _memory_size = checked(str, "a size such as 2GB or 500MB", _SIZE.fullmatch)
 column_name = checked(str, "the name of a column", str.strip)
 _some_text = checked(str, "some text", str.strip)
-_separator = checked(
-    str, "one character other than a quote or a line end", lambda text: len(text) == 1 and text not in '"\r\n'
-)
+_separator = checked(str, "one character, no quote or line end", lambda text: len(text) == 1 and text not in '"\r\n')
 
 
 def noise_spec(text: str) -> NoiseSpec:
@@ -154,10 +152,6 @@ def _check_unique(text: str, values: Sequence[Any]) -> None:
 def column_names(text: str) -> tuple[str, ...]:
     """Return the names of columns, separated by commas; a name with a comma is in double quotes."""
     return tuple(dict.fromkeys(map(column_name, next(csv.reader([text]), []) or [""])))
-
-
-def _texts(text: str) -> list[str]:
-    return text.split(",")
 
 
 def _ngram_range(text: str) -> tuple[int, int]:
@@ -233,7 +227,7 @@ DATA_OPTIONS = section(
     option("--separator", type=_separator, metavar="CHAR", help="csv, tsv: the character between cells."),
     option("--decimal", choices=[".", ","], help="csv, tsv: decimal mark; by default a point, or that of the model."),
     option("--skip-unlabelled", help="Leave out rows without a label."),
-    list_option("--missing-values", parse=_texts, help="csv, tsv: cells that are missing values, besides empty ones."),
+    list_option("--missing-values", parse=lambda text: text.split(","), help="csv, tsv: besides empty cells."),
     option("--max-ratio", type=count, default=200, metavar="N", help="Largest ratio of compression that is read."),
 )
 

@@ -44,7 +44,7 @@ class PredictionWriter:
     def blocks(self, parts: Iterable[Dataset]) -> Iterator[bytes]:
         """Yield the lines of each part of a file."""
         # The header is written with the first part, so not at all if the file cannot be read.
-        rows = [] if self._options.no_header else [map(self._cell, self.columns)]
+        head = "" if self._options.no_header else self._separator.join(map(self._cell, self.columns)) + "\n"
         for part in parts:
             try:
                 cells = [column for output in self._outputs for column in self._cells(output, part.X)]
@@ -53,8 +53,9 @@ class PredictionWriter:
             if part.ids is not None:
                 cells.insert(0, list(map(self._text, part.ids)))
             self.n_rows += part.X.shape[0]
-            yield "".join(f"{self._separator.join(row)}\n" for row in [*rows, *zip(*cells, strict=True)]).encode()
-            rows = []
+            lines = map(self._separator.join, zip(*cells, strict=True))
+            yield (head + "\n".join(lines) + "\n").encode()
+            head = ""
 
     def _cells(self, output: str, X: Any) -> list[list[str]]:
         """Return the columns of an output; reading a number back gives the same value."""

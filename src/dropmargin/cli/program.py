@@ -47,7 +47,7 @@ class Command(click.Command):
         with warnings.catch_warnings():
             warnings.simplefilter("default")
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
-            warnings.showwarning = lambda message, *place: console.warn(_warning_message(message))
+            warnings.showwarning = lambda message, *place: console.warn(_text_of(message))
             return self.callback(options, console)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -116,7 +116,7 @@ def _report(error: BaseException, *, debug: bool) -> int:
         console.error(_usage_message(error))
         return WRONG_USAGE
     if isinstance(error, ParameterError):
-        console.error(_with_option(error))
+        console.error(_text_of(error))
         return WRONG_USAGE
     if debug:
         print(printable("".join(traceback.format_exception(error))), file=sys.stderr)
@@ -131,13 +131,11 @@ def _usage_message(error: click.UsageError) -> str:
     return error.format_message() if error.ctx is None else f"{error.format_message()} ({error.ctx.get_usage()})"
 
 
-def _with_option(problem: ParameterError | ParameterWarning) -> str:
-    """Return the reason of a problem with a parameter, with the name of its option."""
-    return f"--{problem.parameter.replace('_', '-').lower()}: {problem.reason}"
-
-
-def _warning_message(message: Any) -> str:
-    return _with_option(message) if isinstance(message, ParameterWarning) else str(message)
+def _text_of(problem: Any) -> str:
+    """Return the text of an error or warning; the reason of a problem with a parameter has the name of its option."""
+    if isinstance(problem, ParameterError | ParameterWarning):
+        return f"--{problem.parameter.replace('_', '-').lower()}: {problem.reason}"
+    return str(problem)
 
 
 def error_message(error: BaseException) -> str:

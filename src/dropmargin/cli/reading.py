@@ -12,18 +12,12 @@ from sklearn.pipeline import Pipeline
 
 from dropmargin.cli.console import Console, UsageError, printable
 from dropmargin.cli.training import basic_read_options, report_reading, require_target
-from dropmargin.io.data import (
-    TABLES,
-    Dataset,
-    FrameEncoder,
-    ReadOptions,
-    TableEncoder,
-    TextEncoder,
-    find_format,
-    read_chunks,
-)
+from dropmargin.io.data import TABLES, Dataset, ReadOptions, find_format, read_chunks
 from dropmargin.io.data.dataset import LabelKind
+from dropmargin.io.data.frame_encoder import FrameEncoder
 from dropmargin.io.data.readers import CHUNK_BYTES
+from dropmargin.io.data.table_encoder import TableEncoder
+from dropmargin.io.data.text_encoder import TextEncoder
 from dropmargin.io.model import load_described
 from dropmargin.progress import Progress
 from dropmargin.typing import Array

@@ -24,11 +24,6 @@ class ConfusionCounter:
         self._counts = np.zeros((n_classes + 1, n_classes + 1), dtype=np.int64)
         self._log_loss = 0.0 if hasattr(classifier, "predict_log_proba") else None
 
-    @property
-    def confusion(self) -> Array:
-        """The confusion matrix of the known labels: a row per label, a column per prediction."""
-        return self._counts[:-1, :-1]
-
     def add(self, X: Any, y: Any) -> None:
         """Add the rows of a part."""
         classes = self._classifier.classes_
@@ -59,7 +54,7 @@ class ConfusionCounter:
             {"label": label, "rows": int(rows[k]), "recall": recall[k], "precision": precision[k], "f1": f1[k]}
             for k, label in enumerate(labels)
         ]
-        return facts | ({"confusion": self.confusion} if len(labels) <= _MAX_JSON else {})
+        return facts | ({"confusion": counts[:-1, :-1]} if len(labels) <= _MAX_JSON else {})
 
     def text(self) -> str:
         """Return the scores as text, with the confusion matrix if it is small."""
@@ -77,7 +72,8 @@ class ConfusionCounter:
         ]
         lines += ["", table_text(["label", "rows", *names], rows)]
         if len(labels) <= _MAX_PRINTED:
-            cells = [[label, *map(str, row)] for label, row in zip(labels, self.confusion.tolist(), strict=True)]
+            counts = self._counts[:-1, :-1].tolist()
+            cells = [[label, *map(str, row)] for label, row in zip(labels, counts, strict=True)]
             lines += ["", table_text(["label \\ predicted", *labels], cells)]
         return "\n".join(lines)
 

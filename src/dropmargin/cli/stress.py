@@ -93,12 +93,12 @@ def stress(options: SimpleNamespace, console: Console) -> int:
     check_can_read(*inputs)
     if options.html is not None:
         check_output("--html", options.html, inputs, options, "a report of dropmargin")
-    from dropmargin.cli.training import learns_numbers, make_folds, read_training_data
+    from dropmargin.cli.training import make_folds, read_training_data
     from dropmargin.evaluation.stress import stress_test
     from dropmargin.report.stress import error_tables, verdict
 
     data = read_training_data(options.train, options, console)
-    make_folds(options.folds, data.y, numbers=learns_numbers(options.loss))
+    make_folds(options, data.y)
     test = _read_test_data(data, options, console)
     plan = _make_plan(options, data, test[0], console)
     results = stress_test((data.X, data.y), test, plan, console.note)

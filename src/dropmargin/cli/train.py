@@ -93,10 +93,8 @@ def _facts(model: Any, options: SimpleNamespace, noise: Any, seconds: float) -> 
 def _text(facts: dict[str, Any]) -> str:
     classes = "" if facts["classes"] is None else f", {facts['classes']} classes"
     status = "converged" if facts["converged"] else "not converged"
-    return (
-        f"{plural(facts['rows'], 'row')}, {plural(facts['features'], 'feature')}{classes}: {status} in "
-        f"{plural(facts['iterations'], 'iteration')}, {facts['seconds']:.2f} s"
-    )
+    size = f"{plural(facts['rows'], 'row')}, {plural(facts['features'], 'feature')}{classes}"
+    return f"{size}: {status} in {plural(facts['iterations'], 'iteration')}, {facts['seconds']:.2f} s"
 
 
 def _fit_files(options: SimpleNamespace, console: Console, noise: Any) -> tuple[Any, TrainingData]:

@@ -19,18 +19,11 @@ from dropmargin.data import canonical
 from dropmargin.data.missing_values import feature_statistics, has_missing, nan_to_negative_zero
 from dropmargin.errors import ParameterWarning
 from dropmargin.estimators.parameters import specification
-from dropmargin.io.data import (
-    TABLES,
-    Dataset,
-    FrameEncoder,
-    ReadOptions,
-    TableEncoder,
-    TextEncoder,
-    find_format,
-    read_chunks,
-    read_data,
-)
+from dropmargin.io.data import TABLES, Dataset, ReadOptions, find_format, read_chunks, read_data
 from dropmargin.io.data.cells import parse_number
+from dropmargin.io.data.frame_encoder import FrameEncoder
+from dropmargin.io.data.table_encoder import TableEncoder, listed
+from dropmargin.io.data.text_encoder import TextEncoder
 from dropmargin.io.model import save
 from dropmargin.losses import as_loss
 from dropmargin.typing import Array
@@ -42,7 +35,6 @@ _READ_OPTIONS = (
 )
 #: Sizes of terms if ``--ngrams`` is not given.
 _NGRAMS = {"word": (1, 1), "char": (2, 5), "char_wb": (2, 5)}
-_MAX_LISTED = 10
 #: The model of a loss; the search over noise and C has the same name and CV.
 _MODELS = {
     "hinge": estimators.DropoutSVC,
@@ -117,7 +109,7 @@ def read_training_data(path: str, options: SimpleNamespace, console: Console) ->
     labels, codes = np.unique(data.y.astype(str) if data.y.dtype.kind == "O" else data.y, return_inverse=True)
     numbers = check_labels(labels, len(codes), options, console, decimal=read_options.decimal)
     encoder = _make_encoder(data, options)
-    X = data.X if encoder is None else _fit_encoder(encoder, data, options, console)
+    X = data.X if encoder is None else _fit_encoder(encoder, data, console)
     names = None if encoder is not None else _feature_names(data, options.feature_names)
     summary = {
         "rows": int(X.shape[0]),
@@ -193,16 +185,13 @@ def _is_quantity(numbers: Array, n_rows: int, *, is_text: bool) -> bool:
     return not is_text or n_labels > 20 or (n_labels > 2 and 2 * n_labels > n_rows)
 
 
-def _fit_encoder(encoder: Any, data: Dataset, options: SimpleNamespace, console: Console) -> Any:
+def _fit_encoder(encoder: Any, data: Dataset, console: Console) -> Any:
     """Fit the encoder and return the encoded rows; columns that it leaves out are a note."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ParameterWarning)  # printed as a note below
         X = encoder.fit_transform(data.X)
-    left_out = getattr(encoder, "left_out_", {})
-    if left_out:
-        shown = "; ".join(f"{name!r}, {reason}" for name, reason in list(left_out.items())[:_MAX_LISTED])
-        more = f" and {len(left_out) - _MAX_LISTED} more" if len(left_out) > _MAX_LISTED else ""
-        console.note(f"left out (--keep COLUMN keeps a column): {shown}{more}")
+    if left_out := getattr(encoder, "left_out_", {}):
+        console.note(f"left out (--keep COLUMN keeps a column): {listed(left_out)}")
     return X
 
 
@@ -254,13 +243,13 @@ def learns_numbers(loss: str) -> bool:
     return issubclass(_MODELS[loss], RegressorMixin)
 
 
-def make_folds(n_folds: int, y: Array, *, numbers: bool, seed: int | None = None) -> Any:
+def make_folds(options: SimpleNamespace, y: Array, seed: int | None = None) -> Any:
     """Return the splitter of the cross-validation; refuse more folds than the rows are enough for.
 
-    ``numbers`` tells whether the labels are those of a regression, whose rows are always shuffled: files are often
-    sorted by a quantity.
+    The rows of a regression are always shuffled: files are often sorted by a quantity.
     """
-    if numbers:
+    n_folds = options.folds
+    if learns_numbers(options.loss):
         if 2 * n_folds > len(y):
             raise UsageError(f"--folds {n_folds} is too many: a fold needs two rows, and there are {len(y)}")
         return KFold(n_folds, shuffle=True, random_state=seed or 0)

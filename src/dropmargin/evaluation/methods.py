@@ -235,17 +235,10 @@ class DeletedCells(TransformerMixin, BaseEstimator):
 
 def _ours(task: Task, missing: str = "rescale") -> MarginalisedModelCV:
     plan = task.plan
-    own = {"epsilon": 0.1 * task.unit} if plan.loss == "svr" else {}
-    return SEARCHES[str(plan.loss)](
-        noises=_noises(task),
-        Cs=task.Cs if plan.own_c is None else [plan.own_c],
-        cv=task.folds,
-        scoring=task.score,
-        missing=missing if task.treatment == "missing" else "error",
-        n_jobs=plan.n_jobs,
-        verbose=1,
-        **own,
-    )
+    own: dict[str, Any] = {"epsilon": 0.1 * task.unit} if plan.loss == "svr" else {}
+    own |= {"missing": missing if task.treatment == "missing" else "error", "n_jobs": plan.n_jobs, "verbose": 1}
+    Cs = task.Cs if plan.own_c is None else [plan.own_c]
+    return SEARCHES[str(plan.loss)](noises=_noises(task), Cs=Cs, cv=task.folds, scoring=task.score, **own)
 
 
 def _noises(task: Task) -> list[Any]:

@@ -114,9 +114,7 @@ def make_case(
     """
     if isinstance(estimator, type) or not hasattr(estimator, "predict"):
         raise TypeError(f"{caller} needs a fitted model with predict(), got {estimator!r}.")
-    check_is_fitted(
-        estimator, msg=f"{caller} needs a fitted model; this %(name)s is not fitted yet: call its fit first."
-    )
+    check_is_fitted(estimator, msg=f"{caller} needs a fitted model; this %(name)s is not fitted yet.")
     if any_type and (is_documents(X) or (is_frame(X) and has_other_than_numbers(X))):
         values = X
     else:

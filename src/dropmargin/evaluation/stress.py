@@ -224,9 +224,7 @@ def _treated(part: tuple[Any, Any], treatment: str) -> tuple[Any, Any]:
 
 def _with_small_indices(X: Any) -> Any:
     """Return sparse rows with 32-bit indices where they fit: `LinearSVC` accepts no others."""
-    if is_dense_matrix(X):
+    if is_dense_matrix(X) or max(X.shape[1], X.indptr[-1]) > np.iinfo(np.int32).max:
         return X
-    values, indices, indptr = to_arrays(X)
-    if max(X.shape[1], indptr[-1]) > np.iinfo(np.int32).max:
-        return X
-    return from_arrays([values, indices.astype(np.int32, copy=False), indptr.astype(np.int32, copy=False)], X.shape)
+    values, *indices = to_arrays(X)
+    return from_arrays([values, *(array.astype(np.int32, copy=False) for array in indices)], X.shape)

@@ -15,17 +15,13 @@ from dropmargin.typing import Array
 
 def named_estimators(estimators: Any) -> dict[str, Any]:
     """Return estimators by name: as given, or by the names of their classes."""
-    if isinstance(estimators, Mapping):
-        named = dict(estimators)
-    elif hasattr(estimators, "fit") and not isinstance(estimators, type):
-        named = {type(last_step(estimators)).__name__: estimators}
-    elif isinstance(estimators, Iterable) and not isinstance(estimators, str):
-        listed = list(estimators)
-        named = {type(last_step(estimator)).__name__: estimator for estimator in listed}
-        if len(named) < len(listed):
-            raise ValueError("Two of the estimators are of one class: name them, as in {'C = 1': ..., 'C = 10': ...}.")
-    else:
+    given = [estimators] if hasattr(estimators, "fit") and not isinstance(estimators, type) else estimators
+    if not isinstance(given, Iterable) or isinstance(given, str):
         raise ValueError(f"estimators must be a dict of names and fitted classifiers, or a list; got {estimators!r}.")
+    given = given if isinstance(given, Mapping) else list(given)
+    named = dict(given) if isinstance(given, Mapping) else {type(last_step(one)).__name__: one for one in given}
+    if len(named) < len(given):
+        raise ValueError("Two of the estimators are of one class: name them, as in {'C = 1': ..., 'C = 10': ...}.")
     if not named:
         raise ValueError("estimators is empty: give at least one fitted classifier.")
     return named

@@ -23,11 +23,8 @@ UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 def line_style(index: int) -> dict[str, Any]:
     """Return the colour, marker and dashes of a line; the first lines differ in each of the three."""
-    return {
-        "color": COLOURS[index % len(COLOURS)],
-        "marker": _MARKERS[index % len(_MARKERS)],
-        "linestyle": _DASHES[index % len(_DASHES)],
-    }
+    cycles: dict[str, Any] = {"color": COLOURS, "marker": _MARKERS, "linestyle": _DASHES}
+    return {name: values[index % len(values)] for name, values in cycles.items()}
 
 
 def import_matplotlib(module: str = "pyplot") -> Any:

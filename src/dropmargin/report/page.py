@@ -119,6 +119,8 @@ def _font(match: re.Match[str]) -> str:
     return f"font-size: {match[2]}{weight}"
 
 
+# Pages --------------------------------------------------------------------------------------------------------------
+
 # Control characters, which HTML does not allow, except tab and newline.
 _CONTROL = dict.fromkeys({*range(32), *range(127, 160)} - {9, 10}, "\N{REPLACEMENT CHARACTER}")
 

@@ -71,6 +71,8 @@ def number_as_category(value: float) -> str:
     return str(int(value)) if value == math.floor(value) else repr(value)
 
 
+# Dates --------------------------------------------------------------------------------------------------------------
+
 #: The numbers that a date becomes: decimal year, month from 1, weekday from 0 (Monday), hour with its fraction.
 PARTS = ("year", "month", "weekday", "hour")
 #: The order of day and month in dates such as 03/04/2024; empty for forms that need none.
@@ -168,8 +170,6 @@ def date_parts(when: Array, parts: Sequence[str]) -> Array:
         "weekday": lambda: (days.astype(np.int64) + 3) % 7 + 0.0,
         "hour": lambda: (seconds - days.astype("datetime64[s]")).astype(np.int64) / 3600.0,
     }
-    matrix = np.empty((len(when), len(parts)))
-    for j, part in enumerate(parts):
-        matrix[:, j] = numbers[part]()
+    matrix = np.column_stack([numbers[part]() for part in parts])
     matrix[np.isnat(when)] = np.nan
     return matrix

@@ -165,6 +165,8 @@ def _category(column: str, cell: Any) -> str:
     raise ValueError(f"Column {column!r} has {cell!r} of type {type(cell).__name__}; use numbers or strings.")
 
 
+# What training data tell about a column -----------------------------------------------------------------------------
+
 # With fewer rows, different values do not show that a column identifies rows.
 _MIN_ROWS = 20
 # The name of a column of integers that identify rows, whatever their order: id, user_id, PassengerId.

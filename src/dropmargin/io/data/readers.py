@@ -16,9 +16,8 @@ from dropmargin.io.data.errors import one_line
 from dropmargin.io.data.sources import STDIN, Source
 
 CHUNK_BYTES = 2**22
-_TYPED_OPTIONS = frozenset(
-    {"target", "text", "columns", "categorical", "ignore", "ids", "label_kind", "skip_unlabelled"}
-)
+_LABEL_OPTIONS = frozenset({"label_kind", "skip_unlabelled"})
+_TYPED_OPTIONS = frozenset({"target", "text", "columns", "categorical", "ignore", "ids"}) | _LABEL_OPTIONS
 _TEXT_OPTIONS = _TYPED_OPTIONS | {"separator", "decimal"}
 _SVMLIGHT_OPTIONS = frozenset({"zero_based", "n_features", "ignore_extra"})
 _CHOICES: dict[str, tuple[Any, ...]] = {
@@ -56,7 +55,7 @@ FORMATS = {
     "parquet": Format((".parquet", ".pq"), "tables", _TYPED_OPTIONS),
     "arrow": Format((".arrow", ".feather"), "tables", _TYPED_OPTIONS),
     "npz": Format((".npz",), "npz", frozenset({"target"})),
-    "text": Format((".txt",), "tables", frozenset({"target", "label_kind", "skip_unlabelled"})),
+    "text": Format((".txt",), "tables", frozenset({"target"}) | _LABEL_OPTIONS),
 }
 #: The formats that are read as data frames.
 TABLES = ("csv", "tsv", "jsonl", "parquet", "arrow")
@@ -146,13 +145,8 @@ def find_format(path: str | os.PathLike[str], given: str | None = None) -> str:
         reason = f"the format must be given for standard input: one of {', '.join(FORMATS)}"
         raise ParameterError(f"format must be given for standard input: one of {list(FORMATS)}.", "format", reason)
     known = ", ".join(end for form in FORMATS.values() for end in form.extensions)
-    raise ParameterError(
-        f"The format of {name!r} is not known: its name should end in one of {known} (or with .gz after it), "
-        f"or format (--format) should be one of {list(FORMATS)}.",
-        "format",
-        f"the format of {name} is not known: use a file name that ends in one of {known} (each also with .gz), or add "
-        "this option",
-    )
+    what = f"the format of {name} is not known: use a file name that ends in one of {known} (each also with .gz)"
+    raise ParameterError(f"{what}, or set format to one of {list(FORMATS)}.", "format", f"{what}, or add this option")
 
 
 def _prepare(path: str | os.PathLike[str], options: ReadOptions | None) -> tuple[Any, ReadOptions]:
@@ -160,19 +154,14 @@ def _prepare(path: str | os.PathLike[str], options: ReadOptions | None) -> tuple
     options = ReadOptions() if options is None else options
     name = find_format(path, options.format)
     _check_options(options, name)
-    module = FORMATS[name].module
-    if module == "tables":
-        try:
-            import pandas  # noqa: F401
-            import pyarrow  # noqa: F401
-        except ImportError as error:
-            raise ImportError(
-                f"{name} files need pandas and pyarrow ({one_line(error)}). "
-                "Install them with: pip install 'dropmargin[cli]'"
-            ) from error
+    try:
+        module = importlib.import_module(f"dropmargin.io.data.{FORMATS[name].module}")
+    except ImportError as error:
+        what = f"{name} files need pandas and pyarrow ({one_line(error)})"
+        raise ImportError(f"{what}. Install them with: pip install 'dropmargin[cli]'") from error
     # The reader of text files distinguishes a format that is given from one that the file name has.
     known = options if name == "text" else replace(options, format=name)
-    return importlib.import_module(f"dropmargin.io.data.{module}"), known
+    return module, known
 
 
 def _check_options(options: ReadOptions, name: str) -> None:

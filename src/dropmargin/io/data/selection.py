@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dropmargin.io.data.dataset import ReadOptions
 from dropmargin.io.data.errors import DataFormatError, quoted
@@ -14,8 +13,7 @@ from dropmargin.io.data.errors import DataFormatError, quoted
 _MAX_LISTED = 20
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
+class Rows(NamedTuple):
     """Consecutive rows: a `pyarrow.Table`, and the line of each row in the file (without lines, its number)."""
 
     table: Any

@@ -147,6 +147,8 @@ def _parse_value(token: bytes, index: bytes, column: int) -> float:
     return value
 
 
+# Blocks of lines ----------------------------------------------------------------------------------------------------
+
 _DONE, _REJECTED = 0, 1
 
 
@@ -258,6 +260,8 @@ class BlockParser:
         values = np.array([value for _, value in entries], dtype=np.float64)
         return RawRows(np.array(labels, dtype=np.float64), np.array(row_ends, dtype=np.int64), indices, values)
 
+
+# Files --------------------------------------------------------------------------------------------------------------
 
 _BLOCK_BYTES = 2**22
 _INT32_MAX = 2**31 - 1

@@ -139,7 +139,7 @@ class TableEncoder(TableTags, TransformerMixin, BaseEstimator):
         if scale:
             self._learn_scales(columns)
         if left_out:
-            what = f"left out: {_listed(left_out)}"
+            what = f"left out: {listed(left_out)}"
             message = f"Columns are {what}. Name them in keep or categorical if they are needed."
             warnings.warn(ParameterWarning(message, "keep", what), stacklevel=2)
         return self
@@ -294,7 +294,7 @@ def _check_names(parameter: str, given: Any, columns: Mapping[str, Any]) -> froz
     return frozenset(given)
 
 
-def _listed(left_out: dict[str, str]) -> str:
+def listed(left_out: dict[str, str]) -> str:
     """Return columns that are left out, and the reasons."""
     shown = "; ".join(f"{name!r}: {reason}" for name, reason in list(left_out.items())[:_MAX_LISTED])
     return shown + (f"; and {len(left_out) - _MAX_LISTED} more" if len(left_out) > _MAX_LISTED else "")
@@ -304,7 +304,7 @@ class NothingToLearnError(ParameterError):
     """Every column of a table is left out; ``left_out`` has the reasons."""
 
     def __init__(self, left_out: dict[str, str], n_rows: int) -> None:
-        what = f"there is no column to learn from in {n_rows} sample{'s' if n_rows > 1 else ''} ({_listed(left_out)})"
+        what = f"there is no column to learn from in {n_rows} sample{'s' if n_rows > 1 else ''} ({listed(left_out)})"
         super().__init__(f"{what[0].upper()}{what[1:]}; name columns in keep.", "keep", what)
         self.left_out, self.n_rows = left_out, n_rows
 
@@ -328,13 +328,12 @@ def _columns_of_state(state: dict[str, Any]) -> list[TableColumn]:
     names, kinds, orders, parts, widths = (state[name] for name in ("names", "kinds", "orders", "parts", "widths"))
     if not all(isinstance(given, list) for given in (names, kinds, orders, parts)) or not names:
         raise ValueError("names, kinds, orders and parts must be lists, and names must have at least one column.")
-    if not isinstance(widths, np.ndarray) or widths.dtype != np.int64 or widths.ndim != 1:
-        raise ValueError("widths must be a vector of int64.")
-    if not len(names) == len(kinds) == len(orders) == len(widths):
-        raise ValueError("names, kinds, orders and widths must have the same length.")
+    if not isinstance(widths, np.ndarray) or widths.dtype != np.int64 or widths.shape != (len(names),):
+        raise ValueError(f"widths must be a vector of {len(names)} int64.")
     total = len(parts)
-    if widths.min() < 0 or widths.max() > total or widths.sum() != total:
-        raise ValueError(f"widths must be numbers whose sum is {total}, the number of parts.")
+    is_sum = widths.min() >= 0 and widths.max() <= total and widths.sum() == total
+    if not is_sum or not len(names) == len(kinds) == len(orders):
+        raise ValueError("names, kinds and orders must have the same length, and widths be the numbers of parts.")
     columns, start = [], 0
     for name, kind, order, width in zip(names, kinds, orders, widths.tolist(), strict=True):
         own = check_strings("categories", parts[start : start + width])

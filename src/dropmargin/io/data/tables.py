@@ -48,6 +48,10 @@ def document_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole
             yield Rows(pa.table(columns, [options.target, name]), numbers)
 
 
+# JSON lines ---------------------------------------------------------------------------------------------------------
+
+# The json module of Python reads the lines: Arrow and pandas turn some texts into dates, and do not tell the line of an
+# error.
 _KINDS = {float: "a number", bool: "a number", str: "text"}
 _NESTED = "a list or an object"
 
@@ -66,9 +70,8 @@ def json_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bo
     with source.open() as stream:
         for first_line, block in text_blocks(stream, source.name, n_bytes):
             texts = decode_lines(block, source.name, first_line)
-            rows = {
-                line: _parse(text, source.name, line) for line, text in enumerate(texts, first_line) if text.strip()
-            }
+            numbered = [(line, text) for line, text in enumerate(texts, first_line) if text.strip()]
+            rows = {line: _parse(text, source.name, line) for line, text in numbered}
             if not rows:
                 continue
             found = dict.fromkeys(name for row in rows.values() for name in row)
@@ -123,6 +126,8 @@ def _column(name: str, rows: dict[int, dict[str, Any]], kinds: dict[str, str], f
 def _kind(value: Any) -> str | None:
     return None if value is None else _KINDS.get(type(value), _NESTED)
 
+
+# Parquet and Arrow --------------------------------------------------------------------------------------------------
 
 _MAX_ROWS = 2**16
 _BYTES_PER_VALUE = 16
@@ -187,14 +192,11 @@ def _open_ipc(stream: Any, source: Source) -> Any:
     return make(stream, options=options)
 
 
+# All formats --------------------------------------------------------------------------------------------------------
+
 _BLOCK_BYTES = 2**22
-_BLOCKS: dict[str | None, Any] = {
-    "csv": delimited_blocks,
-    "tsv": delimited_blocks,
-    "jsonl": json_blocks,
-    "parquet": arrow_blocks,
-    "arrow": arrow_blocks,
-}
+_BLOCKS: dict[str | None, Any] = dict.fromkeys(("csv", "tsv"), delimited_blocks)
+_BLOCKS |= {"jsonl": json_blocks, "parquet": arrow_blocks, "arrow": arrow_blocks}
 
 
 def read(source: Source, options: ReadOptions) -> Dataset:

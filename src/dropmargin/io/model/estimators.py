@@ -52,12 +52,7 @@ _ARRAYS: dict[str, tuple[tuple[str | int | None, ...], tuple[str, ...] | None]] 
     "feature_factors_": (("features", None), ("float64",)),
     "residual_deviation_": ((1,), ("float64",)),
 }
-_SCALARS: dict[str, tuple[type, ...]] = {
-    "n_iter_": (int,),
-    "objective_": NUMBER,
-    "n_passes_": NUMBER,
-    "converged_": (bool,),
-}
+_SCALARS: dict[str, Any] = {"n_iter_": (int,), "objective_": NUMBER, "n_passes_": NUMBER, "converged_": (bool,)}
 _NEEDED = ("coef_", "intercept_", "history_")
 _NOT_NEGATIVE = ("feature_deviations_", "residual_variances_", "residual_deviation_")
 #: The statistics that each rule for missing values needs; each of the second pair needs the other.

@@ -49,6 +49,8 @@ def has_intercept(model: Any) -> bool:
     return bool(model.fit_intercept) or bool(model.intercept_.any())
 
 
+# LIBLINEAR ----------------------------------------------------------------------------------------------------------
+
 _INT = np.iinfo(np.int32)
 _FEATURES_PER_CHUNK = 4096
 
@@ -88,23 +90,16 @@ def _labels(classes: Array) -> list[int]:
         labels = [int(label) for label in classes.tolist()]
         if _INT.min <= labels[0] and labels[-1] <= _INT.max:
             return labels
-    raise ValueError(
-        f"The labels of LIBLINEAR are integers of 32 bits, got classes {classes.tolist()[:5]}. Fit with integer "
-        "labels, such as those of sklearn.preprocessing.LabelEncoder."
-    )
-
-
-def _solver_type(model: Any) -> str:
-    if not hasattr(model, "classes_"):
-        return "L2R_L2LOSS_SVR"
-    return "L2R_LR" if hasattr(model, "predict_proba") else "L2R_L1LOSS_SVC_DUAL"
+    got = classes.tolist()[:5]
+    raise ValueError(f"The labels of LIBLINEAR are integers of 32 bits, got classes {got}. Encode by LabelEncoder.")
 
 
 def _lines(model: Any, labels: list[int]) -> Iterator[bytes]:
     """Yield the file: a header, one line per feature with the coefficients of all outputs, and the intercepts."""
     n_features = model.coef_.shape[1]
+    of_classes = "L2R_LR" if hasattr(model, "predict_proba") else "L2R_L1LOSS_SVC_DUAL"
     head = [
-        f"solver_type {_solver_type(model)}",
+        f"solver_type {of_classes if labels else 'L2R_L2LOSS_SVR'}",
         f"nr_class {len(labels) or 2}",
         *(["label " + " ".join(map(str, labels))] if labels else []),
         f"nr_feature {n_features}",
@@ -120,8 +115,10 @@ def _lines(model: Any, labels: list[int]) -> Iterator[bytes]:
 
 def _rows(values: Array) -> bytes:
     """Return lines of numbers, with enough digits to be read back exactly."""
-    rows = values.astype(np.float64).tolist()
-    return "".join(" ".join(map(repr, row)) + " \n" for row in rows).encode()
+    return "".join(" ".join(map(repr, row)) + " \n" for row in values.astype(np.float64).tolist()).encode()
+
+
+# scikit-learn -------------------------------------------------------------------------------------------------------
 
 
 def to_sklearn(model: Any) -> Any:
@@ -197,6 +194,8 @@ def _with_features(estimator: Any, model: Any) -> Any:
         estimator.feature_names_in_ = model.feature_names_in_.copy()
     return estimator
 
+
+# ONNX ---------------------------------------------------------------------------------------------------------------
 
 # A protocol buffer is limited to 2 GB.
 _MAX_BYTES = 2**31 - 2**20

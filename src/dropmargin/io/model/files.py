@@ -60,10 +60,6 @@ def save(model: Any, path: Path, *, summary: Mapping[str, Any] | None = None, da
     >>> dropmargin.load(path).predict([[2.5]])
     array([1])
     """
-    if summary is not None and not isinstance(summary, Mapping):
-        raise ValueError(f"summary must be a dict of plain data or None, got {summary!r}.")
-    if data_hash is not None and not isinstance(data_hash, str):
-        raise ValueError(f"data_hash must be a string or None, got {data_hash!r}.")
     model = getattr(model, "best_estimator_", model)
     steps, encoder, classifier = _split_pipeline(model) if isinstance(model, Pipeline) else (None, None, model)
     classifier_entries, arrays = encode_classifier(plain_model(classifier))

@@ -58,13 +58,11 @@ def _part(name: str, index: int, key: Any) -> str:
     return f"{name}.{key if isinstance(key, str) and key.isidentifier() else index}"
 
 
+# Encoders -----------------------------------------------------------------------------------------------------------
+
 #: The encoders that a file can name, with their modules, which are imported only if they are needed. Each class has
 #: ``get_state()``, a dict, ``from_state(state)``, which checks everything, and ``get_feature_names_out()``.
-KINDS: dict[str, str] = {
-    "TableEncoder": "dropmargin.io.data.table_encoder",
-    "TextEncoder": "dropmargin.io.data.text_encoder",
-    "FrameEncoder": "dropmargin.io.data.frame_encoder",
-}
+KINDS = {f"{kind.title()}Encoder": f"dropmargin.io.data.{kind}_encoder" for kind in ("table", "text", "frame")}
 _NAME = "preprocessing"
 
 
