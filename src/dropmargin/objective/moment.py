@@ -14,7 +14,7 @@ For coefficients ``(w, b)`` of one output, a row ``x_i`` and the noise's varianc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Self
@@ -246,17 +246,18 @@ class MomentPoint(Point):
         """Return this point of an objective that differs in its penalty or its smoothing only."""
         return type(self)(objective, self.coef, self.scores)
 
-    def without_smoothing(self, smoothing: Array | float = 0.0) -> tuple[Array, Array]:
-        """Return the weighted loss without smoothing, and the share of the rows, by weight, with a steady score.
+    def without_smoothing(self, smoothings: Sequence[Array] = ()) -> tuple[Array, Array]:
+        """Return the weighted loss without smoothing, and the shares of the rows, by weight, with steady scores.
 
-        The kink of such a row is smoothed by the width ``smoothing`` more than by the noise. No product is needed.
+        The kinks of such rows are smoothed by a width more than by the noise: one row of shares for each of the widths
+        ``smoothings``. No product is needed.
         """
-        objective, threshold = self.objective, np.zeros(self.coef.shape[1]) + _WIDTHS * smoothing
+        objective, widths = self.objective, np.reshape(smoothings, (-1, self.coef.shape[1]))
         if not self.coef[:-1].any() and not objective.loss.suits_regression:
-            return objective.constant_loss(self.coef[-1]), (threshold > 0.0).astype(float)
-        args = objective.row_loss._replace(smoothing=0.0), threshold, self.scores
-        loss, weight = objective.data.map_sum(row_functions.loss_and_weight_below, *args)
-        return loss, weight / target_summary(objective.data).weight
+            return objective.constant_loss(self.coef[-1]), (widths > 0.0).astype(float)
+        args = objective.row_loss._replace(smoothing=0.0), _WIDTHS * widths, self.scores
+        loss, weights = objective.data.map_sum(row_functions.loss_and_weights_below, *args)
+        return loss, weights / target_summary(objective.data).weight
 
     def hessian(self, direct: bool = False) -> Curvature:
         of_penalty = self.objective.penalty.curvature(self.coef)

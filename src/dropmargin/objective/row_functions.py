@@ -70,10 +70,10 @@ def take_scores(part: Rows, scores: Scores, outputs: Any) -> Scores:
     return Scores(scores.mean[:, outputs], scores.variance[:, outputs])
 
 
-def loss_and_weight_below(part: Rows, loss: RowLoss, threshold: Array, scores: Scores) -> tuple[Array, Array]:
-    """Return the loss, and the weight of the rows whose score has a standard deviation below a threshold."""
-    is_below = scores.variance < np.square(threshold)
-    return loss.value(part, scores), np.einsum("i,ik->k", part.sample_weight, is_below)
+def loss_and_weights_below(part: Rows, loss: RowLoss, thresholds: Array, scores: Scores) -> tuple[Array, Array]:
+    """Return the loss, and the weights of the rows whose scores have a standard deviation below each threshold."""
+    below = [np.einsum("i,ik->k", part.sample_weight, scores.variance < np.square(own)) for own in thresholds]
+    return loss.value(part, scores), np.reshape(below, thresholds.shape)
 
 
 @products(1)

@@ -12,7 +12,7 @@ is the start of the next stage. Where the noise itself smooths the kink, the las
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -167,9 +167,11 @@ class _Path:
         return Options(tol, max_iter, record, warm, scale=np.abs(self.stage.value))
 
     def stage_at(self, point: Point) -> _Stage:
-        """Return the stage that ends at a point; whether it allows the shortcut is part of the same request."""
-        barrier = _shortcut_barrier(self.objective, self.barrier) if self.has_kink else 0.0
-        return _Stage(self.objective, point, self.has_kink, self.has_barrier, barrier)
+        """Return the stage that ends at a point; what the next one needs to know is part of the same request."""
+        likely = [_FACTOR * self.barrier]
+        if self.has_kink:
+            likely.append(_shortcut_barrier(self.objective, self.barrier))
+        return _Stage(self.objective, point, self.has_kink, self.has_barrier, likely)
 
     def abandon_shortcut(self) -> None:
         self.may_shortcut = self.is_shortcut = self.is_smoothed_by_noise = False
@@ -192,18 +194,22 @@ class _Path:
 
 
 class _Stage:
-    """A point on the path, the objective without barrier there, and whether the noise smooths more than ``barrier``."""
+    """A point on the path, and the objective without barrier there.
+
+    ``likely`` are barriers for which `smoothed_by_noise` may be called: it is found out by the same request.
+    """
 
     def __init__(
-        self, objective: Any, point: Point, has_kink: bool, has_barrier: bool, barrier: Array | float = 0.0
+        self, objective: Any, point: Point, has_kink: bool, has_barrier: bool, likely: Sequence[Array] = ()
     ) -> None:
         self.objective = objective
         self.has_kink = has_kink
         self.has_barrier = has_barrier
-        self.steady_barrier = barrier
+        self._smoothed: list[tuple[Array, Array]] = []  # barriers, and where the noise smooths more
         if isinstance(point, MomentPoint):
             self.point: Any = point.with_objective(objective)
-            loss, self._steady_share = point.without_smoothing(2.0 * barrier)
+            loss, shares = point.without_smoothing([2.0 * barrier for barrier in likely])
+            self._smoothed = [(own, share <= _STEADY_SHARE) for own, share in zip(likely, shares, strict=True)]
             self.value = objective.penalty.value(point.coef) + loss
         else:
             self.point, self.value = point, objective.value(point.coef)
@@ -263,10 +269,11 @@ class _Stage:
         """Return where the noise smooths more than the barrier: nearly all scores vary by more than its width."""
         if self.has_barrier or not isinstance(self.point, MomentPoint):
             return np.zeros(len(self.value), dtype=bool)
-        known = self._steady_share <= _STEADY_SHARE
-        if np.array_equal(barrier, self.steady_barrier) or (np.all(known) and np.all(barrier <= self.steady_barrier)):
-            return known  # noise that smooths more than a barrier does so for a smaller one
-        return self.point.without_smoothing(2.0 * barrier)[1] <= _STEADY_SHARE
+        for known, where in self._smoothed:
+            # Noise that smooths more than a barrier does so for a smaller one.
+            if np.array_equal(barrier, known) or (np.all(where) and np.all(barrier <= known)):
+                return where
+        return self.point.without_smoothing([2.0 * barrier])[1][0] <= _STEADY_SHARE
 
     def is_smoothed_by_noise(self, barrier: Array) -> bool:
         """Return whether the noise smooths more than the barrier in all outputs."""
