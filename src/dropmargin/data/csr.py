@@ -247,12 +247,12 @@ class SparseBlock(Block):
         return with_data(self.rows, entries) @ np.ones(self.n_features)
 
 
-def rows_for_descent(blocks: Sequence[Block]) -> list[sparse.csr_array] | None:
+def rows_for_descent(blocks: Sequence[Block]) -> list[SparseBlock] | None:
     """Return the rows for `kernels.DualDescent`, as CSR; ``None`` if it is not compiled or the types differ."""
     if not kernels.available():
         return None
-    matrices = [block.rows if isinstance(block, SparseBlock) else sparse.csr_array(block.rows) for block in blocks]
-    return matrices if len({kernels.kind_of(rows) for rows in matrices}) == 1 else None
+    found = [block if isinstance(block, SparseBlock) else SparseBlock(sparse.csr_array(block.rows)) for block in blocks]
+    return found if len({kernels.kind_of(block.rows) for block in found}) == 1 else None
 
 
 def group_sums(X: Any, coef: Array, groups: Array) -> Array:

@@ -21,11 +21,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-from dropmargin.data import DualDescent, PerPartition, Rows, products, rows_for_descent
+from dropmargin.data import Block, DualDescent, PerPartition, Rows, products, rows_for_descent
 from dropmargin.objective import MomentObjective
 from dropmargin.solvers.result import Iteration, Options, Result
 from dropmargin.typing import Array
@@ -45,6 +44,8 @@ _WRONGLY_LEFT_OUT = 0.3
 # More epochs than this are not worth waiting for; a forecast is not made before so many.
 _PATIENCE = 10_000
 _FORECAST_AFTER = 200
+# Products with dense rows of which at most this share are not zero are computed with their CSR form.
+_SPARSE_SHARE = 0.4
 # Sums this close differ by rounding alone.
 _SAME_SUM = 1e-14
 
@@ -64,10 +65,11 @@ def descend_dual(objective: MomentObjective, dual: PerPartition | None, options:
     if parts is None or objective.loss.suits_regression:
         return None
     if "rows for descent" not in cache:  # shared by the outputs and by all values of C
-        cache["rows for descent"] = rows_for_descent([part.X for part in parts])
+        blocks = rows_for_descent([part.X for part in parts])
+        cache["rows for descent"] = None if blocks is None else (blocks, _squared_norms(blocks))
     if cache["rows for descent"] is None:
         return None
-    rows = _AllRows(objective, parts, cache["rows for descent"])
+    rows = _AllRows(objective, parts, *cache["rows for descent"])
     dual_values = rows.upper * np.clip(rows.joined(dual), 0.0, 1.0) if dual is not None else np.zeros_like(rows.upper)
     proof = _Proof(rows, dual_values)
     dual_values, weights, intercept = (
@@ -120,16 +122,25 @@ def _hopeless(gaps: list[tuple[int, float]], aim: float) -> bool:
 
 
 class _AllRows:
-    """The rows of all partitions in one sequence: what coordinate descent knows of them."""
+    """The rows of all partitions in one sequence: what coordinate descent knows of them.
 
-    def __init__(self, objective: MomentObjective, parts: Sequence[Rows], matrices: Sequence[Any]) -> None:
+    ``sparse`` are the rows as CSR, and ``blocks`` those that products are computed with: dense rows are slower if many
+    of their entries are zeros.
+    """
+
+    def __init__(
+        self, objective: MomentObjective, parts: Sequence[Rows], sparse: Sequence[Block], squares: Array
+    ) -> None:
         self.objective = objective
+        has_zeros = [own.rows.nnz <= _SPARSE_SHARE * own.n_rows * own.n_features for own in sparse]
+        self.blocks = PerPartition(
+            own if few else part.X for part, own, few in zip(parts, sparse, has_zeros, strict=True)
+        )
         (column,) = objective.outputs
         self.edges = np.cumsum([0] + [part.X.n_rows for part in parts])
         self.labels = np.concatenate([part.y[:, column] for part in parts], dtype=np.float64)
         self.upper = np.concatenate([part.sample_weight for part in parts], dtype=np.float64)
-        squares = np.concatenate(objective.data.map(_squared_norms))
-        scale = 1.0 / objective.penalty.l2
+        scale, matrices = 1.0 / objective.penalty.l2, [block.rows for block in sparse]
         self.kernel = DualDescent(matrices, self.labels, self.upper, squares, objective.loss.kink, scale)
         self.mean_square = scale * float(squares.mean()) or 1.0
         self.n_entries = max(1, sum(matrix.nnz for matrix in matrices))
@@ -179,12 +190,12 @@ class _Proof:
     def __init__(self, rows: _AllRows, dual_values: Array) -> None:
         objective = rows.objective
         balanced = _balanced(dual_values, rows.labels, rows.upper) if objective.fit_intercept else dual_values
-        coef = np.zeros((objective.n_features + 1, 1))
-        if balanced.any():
-            left = PerPartition((rows.labels * balanced)[begin:end] for begin, end in pairwise(rows.edges))
-            coef[:-1, 0] = objective.data.map_sum(_combination, left)[0] / objective.penalty.l2
         margin, labels, upper = objective.loss.kink, rows.labels, rows.upper
-        pulls = labels * np.concatenate([own.mean[:, 0] for own in objective.at(coef).scores])
+        coef, pulls = np.zeros((objective.n_features + 1, 1)), np.zeros(len(labels))
+        if balanced.any():
+            left = PerPartition((labels * balanced)[begin:end] for begin, end in pairwise(rows.edges))
+            coef[:-1, 0] = objective.data.map_sum(_combination, rows.blocks, left)[0] / objective.penalty.l2
+            pulls = labels * np.concatenate(objective.data.map(_products, rows.blocks, coef[:-1, 0]))
         if objective.fit_intercept:
             coef[-1] = best_intercept(labels * (margin - pulls), labels, upper)
             pulls += labels * coef[-1]
@@ -209,7 +220,7 @@ def best_factor(margin: float, pulls: Array, weights: Array, square: float) -> f
     if not (len(right) and square > 0.0):
         return 1.0
     ends = margin / pulls[right]
-    order = np.argsort(ends, kind="stable")
+    order = np.argsort(ends)
     ends, forces = ends[order], (weights * pulls)[right][order]
     wrong = np.minimum(weights * pulls, 0.0).sum()
     # the force of the rows that are left before each end, and after it
@@ -227,7 +238,7 @@ def best_intercept(kinks: Array, labels: Array, weights: Array) -> float:
         The intercepts at which the rows' losses have their kinks. At each the slope of the total rises by the row's
         weight, from minus the weight of the positive rows at the far left: a weighted quantile.
     """
-    order = np.argsort(kinks, kind="stable")
+    order = np.argsort(kinks)
     rise = np.cumsum(weights[order])
     total = weights[labels > 0.0].sum()
     ends = np.searchsorted(rise, [total - _SAME_SUM * rise[-1], total + _SAME_SUM * rise[-1]])
@@ -254,13 +265,18 @@ def _balanced(dual_values: Array, labels: Array, upper: Array) -> Array:
     return np.where(positive == (sums[1] > sums[0]), out * (sums.min() / sums.max()), out)
 
 
+def _squared_norms(blocks: Sequence[Block]) -> Array:
+    return np.concatenate([block.row_sums(np.square(block.entries())) for block in blocks])
+
+
 # Functions of one partition ---------------------------------------------------------------------------------------
 
 
-def _squared_norms(part: Rows) -> Array:
-    return part.X.row_sums(np.square(part.X.entries()))
+@products(1)
+def _combination(part: Rows, block: Block, left: Array) -> tuple[Array]:
+    return (block.transposed_times(left),)
 
 
 @products(1)
-def _combination(part: Rows, left: Array) -> tuple[Array]:
-    return (part.X.transposed_times(left),)
+def _products(part: Rows, block: Block, coef: Array) -> Array:
+    return block.times(coef)

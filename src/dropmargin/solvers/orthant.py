@@ -67,10 +67,10 @@ def orthant(objective: Objective, start: Point, options: Options) -> Result:
         trial = _search(point, direction, subgradient)
         n_stagnant = 0 if predicted < _STAGNATION * least else n_stagnant + 1
         least = min(least, predicted)
-        is_precise = proved_gap(point) <= _PRECISION_GAP * scale[0]
-        if trial is None or (n_stagnant >= _STAGNANT_STEPS and is_precise):
-            converged = is_precise
-            break
+        if trial is None or n_stagnant >= _STAGNANT_STEPS:
+            converged = proved_gap(point) <= _PRECISION_GAP * scale[0]
+            if trial is None or converged:
+                break
         error = abs(predicted - float(point.value[0] - trial.value[0]))
         point = trial
         # 4. The estimated gap, and the proof.
@@ -117,15 +117,17 @@ def _search(point: Point, direction: Array, subgradient: Array) -> Point | None:
 class _Restricted(Curvature):
     """A curvature on the free coefficients, the identity on the others.
 
-    A hinge is nearly flat along the coefficients, so that deflation saves steps; other losses take twice as many with
-    it, as steps along the coefficients leave the orthant.
+    A hinge is nearly flat along the coefficients, so that deflation saves steps. Other losses take twice as many with
+    it, as steps along the coefficients leave the orthant: only their intercept, which is coupled to all, is deflated.
     """
 
     def __init__(self, whole: Curvature, free: Array, has_kink: bool) -> None:
         self.whole, self.free, self.has_kink = whole, free, has_kink
-        if whole.deflation is not None and has_kink:
-            coef, *images = whole.deflation
-            self.deflation = DeflationSpace(coef, *(image * free for image in images))
+        if whole.deflation is not None:
+            coef, coef_image, intercept_image = whole.deflation
+            if not has_kink:
+                coef = coef_image = np.zeros_like(coef)
+            self.deflation = DeflationSpace(coef, coef_image * free, intercept_image * free)
 
     def product(self, direction: Array) -> Array:
         return self.whole.product(direction) * self.free
