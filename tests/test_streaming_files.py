@@ -191,7 +191,7 @@ def _write(folder, **files):
     [
         ({"a_svm": "1 1:1\n", "b_csv": "x,y\n1,2\n"}, {}, "several formats: a.svm is svmlight, b.csv is csv"),
         ({"a_csv": "x,y\n1,2\n"}, {}, "a.csv is csv, which cannot be read in chunks"),
-        ({"a_foo": "1"}, {}, "format of .*a.foo' is not known"),
+        ({"a_foo": "1"}, {}, "format of .*a.foo is not known"),
         ({}, {}, "no files in"),
         ({"a_svm": "1 1:1\n", "b_svm": "1 1:1\n2 x:1\n"}, {}, r"b.svm:2:3"),
         ({"a_svm": "1 1:1\n2 3:1\n"}, {"options": ReadOptions(zero_based=True, n_features=3)}, "a.svm:2"),
