@@ -75,7 +75,10 @@ class NoisyScores:
 
     def __init__(self, incomplete: IncompleteRows, coef: Array, noise: Variance) -> None:
         self.incomplete, self.coef, self.noise = incomplete, coef.astype(np.float64), noise
-        self.mean = incomplete.scores(self.coef)
+
+    @cached_property
+    def mean(self) -> Array:
+        return self.incomplete.scores(self.coef)
 
     @cached_property
     def variance(self) -> Array:

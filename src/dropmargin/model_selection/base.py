@@ -153,8 +153,8 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
             given = {"sample_weight": sample_weight, "groups": groups}
             routed = process_routing(self, "fit", **{name: own for name, own in given.items() if own is not None})
             return dict(routed.splitter.split), dict(routed.scorer.score)
-        is_weighted = sample_weight is not None and np.ndim(sample_weight) > 0
-        return {"groups": groups}, {"sample_weight": np.asarray(sample_weight)} if is_weighted else {}
+        weights = np.asarray(0.0 if sample_weight is None else sample_weight)  # a number is the weight of all rows
+        return {"groups": groups}, {"sample_weight": weights} if weights.ndim else {}
 
     def _scorer(self) -> Any:
         # Imported late, because it takes a good part of a second.
