@@ -7,18 +7,21 @@ import os
 import sys
 from functools import partial
 
-if "PYTEST_XDIST_WORKER" in os.environ:
-    # There is a process per core already: OpenMP threads of scikit-learn's trees would wait for each other, at the cost
-    # of ten times the processor time. BLAS, which reads this variable as well, has as many threads as ever.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", str(os.cpu_count())))
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from command_line import Outcome
 from dropmargin.cli.main import main
 from reproduction.command import main as reproduction_main
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # There is a process per core already: the OpenMP threads of scikit-learn's trees would wait for each other, which
+    # takes ten times the processor time. The variables are for processes that tests start: pytest has loaded OpenMP
+    # before this file. BLAS reads both, and has as many threads as ever.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", str(os.cpu_count())))
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    threadpool_limits(1, user_api="openmp")
 
 
 @pytest.fixture
