@@ -90,10 +90,12 @@ INLINE double NAMED(add_runs)(const NAMED(row) *row, int64_t i, const int mode, 
     const int32_t *pairs_end = m + 1 + 2 * *m;
     double total = 0.0;
     if (right)
-        for (m++; m < pairs_end; m += 2)
-            total += NAMED(scaled_entry)(row, m[0], mode, runs.scaled)[0] * NAMED(direction_entry)(row, m[1], mode, right)
-                     + NAMED(scaled_entry)(row, m[1], mode, runs.scaled)[0]
-                           * NAMED(direction_entry)(row, m[0], mode, right);
+        for (m++; m < pairs_end; m += 2) {
+            const pair one = NAMED(scaled_entry)(row, m[0], mode, runs.scaled);
+            const pair other = NAMED(scaled_entry)(row, m[1], mode, runs.scaled);
+            total += one[0] * NAMED(direction_entry)(row, m[1], mode, right)
+                     + other[0] * NAMED(direction_entry)(row, m[0], mode, right);
+        }
     m = pairs_end;
     for (pair *sums = runs.sums; m < last; sums++) {
         const int32_t *end = m + 1 + *m;
@@ -143,6 +145,13 @@ INLINE void NAMED(spread_runs)(const NAMED(row) *row, int64_t i, const int mode,
     }
 }
 
+INLINE void NAMED(add_entry)(const NAMED(row) *row, INDEX e, const double *right, double *restrict g, pair *sum)
+{
+    const double x = (double)row->x[e], *z = right + 3 * (size_t)(UINDEX)row->features[e];
+    g[e] = x * z[2];
+    *sum += (pair){x, x} * (pair){z[0], z[1] + g[e] * z[0]};
+}
+
 /* scores += (sum x p, sum x u + x^2 v p) for rows (p, u, v) of `right`, and g[e] = x v of each entry; if all x are 1,
  * the rows are (p, u + v p), and there is no g. */
 INLINE void NAMED(entries_product)(const NAMED(row) *row, const int mode, const double *right, double *scores,
@@ -154,16 +163,9 @@ INLINE void NAMED(entries_product)(const NAMED(row) *row, const int mode, const 
     }
     pair sums[4] = {{scores[0], scores[1]}, {0.0, 0.0}, {0.0, 0.0}, {0.0, 0.0}};
     INDEX e = 0;
-#define ADD(E, SUM) \
-    do { \
-        const double x = (double)row->x[E], *z = right + 3 * (size_t)(UINDEX)row->features[E]; \
-        g[E] = x * z[2]; \
-        SUM += (pair){x, x} * (pair){z[0], z[1] + g[E] * z[0]}; \
-    } while (0)
     for (; e + 3 < row->size; e += 4)
-        for (int c = 0; c < 4; c++) ADD(e + c, sums[c]);
-    for (; e < row->size; e++) ADD(e, sums[0]);
-#undef ADD
+        for (int c = 0; c < 4; c++) NAMED(add_entry)(row, e + c, right, g, sums + c);
+    for (; e < row->size; e++) NAMED(add_entry)(row, e, right, g, sums);
     const pair sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
     scores[0] = sum[0];
     scores[1] = sum[1];
@@ -182,8 +184,8 @@ INLINE void NAMED(group_forward_of)(const int mode, int64_t n_rows, const INDEX 
 
 /* out[i] = (sum x p, sum over groups of c S_g(w) S_g(p) + sum x u), for rows (p, u, c w) of `right`. */
 CLONES void NAMED(group_forward)(int64_t n_rows, const INDEX *indptr, const INDEX *indices, const DATA *data, int mode,
-                                 const int64_t *first, const int32_t *members, const double *scaled, int64_t longest, double *memory,
-                                 const double *right, double *out)
+                                 const int64_t *first, const int32_t *members, const double *scaled, int64_t longest,
+                                 double *memory, const double *right, double *out)
 {
     const NAMED(runs) runs = {first, members, scaled, (pair *)memory, memory + longest};
     if (mode == MODE_PRESENCE)
@@ -228,9 +230,9 @@ INLINE void NAMED(group_sandwich_of)(const int mode, const int is_coupled, int64
  * without the squares if all x are 1. If `is_coupled` is zero there is no t: B, D and beta are zero, and right and out
  * have their first columns only. */
 CLONES void NAMED(group_sandwich)(int64_t n_rows, const INDEX *indptr, const INDEX *indices, const DATA *data, int mode,
-                                  const int64_t *first, const int32_t *members, const double *scaled, int64_t longest, double *memory,
-                                  int is_coupled, const double *right, const double *shift, const double *weights,
-                                  double *out, double *totals)
+                                  const int64_t *first, const int32_t *members, const double *scaled, int64_t longest,
+                                  double *memory, int is_coupled, const double *right, const double *shift,
+                                  const double *weights, double *out, double *totals)
 {
     const NAMED(runs) runs = {first, members, scaled, (pair *)memory, memory + longest};
 #define SANDWICH(MODE, IS_COUPLED) \
@@ -250,8 +252,8 @@ INLINE void NAMED(group_backward_of)(const int mode, const int n, int64_t n_rows
     for (int64_t i = 0; i < n_rows; i++) {
         const NAMED(row) row = NAMED(row_at)(i, indptr, indices, data, NULL, mode);
         const double *own = left + 2 * n * i, *beta = own + n;
-        const double of_two[7] = {own[0], own[1], beta[0], beta[n - 1], beta[0], beta[n - 1], own[1]};
         const double of_one[3] = {own[0], own[1], own[1]};
+        const double of_two[7] = {own[0], own[1], beta[0], beta[n - 1], beta[0], beta[n - 1], own[1]};
         if (n == 1 && mode == MODE_PRESENCE) NAMED(transposed_pair)(&row, mode, own, out);
         else NAMED(transposed_many)(&row, mode, 2 * n, n_squares, n == 1 ? of_one : of_two, out);
         NAMED(add_runs)(&row, i, mode, runs, NULL);
@@ -263,8 +265,8 @@ INLINE void NAMED(group_backward_of)(const int mode, const int n, int64_t n_rows
  *   out += (X' alpha, X' beta, (X * X)' beta), then (X * X)' of the second alpha if there is one; without the squares
  * if all x are 1. The part of the runs is added to the first column, that of the second alpha is in `second`. */
 CLONES void NAMED(group_backward)(int64_t n_rows, const INDEX *indptr, const INDEX *indices, const DATA *data, int mode,
-                                  const int64_t *first, const int32_t *members, const double *scaled, int64_t longest, double *memory,
-                                  int n, const double *left, double *out, double *second)
+                                  const int64_t *first, const int32_t *members, const double *scaled, int64_t longest,
+                                  double *memory, int n, const double *left, double *out, double *second)
 {
     const NAMED(runs) runs = {first, members, scaled, (pair *)memory, memory + longest};
 #define BACKWARD(MODE, N) NAMED(group_backward_of)(MODE, N, n_rows, indptr, indices, data, runs, left, out, second)

@@ -5,7 +5,8 @@ With groups ``g``, references ``r_d`` and the variance factor ``c_g`` of a group
     v_i = sum_g c_g s_ig^2              s_ig(w) = sum over the features d of g of w_d (x_id - r_d)
 
 Its derivative by ``w_d`` is ``2 c_g s_ig(w) (x_id - r_d)``, and half its second derivative along ``w`` and ``p`` is
-``t_i = sum_g c_g s_ig(w) s_ig(p)``. `Block.group_moments` and `Block.group_products` compute these in one pass.
+``t_i = sum_g c_g s_ig(w) s_ig(p)``. Blocks compute these in one pass; what sparse rows leave out, the references and a
+diagonal, is the same function of sums over all rows, and is added once for all blocks.
 """
 
 from __future__ import annotations
