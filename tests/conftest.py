@@ -65,5 +65,5 @@ def reproduce(run_program):
 
 @pytest.fixture(scope="session")
 def rows():
-    """Return rows of numbers about 2, which nobody changes."""
+    """Return rows of numbers about 2, which no test changes."""
     return np.random.default_rng(0).normal(2.0, 1.0, (60, 10))

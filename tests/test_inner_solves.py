@@ -14,8 +14,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dealing import deal
 from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, GaussianNoise
+from dropmargin.penalties import Penalty
 from dropmargin.solvers import conjugate_gradient
 from dropmargin.solvers.deflation import Deflation
+from dropmargin.solvers.orthant import orthant, proved_gap
+from dropmargin.solvers.result import Options
 from helpers import INDEPENDENT, LOSSES, N_FEATURES, NOISES, RADIAL, as_format, make_data, make_objective
 
 # A hinge without noise has no curvature.
@@ -264,3 +267,24 @@ def test_classes_of_sparse_rows_are_solved_one_by_one_and_by_threads_alike():
     assert_allclose(DropoutSVC(tol=1e-9).fit(X, y).coef_, dense.coef_, atol=1e-4)
     single = DropoutSVC().fit(X, y == 2)
     np.testing.assert_array_equal(one.coef_[2], single.coef_[0])
+
+
+@pytest.mark.parametrize("penalty", [Penalty(l2=0.0, l1=1.0), Penalty(l2=0.4, l1=0.6)], ids=["l1", "elastic net"])
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+def test_the_proved_gap_is_above_the_gap_and_small_at_the_optimum(penalty, layout):
+    X, labels, weights = make_data(n_samples=60, n_columns=1)
+    objective = make_objective(
+        as_format(X, layout), labels, weights, LOSSES["logistic"], NOISES["dropout"], fit_intercept=False
+    )
+    objective = replace(objective, penalty=penalty)
+    best = orthant(objective, objective.at(np.zeros((N_FEATURES + 1, 1))), Options(tol=1e-10, max_iter=100))
+    assert best.converged
+    assert np.any(best.coef[:-1] == 0.0)
+    assert np.any(best.coef[:-1] != 0.0)
+    lowest = float(best.objective[0])
+    assert proved_gap(objective.at(best.coef)) <= 1e-8 * lowest
+    rng = np.random.default_rng(0)
+    for scale in np.logspace(-4, 0, 40):
+        coef = best.coef * (1.0 + scale * rng.normal(size=best.coef.shape))
+        point = objective.at(coef)
+        assert proved_gap(point) >= float(point.value[0]) - lowest - 1e-12 * lowest
