@@ -43,6 +43,7 @@ _EXCEPTIONS = {
     # A block of a stream extends the objective and its point.
     "online/grouped.py": {"_weights", "_known_products", "_evaluated"},
     # Attributes of the module's own class, whose names other packages have as well.
+    "dask/partitions.py": {"_parts"},
     "objective/moment.py": {"_evaluated"},
     "threads.py": {"_call", "_value"},
 }
