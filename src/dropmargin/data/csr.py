@@ -85,10 +85,8 @@ class SparseBlock(Block):
         return self._kernels.coupled(direction, scale, shift, curvature_weight)
 
     def images(self, left: Array, scale: Array | None, squared: Array | None) -> tuple[Array, Array | None]:
-        if self._kernels is None or squared is None or squared.shape[1] > 1:
+        if self._kernels is None or scale is None or squared is None or squared.shape[1] > 1:
             return super().images(left, scale, squared)
-        if scale is None:  # one sweep with zeros is faster than two sweeps
-            left, scale = np.hstack([left, np.zeros_like(left)]), np.zeros((self.n_features, 1))
         found = self._kernels.images(np.hstack([left, squared]), scale)
         return found[:, :2], found[:, 2:]
 
@@ -204,8 +202,18 @@ class SparseBlock(Block):
         for where in chunks(self.n_rows, groups.n_groups, _CHUNK_ENTRIES):
             yield where, group_sums(row_view(self.rows, where.start, where.stop), coef, groups.numbers)
 
+    @cached_property
+    def _with_squares(self) -> SparseBlock:
+        """The same rows with the square as ``f``."""
+        return self if self.entry is np.square else SparseBlock(self.rows, np.square)
+
     def squares_transposed(self, left: Array) -> Array:
-        return SparseBlock(self.rows, np.square).backward(left, 0)
+        return self._with_squares.backward(left, 0)
+
+    def backward_and_squares(self, left: Array, n_x: int, squared: Array) -> tuple[Array, Array]:
+        if left.shape[1] == n_x and self.entry is not np.square:
+            return self._with_squares.backward_and_squares(left, n_x, squared)
+        return super().backward_and_squares(left, n_x, squared)
 
     def weighted_gram(self, curvature_weight: Array) -> Array:
         scaled = with_data(self.rows, self.rows.data * self.spread_rows(curvature_weight))
