@@ -161,7 +161,7 @@ class _Path:
             tol = self.stage.error(self.barrier)
             if is_last and not self.options.is_rough:
                 tol *= _CENTRED / (self.objective.n_penalised + _AT_LEAST)
-            elif not self.is_smoothed_by_noise:
+            elif not (self.is_smoothed_by_noise or self.options.is_rough):
                 tol *= _NEARLY_CENTRED
         warm = self.options.warm or bool(self.history)
         return Options(tol, max_iter, record, warm, scale=np.abs(self.stage.value))
