@@ -51,7 +51,7 @@ class GroupedObjective(MomentObjective):
         else:
             scores = self.data.map(_scores, operand, coef[-1])
         point = GroupedPoint(self, coef, scores)
-        point._operand = operand  # what it has derived of the coefficients serves the gradient, too
+        point.operand = operand  # what it has derived of the coefficients serves the gradient, too
         return point
 
 
@@ -61,13 +61,13 @@ class GroupedPoint(MomentPoint):
     objective: GroupedObjective
 
     @cached_property
-    def _operand(self) -> GroupOperand:
+    def operand(self) -> GroupOperand:
         assert self.objective.groups is not None
         return GroupOperand(self.objective.groups, self.coef[:-1])
 
     @cached_property
     def _first_order(self) -> _FirstOrder:
-        args = self.objective.row_loss, self._operand, self.scores
+        args = self.objective.row_loss, self.operand, self.scores
         return _FirstOrder(*self.objective.data.map_sum(_loss_and_gradient, *args))
 
     @cached_property
@@ -75,7 +75,7 @@ class GroupedPoint(MomentPoint):
         objective, coef, found = self.objective, self.coef, self._first_order
         noise_curvature = np.zeros(found.product.shape) + objective.variance_transposed(found.by_entries, found.h_total)
         gradient = np.empty_like(coef)
-        gradient[:-1] = self._operand.complete(GroupSums(*found[:3])) + objective.penalty.gradient(coef)
+        gradient[:-1] = self.operand.complete(GroupSums(*found[:3])) + objective.penalty.gradient(coef)
         gradient[-1] = found.sums if objective.fit_intercept else 0.0
         return objective.penalty.value(coef) + found.loss, gradient, noise_curvature
 
@@ -92,7 +92,7 @@ class GroupedPoint(MomentPoint):
         if may_factorise(self, direct):
             exact = cholesky(self._explicit(weights, own), is_exact=True)
             if exact is not None:
-                return GroupedCurvature(objective, self._operand, own, weights, self._alone, exact)
+                return GroupedCurvature(objective, self.operand, own, weights, self._alone, exact)
         images, sums, squares, n_active = self._known_images(weights)
         (coef_back, intercept_back), (coef_sums, intercept_sums) = np.hsplit(images, 2), np.split(sums, 2)
         with_noise = own + self.noise_curvature
@@ -108,7 +108,7 @@ class GroupedPoint(MomentPoint):
             intercept_image = np.zeros_like(self.coef)
             intercept_image[-1] = 1.0
         deflation = DeflationSpace(self.coef, coef_image, intercept_image)
-        return GroupedCurvature(objective, self._operand, own, weights, self._alone, preconditioner, deflation)
+        return GroupedCurvature(objective, self.operand, own, weights, self._alone, preconditioner, deflation)
 
     @property
     def _alone(self) -> GroupSums:
@@ -116,9 +116,9 @@ class GroupedPoint(MomentPoint):
 
     def _known_images(self, weights: PerPartition) -> tuple[Array, Array, Array, Array]:
         """Return the products of `_known_products` with the references."""
-        found = self.objective.data.map_sum(_known_products, weights, self.scores, self._operand)
+        found = self.objective.data.map_sum(_known_products, weights, self.scores, self.operand)
         parts = zip(*(np.split(array, 2, axis=-1) for array in found[:3]), strict=True)
-        images = np.hstack([self._operand.complete(GroupSums(*part)) for part in parts])
+        images = np.hstack([self.operand.complete(GroupSums(*part)) for part in parts])
         return images, *found[3:]
 
     def _explicit(self, weights: PerPartition, own: Array) -> Iterator[Array]:

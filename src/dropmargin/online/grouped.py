@@ -64,7 +64,7 @@ class GroupedBlockPoint(GroupedPoint):
             coef_image[-1], intercept_image = coef[-1], intercept
         deflation = DeflationSpace(coef, coef_image, intercept_image)
         return GroupedBlockCurvature(
-            objective, self._operand, of_penalty, weights, self._alone, Diagonal(diagonal), deflation
+            objective, self.operand, of_penalty, weights, self._alone, Diagonal(diagonal), deflation
         )
 
 
