@@ -8,7 +8,6 @@ each counts. A ratio below 1 means that this version is faster.
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
 import subprocess
 import sys
@@ -25,22 +24,31 @@ _HERE = str(Path(__file__).parents[1] / "src")
 
 
 def models(case: Case, n_features: int) -> dict[str, Callable[[], Any]]:
-    """Return the models to compare, in the parameters of either version; 0.1.0 has no references and no groups."""
-    from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC
+    """Return the models to compare, in the parameters of either version.
 
-    has_ratio = "penalty" not in inspect.signature(DropoutSVC).parameters
-    l1: dict[str, Any] = {"l1_ratio": 1.0} if has_ratio else {"penalty": "l1"}
-    noisy: dict[str, Any] = {"noise": case.noise, "C": case.C}
-    return {
+    Both drop features to zero where the name does not say otherwise: 0.1.0 has no references and no groups.
+    """
+    import dropmargin
+    from dropmargin import DropoutLogisticRegression, DropoutSVC
+
+    is_first = hasattr(dropmargin, "Dropout")
+
+    def noise(**parameters: Any) -> Any:
+        return case.noise if is_first else dropmargin.DropoutNoise(case.noise, **parameters)
+
+    noisy: dict[str, Any] = {"noise": noise(reference="zero"), "C": case.C}
+    l1: dict[str, Any] = {"penalty": "l1"} if is_first else {"l1_ratio": 1.0}
+    found = {
         "SVC": lambda: DropoutSVC(**noisy),
-        "SVC zero": lambda: DropoutSVC(noise=DropoutNoise(case.noise, reference="zero"), C=case.C),
-        "SVC groups": lambda: DropoutSVC(noise=DropoutNoise(case.noise, groups=np.arange(n_features) // 10), C=case.C),
         "logistic": lambda: DropoutLogisticRegression(**noisy),
         "SVC normal score": lambda: DropoutSVC(**noisy, approximation="gaussian"),
         "SVC no noise": lambda: DropoutSVC(noise=None, C=case.C),
         "SVC l1": lambda: DropoutSVC(**noisy, **l1),
         "logistic l1": lambda: DropoutLogisticRegression(**noisy, **l1),
+        "SVC mean": lambda: DropoutSVC(noise=noise(), C=case.C),
+        "SVC groups": lambda: DropoutSVC(noise=noise(groups=np.arange(n_features) // 10), C=case.C),
     }
+    return {name: model for name, model in found.items() if not (is_first and name in ("SVC mean", "SVC groups"))}
 
 
 def work(folder: str, name: str) -> None:
@@ -49,6 +57,7 @@ def work(folder: str, name: str) -> None:
     case = CASES[name]
     X, y, *_ = case.load()
     made = models(case, X.shape[1])
+    print(json.dumps(list(made)), flush=True)
     for line in sys.stdin:
         model = made[line.strip()]()
         begun = time.process_time()
@@ -64,7 +73,8 @@ def compare(name: str, other: str, repeats: int, only: list[str]) -> None:
         subprocess.Popen([*command, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for folder in (_HERE, other)
     ]
-    for model in only or models(CASES[name], 1):
+    known = [json.loads(process.stdout.readline()) for process in processes]  # type: ignore[union-attr]
+    for model in only or [model for model in known[0] if model in known[1]]:
         best: list[list[float]] = [[], []]
         for _ in range(repeats):
             for process, own in zip(processes, best, strict=True):
