@@ -81,9 +81,11 @@ def follow_central_path(method: Method, objective: Any, start: Point, options: O
         before, is_last = path.stage, path.is_last
         path.stage = path.stage_at(found.point or objective.at(found.coef))
         # 2. Stop after the last stage, unless the objective that its tolerance was relative to was far too large.
+        # Steps within an orthant that fail for one barrier fail for smaller ones.
         is_last = is_last and bool(np.all(np.abs(before.value) <= _SIMILAR * np.abs(path.stage.value)))
-        if is_last or path.n_left <= 0 or not path.decrease_barrier(smooth):
+        if is_last or path.n_left <= 0 or (method is orthant and not found.converged):
             break
+        path.decrease_barrier(smooth)
     coef, value = path.stage.cleaned(smooth)
     converged, message = found.converged and is_last, found.message
     if not converged and path.n_left <= 0:
@@ -177,20 +179,17 @@ class _Path:
         self.may_shortcut = self.is_shortcut = self.is_smoothed_by_noise = False
         self.barrier = np.maximum(self.stage.barrier(self.last_error), self.fallback)
 
-    def decrease_barrier(self, smooth: Objective) -> bool:
-        """Choose the barrier of the next stage; return whether there is one."""
+    def decrease_barrier(self, smooth: Objective) -> None:
+        """Choose the barrier of the next stage."""
         stage, error = self.stage, self.stage.error(self.barrier)
         self.may_shortcut = self.may_shortcut and error >= _LEAST_SHORTCUT_ERROR
         self.is_smoothed_by_noise = self.may_shortcut and stage.allows_shortcut(self.barrier)
         self.is_shortcut = self.is_smoothed_by_noise and error <= _MOST_SHORTCUT_ERROR
-        if self.method is orthant and not self.is_smoothed_by_noise:
-            return False  # its steps are for smooth losses
         self.fallback = _FACTOR * self.barrier
         last = stage.barrier(self.last_error)
         self.barrier = last if self.is_shortcut else np.maximum(last, self.fallback)
         if self.has_barrier:
             self.stage = stage.predicted(smooth, self.barrier)
-        return True
 
 
 class _Stage:

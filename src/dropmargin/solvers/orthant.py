@@ -64,7 +64,7 @@ def orthant(objective: Objective, start: Point, options: Options) -> Result:
         )
         predicted = -0.5 * float(np.sum(subgradient * direction))
         # 3. The step, projected onto the orthant.
-        trial = _search(point, direction, subgradient)
+        trial = _search(point, direction, subgradient, model)
         n_stagnant = 0 if predicted < _STAGNATION * least else n_stagnant + 1
         least = min(least, predicted)
         if trial is None or n_stagnant >= _STAGNANT_STEPS:
@@ -99,11 +99,18 @@ def proved_gap(point: Point) -> float:
     return max(bound, 0.0) + float(np.abs(point.gradient[-n:] * (1.0 + np.abs(point.coef[-n:]))).sum())
 
 
-def _search(point: Point, direction: Array, subgradient: Array) -> Point | None:
-    """Return the first point of ``project(coef + length * direction)``, length = 1, 1/2, ..., that descends enough."""
+def _search(point: Point, direction: Array, subgradient: Array, model: Curvature) -> Point | None:
+    """Return the first point of ``project(coef + length * direction)``, length = 1, 1/2, ..., that descends enough.
+
+    The intercept takes the value that is best for the projected coefficients in the quadratic model.
+    """
     objective, length = point.objective, 1.0
+    known = None if model.deflation is None else model.deflation.intercept_image
     for _ in range(_HALVINGS):
-        coef = objective.penalty.project(point.coef + length * direction, point.coef, subgradient)
+        moved = point.coef + length * direction
+        coef = objective.penalty.project(moved, point.coef, subgradient)
+        if known is not None and known[-1, 0] > 0.0:  # the curvature along the intercept
+            coef[-1] -= column_dots(known[:-1], (coef - moved)[:-1]) / known[-1]
         with np.errstate(over="ignore", invalid="ignore"):
             trial = objective.at(coef)
             expected = float(np.sum(subgradient * (coef - point.coef)))
