@@ -49,17 +49,13 @@ _OPTIONS_OF_SOME = ("multi_class", "class_weight", "approximation", "epsilon")
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Encoded training data: ``encoder`` is fitted, ``feature_names`` are those of data without an encoder.
+    """Encoded training data."""
 
-    ``summary`` has facts for the model file, such as the target column, which prediction needs. Rows that are read from
-    disk are None.
-    """
-
-    X: Any
+    X: Any  # None if rows are read from disk
     y: Any
-    summary: dict[str, Any]
-    encoder: Any = None
-    feature_names: Array | None = None
+    summary: dict[str, Any]  # for the model file, such as the target column, which prediction needs
+    encoder: Any = None  # fitted
+    feature_names: Array | None = None  # of data without an encoder
     data_hash: str | None = None
 
 

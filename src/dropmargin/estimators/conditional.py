@@ -76,20 +76,11 @@ class NormalScores(NamedTuple):
 
 @dataclass(frozen=True)
 class FactorModel:
-    """A Gaussian distribution of the features with low-rank plus diagonal covariance; see the module's docstring.
-
-    Parameters
-    ----------
-    mean : ndarray of shape (n_features,)
-    factors : ndarray of shape (n_features, rank)
-        The loadings ``U``.
-    residual_variance : ndarray of shape (n_features,)
-        The diagonal of ``Psi``: 0 for features that never vary, whose loadings are 0.
-    """
+    """A Gaussian distribution of the features with low-rank plus diagonal covariance; see the module's docstring."""
 
     mean: Array
-    factors: Array
-    residual_variance: Array
+    factors: Array  # the loadings U, (n_features, rank)
+    residual_variance: Array  # the diagonal of Psi: 0 for features that never vary, whose loadings are 0
 
     @property
     def rank(self) -> int:

@@ -167,13 +167,7 @@ class CheckedRows(Rows, TrainingRows):
 
 
 class Fit:
-    """What an estimator contributes to a fit.
-
-    Parameters
-    ----------
-    estimator : MarginalisedModel
-        Its parameters are checked.
-    """
+    """What an estimator contributes to a fit; its parameters are checked."""
 
     def __init__(self, estimator: MarginalisedModel) -> None:
         self.estimator = estimator

@@ -120,21 +120,12 @@ class _ObservedOnly(Noise):
 
 @dataclass(frozen=True)
 class IncompleteRows:
-    """Rows of ``X``, possibly with missing features. Their scores are ``shift + factor * filled @ coef.T``.
+    """Rows of ``X``, possibly with missing features. Their scores are ``shift + factor * filled @ coef.T``."""
 
-    Parameters
-    ----------
-    filled : ndarray or sparse array of shape (n_rows, n_features)
-        The rows, with 0 for missing features.
-    missing : ndarray or sparse array of shape (n_rows, n_features), or None
-        1 for missing features, else 0; ``None`` if no feature is missing.
-    factor, shift : ndarray of shape (n_rows, n_outputs)
-    """
-
-    filled: Any
-    missing: Any
-    factor: Array
-    shift: Array
+    filled: Any  # with 0 for missing features
+    missing: Any  # 1 for missing features, else 0; None if no feature is missing
+    factor: Array  # (n_rows, n_outputs)
+    shift: Array  # (n_rows, n_outputs)
 
     def scores(self, coef: Array) -> Array:
         """Return the scores of the rows."""

@@ -36,14 +36,7 @@ E = TypeVar("E", bound=MarginalisedModel)
 
 
 class PartitionRows(TrainingRows):
-    """Training rows in partitions, after all checks.
-
-    Parameters
-    ----------
-    rows : Partitions of Rows
-    summary : DataSummary
-    feature_names : sequence of str or None
-    """
+    """Training rows in partitions, after all checks."""
 
     def __init__(self, rows: Partitions[Rows], summary: DataSummary, feature_names: Sequence[str] | None) -> None:
         self.rows, self.summary, self.feature_names = rows, summary, feature_names
@@ -135,25 +128,10 @@ def fit_partitions(
     feature_names: Sequence[str] | None = None,
     monitor: Monitor | None = None,
 ) -> E:
-    """Fit an estimator to rows in partitions.
+    """Fit an estimator to rows in partitions; if the fit fails or is interrupted, the estimator is unchanged.
 
-    Parameters, checks, objective, solvers and fitted attributes are those of `fit`. All classes are solved together.
-
-    Parameters
-    ----------
-    estimator : MarginalisedModel
-    data : Partitions of Rows
-        They are not closed. A partition may be empty, and may lack some classes.
-    names : sequence of str, default=None
-        Names of the partitions in errors; ``partition 0``, ``partition 1``, ... by default.
-    feature_names : sequence of str, default=None
-    monitor : callable, default=None
-        Called with each `solvers.Iteration`, in addition to the monitor of ``verbose``.
-
-    Returns
-    -------
-    estimator : MarginalisedModel
-        The fitted estimator. If the fit fails or is interrupted, its attributes are those before the call.
+    Partitions are not closed; they may be empty, and may lack some classes. ``names`` are those of the partitions in
+    errors. ``monitor`` is called with each `solvers.Iteration`, in addition to that of ``verbose``.
     """
     with validation.unchanged_on_failure(estimator):
         fit = partition_fit(estimator)

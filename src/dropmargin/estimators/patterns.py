@@ -55,34 +55,16 @@ _BLOCK = 2**20
 
 
 class Variables(NamedTuple):
-    """The variables of rows that have the same number of variables; see the module's docstring.
+    """The variables of rows that have the same number of variables; see the module's docstring."""
 
-    Parameters
-    ----------
-    base : ndarray of shape (n_rows, n_outputs)
-    contribution : ndarray of shape (n_rows, n_variables, n_outputs)
-        The vectors ``c_v``.
-    keep : ndarray of shape (n_rows, n_variables)
-        The probabilities ``p_v``.
-    variable : ndarray of shape (n_rows, n_variables)
-    """
-
-    base: Array
-    contribution: Array
-    keep: Array
-    variable: Array
+    base: Array  # (n_rows, n_outputs)
+    contribution: Array  # c_v, (n_rows, n_variables, n_outputs)
+    keep: Array  # p_v, (n_rows, n_variables)
+    variable: Array  # (n_rows, n_variables)
 
 
 class DropoutPatterns:
-    """The probability that dropout does not change a label; see the module's docstring.
-
-    Parameters
-    ----------
-    coef : ndarray of shape (n_outputs, n_features)
-    noise : DropoutNoise
-        With a rate and a reference value per feature, or the same for all, and with numbers of groups.
-    n_draws, seed : int
-    """
+    """The probability that dropout, with resolved groups, does not change a label; see the module's docstring."""
 
     def __init__(self, coef: Array, noise: DropoutNoise, n_draws: int, seed: int) -> None:
         n_outputs, n_features = coef.shape
@@ -240,16 +222,7 @@ def _sampled(
 
 
 class LatinPatterns:
-    """Dropout patterns of a Latin hypercube; see the module's docstring.
-
-    Parameters
-    ----------
-    variables : ndarray
-        The variables of the patterns, in ascending order.
-    rate : ndarray of shape (n_variables,)
-        The dropout rate of every variable of the data.
-    n_draws, seed : int
-    """
+    """Dropout patterns of a Latin hypercube for some of the variables; ``rate`` has that of every variable."""
 
     def __init__(self, variables: Array, rate: Array, n_draws: int, seed: int) -> None:
         self.n_draws = n_draws

@@ -25,17 +25,9 @@ _UNTYPED = ("csv", "tsv", "text")
 
 
 class Converter:
-    """Converts the columns of some rows.
+    """Converts the columns of some rows; ``lines`` has the line (or number) of each row, block by block.
 
-    Parameters
-    ----------
-    name : str
-        The file.
-    options : ReadOptions
-    lines : list of sequences of int
-        Line of each row, block by block; the number of each row if the format has no lines.
-    whole : bool
-        Whether these are all rows of the file, which then determine the kinds of columns and labels.
+    If these are the ``whole`` file, they determine the kinds of columns and labels.
     """
 
     def __init__(self, name: str, options: ReadOptions, lines: list[Sequence[int]], *, whole: bool) -> None:
