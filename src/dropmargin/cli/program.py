@@ -30,7 +30,7 @@ _OUTPUT_OPTIONS = [
 
 
 class Command(click.Command):
-    """A command whose function takes ``(options, console)`` and returns the exit code.
+    """A command whose function takes ``(options, console)`` and returns the exit code, None after a success.
 
     ``options`` has an attribute per option and argument, and ``command_line``, the command as typed. The help lists
     the options by section, see `dropmargin.cli.options.section`.
@@ -48,7 +48,7 @@ class Command(click.Command):
             warnings.simplefilter("default")
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
             warnings.showwarning = lambda message, *place: console.warn(_text_of(message))
-            return self.callback(options, console)
+            return self.callback(options, console) or SUCCESS
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, a section after the other."""

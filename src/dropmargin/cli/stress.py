@@ -12,7 +12,7 @@ import click
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError, noise_text, plural, table_text
 from dropmargin.cli.files import check_can_read, check_output, more_inputs
-from dropmargin.cli.program import SUCCESS, Command
+from dropmargin.cli.program import Command
 
 if TYPE_CHECKING:
     from dropmargin.cli.training import TrainingData
@@ -81,7 +81,7 @@ _PARAMS = [
 
 
 @click.command(cls=Command, params=_PARAMS, short_help="Compare models when features are deleted.")
-def stress(options: SimpleNamespace, console: Console) -> int:
+def stress(options: SimpleNamespace, console: Console) -> None:
     """Train DropoutSVC and other classifiers on the file TRAIN, and delete features of the file TEST.
 
     Labels that are many different numbers train DropoutRidge and other regressors. The error of each is printed for
@@ -114,7 +114,6 @@ def stress(options: SimpleNamespace, console: Console) -> int:
         _write_html(options, data, plan, results, facts)
         lines.append(f"saved {options.html}")
     console.result(facts, "\n\n".join(lines))
-    return SUCCESS
 
 
 # Data and plan ------------------------------------------------------------------------------------------------------

@@ -33,13 +33,7 @@ from scipy.special import logsumexp, ndtri
 from dropmargin.data import linear_scores
 from dropmargin.data.blocks import chunks
 from dropmargin.data.deviations import Deviations
-from dropmargin.data.missing_values import (
-    mark_missing,
-    missing_features,
-    row_chunks,
-    row_patterns,
-    zero_missing,
-)
+from dropmargin.data.missing_values import mark_missing, missing_features, row_chunks, row_patterns, zero_missing
 from dropmargin.estimators.missing import IncompleteRows
 from dropmargin.losses import GaussianLogistic
 from dropmargin.noise import Variance

@@ -194,11 +194,7 @@ class Fit:
         return CheckedRows(X, y, weights, is_missing, names, are_filled)
 
     def run(
-        self,
-        rows: TrainingRows,
-        n_threads: int = 1,
-        start: Array | None = None,
-        monitor: Monitor | None = None,
+        self, rows: TrainingRows, n_threads: int = 1, start: Array | None = None, monitor: Monitor | None = None
     ) -> None:
         """Solve the problem and set the fitted attributes.
 

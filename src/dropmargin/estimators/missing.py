@@ -110,9 +110,8 @@ class _ObservedOnly(Noise):
         return Variance(entry=_is_observed, slope=self.noise.variance().floor)
 
     def log_mgf(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
-        value, first, second = self.noise.log_mgf(t, x)
-        is_missing = is_negative_zero(x)
-        return np.where(is_missing, 0.0, value), np.where(is_missing, 0.0, first), np.where(is_missing, 0.0, second)
+        value, first, second = (np.where(is_negative_zero(x), 0.0, part) for part in self.noise.log_mgf(t, x))
+        return value, first, second
 
 
 # Prediction ---------------------------------------------------------------------------------------------------------

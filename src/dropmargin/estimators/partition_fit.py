@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -48,8 +48,13 @@ class PartitionSummary:
     lowest: float = 0.0
     highest: float = 0.0
     worst: tuple[int, int] = (0, 0)  # the features of the lowest and the largest entry, if these may be invalid
-    classes: Array | None = None
-    totals: Array | None = None  # the sum of the sample weights of each class
+    classes: Array = field(default_factory=lambda: np.empty(0))
+    totals: Array = field(default_factory=lambda: np.empty(0))  # the sum of the sample weights of each class
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value of an entry."""
+        return max(abs(self.lowest), abs(self.highest))
 
 
 def check_rows(rows: Rows) -> Rows:
@@ -111,28 +116,29 @@ def summarize_partition(rows: Rows, allow_missing: bool) -> PartitionSummary:
 
 
 @dataclass(frozen=True)
-class DataSummary:
+class DataSummary(PartitionSummary):
     """Summary of all partitions, and the names of those with the lowest and the largest entry."""
 
-    whole: PartitionSummary
-    has_implicit: bool
-    places: tuple[str, str]
-    largest: float
+    places: tuple[str, str] = ("", "")
+
+    @property
+    def has_implicit(self) -> bool:
+        """Whether zeros are not stored."""
+        return self.n_stored < self.n_rows * self.n_features
+
+    @property
+    def dtype(self) -> Any:
+        """The precision of the products: single if all rows are in single precision and it holds their squares."""
+        return np.dtype(np.float32 if self.is_single and validation.holds_squares(self.largest) else np.float64)
 
     def check_range(self, noise: Noise | None, feature_names: Any) -> None:
         """Raise a `ValueError` if entries are too large, or negative where the noise does not allow it."""
 
         def where(smallest: bool) -> str:
             which = 0 if smallest else 1
-            return f"{validation.feature_label(self.whole.worst[which], feature_names)} of {self.places[which]}"
+            return f"{validation.feature_label(self.worst[which], feature_names)} of {self.places[which]}"
 
-        validation.check_range(self.whole.lowest, self.whole.highest, noise, where)
-
-    @property
-    def dtype(self) -> Any:
-        """The precision of the products: single if all rows are in single precision and it holds their squares."""
-        single = self.whole.is_single and validation.holds_squares(self.largest)
-        return np.dtype(np.float32 if single else np.float64)
+        validation.check_range(self.lowest, self.highest, noise, where)
 
 
 def inspect(
@@ -163,16 +169,14 @@ def inspect(
 
 
 def _merge(nonempty: list[tuple[str, PartitionSummary]], is_regression: bool) -> DataSummary:
-    every = [summary for _, summary in nonempty]
+    names, every = zip(*nonempty, strict=True)
     classes, totals = _merge_classes(nonempty, is_regression)
     low = int(np.argmin([summary.lowest for summary in every]))
-    sizes = [max(abs(summary.lowest), abs(summary.highest)) for summary in every]
-    large = int(np.argmax(sizes))
-    n_rows, n_stored = sum(summary.n_rows for summary in every), sum(summary.n_stored for summary in every)
-    whole = PartitionSummary(
-        n_rows=n_rows,
+    large = int(np.argmax([summary.largest for summary in every]))
+    return DataSummary(
+        n_rows=sum(summary.n_rows for summary in every),
         n_features=every[0].n_features,
-        n_stored=n_stored,
+        n_stored=sum(summary.n_stored for summary in every),
         is_dense=every[0].is_dense,
         is_single=all(summary.is_single for summary in every),
         has_missing=any(summary.has_missing for summary in every),
@@ -181,15 +185,13 @@ def _merge(nonempty: list[tuple[str, PartitionSummary]], is_regression: bool) ->
         worst=(every[low].worst[0], every[large].worst[1]),
         classes=classes,
         totals=totals,
-    )
-    return DataSummary(
-        whole, n_stored < n_rows * whole.n_features, (nonempty[low][0], nonempty[large][0]), float(sizes[large])
+        places=(names[low], names[large]),
     )
 
 
 def _merge_classes(nonempty: list[tuple[str, PartitionSummary]], is_regression: bool) -> tuple[Array, Array]:
     """Return all labels, and the sum of their sample weights in the order of the partitions."""
-    kinds = {name: "text" if summary.classes.dtype.kind in "OUST" else "numbers" for name, summary in nonempty}  # type: ignore[union-attr]
+    kinds = {name: "text" if summary.classes.dtype.kind in "OUST" else "numbers" for name, summary in nonempty}
     first = next(iter(kinds))
     for name, kind in kinds.items():
         if kind != kinds[first]:
@@ -205,8 +207,6 @@ def _merge_classes(nonempty: list[tuple[str, PartitionSummary]], is_regression: 
         classes = validation.check_targets(classes)
     totals = np.zeros(len(classes))
     for _, summary in nonempty:
-        assert summary.classes is not None
-        assert summary.totals is not None
         totals[np.searchsorted(classes, summary.classes.astype(classes.dtype, copy=False))] += summary.totals
     return classes, totals
 
@@ -222,33 +222,29 @@ class PartitionRows(TrainingRows):
 
     def __init__(self, rows: Partitions[Rows], summary: DataSummary, feature_names: Sequence[str] | None) -> None:
         self.rows, self.summary, self.feature_names = rows, summary, feature_names
-        self.n_features, self.has_missing = summary.whole.n_features, summary.whole.has_missing
+        self.n_features, self.has_missing = summary.n_features, summary.has_missing
         self.has_implicit, self.dtype = summary.has_implicit, summary.dtype
 
     @property
     def classes(self) -> Array:
         """All labels, sorted."""
-        assert self.summary.whole.classes is not None
-        return self.summary.whole.classes
+        return self.summary.classes
 
     @property
     def n_bytes(self) -> int:
         """The size of all rows in double precision; a stored entry of sparse rows has an index."""
-        whole = self.summary.whole
-        return whole.n_stored * (8 if whole.is_dense else 12)
+        return self.summary.n_stored * (8 if self.summary.is_dense else 12)
 
     def with_weights(self, rows: Partitions[Rows], totals: Array) -> PartitionRows:
         """Return the same rows with other sample weights; ``totals`` are the sums of these for each class."""
-        whole = replace(self.summary.whole, totals=totals)
-        return PartitionRows(rows, replace(self.summary, whole=whole), self.feature_names)
+        return PartitionRows(rows, replace(self.summary, totals=totals), self.feature_names)
 
     def check_range(self, noise: Noise) -> None:
         self.summary.check_range(noise, self.feature_names)
 
     @contextmanager
     def encoded(self, fit: Fit) -> Iterator[EncodedRows]:
-        whole, classes, totals = self.summary.whole, self.classes, self.summary.whole.totals
-        assert totals is not None
+        whole, classes, totals = self.summary, self.classes, self.summary.totals
         present, index, factors = fit.encode_classes(classes, totals)
         encoding = self._encoding(index, factors)
         with self.rows.map_partitions(encode_rows, encoding) as encoded:
@@ -270,13 +266,11 @@ class PartitionRows(TrainingRows):
     def mean_square(self) -> float:
         n_classes = len(self.classes)
         with self.rows.map_partitions(encode_rows, self._encoding(np.arange(n_classes), np.ones(n_classes))) as rows:
-            return mean_square(rows, self.summary.whole.is_dense)
+            return mean_square(rows, self.summary.is_dense)
 
     def _encoding(self, index: Array, factors: Array) -> LabelEncoding:
-        whole = self.summary.whole
-        return LabelEncoding(
-            self.classes, index, factors, whole.n_features, whole.is_dense, self.summary.dtype, whole.has_missing
-        )
+        is_dense, has_missing = self.summary.is_dense, self.has_missing
+        return LabelEncoding(self.classes, index, factors, self.n_features, is_dense, self.dtype, has_missing)
 
 
 def partition_fit(estimator: MarginalisedModel) -> Fit:
@@ -298,7 +292,7 @@ def checked_rows(
         names = [f"partition {i}" for i in range(data.n_partitions)]
     summary = inspect(data, names, fit.uses_deviations, fit.is_regression)
     summary.check_range(None, feature_names)
-    fit.set_features(summary.whole.n_features, feature_names)
+    fit.set_features(summary.n_features, feature_names)
     with data.map_partitions(check_rows) as checked:
         yield PartitionRows(checked, summary, feature_names)
 

@@ -64,11 +64,6 @@ class Log:
         self._records = self._read_records()
         self._next = next(self._records, None)
 
-    @property
-    def is_replaying(self) -> bool:
-        """Whether the log has results that have not been replayed."""
-        return self._next is not None
-
     def result(self, request: int, compute: Callable[[], Any]) -> Any:
         """Return the next result of the log, which must belong to the request; at its end compute and write it."""
         if self._next is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dropmargin.data import canonical, to_arrays
+from dropmargin.errors import ParameterError
 from dropmargin.io.data import DataFormatError, Dataset, ReadOptions, find_format, read_chunks
 from dropmargin.io.data.dataset import concatenate
 from dropmargin.io.data.sources import Source, line_blocks
@@ -70,12 +71,15 @@ def find_files(paths: PathLike | Iterable[PathLike], options: ReadOptions | None
             )
     form = formats[first]
     if form not in _FORMATS:
-        raise ValueError(
+        raise ParameterError(
             f"{first.name} is {form}, which cannot be read in chunks for a fit: use one of {list(_FORMATS)}. "
-            "Encode tables with categories or text first, and save the result as npz."
+            "Encode tables with categories or text first, and save the result as npz.",
+            "memory_limit",
+            f"this is for {', '.join(_FORMATS)} files; {first} is read as {form}",
         )
     if form in ("parquet", "arrow") and options.target is None:
-        raise ValueError(f"options.target must name the column of the labels of {form} files, got None.")
+        what = f"options.target must name the column of the labels of {form} files, got None."
+        raise ParameterError(what, "target", f"name the column of the labels of {first}")
     return DataFiles(tuple(found), form, options, progress)
 
 

@@ -126,7 +126,7 @@ def _as_column(name: str, values: Any) -> Array | Categories:
         if all(isinstance(category, str) for category in names):
             return Categories(values.cat.codes.to_numpy(), names)
     values = fill_masked(values)
-    array = np.asarray(values) if hasattr(values, "__array__") else _as_objects(list(values))
+    array = np.asarray(values) if hasattr(values, "__array__") else np.fromiter(values, dtype=object)
     if array.ndim != 1:
         raise ValueError(f"Column {name!r} must have one dimension, got {array.ndim}.")
     if array.dtype.kind in "fiub":
@@ -144,12 +144,6 @@ def _as_column(name: str, values: Any) -> Array | Categories:
     known: dict[Any, int] = {}
     codes = [-1 if cell is None else known.setdefault(_category(name, cell), len(known)) for cell in cells]
     return Categories(np.array(codes, dtype=np.int64), list(known))
-
-
-def _as_objects(values: list[Any]) -> Array:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
 
 
 def is_missing(cell: Any) -> bool:

@@ -6,7 +6,7 @@ classifiers compute in single precision and return either scores or probabilitie
 
 from __future__ import annotations
 
-from itertools import combinations, islice
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -51,17 +51,12 @@ def _declare(scope: Any, model: Any, inputs: list[Any], outputs: dict[str, Any])
     return operator.outputs
 
 
-def _table_columns(encoder: Any) -> list[list[str] | None]:
+def _table_columns(encoder: Any) -> list[tuple[str, ...] | None]:
     """Return the categories of each column of a `TableEncoder`, None for a column of numbers."""
-    state = encoder.get_state()
-    if "date" in state["kinds"]:
-        name = state["names"][state["kinds"].index("date")]
-        raise ValueError(f"Column {name!r} of the TableEncoder holds dates, which ONNX cannot parse.")
-    parts = iter(state["parts"])
-    return [
-        None if kind == "number" else list(islice(parts, width))
-        for kind, width in zip(state["kinds"], state["widths"].tolist(), strict=True)
-    ]
+    for column in encoder._columns:
+        if column.kind == "date":
+            raise ValueError(f"Column {column.name!r} of the TableEncoder holds dates, which ONNX cannot parse.")
+    return [None if column.kind == "number" else column.parts for column in encoder._columns]
 
 
 def _keep_types(operator: Any) -> None:
