@@ -27,7 +27,6 @@ class NoiseSpec(NamedTuple):
     value: float | None
 
     def make(self) -> Any:
-        """Return the noise object."""
         from dropmargin import noise
 
         if self.kind is None:
@@ -43,7 +42,6 @@ class Choice(click.Choice):
     """`click.Choice` with a suggestion in the error."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the choice."""
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
@@ -185,12 +183,10 @@ def list_option(*names: str, parse: Callable[[str], Any], empty: Any = None, **s
 
 
 def path_option(*names: str, metavar: str = "FILE", **settings: Any) -> click.Option:
-    """Return an option that is the path of a file or folder."""
     return click.Option(list(names), type=click.Path(), metavar=metavar, **settings)
 
 
 def file_argument(name: str, **settings: Any) -> click.Argument:
-    """Return an argument that is the path of a file or folder."""
     return click.Argument([name], type=click.Path(), **settings)
 
 
@@ -202,7 +198,6 @@ def section(title: str, *options: click.Option) -> list[click.Parameter]:
 
 
 def n_jobs_option() -> click.Option:
-    """Return the option of the number of threads."""
     number = integer(1, 10**6, extra=-1)
     return option("--n-jobs", type=number, metavar="N", help="Threads, -1 for all; they do not change the result.")
 

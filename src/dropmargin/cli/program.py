@@ -40,7 +40,6 @@ class Command(click.Command):
         super().__init__(name, CONTEXT_SETTINGS, params=[*params, *_OUTPUT_OPTIONS], **settings)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the function of the command."""
         options = SimpleNamespace(**ctx.params, command_line=ctx.find_root().obj)
         console = Console(as_json=options.json, quiet=options.quiet)
         assert self.callback is not None

@@ -182,7 +182,6 @@ def _make_plan(options: SimpleNamespace, data: TrainingData, X_test: Any, consol
 
 
 def _facts(options: SimpleNamespace, data: TrainingData, n_test: int, plan: Plan) -> dict[str, Any]:
-    """Return the facts that are printed as JSON."""
     return {
         "command": "stress",
         "loss": plan.loss,
@@ -249,7 +248,6 @@ def _is_table(data: TrainingData) -> bool:
 
 
 def _deletion_text(plan: Plan, options: SimpleNamespace, data: TrainingData) -> str:
-    """Return what was deleted."""
     one, many = ("cell", "columns of the file") if _is_table(data) else ("entry", "features")
     if options.groups is not None or options.group_by is not None:
         one, many = "group of columns", "groups of columns"

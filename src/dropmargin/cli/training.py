@@ -235,7 +235,6 @@ def _feature_names(data: Dataset, path: str | None) -> Array | None:
 
 
 def learns_numbers(loss: str) -> bool:
-    """Return whether a loss is one of regression."""
     return issubclass(_MODELS[loss], RegressorMixin)
 
 

@@ -60,7 +60,6 @@ class NormalScores(NamedTuple):
 
     @property
     def variance(self) -> Array:
-        """The variances of the scores."""
         return np.diagonal(self.covariance, axis1=1, axis2=2)
 
     def covariance_with(self, labels: Array) -> Array:
@@ -78,7 +77,6 @@ class FactorModel:
 
     @property
     def rank(self) -> int:
-        """The number of factors."""
         return self.factors.shape[1]
 
     @cached_property

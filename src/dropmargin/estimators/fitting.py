@@ -246,7 +246,6 @@ class Fit:
         return np.vstack([as_dense(coef).T, intercept[None, :]]).astype(np.float64)
 
     def set_features(self, n_features: int, names: Sequence[str] | None) -> None:
-        """Set number and names of the features."""
         self.estimator.n_features_in_ = n_features
         set_or_delete(self.estimator, "feature_names_in_", None if names is None else np.array(names, dtype=object))
 
@@ -300,7 +299,6 @@ def set_coefficients(model: MarginalisedModel, coef: Array, dtype: Any) -> None:
 
 
 def loss_of(model: MarginalisedModel) -> Loss:
-    """Return the loss of a model."""
     return model._make_loss()
 
 

@@ -127,7 +127,6 @@ class IncompleteRows:
     shift: Array  # (n_rows, n_outputs)
 
     def scores(self, coef: Array) -> Array:
-        """Return the scores of the rows."""
         return self.factor * _times(self.filled, coef) + self.shift
 
     def covariances(self, members: Array, variance: Variance, first: Array, second: Array) -> Array:

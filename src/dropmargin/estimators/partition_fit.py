@@ -81,7 +81,6 @@ def _as_matrix(X: Any) -> Any:
 
 
 def summarize_partition(rows: Rows, allow_missing: bool) -> PartitionSummary:
-    """Return the summary of a partition."""
     try:
         rows = check_rows(rows)
     except (ValueError, TypeError) as error:
@@ -123,7 +122,6 @@ class DataSummary(PartitionSummary):
 
     @property
     def has_implicit(self) -> bool:
-        """Whether zeros are not stored."""
         return self.n_stored < self.n_rows * self.n_features
 
     @property
@@ -227,7 +225,6 @@ class PartitionRows(TrainingRows):
 
     @property
     def classes(self) -> Array:
-        """All labels, sorted."""
         return self.summary.classes
 
     @property

@@ -119,7 +119,6 @@ class LabelStability:
         return DropoutPatterns(self.coef, self.noise, self.n_draws, self.seed) if is_dropout else None
 
     def of_scores(self, scores: ScoreMoments) -> Array:
-        """Return the probability of each row."""
         if self.method == "auto" and isinstance(scores, NoisyScores):
             return self._exact_or_drawn(scores)
         if self.by_pairs:

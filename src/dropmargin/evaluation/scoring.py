@@ -35,7 +35,6 @@ class ScoreCurve:
 
     @property
     def std(self) -> Array:
-        """Standard deviation of the scores of each level over the repeats."""
         return np.std(self.scores, axis=1)
 
 

@@ -149,7 +149,6 @@ def _intercept_factor(image: Array) -> Array:
 
 
 def _factors(coef: Array, diagonal: Array, coef_image: Array, intercept_image: Array) -> Array:
-    """Return the factors of one output."""
     out = np.zeros((3, len(coef)))
     out[1] = _intercept_factor(intercept_image)
     along = out[1] @ coef

@@ -57,7 +57,6 @@ class ScoreGrid:
 
     @property
     def mean(self) -> Array:
-        """The mean score of each point."""
         return self.scores.mean(axis=0)
 
     @property

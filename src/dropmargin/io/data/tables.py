@@ -147,7 +147,7 @@ class _Records:
     def __init__(self, name: str, separator: str, blocks: Iterator[tuple[int, bytes]]) -> None:
         self._name, self._blocks = name, blocks
         self.pending: deque[str] = deque()
-        self.line, self._is_end = 0, False
+        self.line, self._block_line, self._is_end = 0, 0, False
         self._reader = csv.reader(self._lines(), delimiter=separator, strict=True)
 
     def __iter__(self) -> _Records:
@@ -174,7 +174,7 @@ class _Records:
                 raise DataFormatError(what, self._name, line)
             if record:
                 records[line] = record
-            if not self.pending and records:
+            if records and (not self.pending or line < self._block_line):  # the end of a block, or within this record
                 cells = ([record[positions[name]] for record in records.values()] for name in wanted)
                 yield Rows(pa.table([pa.array(column, pa.string()) for column in cells], wanted), list(records))
                 records = {}
@@ -191,7 +191,8 @@ class _Records:
         if block is None:
             self._is_end = True
             return False
-        self.pending, self.line = deque(decode_lines(block[1], self._name, block[0])), block[0] - 1
+        self._block_line, content = block
+        self.pending, self.line = deque(decode_lines(content, self._name, block[0])), block[0] - 1
         return bool(self.pending) or self._decode_next()
 
 
@@ -329,7 +330,6 @@ def _batches(stream: Any, source: Source, options: ReadOptions, n_bytes: int, si
 
 
 def _open_ipc(stream: Any, source: Source) -> Any:
-    """Return the reader of an Arrow file or stream."""
     start = stream.read(8)
     stream.seek(0)
     if start.startswith(_FEATHER_1):
@@ -347,7 +347,6 @@ _BLOCKS |= {"jsonl": json_blocks, "parquet": arrow_blocks, "arrow": arrow_blocks
 
 
 def read(source: Source, options: ReadOptions) -> Dataset:
-    """Return all rows."""
     blocks = list(_blocks(source, options, _BLOCK_BYTES, whole=True))
     if not blocks:
         raise DataFormatError("there are no rows", source.name)

@@ -169,7 +169,6 @@ def _decode_parameter(name: str, value: Any, types: tuple[type, ...], arrays: di
 
 
 def _decode_object(name: str, value: dict[str, Any], arrays: dict[str, Array]) -> Any:
-    """Return a noise or a loss."""
     entries = check_fields(value, name, ("class", "parameters"))
     known = {cls.__name__: cls for cls in _OBJECTS[name][0]}
     cls = known[check_choice(entries["class"], name, known)]

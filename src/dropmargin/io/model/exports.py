@@ -45,7 +45,6 @@ def is_multinomial(model: Any) -> bool:
 
 
 def has_intercept(model: Any) -> bool:
-    """Return whether a model has an intercept."""
     return bool(model.fit_intercept) or bool(model.intercept_.any())
 
 

@@ -77,7 +77,6 @@ class _Graph:
         return name
 
     def constant(self, array: Array) -> str:
-        """Add a constant."""
         name = self._scope.get_unique_variable_name("constant")
         is_text = array.dtype.kind in "UO"
         kind = TensorProto.STRING if is_text else np_dtype_to_tensor_dtype(array.dtype)
@@ -86,7 +85,6 @@ class _Graph:
         return name
 
     def cast(self, name: str, dtype: Any) -> str:
-        """Add a conversion to a dtype."""
         return self.add("Cast", name, to=np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
@@ -129,20 +127,17 @@ def _convert_classifier(scope: Any, operator: Any, container: Any) -> None:
 
 
 def _parse_regressor(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:
-    """Declare the output ``prediction``."""
     number = FloatTensorType if model.coef_.dtype == np.float32 else DoubleTensorType
     return _declare(scope, model, inputs, {"prediction": number([None])})
 
 
 def _convert_regressor(scope: Any, operator: Any, container: Any) -> None:
-    """Add everything from the features to the prediction."""
     graph = _Graph(scope, container)
     flat = graph.constant(np.array([-1]))
     graph.add("Reshape", _add_scores(graph, operator), flat, output=operator.outputs[0].full_name)
 
 
 def _add_scores(graph: _Graph, operator: Any) -> str:
-    """Add the scores of the outputs."""
     model = operator.raw_operator
     X = graph.cast(operator.inputs[0].full_name, model.coef_.dtype)
     missing = getattr(model, "missing", "error")
