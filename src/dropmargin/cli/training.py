@@ -15,6 +15,7 @@ from sklearn.pipeline import Pipeline
 
 from dropmargin import estimators, model_selection
 from dropmargin.cli.console import Console, UsageError, plural
+from dropmargin.cli.files import read_text
 from dropmargin.data import canonical
 from dropmargin.data.missing_values import feature_statistics, has_missing, nan_to_negative_zero
 from dropmargin.errors import ParameterWarning
@@ -207,11 +208,7 @@ def _stop_words(given: str | None) -> str | list[str] | None:
     """Return the words of a file, as documents are split into words; ``english`` is the list of scikit-learn."""
     if given is None or given == "english":
         return given
-    try:
-        with open(given, encoding="utf-8-sig") as file:
-            words = sorted(set(re.findall(r"\w\w+", file.read().lower())))
-    except UnicodeDecodeError:
-        raise UsageError(f"--stop-words {given}: this is not a text file in UTF-8") from None
+    words = sorted(set(re.findall(r"\w\w+", read_text("--stop-words", given).lower())))
     if not words:
         raise UsageError(f"--stop-words {given}: there are no words in this file")
     return words
@@ -220,8 +217,7 @@ def _stop_words(given: str | None) -> str | list[str] | None:
 def _feature_names(data: Dataset, path: str | None) -> Array | None:
     names = data.feature_names
     if path is not None:
-        with open(path, encoding="utf-8-sig") as file:
-            names = tuple(line.strip() for line in file.read().splitlines())
+        names = tuple(line.strip() for line in read_text("--feature-names", path).splitlines())
         if len(names) != data.X.shape[1]:
             raise ValueError(f"{path}: {len(names)} names, but the data have {data.X.shape[1]} features")
     if names is None:

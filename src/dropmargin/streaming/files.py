@@ -61,15 +61,13 @@ def find_files(paths: PathLike | Iterable[PathLike], options: ReadOptions | None
     for path in found:
         if not path.is_file():
             raise FileNotFoundError(f"{str(path)!r} does not exist, or is not a file.")
-    formats = {path: find_format(path, options.format) for path in found}
-    first = found[0]
-    for path, form in formats.items():
-        if form != formats[first]:
-            raise ValueError(
-                f"The files are of several formats: {first.name} is {formats[first]}, {path.name} is {form}. "
-                "Pass files of one format only."
-            )
-    form = formats[first]
+    formats: dict[str, Path] = {}  # and the first file of each
+    for path in found:
+        formats.setdefault(find_format(path, options.format), path)
+    if len(formats) > 1:
+        listed = ", ".join(f"{path.name} is {form}" for form, path in formats.items())
+        raise ValueError(f"The files are of several formats: {listed}. Pass files of one format only.")
+    ((form, first),) = formats.items()
     if form not in _FORMATS:
         raise ParameterError(
             f"{first.name} is {form}, which cannot be read in chunks for a fit: use one of {list(_FORMATS)}. "

@@ -143,7 +143,9 @@ def to_sklearn(model: Any) -> Any:
 
     model = linear_model(model, "scikit-learn")
     if not hasattr(model, "classes_"):
-        return _ridge(model)
+        ridge = _unfitted(model)
+        ridge.coef_, ridge.intercept_, ridge.n_iter_ = model.coef_[0].copy(), model.intercept_[0], None
+        return _with_features(ridge, model)
     is_ovo, n_outputs = is_one_vs_one(model), len(model.coef_)
     is_plain = len(model.classes_) == 2 or is_multinomial(model) or not hasattr(model, "predict_proba")
     if is_plain and not is_ovo:
@@ -160,21 +162,12 @@ def to_sklearn(model: Any) -> Any:
     return _with_features(estimator, model)
 
 
-def _ridge(model: Any) -> Any:
-    from sklearn.linear_model import Ridge
-
-    estimator = Ridge(fit_intercept=has_intercept(model))
-    estimator.coef_, estimator.intercept_ = model.coef_[0].copy(), model.intercept_[0]
-    estimator.n_iter_ = None
-    return _with_features(estimator, model)
-
-
 def _unfitted(model: Any) -> Any:
-    from sklearn.linear_model import LogisticRegression
+    from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.svm import LinearSVC
 
-    kind = LogisticRegression if hasattr(model, "predict_proba") else LinearSVC
-    return kind(fit_intercept=has_intercept(model))
+    of_classes = LogisticRegression if hasattr(model, "predict_proba") else LinearSVC
+    return (of_classes if hasattr(model, "classes_") else Ridge)(fit_intercept=has_intercept(model))
 
 
 def _fitted(model: Any, classes: Array, outputs: slice) -> Any:

@@ -34,10 +34,10 @@ def register(step: Any) -> None:
     elif hasattr(step, "column_kinds_"):
         parse, convert = _parse_table_encoder, _convert_table_encoder
     elif hasattr(step, "classes_"):
-        parse, convert = _parse_classifier, _convert_classifier
+        parse, convert = _parse_model, _convert_classifier
         options = {"zipmap": [True, False]}  # skl2onnx sets it for every classifier; it has no effect here
     else:
-        parse, convert = _parse_regressor, _convert_regressor
+        parse, convert = _parse_model, _convert_regressor
     name = f"Dropmargin{type(step).__name__}"
     update_registered_converter(type(step), name, _keep_types, convert, parser=parse, options=options)
 
@@ -91,10 +91,12 @@ class _Graph:
 # Classifiers --------------------------------------------------------------------------------------------------------
 
 
-def _parse_classifier(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:
-    """Declare the outputs ``label``, ``decision`` and, if scores are log-odds, ``probability``."""
-    n_classes = len(model.classes_)
+def _parse_model(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:
+    """Declare ``label``, ``decision`` and, if scores are log-odds, ``probability``; ``prediction`` of a regressor."""
     number = FloatTensorType if model.coef_.dtype == np.float32 else DoubleTensorType
+    if not hasattr(model, "classes_"):
+        return _declare(scope, model, inputs, {"prediction": number([None])})
+    n_classes = len(model.classes_)
     labels = {"i": Int64TensorType, "u": Int64TensorType, "f": DoubleTensorType, "b": BooleanTensorType}
     types = {
         "label": labels.get(model.classes_.dtype.kind, StringTensorType)([None]),
@@ -124,11 +126,6 @@ def _convert_classifier(scope: Any, operator: Any, container: Any) -> None:
     graph.add("Gather", graph.constant(_storable_labels(model.classes_)), index, output=label)
     if probability:
         _add_probabilities(graph, scores, model, probability[0])
-
-
-def _parse_regressor(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:
-    number = FloatTensorType if model.coef_.dtype == np.float32 else DoubleTensorType
-    return _declare(scope, model, inputs, {"prediction": number([None])})
 
 
 def _convert_regressor(scope: Any, operator: Any, container: Any) -> None:
