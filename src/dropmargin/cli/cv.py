@@ -42,8 +42,7 @@ def cv(options: SimpleNamespace, console: Console) -> int:
         check_output("--out", options.out, inputs, options, "a model")
     from dropmargin.cli import groups, training
 
-    noises = shared.dropout_rates(options.noises) if isinstance(options.noises, int) else options.noises
-    groups.check_dropout(options, [noise.kind for noise in noises])
+    groups.check_dropout(options, [noise.kind for noise in options.noises])
     training.check_loss(options)
     _check_scoring(options.scoring)
     if options.missing_rate is not None and (options.scoring is not None or options.multi_class == "ovo"):
@@ -53,7 +52,7 @@ def cv(options: SimpleNamespace, console: Console) -> int:
     folds = training.make_folds(options, data.y, seed=options.seed)
     together = groups.feature_groups(data, options)
     own = {
-        "noises": [groups.with_groups(noise.make(), together) for noise in noises],
+        "noises": [groups.with_groups(noise.make(), together) for noise in options.noises],
         "Cs": options.cs,
         "target_noise": None if options.missing_rate is None else groups.with_groups(options.missing_rate, together),
         "cv": folds,

@@ -109,20 +109,15 @@ def noise_spec(text: str) -> NoiseSpec:
     return NoiseSpec(_NOISES[name], size)
 
 
-def noise_grid(text: str) -> int | list[NoiseSpec]:
-    """Return the noises of a list, or the number of grid points."""
+def noise_grid(text: str) -> list[NoiseSpec]:
+    """Return the noises of a list, or of a number of grid points so many dropout rates from 0 to 0.9."""
     if n_points := _grid_points(text):
-        return n_points
+        rates = [round(0.9 * i / (n_points - 1), 6) for i in range(n_points)]
+        return [NoiseSpec(_NOISES["dropout"], rate) for rate in rates]
     noises = [noise_spec(part) for part in text.split(",")]
     # A noise of size 0 is no noise, of whatever kind.
     _check_unique(text, [NoiseSpec(None, None) if noise.value == 0.0 else noise for noise in noises])
     return noises
-
-
-def dropout_rates(n_points: int) -> list[NoiseSpec]:
-    """Return that many dropout rates from 0 to 0.9, the default grid of the searches."""
-    rates = [round(0.9 * i / max(1, n_points - 1), 6) for i in range(n_points)]
-    return [NoiseSpec(_NOISES["dropout"], rate) for rate in rates]
 
 
 def number_grid(text: str) -> int | list[float]:

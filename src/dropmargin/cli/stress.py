@@ -158,8 +158,6 @@ def _make_plan(options: SimpleNamespace, data: TrainingData, X_test: Any, consol
         console.note("the test file is too large to store deleted zeros as missing values: --treatment zero is used")
         treatments = ("zero",)
     noises = options.noises if options.noise is None else [options.noise]
-    if isinstance(noises, int):
-        noises = shared.dropout_rates(noises)
     given = {} if noises is None else {"noises": [name.make() for name in noises]}
     return Plan(
         levels=options.delete,

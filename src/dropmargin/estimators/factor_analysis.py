@@ -85,11 +85,9 @@ class _Covariance:
 
     def leading(self, rank: int) -> tuple[Array, Array]:
         """Return the largest eigenvalues of the correlation matrix, and their eigenvectors times the deviations."""
-        return self._eigenvectors(self.variance, self._random_block(rank))
-
-    def _random_block(self, rank: int) -> Array:
         size = len(self.mean), min(len(self.mean), rank + _OVERSAMPLING)
-        return np.sqrt(self.variance)[:, None] * np.random.default_rng(0).normal(size=size)
+        block = np.sqrt(self.variance)[:, None] * np.random.default_rng(0).normal(size=size)
+        return self._eigenvectors(self.variance, block)
 
     def _eigenvectors(self, psi: Array, block: Array) -> tuple[Array, Array]:
         """Return the largest eigenvalues of ``Psi^-1/2 S Psi^-1/2``, and ``Psi^1/2`` times their eigenvectors.

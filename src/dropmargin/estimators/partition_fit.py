@@ -64,7 +64,9 @@ def check_rows(rows: Rows) -> Rows:
     """
     inputs.check_unmasked(rows.y, "y")
     y = column_or_1d(rows.y)
-    X = None if rows.is_fetched else _as_matrix(rows.X)
+    X = None
+    if not rows.is_fetched:  # the memory order changes the order of sums, and so their rounding errors
+        X = canonical(inputs.check_rows(rows.X, order="C", ensure_all_finite=False, ensure_min_samples=0))
     if X is not None and len(y) != X.shape[0]:
         raise ValueError(f"X has {X.shape[0]} rows, but y has {len(y)} labels")
     if y.dtype.kind == "f":
@@ -73,11 +75,6 @@ def check_rows(rows: Rows) -> Rows:
     if rows.sample_weight is not None:
         weights = validation.check_weights(rows.sample_weight, len(y), is_whole=False)
     return rows.with_targets(y, weights) if X is None else Rows(X, y, weights)
-
-
-def _as_matrix(X: Any) -> Any:
-    # The memory order changes the order of sums, and so their rounding errors.
-    return canonical(inputs.check_rows(X, order="C", ensure_all_finite=False, ensure_min_samples=0))
 
 
 def summarize_partition(rows: Rows, allow_missing: bool) -> PartitionSummary:

@@ -6,11 +6,13 @@ import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from dropmargin.data import stack_rows
 from dropmargin.io.data.errors import DataFormatError, quoted
 from dropmargin.typing import Array
 
@@ -143,13 +145,8 @@ def concatenate(parts: list[Dataset]) -> Dataset:
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
-    X: Any
-    if isinstance(first.X, list):
-        X = [document for part in parts for document in part.X]
-    elif isinstance(first.X, np.ndarray):
-        X = np.concatenate([part.X for part in parts])
-    else:
-        X = sparse.csr_array(sparse.vstack([part.X for part in parts], format="csr"))
+    rows = [part.X for part in parts]
+    X = list(chain.from_iterable(rows)) if isinstance(first.X, list) else stack_rows(rows)
     y = None if first.y is None else np.concatenate([part.y for part in parts])
     return Dataset(X, y, first.feature_names, first.zero_based)
 

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from dropmargin.io.atomic import Path, write_atomically
-from dropmargin.io.model.estimators import plain_outputs
+from dropmargin.io.model.estimators import plain_model
 from dropmargin.typing import Array
 
 
@@ -28,7 +28,7 @@ def linear_model(model: Any, target: str) -> Any:
             f"{target} does not support missing values, got a model with missing={missing!r}. For complete rows it is "
             "an ordinary linear model: export it after model.set_params(missing='error')."
         )
-    return plain_outputs(model)
+    return plain_model(model, "Exports")
 
 
 def is_one_vs_one(model: Any) -> bool:
@@ -240,7 +240,7 @@ def export_onnx(model: Any, path: Path) -> None:
 
     model = getattr(model, "best_estimator_", model)
     pipeline = model if isinstance(model, Pipeline) else Pipeline([("classifier", model)])
-    classifier = plain_outputs(pipeline[-1])
+    classifier = plain_model(pipeline[-1], "Exports")
     if classifier.coef_.nbytes > _MAX_BYTES:
         raise ValueError(f"An ONNX file holds up to 2 GB, got coefficients of {classifier.coef_.nbytes} bytes.")
     graph = convert_pipeline(pipeline, classifier)
