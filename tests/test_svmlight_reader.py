@@ -24,9 +24,10 @@ ANY_BASE = IndexRange.from_options(ReadOptions())
 
 def parse(text: bytes, compiled: bool, indices: IndexRange = ANY_BASE):
     """Return what a parser makes of lines: arrays, or its error's message."""
+    buffer = bytearray(text + b"\n")
     parser = BlockParser("f", indices, compiled)
     try:
-        rows = parser.parse(text + b"\n")
+        rows = parser.parse(buffer, len(text))
     except DataFormatError as error:
         return str(error)
     return rows, parser.smallest, parser.largest

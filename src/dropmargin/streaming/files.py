@@ -91,9 +91,9 @@ def scan_files(files: DataFiles) -> DataFiles:
         for path in files.paths:
             parser = BlockParser(str(path), IndexRange.from_options(options))
             with Source(path, options.max_ratio).open() as stream:
-                for block in line_blocks(stream, str(path), _CHUNK_BYTES):
-                    parser.parse(block)
-                    progress.advance(len(block) // _STEP)
+                for buffer, length in line_blocks(stream, str(path), _CHUNK_BYTES):
+                    parser.parse(buffer, length)
+                    progress.advance(length // _STEP)
             if parser.smallest is not None and parser.largest is not None:
                 smallest = parser.smallest if smallest is None else min(smallest, parser.smallest)
                 largest = max(largest, parser.largest)

@@ -1,8 +1,8 @@
 /* Rows of svmlight text: labels, feature indices, values. Accepts exactly what svmlight.py accepts; which line is wrong
  * is found here, what is wrong with it is said there.
  *
- * Memory safety: the text ends in a newline, which no scan steps over; and no array is written beyond the size that the
- * caller gives. */
+ * Memory safety: the text ends in a newline, which no scan steps over, either its own last byte or the one that the
+ * caller puts behind it; and no array is written beyond the size that the caller gives. */
 #define _GNU_SOURCE /* strtod_l */
 #include <float.h>
 #include <locale.h>

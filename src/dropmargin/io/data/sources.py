@@ -117,29 +117,46 @@ class _Stream(io.RawIOBase):
         super().close()
 
 
-def line_blocks(stream: IO[bytes], name: str, n_bytes: int, min_lines: int = 1) -> Iterator[bytes]:
-    """Yield whole lines, about ``n_bytes`` bytes at a time, and more if lines are long; each line ends with a newline.
+def line_blocks(stream: IO[bytes], name: str, n_bytes: int, min_lines: int = 1) -> Iterator[tuple[bytearray, int]]:
+    """Yield a buffer and the number of bytes at its beginning that are whole lines, about ``n_bytes`` at a time.
 
-    Each block but the last has at least ``min_lines`` lines. A byte order mark is left out.
+    Each block but the last has at least ``min_lines`` lines, and more than ``n_bytes`` bytes if the lines are long.
+    The bytes end with a newline, or are the last of the file and a newline follows them in the buffer. The buffer is
+    reused for the next block. A byte order mark is left out.
     """
-    more = stream.read(len(_BOM))
-    if more.startswith(_UTF_16):
+    start = stream.read(len(_BOM))
+    if start.startswith(_UTF_16):
         raise DataFormatError("the text is UTF-16 (save it as UTF-8)", name)
-    block = more.removeprefix(_BOM)
-    while more:
-        more = stream.read(n_bytes)
-        block += more if more.endswith(b"\n") else more + stream.readline()
-        if block and not block.endswith(b"\n"):  # the last line of the file
-            block += b"\n"
-        if block and (not more or min_lines == 1 or block.count(b"\n") >= min_lines):
-            yield block
-            block = b""
+    start = start.removeprefix(_BOM)
+    buffer = bytearray(max(n_bytes, len(_BOM)) + 1)
+    buffer[: len(start)] = start
+    filled = len(start)
+    while True:
+        if filled >= len(buffer) - 1:  # a new buffer, because the caller may still use the old one
+            buffer = buffer + bytearray(len(buffer))
+        with memoryview(buffer) as view:
+            n_read = stream.readinto(view[filled:-1])  # type: ignore[attr-defined]
+        filled += n_read
+        if n_read:
+            end = buffer.rfind(b"\n", 0, filled) + 1
+            if min_lines > 1 and buffer.count(b"\n", 0, end) < min_lines:
+                continue
+        else:
+            buffer[filled] = ord("\n")
+            end = filled
+        if end:
+            yield buffer, end
+            buffer[: filled - end] = buffer[end:filled]
+            filled -= end
+        if not n_read:
+            return
 
 
 def text_blocks(stream: IO[bytes], name: str, n_bytes: int, min_lines: int = 1) -> Iterator[tuple[int, bytes]]:
     """Yield the number of the first line of each block of `line_blocks`, and its bytes."""
     first_line = 1
-    for block in line_blocks(stream, name, n_bytes, min_lines):
+    for buffer, length in line_blocks(stream, name, n_bytes, min_lines):
+        block = bytes(memoryview(buffer)[:length])
         yield first_line, block
         first_line += block.count(b"\n")
 

@@ -178,7 +178,7 @@ def _load() -> ctypes.CDLL | None:
     if library is None:
         return None
     pointer = ctypes.c_void_p
-    library.svmlight_read.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(_State), *[pointer] * 4]
+    library.svmlight_read.argtypes = [pointer, ctypes.c_int64, ctypes.POINTER(_State), *[pointer] * 4]
     library.svmlight_read.restype = ctypes.c_int64
     return library
 
@@ -203,24 +203,27 @@ class BlockParser:
 
     @property
     def smallest(self) -> int | None:
+        """Smallest index so far."""
         return None if self._state.largest < 0 else int(self._state.smallest)
 
     @property
     def largest(self) -> int | None:
+        """Largest index so far."""
         return None if self._state.largest < 0 else int(self._state.largest)
 
-    def parse(self, block: bytes) -> RawRows:
+    def parse(self, buffer: bytearray, length: int) -> RawRows:
         """Return the rows of the next block of `line_blocks`."""
         if self._library is None:
-            return self._parse_lines(block)
+            return self._parse_lines(buffer, length)
         state = self._state
-        labels, row_ends, indices, values = arrays = self._sized_buffers(len(block))
+        labels, row_ends, indices, values = arrays = self._sized_buffers(length)
         state.max_rows, state.max_entries = len(labels), len(indices)
+        text = np.frombuffer(buffer, dtype=np.uint8)
         addresses = (array.ctypes.data for array in arrays)
-        status = self._library.svmlight_read(block, len(block), ctypes.byref(state), *addresses)
+        status = self._library.svmlight_read(text.ctypes.data, length, ctypes.byref(state), *addresses)
         if status == _REJECTED:
-            end = block.find(b"\n", state.begin)
-            self._parse_line(block[state.begin : end], state.n_lines + 1)  # raises its error
+            end = buffer.find(b"\n", state.begin)
+            self._parse_line(bytes(buffer[state.begin : end]), state.n_lines + 1)  # raises its error
         if status != _DONE:
             raise RuntimeError(f"The compiled reader of svmlight files ended with status {status}.")
         n, m = state.n_rows, state.n_entries
@@ -240,12 +243,12 @@ class BlockParser:
         except LineError as error:
             raise DataFormatError(error.what, self._name, number, error.column) from None
 
-    def _parse_lines(self, block: bytes) -> RawRows:
+    def _parse_lines(self, buffer: bytearray, length: int) -> RawRows:
         state = self._state
         labels: list[float] = []
         row_ends: list[int] = []
         entries: list[tuple[int, float]] = []
-        for line in block.removesuffix(b"\n").split(b"\n"):
+        for line in bytes(buffer[:length]).removesuffix(b"\n").split(b"\n"):
             state.n_lines += 1
             if (row := self._parse_line(line, state.n_lines)) is not None:
                 labels.append(row[0])
@@ -270,8 +273,8 @@ def read(source: Source, options: ReadOptions) -> Dataset:
     pieces: list[list[Array]] = [[], [], [], []]
     n_entries = 0
     with source.open() as stream:
-        for block in line_blocks(stream, source.name, _BLOCK_BYTES):
-            rows = parser.parse(block)  # in buffers that are reused
+        for buffer, length in line_blocks(stream, source.name, _BLOCK_BYTES):
+            rows = parser.parse(buffer, length)  # in buffers that are reused
             is_small = rows.indices.max(initial=0) <= _INT32_MAX
             indices = rows.indices.astype(np.int32 if is_small else np.int64)
             arrays = (rows.labels.copy(), indices, rows.values.copy(), rows.row_ends + n_entries)
@@ -305,8 +308,8 @@ def chunks(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[D
     parser = BlockParser(source.name, IndexRange.from_options(options))
     first = 0 if options.zero_based else 1
     with source.open() as stream:
-        for block in line_blocks(stream, source.name, chunk_bytes):
-            rows = parser.parse(block)
+        for buffer, length in line_blocks(stream, source.name, chunk_bytes):
+            rows = parser.parse(buffer, length)
             if len(rows.labels):
                 X = _as_csr(rows.indices, rows.values.copy(), rows.row_ends, first, options.n_features)
                 yield Dataset(X, integers_if_possible(rows.labels.copy()), zero_based=options.zero_based)
