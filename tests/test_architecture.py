@@ -41,7 +41,7 @@ _EXCEPTIONS = {
     "dask/fitting.py": {"_meta"},
     "io/data/text_encoder.py": {"_validate_params"},
     # A block of a stream extends the objective and its point.
-    "online/grouped.py": {"_weights", "_known_products", "_evaluated"},
+    "online/block.py": {"_weights", "_known_products", "_evaluated"},
     # Attributes of the module's own class, whose names other packages have as well.
     "dask/partitions.py": {"_parts"},
     "objective/moment.py": {"_evaluated"},

@@ -26,8 +26,7 @@ from dropmargin import (
 from dropmargin.estimators.fitting import Fit
 from dropmargin.losses import GaussianLogistic, Hinge, Logistic, Quadratic
 from dropmargin.noise import DropoutNoise
-from dropmargin.online.block import BlockObjective
-from dropmargin.online.grouped import GroupedBlockObjective
+from dropmargin.online.block import BlockObjective, GroupedBlockObjective
 from dropmargin.online.summary import Summary
 from helpers import make_objective
 

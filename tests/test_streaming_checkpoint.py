@@ -22,8 +22,7 @@ from dropmargin.noise import DropoutNoise, GaussianNoise
 from dropmargin.streaming import cache as caches
 from dropmargin.streaming import fit
 from dropmargin.streaming.blocks import FileBlocks
-from dropmargin.streaming.checkpoint import Log, LoggedPartitions
-from dropmargin.streaming.codec import CodecError, decode, encode
+from dropmargin.streaming.checkpoint import CodecError, Log, LoggedPartitions, decode, encode
 from stream_data import make_rows, set_age, write_parts
 
 pytestmark = [

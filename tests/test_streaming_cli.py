@@ -37,8 +37,8 @@ def test_a_folder_is_trained_on_within_a_limit(run, tmp_path):
         (["--memory-limit", "1MB"], 2, "--memory-limit: 1 MB is too small"),
         (["--memory-limit", "1GB", "--missing", "conditional"], 2, "--missing conditional needs all rows in memory"),
         (["--memory-limit", "1GB", "--target", "y"], 2, "--target: this is for csv"),
-        (["--memory-limit", "1GB", "--format", "csv"], 2, "--memory-limit is for svmlight, parquet"),
-        (["--memory-limit", "1GB", "--format", "parquet"], 2, "--target is missing"),
+        (["--memory-limit", "1GB", "--format", "csv"], 2, "--memory-limit: this is for svmlight, parquet"),
+        (["--memory-limit", "1GB", "--format", "parquet"], 2, "--target: name the column of the labels"),
     ],
 )
 def test_options_that_do_not_go_together(options, code, message, run, tmp_path):

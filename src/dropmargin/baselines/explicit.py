@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from dropmargin.data import canonical, row_blocks, stack_blocks
+from dropmargin.data import canonical, stack_rows
 from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import feature_means
 from dropmargin.estimators import validation
@@ -116,7 +115,8 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         noise = noise.resolve(X.shape[1], getattr(self, "feature_names_in_", None))
         X = validation.check_entries(canonical(X), noise, getattr(self, "feature_names_in_", None))
-        if sample_weight is not None and not _takes_weights(estimator):
+        takes_weights = has_fit_parameter(estimator, "sample_weight")
+        if sample_weight is not None and not takes_weights:
             raise ValueError(
                 f"sample_weight was given, but {type(estimator).__name__} has no sample_weight. Leave sample_weight "
                 "out, or choose another estimator."
@@ -127,9 +127,9 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             X, y, weights = X[counted], y[counted], weights[counted]
         noise = noise.with_means(feature_means(X, weights, has_missing=False)) if noise.needs_means else noise
         rng = check_random_state(self.random_state)
-        blocks = [block for _ in range(n_copies) for block in row_blocks(canonical(noise.sample(X, rng)))]
-        extra = {"sample_weight": np.tile(weights / n_copies, n_copies)} if _takes_weights(estimator) else {}
-        self.estimator_ = estimator.fit(stack_blocks(blocks).rows, np.tile(y, n_copies), **extra)
+        copies = stack_rows([canonical(noise.sample(X, rng)) for _ in range(n_copies)])
+        extra = {"sample_weight": np.tile(weights / n_copies, n_copies)} if takes_weights else {}
+        self.estimator_ = estimator.fit(copies, np.tile(y, n_copies), **extra)
         return self
 
     @property
@@ -217,8 +217,3 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if inner.classifier_tags is not None:
             tags.classifier_tags = inner.classifier_tags
         return tags
-
-
-def _takes_weights(estimator: Any) -> bool:
-    """Return whether `fit` of the estimator has a parameter ``sample_weight``."""
-    return "sample_weight" in signature(estimator.fit).parameters

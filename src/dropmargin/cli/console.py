@@ -28,16 +28,13 @@ class Console:
         print(json.dumps(_to_json(facts), allow_nan=False) if self.as_json else printable(text))
 
     def note(self, text: str) -> None:
-        """Print a note, unless ``quiet``."""
         if not self.quiet:
             self._print_line(text)
 
     def warn(self, text: str) -> None:
-        """Print a warning."""
         self._print_line(f"warning: {text}")
 
     def error(self, text: str) -> None:
-        """Print an error."""
         self._print_line(f"error: {text}")
 
     def _print_line(self, text: str) -> None:

@@ -11,7 +11,7 @@ import click
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError, closest, noise_text, table_text
 from dropmargin.cli.files import check_can_read, check_output, more_inputs
-from dropmargin.cli.program import NOT_CONVERGED, SUCCESS, Command
+from dropmargin.cli.program import NOT_CONVERGED, Command
 
 _PARAMS = [
     shared.file_argument("data"),
@@ -42,8 +42,7 @@ def cv(options: SimpleNamespace, console: Console) -> int:
         check_output("--out", options.out, inputs, options, "a model")
     from dropmargin.cli import groups, training
 
-    noises = shared.dropout_rates(options.noises) if isinstance(options.noises, int) else options.noises
-    groups.check_dropout(options, [noise.kind for noise in noises])
+    groups.check_dropout(options, [noise.kind for noise in options.noises])
     training.check_loss(options)
     _check_scoring(options.scoring)
     if options.missing_rate is not None and (options.scoring is not None or options.multi_class == "ovo"):
@@ -53,7 +52,7 @@ def cv(options: SimpleNamespace, console: Console) -> int:
     folds = training.make_folds(options, data.y, seed=options.seed)
     together = groups.feature_groups(data, options)
     own = {
-        "noises": [groups.with_groups(noise.make(), together) for noise in noises],
+        "noises": [groups.with_groups(noise.make(), together) for noise in options.noises],
         "Cs": options.cs,
         "target_noise": None if options.missing_rate is None else groups.with_groups(options.missing_rate, together),
         "cv": folds,
@@ -69,7 +68,7 @@ def cv(options: SimpleNamespace, console: Console) -> int:
         training.save_model(search.best_estimator_, data, options.out, summary | settings)
     facts |= {"model": options.out if saved else None, "data_hash": data.data_hash}
     console.result(data.summary | facts, _text(facts))
-    return SUCCESS if facts["converged"] or not options.strict else NOT_CONVERGED
+    return NOT_CONVERGED if options.strict and not facts["converged"] else 0
 
 
 def _check_scoring(scoring: str | None) -> None:
@@ -93,11 +92,11 @@ def _score_name(options: SimpleNamespace) -> str:
 
 def _facts(search: Any, options: SimpleNamespace) -> dict[str, Any]:
     """Return the chosen values, and the best score of each noise."""
-    import numpy as np
+    from dropmargin.plotting.score_grid import ScoreGrid
 
-    mean = search.scores_.mean(axis=0)
-    error = search.scores_.std(axis=0, ddof=1) / np.sqrt(len(search.scores_))
-    best = np.argmax(np.nan_to_num(mean, nan=-np.inf), axis=1).tolist()
+    grid = ScoreGrid.of_estimator(search)
+    mean, error, best = grid.mean, grid.standard_error, grid.best_columns().tolist()
+    assert error is not None  # there are at least two folds
     return {
         "loss": options.loss,
         "noise": noise_text(search.noise_),

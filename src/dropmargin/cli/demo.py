@@ -13,7 +13,7 @@ import click
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError, printable
-from dropmargin.cli.program import SUCCESS, Command
+from dropmargin.cli.program import Command
 
 _TARGET = "digit"
 _DATA = {"training data": "train.csv", "test data": "test.csv"}
@@ -40,12 +40,12 @@ def demo(options: SimpleNamespace, console: Console) -> int:
         _print_now(f"8 x 8 images of digits, one half for training: {files['training data']}")
         _print_now(f"and the other half for testing: {files['test data']}")
         code = _run_commands(files, options, console)
-    if code != SUCCESS:
+    if code:
         return code
     width = max(map(len, files))
     lines = [f"  {name.ljust(width)}  {os.path.abspath(path)}" for name, path in files.items()]
     console.result({"command": "demo", "files": files}, "\n".join(["\nFiles:", *lines]))
-    return SUCCESS
+    return 0
 
 
 def digits_tables() -> dict[str, bytes]:
@@ -95,9 +95,9 @@ def _run_commands(files: dict[str, str], options: SimpleNamespace, console: Cons
             arguments = [*arguments, *_chosen_settings(chosen)]
         _print_now(f"\n# {purpose}\n$ {shlex.join(['dropmargin', *arguments])}")
         code = main([*arguments, *(["--quiet"] if console.quiet else [])])
-        if code != SUCCESS:
+        if code:
             return code
-    return SUCCESS
+    return 0
 
 
 def _chosen_settings(path: str) -> list[str]:

@@ -9,13 +9,13 @@ import click
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console
 from dropmargin.cli.files import check_can_read
-from dropmargin.cli.program import SUCCESS, Command
+from dropmargin.cli.program import Command
 
 _PARAMS = [shared.file_argument("data"), shared.file_argument("model"), shared.IGNORE_EXTRA, *shared.DATA_OPTIONS]
 
 
 @click.command(cls=Command, params=_PARAMS, short_help="Compare predictions with the labels of a data file.")
-def evaluate(options: SimpleNamespace, console: Console) -> int:
+def evaluate(options: SimpleNamespace, console: Console) -> None:
     """Compare the predictions of the model file MODEL with the labels of the file DATA.
 
     DATA may be - for standard input (with --format).
@@ -36,4 +36,3 @@ def evaluate(options: SimpleNamespace, console: Console) -> int:
         n_unknown = facts["unknown_labels"]
         console.warn(f"{n_unknown} rows have labels that {options.model} does not know; they count as errors")
     console.result(facts, counter.text())
-    return SUCCESS

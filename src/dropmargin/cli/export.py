@@ -10,7 +10,7 @@ import click
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError
 from dropmargin.cli.files import check_can_read, check_output
-from dropmargin.cli.program import SUCCESS, Command
+from dropmargin.cli.program import Command
 
 _EXTENSIONS = {".onnx": "onnx", ".model": "liblinear", ".liblinear": "liblinear"}
 _PARAMS = [
@@ -23,7 +23,7 @@ _PARAMS = [
 
 
 @click.command(cls=Command, params=_PARAMS, short_help="Write a model for LIBLINEAR or ONNX.")
-def export(options: SimpleNamespace, console: Console) -> int:
+def export(options: SimpleNamespace, console: Console) -> None:
     """Write the model file MODEL as OUT: *.onnx, or *.model for LIBLINEAR."""
     to = options.to or _EXTENSIONS.get(os.path.splitext(options.out)[1].lower())
     if to is None:
@@ -53,4 +53,3 @@ def export(options: SimpleNamespace, console: Console) -> int:
     (export_onnx if to == "onnx" else export_liblinear)(exported, options.out)
     facts = {"model": options.model, "out": options.out, "to": to, "bytes": os.path.getsize(options.out)}
     console.result(facts, f"saved {options.out}")
-    return SUCCESS

@@ -8,6 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from dropmargin.cli.console import UsageError
@@ -24,6 +25,14 @@ def check_can_read(*paths: str | None) -> None:
     for path in paths:
         if path is not None and path != STANDARD:
             os.stat(path)
+
+
+def read_text(option: str, path: str) -> str:
+    """Return the content of a text file that an option names."""
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise UsageError(f"{option} {path}: this is not a text file in UTF-8") from None
 
 
 def more_inputs(options: Any) -> tuple[str | None, ...]:

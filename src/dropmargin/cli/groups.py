@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dropmargin.cli.console import UsageError, closest
+from dropmargin.cli.files import read_text
 from dropmargin.noise import DropoutNoise, as_noise
 from dropmargin.typing import Array
 
@@ -82,14 +83,9 @@ def _by_prefix(names: list[str], separator: str) -> dict[str, Hashable]:
 
 def _read_groups(path: str, names: list[str], others: list[str]) -> dict[str, Hashable]:
     """Return the group of each column that the file names: ``name: column, column, prefix_*`` in each line."""
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            lines = file.read().splitlines()
-    except UnicodeDecodeError:
-        raise UsageError(f"--groups {path}: this is not a text file in UTF-8") from None
     keys: dict[str, Hashable] = {}
     groups: set[str] = set()
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_text("--groups", path).splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         where = f"--groups {path}:{number}"

@@ -10,7 +10,7 @@ import click
 
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, label_texts, noise_text
-from dropmargin.cli.program import SUCCESS, Command
+from dropmargin.cli.program import Command
 
 _MAX_CLASSES = 20
 # Facts of the summary that are shown above it.
@@ -19,7 +19,7 @@ _TOP = shared.option("--top", type=shared.count, default=10, metavar="N", help="
 
 
 @click.command(cls=Command, params=[shared.file_argument("model"), _TOP], short_help="Describe a model file.")
-def info(options: SimpleNamespace, console: Console) -> int:
+def info(options: SimpleNamespace, console: Console) -> None:
     """Describe the model file MODEL: parameters, training data, largest coefficients."""
     from dropmargin.cli.reading import SavedModel
 
@@ -29,7 +29,6 @@ def info(options: SimpleNamespace, console: Console) -> int:
     top = _top_features(model.estimator, names, model.summary, options.top)
     text = _text(model, facts) + _top_text(model.estimator, top)
     console.result({"path": options.model} | facts | {"top_features": top}, text)
-    return SUCCESS
 
 
 def _top_features(classifier: Any, names: list[str] | None, summary: dict[str, Any], n: int) -> list[dict[str, Any]]:
@@ -62,15 +61,16 @@ def _top_features(classifier: Any, names: list[str] | None, summary: dict[str, A
 
 def _directions(classifier: Any) -> list[tuple[str, str]]:
     """Return for each output what a positive and what a negative score stand for."""
+    from dropmargin.io.model.exports import is_one_vs_one
+
     if not hasattr(classifier, "classes_"):
         return [("increase the prediction", "decrease the prediction")]
     labels = label_texts(classifier.classes_)
-    is_ovr = len(classifier.coef_) == len(labels) and getattr(classifier, "multi_class", "ovr") != "ovo"
-    if len(labels) > 2 and is_ovr:
-        return [(f"for {label}", f"against {label}") for label in labels]
     if len(labels) == 2:
         return [(f"for {labels[1]}", f"for {labels[0]}")]
-    return [(f"for {b}, not {a}", f"for {a}, not {b}") for a, b in itertools.combinations(labels, 2)]
+    if is_one_vs_one(classifier):
+        return [(f"for {b}, not {a}", f"for {a}, not {b}") for a, b in itertools.combinations(labels, 2)]
+    return [(f"for {label}", f"against {label}") for label in labels]
 
 
 def _top_text(classifier: Any, top: list[dict[str, Any]]) -> str:

@@ -27,7 +27,6 @@ class NoiseSpec(NamedTuple):
     value: float | None
 
     def make(self) -> Any:
-        """Return the noise object."""
         from dropmargin import noise
 
         if self.kind is None:
@@ -43,7 +42,6 @@ class Choice(click.Choice):
     """`click.Choice` with a suggestion in the error."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the choice."""
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
@@ -111,20 +109,15 @@ def noise_spec(text: str) -> NoiseSpec:
     return NoiseSpec(_NOISES[name], size)
 
 
-def noise_grid(text: str) -> int | list[NoiseSpec]:
-    """Return the noises of a list, or the number of grid points."""
+def noise_grid(text: str) -> list[NoiseSpec]:
+    """Return the noises of a list, or of a number of grid points so many dropout rates from 0 to 0.9."""
     if n_points := _grid_points(text):
-        return n_points
+        rates = [round(0.9 * i / (n_points - 1), 6) for i in range(n_points)]
+        return [NoiseSpec(_NOISES["dropout"], rate) for rate in rates]
     noises = [noise_spec(part) for part in text.split(",")]
     # A noise of size 0 is no noise, of whatever kind.
     _check_unique(text, [NoiseSpec(None, None) if noise.value == 0.0 else noise for noise in noises])
     return noises
-
-
-def dropout_rates(n_points: int) -> list[NoiseSpec]:
-    """Return that many dropout rates from 0 to 0.9, the default grid of the searches."""
-    rates = [round(0.9 * i / max(1, n_points - 1), 6) for i in range(n_points)]
-    return [NoiseSpec(_NOISES["dropout"], rate) for rate in rates]
 
 
 def number_grid(text: str) -> int | list[float]:
@@ -185,12 +178,10 @@ def list_option(*names: str, parse: Callable[[str], Any], empty: Any = None, **s
 
 
 def path_option(*names: str, metavar: str = "FILE", **settings: Any) -> click.Option:
-    """Return an option that is the path of a file or folder."""
     return click.Option(list(names), type=click.Path(), metavar=metavar, **settings)
 
 
 def file_argument(name: str, **settings: Any) -> click.Argument:
-    """Return an argument that is the path of a file or folder."""
     return click.Argument([name], type=click.Path(), **settings)
 
 
@@ -202,7 +193,6 @@ def section(title: str, *options: click.Option) -> list[click.Parameter]:
 
 
 def n_jobs_option() -> click.Option:
-    """Return the option of the number of threads."""
     number = integer(1, 10**6, extra=-1)
     return option("--n-jobs", type=number, metavar="N", help="Threads, -1 for all; they do not change the result.")
 

@@ -15,7 +15,7 @@ import click
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError, printable
 from dropmargin.cli.files import STANDARD, check_can_read, check_keeps_inputs, check_output
-from dropmargin.cli.program import SUCCESS, Command
+from dropmargin.cli.program import Command
 
 _OUTPUTS = ("label", "decision", "probability", "stability", "prediction", "std", "interval")
 
@@ -45,7 +45,7 @@ _PARAMS = [
 
 
 @click.command(cls=Command, params=_PARAMS, short_help="Predict labels, probabilities or numbers.")
-def predict(options: SimpleNamespace, console: Console) -> int:
+def predict(options: SimpleNamespace, console: Console) -> None:
     """Predict the rows of the file DATA by the model file MODEL.
 
     DATA may be - for standard input (with --format).
@@ -68,12 +68,11 @@ def predict(options: SimpleNamespace, console: Console) -> int:
     blocks = writer.blocks(read_parts(options.data, model, options, console, labels=False))
     if not to_file:
         _print(blocks, sys.stdout)
-        return SUCCESS
+        return
     _write(options.out, blocks)
     seconds = round(time.perf_counter() - started, 3)
     facts = {"rows": writer.n_rows, "out": options.out, "columns": writer.columns, "seconds": seconds}
     console.result(facts, f"{writer.n_rows} rows in {seconds:.2f} s\nsaved {options.out}")
-    return SUCCESS
 
 
 def _write(path: str, blocks: Iterable[bytes]) -> None:

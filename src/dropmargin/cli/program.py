@@ -30,7 +30,7 @@ _OUTPUT_OPTIONS = [
 
 
 class Command(click.Command):
-    """A command whose function takes ``(options, console)`` and returns the exit code.
+    """A command whose function takes ``(options, console)`` and returns the exit code, None after a success.
 
     ``options`` has an attribute per option and argument, and ``command_line``, the command as typed. The help lists
     the options by section, see `dropmargin.cli.options.section`.
@@ -40,7 +40,6 @@ class Command(click.Command):
         super().__init__(name, CONTEXT_SETTINGS, params=[*params, *_OUTPUT_OPTIONS], **settings)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the function of the command."""
         options = SimpleNamespace(**ctx.params, command_line=ctx.find_root().obj)
         console = Console(as_json=options.json, quiet=options.quiet)
         assert self.callback is not None
@@ -48,7 +47,7 @@ class Command(click.Command):
             warnings.simplefilter("default")
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
             warnings.showwarning = lambda message, *place: console.warn(_text_of(message))
-            return self.callback(options, console)
+            return self.callback(options, console) or SUCCESS
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, a section after the other."""

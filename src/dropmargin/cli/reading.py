@@ -45,7 +45,6 @@ class SavedModel:
 
     @classmethod
     def from_file(cls, path: str) -> SavedModel:
-        """Load a model file."""
         return cls.described(path)[0]
 
     @property
@@ -57,14 +56,12 @@ class SavedModel:
 
     @property
     def feature_names(self) -> Array | None:
-        """The feature names of the estimator, if it has any."""
         if self.encoder is not None:
             return self.encoder.get_feature_names_out()
         return getattr(self.estimator, "feature_names_in_", None)
 
     @property
     def predicts_numbers(self) -> bool:
-        """Whether the estimator is a regressor."""
         return not hasattr(self.estimator, "classes_")
 
     @property

@@ -25,7 +25,6 @@ class ConfusionCounter:
         self._log_loss = 0.0 if hasattr(classifier, "predict_log_proba") else None
 
     def add(self, X: Any, y: Any) -> None:
-        """Add the rows of a part."""
         classes = self._classifier.classes_
         if (y.dtype.kind in "OU") != (classes.dtype.kind in "OU"):
             raise ValueError(f"the labels are such as {y[:3].tolist()}, but those of the model {classes[:3].tolist()}")
@@ -86,7 +85,6 @@ class ErrorCounter:
         self._parts: list[tuple[Array, Array]] = []
 
     def add(self, X: Any, y: Any) -> None:
-        """Add the rows of a part."""
         if y.dtype.kind not in "iuf" or not np.isfinite(y).all():
             raise ValueError(f"the labels are such as {y[:3].tolist()}, but the model predicts numbers")
         self._parts.append((y, self._regressor.predict(X)))
@@ -102,7 +100,6 @@ class ErrorCounter:
         }
 
     def text(self) -> str:
-        """Return the errors as text."""
         facts = self.facts()
         r2 = f"{facts['r2']:.4f}" if np.isfinite(facts["r2"]) else "-"
         rows = plural(facts["rows"], "row")

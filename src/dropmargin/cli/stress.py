@@ -12,7 +12,7 @@ import click
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError, noise_text, plural, table_text
 from dropmargin.cli.files import check_can_read, check_output, more_inputs
-from dropmargin.cli.program import SUCCESS, Command
+from dropmargin.cli.program import Command
 
 if TYPE_CHECKING:
     from dropmargin.cli.training import TrainingData
@@ -81,7 +81,7 @@ _PARAMS = [
 
 
 @click.command(cls=Command, params=_PARAMS, short_help="Compare models when features are deleted.")
-def stress(options: SimpleNamespace, console: Console) -> int:
+def stress(options: SimpleNamespace, console: Console) -> None:
     """Train DropoutSVC and other classifiers on the file TRAIN, and delete features of the file TEST.
 
     Labels that are many different numbers train DropoutRidge and other regressors. The error of each is printed for
@@ -114,7 +114,6 @@ def stress(options: SimpleNamespace, console: Console) -> int:
         _write_html(options, data, plan, results, facts)
         lines.append(f"saved {options.html}")
     console.result(facts, "\n\n".join(lines))
-    return SUCCESS
 
 
 # Data and plan ------------------------------------------------------------------------------------------------------
@@ -159,8 +158,6 @@ def _make_plan(options: SimpleNamespace, data: TrainingData, X_test: Any, consol
         console.note("the test file is too large to store deleted zeros as missing values: --treatment zero is used")
         treatments = ("zero",)
     noises = options.noises if options.noise is None else [options.noise]
-    if isinstance(noises, int):
-        noises = shared.dropout_rates(noises)
     given = {} if noises is None else {"noises": [name.make() for name in noises]}
     return Plan(
         levels=options.delete,
@@ -183,7 +180,6 @@ def _make_plan(options: SimpleNamespace, data: TrainingData, X_test: Any, consol
 
 
 def _facts(options: SimpleNamespace, data: TrainingData, n_test: int, plan: Plan) -> dict[str, Any]:
-    """Return the facts that are printed as JSON."""
     return {
         "command": "stress",
         "loss": plan.loss,
@@ -250,7 +246,6 @@ def _is_table(data: TrainingData) -> bool:
 
 
 def _deletion_text(plan: Plan, options: SimpleNamespace, data: TrainingData) -> str:
-    """Return what was deleted."""
     one, many = ("cell", "columns of the file") if _is_table(data) else ("entry", "features")
     if options.groups is not None or options.group_by is not None:
         one, many = "group of columns", "groups of columns"

@@ -14,13 +14,11 @@ import click
 from dropmargin.cli import options as shared
 from dropmargin.cli.console import Console, UsageError, noise_text, plural
 from dropmargin.cli.files import check_can_read, check_can_write, check_output, more_inputs
-from dropmargin.cli.program import NOT_CONVERGED, SUCCESS, Command
+from dropmargin.cli.program import NOT_CONVERGED, Command
 
 if TYPE_CHECKING:
     from dropmargin.cli.training import TrainingData
 
-#: Formats that can be read in blocks.
-_BLOCK_FORMATS = ("svmlight", "parquet", "arrow", "npz")
 _PARAMS = [
     shared.file_argument("data"),
     shared.file_argument("model", required=False),
@@ -70,7 +68,7 @@ def train(options: SimpleNamespace, console: Console) -> int:
         training.save_model(model, data, saved, facts)
     found = {"classes": getattr(model, "classes_", None), "model": saved, "data_hash": data.data_hash}
     console.result(data.summary | facts | found, "\n".join(lines))
-    return SUCCESS if saved is not None else NOT_CONVERGED
+    return NOT_CONVERGED if saved is None else 0
 
 
 def _facts(model: Any, options: SimpleNamespace, noise: Any, seconds: float) -> dict[str, Any]:
@@ -102,7 +100,7 @@ def _fit_files(options: SimpleNamespace, console: Console, noise: Any) -> tuple[
     from dropmargin import streaming
     from dropmargin.cli import training
 
-    read_options = replace(training.basic_read_options(options, _check_format(options)), format=options.format)
+    read_options = replace(training.basic_read_options(options, "svmlight"), format=options.format)
     if options.missing is None:  # the files are not searched for missing values
         options.missing = "error"
     where = {"memory_limit": options.memory_limit, "cache": options.cache}
@@ -115,24 +113,6 @@ def _fit_files(options: SimpleNamespace, console: Console, noise: Any) -> tuple[
     streaming.fit(model, options.data, checkpoint=options.checkpoint, **where)
     summary = {"rows": n_rows, "features": n_features, "target": options.target, "zero_based": found.zero_based}
     return model, training.TrainingData(None, None, summary)
-
-
-def _check_format(options: SimpleNamespace) -> str:
-    """Return the format of the first file; raise an error if it cannot be read in blocks."""
-    from dropmargin.io.data import find_format
-
-    path = options.data
-    if os.path.isdir(path):  # files of other formats raise an error when they are read
-        files = (entry.path for entry in os.scandir(path) if entry.is_file() and entry.name[0] not in "._")
-        path = min(files, default=path)
-    if not os.path.isfile(path):  # an error when it is read
-        return _BLOCK_FORMATS[0]
-    form = find_format(path, options.format)
-    if form not in _BLOCK_FORMATS:
-        raise UsageError(f"--memory-limit is for {', '.join(_BLOCK_FORMATS)} files; {path} is read as {form}")
-    if form in ("parquet", "arrow") and options.target is None:
-        raise UsageError(f"--target is missing, the column of the labels of {path}")
-    return form
 
 
 def _check_streaming_options(options: SimpleNamespace) -> None:

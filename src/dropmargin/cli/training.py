@@ -15,6 +15,7 @@ from sklearn.pipeline import Pipeline
 
 from dropmargin import estimators, model_selection
 from dropmargin.cli.console import Console, UsageError, plural
+from dropmargin.cli.files import read_text
 from dropmargin.data import canonical
 from dropmargin.data.missing_values import feature_statistics, has_missing, nan_to_negative_zero
 from dropmargin.errors import ParameterWarning
@@ -49,17 +50,13 @@ _OPTIONS_OF_SOME = ("multi_class", "class_weight", "approximation", "epsilon")
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Encoded training data: ``encoder`` is fitted, ``feature_names`` are those of data without an encoder.
+    """Encoded training data."""
 
-    ``summary`` has facts for the model file, such as the target column, which prediction needs. Rows that are read from
-    disk are None.
-    """
-
-    X: Any
+    X: Any  # None if rows are read from disk
     y: Any
-    summary: dict[str, Any]
-    encoder: Any = None
-    feature_names: Array | None = None
+    summary: dict[str, Any]  # for the model file, such as the target column, which prediction needs
+    encoder: Any = None  # fitted
+    feature_names: Array | None = None  # of data without an encoder
     data_hash: str | None = None
 
 
@@ -211,11 +208,7 @@ def _stop_words(given: str | None) -> str | list[str] | None:
     """Return the words of a file, as documents are split into words; ``english`` is the list of scikit-learn."""
     if given is None or given == "english":
         return given
-    try:
-        with open(given, encoding="utf-8-sig") as file:
-            words = sorted(set(re.findall(r"\w\w+", file.read().lower())))
-    except UnicodeDecodeError:
-        raise UsageError(f"--stop-words {given}: this is not a text file in UTF-8") from None
+    words = sorted(set(re.findall(r"\w\w+", read_text("--stop-words", given).lower())))
     if not words:
         raise UsageError(f"--stop-words {given}: there are no words in this file")
     return words
@@ -224,8 +217,7 @@ def _stop_words(given: str | None) -> str | list[str] | None:
 def _feature_names(data: Dataset, path: str | None) -> Array | None:
     names = data.feature_names
     if path is not None:
-        with open(path, encoding="utf-8-sig") as file:
-            names = tuple(line.strip() for line in file.read().splitlines())
+        names = tuple(line.strip() for line in read_text("--feature-names", path).splitlines())
         if len(names) != data.X.shape[1]:
             raise ValueError(f"{path}: {len(names)} names, but the data have {data.X.shape[1]} features")
     if names is None:
@@ -239,7 +231,6 @@ def _feature_names(data: Dataset, path: str | None) -> Array | None:
 
 
 def learns_numbers(loss: str) -> bool:
-    """Return whether a loss is one of regression."""
     return issubclass(_MODELS[loss], RegressorMixin)
 
 

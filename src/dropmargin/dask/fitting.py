@@ -20,7 +20,7 @@ from dropmargin.dask.cluster import find_client
 from dropmargin.dask.inputs import blocks_of, feature_names_of, is_frame, partition_rows
 from dropmargin.dask.partitions import DaskPartitions
 from dropmargin.data import Partitions, Rows, to_arrays
-from dropmargin.estimators.inspection import check_rows
+from dropmargin.estimators.partition_fit import check_rows
 from dropmargin.estimators.validation import check_number
 from dropmargin.model_selection.partitions import check_estimator, fit_estimator
 from dropmargin.streaming.checkpoint import Log, LoggedPartitions

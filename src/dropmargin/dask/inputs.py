@@ -24,7 +24,6 @@ class Blocks(NamedTuple):
 
 
 def is_frame(value: Any) -> bool:
-    """Return whether a value is a dask data frame or series."""
     return is_dask_collection(value) and (is_dataframe_like(value) or is_series_like(value))
 
 

@@ -136,7 +136,6 @@ class DaskPartitions(Partitions[P]):
         return out
 
     def close(self) -> None:
-        """Release the partitions."""
         self._parts, self._placement = _Parts([]), Placement(self._cluster.client, [])
 
     def _message(self) -> _Message:
@@ -203,7 +202,6 @@ class _Message:
         return [group, self._payload(call), self._rows(self._parts, share) if parts is None else parts, *columns]
 
     def _column(self, own: PerPartition, share: Share) -> Any:
-        """Return the items of a share."""
         call = own[0]
         if not isinstance(call, Call):
             return tasks.Column([own[i] for i in share.indices])
@@ -212,7 +210,6 @@ class _Message:
         return self.store(call, share)
 
     def _rows(self, parts: _Parts, share: Share) -> Any:
-        """Return the partitions of a share."""
         if parts.steps:
             return self.store(parts, share)
         return List(*(parts.source[i] for i in share.indices))

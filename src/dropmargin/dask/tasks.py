@@ -53,7 +53,6 @@ class Payload(_Untokenized):
         return self.content.nbytes
 
     def unpack(self) -> Request:
-        """Return a new copy of the request."""
         return pickle.loads(self.content.data)
 
 
@@ -66,8 +65,6 @@ class Column(_Untokenized):
 
 @dataclass
 class Group(_Untokenized):
-    """The partitions of one task."""
-
     indices: tuple[int, ...]
     n_partitions: int  # of all partitions
     n_threads: int
@@ -137,7 +134,6 @@ def join_nodes(sums: Nodes, n_partitions: int) -> Nodes:
 
 
 def size_of_nodes(nodes: Nodes) -> int:
-    """Return the bytes of all sums."""
     return sum(value.nbytes for totals in nodes.values() for value in totals if isinstance(value, np.ndarray))
 
 

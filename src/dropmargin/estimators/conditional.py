@@ -33,13 +33,7 @@ from scipy.special import logsumexp, ndtri
 from dropmargin.data import linear_scores
 from dropmargin.data.blocks import chunks
 from dropmargin.data.deviations import Deviations
-from dropmargin.data.missing_values import (
-    mark_missing,
-    missing_features,
-    row_chunks,
-    row_patterns,
-    zero_missing,
-)
+from dropmargin.data.missing_values import mark_missing, missing_features, row_chunks, row_patterns, zero_missing
 from dropmargin.estimators.missing import IncompleteRows
 from dropmargin.losses import GaussianLogistic
 from dropmargin.noise import Variance
@@ -66,7 +60,6 @@ class NormalScores(NamedTuple):
 
     @property
     def variance(self) -> Array:
-        """The variances of the scores."""
         return np.diagonal(self.covariance, axis1=1, axis2=2)
 
     def covariance_with(self, labels: Array) -> Array:
@@ -76,24 +69,14 @@ class NormalScores(NamedTuple):
 
 @dataclass(frozen=True)
 class FactorModel:
-    """A Gaussian distribution of the features with low-rank plus diagonal covariance; see the module's docstring.
-
-    Parameters
-    ----------
-    mean : ndarray of shape (n_features,)
-    factors : ndarray of shape (n_features, rank)
-        The loadings ``U``.
-    residual_variance : ndarray of shape (n_features,)
-        The diagonal of ``Psi``: 0 for features that never vary, whose loadings are 0.
-    """
+    """A Gaussian distribution of the features with low-rank plus diagonal covariance; see the module's docstring."""
 
     mean: Array
-    factors: Array
-    residual_variance: Array
+    factors: Array  # the loadings U, (n_features, rank)
+    residual_variance: Array  # the diagonal of Psi: 0 for features that never vary, whose loadings are 0
 
     @property
     def rank(self) -> int:
-        """The number of factors."""
         return self.factors.shape[1]
 
     @cached_property

@@ -53,23 +53,13 @@ _N_EM_STEPS, _MOST_EM_ROWS = 10, 5000
 
 @dataclass(frozen=True)
 class _Covariance:
-    """The covariance matrix of the features, by products with it.
+    """The covariance matrix of the features, by products with it."""
 
-    Parameters
-    ----------
-    moments : tuple of SecondMoments
-        Of disjoint sets of rows.
-    total : float
-        The weight of all these rows.
-    mean, variance, observed : ndarray of shape (n_features,)
-        Mean, variance and share of the observed entries of each feature.
-    """
-
-    moments: tuple[SecondMoments, ...]
-    total: float
-    mean: Array
+    moments: tuple[SecondMoments, ...]  # of disjoint sets of rows
+    total: float  # the weight of all these rows
+    mean: Array  # of the observed entries of each feature, as the next two
     variance: Array
-    observed: Array
+    observed: Array  # their share
 
     def times(self, right: Array) -> Array:
         """Return the product with a matrix of shape (n_features, n)."""
@@ -95,11 +85,9 @@ class _Covariance:
 
     def leading(self, rank: int) -> tuple[Array, Array]:
         """Return the largest eigenvalues of the correlation matrix, and their eigenvectors times the deviations."""
-        return self._eigenvectors(self.variance, self._random_block(rank))
-
-    def _random_block(self, rank: int) -> Array:
         size = len(self.mean), min(len(self.mean), rank + _OVERSAMPLING)
-        return np.sqrt(self.variance)[:, None] * np.random.default_rng(0).normal(size=size)
+        block = np.sqrt(self.variance)[:, None] * np.random.default_rng(0).normal(size=size)
+        return self._eigenvectors(self.variance, block)
 
     def _eigenvectors(self, psi: Array, block: Array) -> tuple[Array, Array]:
         """Return the largest eigenvalues of ``Psi^-1/2 S Psi^-1/2``, and ``Psi^1/2`` times their eigenvectors.

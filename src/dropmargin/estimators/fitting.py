@@ -167,13 +167,7 @@ class CheckedRows(Rows, TrainingRows):
 
 
 class Fit:
-    """What an estimator contributes to a fit.
-
-    Parameters
-    ----------
-    estimator : MarginalisedModel
-        Its parameters are checked.
-    """
+    """What an estimator contributes to a fit; its parameters are checked."""
 
     def __init__(self, estimator: MarginalisedModel) -> None:
         self.estimator = estimator
@@ -200,11 +194,7 @@ class Fit:
         return CheckedRows(X, y, weights, is_missing, names, are_filled)
 
     def run(
-        self,
-        rows: TrainingRows,
-        n_threads: int = 1,
-        start: Array | None = None,
-        monitor: Monitor | None = None,
+        self, rows: TrainingRows, n_threads: int = 1, start: Array | None = None, monitor: Monitor | None = None
     ) -> None:
         """Solve the problem and set the fitted attributes.
 
@@ -256,7 +246,6 @@ class Fit:
         return np.vstack([as_dense(coef).T, intercept[None, :]]).astype(np.float64)
 
     def set_features(self, n_features: int, names: Sequence[str] | None) -> None:
-        """Set number and names of the features."""
         self.estimator.n_features_in_ = n_features
         set_or_delete(self.estimator, "feature_names_in_", None if names is None else np.array(names, dtype=object))
 
@@ -310,7 +299,6 @@ def set_coefficients(model: MarginalisedModel, coef: Array, dtype: Any) -> None:
 
 
 def loss_of(model: MarginalisedModel) -> Loss:
-    """Return the loss of a model."""
     return model._make_loss()
 
 

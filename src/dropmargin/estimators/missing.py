@@ -110,9 +110,8 @@ class _ObservedOnly(Noise):
         return Variance(entry=_is_observed, slope=self.noise.variance().floor)
 
     def log_mgf(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
-        value, first, second = self.noise.log_mgf(t, x)
-        is_missing = is_negative_zero(x)
-        return np.where(is_missing, 0.0, value), np.where(is_missing, 0.0, first), np.where(is_missing, 0.0, second)
+        value, first, second = (np.where(is_negative_zero(x), 0.0, part) for part in self.noise.log_mgf(t, x))
+        return value, first, second
 
 
 # Prediction ---------------------------------------------------------------------------------------------------------
@@ -120,24 +119,14 @@ class _ObservedOnly(Noise):
 
 @dataclass(frozen=True)
 class IncompleteRows:
-    """Rows of ``X``, possibly with missing features. Their scores are ``shift + factor * filled @ coef.T``.
+    """Rows of ``X``, possibly with missing features. Their scores are ``shift + factor * filled @ coef.T``."""
 
-    Parameters
-    ----------
-    filled : ndarray or sparse array of shape (n_rows, n_features)
-        The rows, with 0 for missing features.
-    missing : ndarray or sparse array of shape (n_rows, n_features), or None
-        1 for missing features, else 0; ``None`` if no feature is missing.
-    factor, shift : ndarray of shape (n_rows, n_outputs)
-    """
-
-    filled: Any
-    missing: Any
-    factor: Array
-    shift: Array
+    filled: Any  # with 0 for missing features
+    missing: Any  # 1 for missing features, else 0; None if no feature is missing
+    factor: Array  # (n_rows, n_outputs)
+    shift: Array  # (n_rows, n_outputs)
 
     def scores(self, coef: Array) -> Array:
-        """Return the scores of the rows."""
         return self.factor * _times(self.filled, coef) + self.shift
 
     def covariances(self, members: Array, variance: Variance, first: Array, second: Array) -> Array:

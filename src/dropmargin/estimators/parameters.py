@@ -77,7 +77,7 @@ def parameter(
         The declaration. Instances have the value of the parameter in its place.
     """
     if choices is not None:
-        check, stored_as = _one_of(choices), TEXT
+        check, stored_as = lambda name, value: validation.check_choice(name, value, choices), TEXT
     return Parameter(default, check, choices, stored_as, optional_in_files, kw_only)
 
 
@@ -151,10 +151,6 @@ def number(low: float, high: float = np.inf, *, low_open: bool = False) -> Check
 def integer(low: int) -> Check:
     """Return the check of an integer of at least ``low``."""
     return lambda name, value: validation.check_integer(name, value, low)
-
-
-def _one_of(choices: tuple[str, ...]) -> Check:
-    return lambda name, value: validation.check_choice(name, value, choices)
 
 
 def _as_bool(name: str, value: Any) -> bool:

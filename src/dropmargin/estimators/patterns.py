@@ -55,34 +55,16 @@ _BLOCK = 2**20
 
 
 class Variables(NamedTuple):
-    """The variables of rows that have the same number of variables; see the module's docstring.
+    """The variables of rows that have the same number of variables; see the module's docstring."""
 
-    Parameters
-    ----------
-    base : ndarray of shape (n_rows, n_outputs)
-    contribution : ndarray of shape (n_rows, n_variables, n_outputs)
-        The vectors ``c_v``.
-    keep : ndarray of shape (n_rows, n_variables)
-        The probabilities ``p_v``.
-    variable : ndarray of shape (n_rows, n_variables)
-    """
-
-    base: Array
-    contribution: Array
-    keep: Array
-    variable: Array
+    base: Array  # (n_rows, n_outputs)
+    contribution: Array  # c_v, (n_rows, n_variables, n_outputs)
+    keep: Array  # p_v, (n_rows, n_variables)
+    variable: Array  # (n_rows, n_variables)
 
 
 class DropoutPatterns:
-    """The probability that dropout does not change a label; see the module's docstring.
-
-    Parameters
-    ----------
-    coef : ndarray of shape (n_outputs, n_features)
-    noise : DropoutNoise
-        With a rate and a reference value per feature, or the same for all, and with numbers of groups.
-    n_draws, seed : int
-    """
+    """The probability that dropout, with resolved groups, does not change a label; see the module's docstring."""
 
     def __init__(self, coef: Array, noise: DropoutNoise, n_draws: int, seed: int) -> None:
         n_outputs, n_features = coef.shape
@@ -107,7 +89,9 @@ class DropoutPatterns:
         out = np.empty(len(before))
         common = None
         if self.has_reference:
-            base = base - rows.factor * self._missing_at_reference(rows)
+            if rows.missing is not None:
+                at_reference = np.where(self.varies, self.reference * self.coef, 0.0)
+                base = base - rows.factor * linear_scores(rows.missing, at_reference, np.zeros(1))
             all_variables = self.draw.variables
             if len(all_variables) <= self.max_variables:
                 row, variable, products = self._all_entries(row, variable, products, all_variables, len(before))
@@ -153,11 +137,6 @@ class DropoutPatterns:
             whole.reshape(-1, len(self.coef)),
         )
 
-    def _missing_at_reference(self, rows: IncompleteRows) -> Array | float:
-        if rows.missing is None:
-            return 0.0
-        return linear_scores(rows.missing, np.where(self.varies, self.reference * self.coef, 0.0), np.zeros(1))
-
     @cached_property
     def _common_draws(self) -> Array:
         """The draws of ``sum r_d w_d (1 - [observed] / p_v)``, which all rows have in common, a column each."""
@@ -201,15 +180,10 @@ def _enumerated(variables: Variables, before: Array, predict: PredictIndex) -> A
             np.add(scores[:, :, dropped], contribution[:, v, :, None], out=scores[:, :, observed])
             np.multiply(probability[:, dropped], keep[:, v, None], out=probability[:, observed])
             probability[:, dropped] *= 1.0 - keep[:, v, None]
-        unchanged = _predicted(scores, predict) == before[part, None]
+        predicted = predict(scores.swapaxes(1, 2).reshape(-1, n_outputs)).reshape(len(keep), -1)
+        unchanged = predicted == before[part, None]
         out[part] = np.minimum(np.sum(probability, axis=1, where=unchanged), 1.0)
     return out
-
-
-def _predicted(scores: Array, predict: PredictIndex) -> Array:
-    """Return the predicted class of each row and pattern, from scores of shape (n_rows, n_outputs, n_patterns)."""
-    n_rows, n_outputs, n_patterns = scores.shape
-    return predict(scores.swapaxes(1, 2).reshape(-1, n_outputs)).reshape(n_rows, n_patterns)
 
 
 def _sampled(
@@ -240,16 +214,7 @@ def _sampled(
 
 
 class LatinPatterns:
-    """Dropout patterns of a Latin hypercube; see the module's docstring.
-
-    Parameters
-    ----------
-    variables : ndarray
-        The variables of the patterns, in ascending order.
-    rate : ndarray of shape (n_variables,)
-        The dropout rate of every variable of the data.
-    n_draws, seed : int
-    """
+    """Dropout patterns of a Latin hypercube for some of the variables; ``rate`` has that of every variable."""
 
     def __init__(self, variables: Array, rate: Array, n_draws: int, seed: int) -> None:
         self.n_draws = n_draws

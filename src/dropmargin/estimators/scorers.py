@@ -61,8 +61,6 @@ class ExpectedError(MeanScorer):
 
 
 class R2(CheckedScorer):
-    """The coefficient of determination."""
-
     def __call__(self, model: MarginalisedRegressor, X: Any, y: Array, sample_weight: Any = None) -> float:
         if len(y) < 2:
             return float("nan")

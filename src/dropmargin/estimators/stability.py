@@ -62,16 +62,7 @@ class ScoreDifferences(NamedTuple):
 
 
 class NoisyScores:
-    """The moments of the scores of rows whose features are corrupted by noise, each computed when it is first used.
-
-    The attributes are those of `NormalScores`.
-
-    Parameters
-    ----------
-    incomplete : IncompleteRows
-    coef : ndarray of shape (n_outputs, n_features)
-    noise : Variance
-    """
+    """The moments of the scores of rows under noise, each computed at its first use; attributes as `NormalScores`."""
 
     def __init__(self, incomplete: IncompleteRows, coef: Array, noise: Variance) -> None:
         self.incomplete, self.coef, self.noise = incomplete, coef.astype(np.float64), noise
@@ -111,16 +102,7 @@ ScoreMoments = NoisyScores | NormalScores
 class LabelStability:
     """The probability that noise does not change a label, by one of the methods of the module's docstring.
 
-    Parameters
-    ----------
-    coef : ndarray of shape (n_outputs, n_features)
-    noise : Noise
-    predict : callable
-        Returns the index of the predicted class for every row of scores.
-    method : {"auto", "normal", "guaranteed"}
-    by_pairs : bool
-        Whether the scores are those of pairs of classes, whose votes have no closed form.
-    n_draws, seed : int
+    ``by_pairs``: the scores are those of pairs of classes, whose votes have no closed form.
     """
 
     coef: Array
@@ -137,7 +119,6 @@ class LabelStability:
         return DropoutPatterns(self.coef, self.noise, self.n_draws, self.seed) if is_dropout else None
 
     def of_scores(self, scores: ScoreMoments) -> Array:
-        """Return the probability of each row."""
         if self.method == "auto" and isinstance(scores, NoisyScores):
             return self._exact_or_drawn(scores)
         if self.by_pairs:

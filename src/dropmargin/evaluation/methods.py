@@ -104,28 +104,15 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A treatment of deleted features, and what the searches of all methods share.
-
-    Parameters
-    ----------
-    treatment : {"zero", "missing"}
-    plan : Plan
-        With a loss.
-    X, y : training rows
-    Cs : ndarray
-        Values of ``C`` to choose from.
-    folds : list of (ndarray, ndarray)
-    score : callable
-        ``score(estimator, X, y)``: the score with deleted features.
-    """
+    """A treatment of deleted features, and what the searches of all methods share."""
 
     treatment: str
-    plan: Plan
+    plan: Plan  # with a loss
     X: Any
     y: Array
     Cs: Array
     folds: Sequence[Any]
-    score: Callable[..., float]
+    score: Callable[..., float]  # of an estimator, X and y: the score with deleted features
 
     @property
     def unit(self) -> float:
@@ -135,17 +122,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Method:
-    """A method of the stress test.
+    """A method of the stress test: ``make(task)`` returns the search for its parameters.
 
-    Parameters
-    ----------
-    name : str
-    make : callable
-        ``make(task)`` returns the search for its parameters, with ``fit`` and ``best_estimator_``.
-    treatments : sequence of str
-        The treatments that it is for.
-    cost : callable
-        ``cost(n_rows, n_features, n_classes)`` in units of about a minute. A method that costs more is left out.
+    ``cost(n_rows, n_features, n_classes)`` is in units of about a minute; a method that costs more is left out.
     """
 
     name: str
@@ -158,20 +137,6 @@ class RescalingClassifier(ClassifierMixin, BaseEstimator):
     """A linear classifier of scikit-learn that predicts with missing features as ``missing="rescale"`` does.
 
     In training a missing value is replaced by the mean of its feature.
-
-    Parameters
-    ----------
-    estimator : classifier
-        A linear classifier: after ``fit`` it has ``coef_``, ``intercept_`` and ``classes_``.
-
-    Attributes
-    ----------
-    estimator_ : classifier
-        The fitted classifier.
-    columns_ : FeatureStatistics
-        Means and standard deviations of the features.
-    classes_ : ndarray of shape (n_classes,)
-    n_features_in_ : int
     """
 
     def __init__(self, estimator: Any) -> None:
@@ -203,15 +168,7 @@ class RescalingClassifier(ClassifierMixin, BaseEstimator):
 
 
 class DeletedCells(TransformerMixin, BaseEstimator):
-    """Deletes a share of the cells of training rows, and none of the rows to predict; both become dense.
-
-    Parameters
-    ----------
-    deleted : float, default=0.0
-        The share.
-    groups : ndarray of int or None, default=None
-        The group of each feature; those of a group are deleted together.
-    """
+    """Deletes a share of the cells of training rows, those of a group together, and none of the rows to predict."""
 
     def __init__(self, deleted: float = 0.0, groups: Any = None) -> None:
         self.deleted = deleted
@@ -305,17 +262,7 @@ _CLASSIFIERS = (
 
 
 def methods_for(loss: str) -> tuple[Method, ...]:
-    """Return the methods of a stress test: ours of this loss first, then the others.
-
-    Parameters
-    ----------
-    loss : {"hinge", "logistic", "ridge", "svr"}
-        The last two are losses of regression.
-
-    Returns
-    -------
-    tuple of Method
-    """
+    """Return the methods of a stress test: ours of this loss first, then the others."""
     name = type(plain_model(SEARCHES[loss]())).__name__
     ours = Method(name, _ours), Method(f"{name} (conditional)", partial(_ours, missing="conditional"), _MISSING)
     return *ours, *(_REGRESSORS if predicts_numbers(loss) else _CLASSIFIERS)

@@ -23,14 +23,7 @@ from dropmargin.typing import Array
 
 @dataclass(frozen=True, eq=False)
 class ScoreCurve:
-    """Scores of one model at several levels of corruption.
-
-    Attributes
-    ----------
-    scores : ndarray of shape (n_levels, n_repeats)
-    scoring : str, callable or None
-        The metric, as it was given; the name of the metric for ``"auto"``.
-    """
+    """Scores of one model at several levels of corruption, of shape (n_levels, n_repeats), and their metric."""
 
     scores: Array
     scoring: Any
@@ -42,35 +35,18 @@ class ScoreCurve:
 
     @property
     def std(self) -> Array:
-        """Standard deviation of the scores of each level over the repeats."""
         return np.std(self.scores, axis=1)
 
 
 @dataclass(frozen=True)
 class ScoringCase:
-    """A fitted model and its test rows, the same for every level of a curve.
-
-    Parameters
-    ----------
-    estimator : object
-        A fitted classifier or regressor.
-    X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
-        As given.
-    values : ndarray, CSR matrix, data frame or sequence of str
-        The entries of ``X``; ``X`` itself if it has other columns than numbers, or documents.
-    y : array-like of shape (n_samples,)
-    scoring : str, callable or None
-        The metric, a name in place of ``"auto"``.
-    scorer : callable
-        ``scorer(estimator, X, y)``, as scikit-learn makes them.
-    sample_weight : array-like of shape (n_samples,) or None
-    """
+    """A fitted model and its test rows, the same for every level of a curve."""
 
     estimator: Any
-    X: Any
-    values: Any
+    X: Any  # as given
+    values: Any  # the entries of X; X itself if it has other columns than numbers, or documents
     y: Any
-    scoring: Any
+    scoring: Any  # a name in place of "auto"
     scorer: Callable[..., Any]
     sample_weight: Any
 
@@ -158,26 +134,9 @@ def score_levels(
     verbose: int,
     label: str,
 ) -> Array:
-    """Return the scores of ``corrupt(level, seed)`` for each level and each seed.
+    """Return the scores of the rows ``corrupt(level, seed)`` for each level and each seed, by ``n_jobs`` threads.
 
-    Parameters
-    ----------
-    case : ScoringCase
-    corrupt : callable
-        Returns corrupted rows, given the index of a level and a seed.
-    is_plain : boolean ndarray of shape (n_levels,)
-        Whether the level has no corruption: the given rows are scored once.
-    seeds : ndarray of shape (n_repeats,)
-    n_jobs : int or None
-        Number of threads.
-    verbose : int
-        0 for no progress bar.
-    label : str
-        Label of the progress bar.
-
-    Returns
-    -------
-    ndarray of shape (n_levels, n_repeats)
+    The scores of levels that are plain, without corruption, are those of the given rows.
     """
     check_n_jobs(n_jobs)
     scores = np.empty((len(is_plain), len(seeds)))

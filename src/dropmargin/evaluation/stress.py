@@ -25,8 +25,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.utils.multiclass import type_of_target
 
-from dropmargin.data import canonical, mean_square
-from dropmargin.data.matrix import from_arrays, is_dense_matrix, to_arrays
+from dropmargin.data import canonical, is_dense_matrix, mean_square
 from dropmargin.data.missing_values import has_missing, zero_missing
 from dropmargin.estimators.fitting import Fit
 from dropmargin.estimators.validation import check_choice
@@ -217,14 +216,7 @@ def _values_of_c(X: Any, y: Any, plan: Plan) -> Array:
 
 def _treated(part: tuple[Any, Any], treatment: str) -> tuple[Any, Any]:
     """Return the rows with zeros for missing values if the treatment is ``"zero"``, else unchanged."""
-    X, y = part
-    X = _with_small_indices(canonical(X))
+    X, y = canonical(part[0]), part[1]
+    if not is_dense_matrix(X) and max(X.shape[1], X.nnz) < 2**31:  # `LinearSVC` accepts no other indices
+        X.indices, X.indptr = X.indices.astype(np.int32, copy=False), X.indptr.astype(np.int32, copy=False)
     return (zero_missing(X) if treatment == "zero" and has_missing(X) else X), y
-
-
-def _with_small_indices(X: Any) -> Any:
-    """Return sparse rows with 32-bit indices where they fit: `LinearSVC` accepts no others."""
-    if is_dense_matrix(X) or max(X.shape[1], X.indptr[-1]) > np.iinfo(np.int32).max:
-        return X
-    values, *indices = to_arrays(X)
-    return from_arrays([values, *(array.astype(np.int32, copy=False) for array in indices)], X.shape)

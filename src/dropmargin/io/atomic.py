@@ -30,8 +30,10 @@ def write_atomically(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
     try:
         try:
             for chunk in chunks:
+                rest = memoryview(chunk).cast("B")
                 with _named_error(path, unchanged=old is not None):
-                    _write_all(descriptor, chunk)
+                    while rest:
+                        rest = rest[os.write(descriptor, rest) :]
             with _named_error(path, unchanged=old is not None):
                 if old is not None and hasattr(os, "fchown"):
                     with suppress(PermissionError):
@@ -70,12 +72,6 @@ def _stat_existing(target: str) -> os.stat_result | None:
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file")
     return found
-
-
-def _write_all(descriptor: int, chunk: bytes | memoryview) -> None:
-    rest = memoryview(chunk).cast("B")
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
 
 
 def _sync_folder(folder: str) -> None:

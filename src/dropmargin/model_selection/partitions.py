@@ -106,7 +106,7 @@ def search_partitions(
         fit = partition_fit(plain_model(estimator))
         verbose = estimator.verbose if progress else 0
         with checked_rows(fit, data, names, feature_names) as rows:
-            if rows.n_bytes <= _GATHERED_BYTES and (feature_names is None or rows.summary.whole.is_dense):
+            if rows.n_bytes <= _GATHERED_BYTES and (feature_names is None or rows.summary.is_dense):
                 search_arrays(estimator, _gather_rows(rows), verbose)
                 return estimator
             targets = _gather_targets(rows)

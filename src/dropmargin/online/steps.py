@@ -11,8 +11,7 @@ import numpy as np
 from dropmargin.data import LocalPartitions, Output, Rows, column_dots, is_dense_matrix, row_block, target_summary
 from dropmargin.losses import MomentLoss
 from dropmargin.objective.base import Curvature
-from dropmargin.online.block import BlockObjective, BlockPoint, SmoothedByNoise
-from dropmargin.online.grouped import GroupedBlockObjective, GroupedBlockPoint
+from dropmargin.online.block import AnyPoint, BlockObjective, BlockPoint, GroupedBlockObjective, SmoothedByNoise
 from dropmargin.online.summary import Summary
 from dropmargin.solvers import Options, Problem, conjugate_gradient
 from dropmargin.solvers.newton import newton
@@ -29,8 +28,6 @@ _STEPS, _TOL = 6, 0.005
 _SMALL_DECREASE, _UNLIKE = 0.01, 2.0
 # The standard deviation of the noise on the scores that smooths a kink, relative to the kink's scale.
 _SMOOTHING = 0.05
-
-AnyPoint = BlockPoint | GroupedBlockPoint
 
 
 class Step(NamedTuple):

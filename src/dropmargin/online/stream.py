@@ -43,7 +43,6 @@ class Batch:
         return Batch(row_slice(self.X, begin, end), self.codes[begin:end], self.sample_weight[begin:end])
 
     def followed_by(self, other: Batch) -> Batch:
-        """Return a copy of these rows and others."""
         weights = np.concatenate([self.sample_weight, other.sample_weight])
         return Batch(stack_rows([self.X, other.X]), np.concatenate([self.codes, other.codes]), weights)
 
@@ -71,7 +70,6 @@ class FeatureMeans:
     weight: float
 
     def after(self, batch: Batch) -> FeatureMeans:
-        """Return the means with the rows of a batch."""
         own = batch.sample_weight.sum()
         share = batch.sample_weight / (self.weight + own)
         means = self.means * (self.weight / (self.weight + own))

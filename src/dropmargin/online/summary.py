@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _SINGULAR = 1e-10
 # The signs of the three terms of rank one in H.
 _SIGNS = np.array([-1.0, 1.0, 1.0])
+# The axis of the outputs in each array of a summary.
+_AXES = {"coef": 1, "slope": 1, "diagonal": 1, "constant": 0, "factors": 0, "last_step": 0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,19 +70,17 @@ class Summary(Penalty):
     @classmethod
     def join(cls, summaries: Sequence[Summary]) -> Summary:
         """Return the summaries of several outputs as one."""
-        names = "coef", "slope", "diagonal", "constant", "factors", "last_step"
-        parts: dict[str, Any] = {name: [getattr(one, name) for one in summaries] for name in names}
-        for name, arrays in parts.items():
-            parts[name] = np.hstack(arrays) if name in names[:3] else np.concatenate(arrays)
+        parts: dict[str, Any] = {name: [getattr(one, name) for one in summaries] for name in _AXES}
+        for name, axis in _AXES.items():
+            parts[name] = np.concatenate(parts[name], axis)
         return cls(**parts)
 
     def select(self, outputs: Any) -> Summary:
         """Return the summary of these outputs alone."""
-        coef, slope, diagonal = (
-            np.ascontiguousarray(array[:, outputs]) for array in (self.coef, self.slope, self.diagonal)
-        )
-        rest: dict[str, Any] = {name: getattr(self, name)[outputs] for name in ("constant", "factors", "last_step")}
-        return Summary(coef=coef, slope=slope, diagonal=diagonal, **rest)
+        index: Any = (outputs, (slice(None), outputs))  # by axis
+        arrays = {name: getattr(self, name)[index[axis]] for name, axis in _AXES.items()}
+        parts: dict[str, Any] = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        return Summary(**parts)
 
     def moved(self, coef: Array) -> Summary:
         """Return the same function, written at other coefficients."""
@@ -149,7 +149,6 @@ def _intercept_factor(image: Array) -> Array:
 
 
 def _factors(coef: Array, diagonal: Array, coef_image: Array, intercept_image: Array) -> Array:
-    """Return the factors of one output."""
     out = np.zeros((3, len(coef)))
     out[1] = _intercept_factor(intercept_image)
     along = out[1] @ coef

@@ -31,27 +31,14 @@ class NoiseKind:
 
 @dataclass(frozen=True, eq=False)
 class ScoreGrid:
-    """The scores of a grid.
-
-    Parameters
-    ----------
-    noises : tuple of Noise or None
-    Cs : ndarray of shape (n_Cs,)
-    scores : ndarray of shape (n_folds, n_noises, n_Cs)
-    metric : str, default="accuracy"
-        Name of the metric of the scores.
-    chosen : tuple of int, default=None
-        Indices of the chosen noise and ``C``; ``None`` if none was chosen.
-    refined : bool ndarray of shape (n_noises, n_Cs), default=None
-        Whether each point was solved to the full tolerance; ``None`` if all were.
-    """
+    """The scores of a grid."""
 
     noises: tuple[Noise | None, ...]
     Cs: Array
-    scores: Array
+    scores: Array  # (n_folds, n_noises, n_Cs)
     metric: str = "accuracy"
-    chosen: tuple[int, int] | None = None
-    refined: Array | None = None
+    chosen: tuple[int, int] | None = None  # indices of noise and C
+    refined: Array | None = None  # whether each point was solved to the full tolerance; None if all were
 
     @classmethod
     def of_estimator(cls, estimator: Any) -> ScoreGrid:
@@ -70,7 +57,6 @@ class ScoreGrid:
 
     @property
     def mean(self) -> Array:
-        """The mean score of each point."""
         return self.scores.mean(axis=0)
 
     @property

@@ -62,15 +62,6 @@ def verdict(results: Sequence[MethodResult]) -> str:
     """Return the main result in one sentence: the errors with about half of the features deleted.
 
     It has the best of ours, the best and the worst of the others, with the last treatment of the results.
-
-    Parameters
-    ----------
-    results : sequence of MethodResult
-        As `dropmargin.evaluation.stress.stress_test` returns them.
-
-    Returns
-    -------
-    str
     """
     treatment, group = list(by_treatment(results).items())[-1]
     levels = group[0].curve.levels.tolist()
@@ -104,15 +95,6 @@ def error_tables(results: Sequence[MethodResult]) -> list[Table]:
     """Return a table of the errors for each treatment; of a regression also one of R^2.
 
     An error is in bold where it is lower than all others by more than a standard error.
-
-    Parameters
-    ----------
-    results : sequence of MethodResult
-        As `dropmargin.evaluation.stress.stress_test` returns them.
-
-    Returns
-    -------
-    list of Table
     """
     tables, show = [], _formatter(results)
     for treatment, group in by_treatment(results).items():
@@ -135,25 +117,7 @@ def error_tables(results: Sequence[MethodResult]) -> list[Table]:
 def stress_sections(
     results: Sequence[MethodResult], *, chosen_at: str, deletion: str, facts: Mapping[str, str], command: str
 ) -> list[Section]:
-    """Return the sections of the report.
-
-    Parameters
-    ----------
-    results : sequence of MethodResult
-        As `dropmargin.evaluation.stress.stress_test` returns them.
-    chosen_at : str
-        The levels of deletion at which parameters were chosen, in words.
-    deletion : str
-        What was deleted, in words.
-    facts : mapping of str to str
-        Data, parameters and versions.
-    command : str
-        The command that made the report.
-
-    Returns
-    -------
-    list of Section
-    """
+    """Return the sections of the report; ``chosen_at`` and ``deletion`` are the levels and the deletion in words."""
     groups = by_treatment(results)
     limits = _error_limits(results)
     what, metric = ("RMSE", "RMSE") if _is_regression(results) else ("Error", "accuracy")

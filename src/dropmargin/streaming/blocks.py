@@ -49,7 +49,6 @@ class BlockInfo(NamedTuple):
 
     @property
     def n_bytes(self) -> int:
-        """The size of all arrays."""
         return sum(np.dtype(own).itemsize * count for own, count in zip(self.dtypes, self.counts, strict=True))
 
 
@@ -82,7 +81,6 @@ class FileBlocks:
 
     @property
     def sizes(self) -> list[int]:
-        """The size of each block in memory."""
         return [block.n_bytes for block in self.blocks]
 
     def is_complete(self) -> bool:
@@ -157,7 +155,6 @@ class ArrayBlocks:
 
     @property
     def sizes(self) -> list[int]:
-        """The size of each block in memory."""
         return [(end - begin) * self._X.shape[1] * self._dtype.itemsize for begin, end in pairwise(self._edges)]
 
     def keep(self, room: int) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dropmargin.data import canonical, to_arrays
+from dropmargin.errors import ParameterError
 from dropmargin.io.data import DataFormatError, Dataset, ReadOptions, find_format, read_chunks
 from dropmargin.io.data.dataset import concatenate
 from dropmargin.io.data.sources import Source, line_blocks
@@ -60,22 +61,23 @@ def find_files(paths: PathLike | Iterable[PathLike], options: ReadOptions | None
     for path in found:
         if not path.is_file():
             raise FileNotFoundError(f"{str(path)!r} does not exist, or is not a file.")
-    formats = {path: find_format(path, options.format) for path in found}
-    first = found[0]
-    for path, form in formats.items():
-        if form != formats[first]:
-            raise ValueError(
-                f"The files are of several formats: {first.name} is {formats[first]}, {path.name} is {form}. "
-                "Pass files of one format only."
-            )
-    form = formats[first]
+    formats: dict[str, Path] = {}  # and the first file of each
+    for path in found:
+        formats.setdefault(find_format(path, options.format), path)
+    if len(formats) > 1:
+        listed = ", ".join(f"{path.name} is {form}" for form, path in formats.items())
+        raise ValueError(f"The files are of several formats: {listed}. Pass files of one format only.")
+    ((form, first),) = formats.items()
     if form not in _FORMATS:
-        raise ValueError(
+        raise ParameterError(
             f"{first.name} is {form}, which cannot be read in chunks for a fit: use one of {list(_FORMATS)}. "
-            "Encode tables with categories or text first, and save the result as npz."
+            "Encode tables with categories or text first, and save the result as npz.",
+            "memory_limit",
+            f"this is for {', '.join(_FORMATS)} files; {first} is read as {form}",
         )
     if form in ("parquet", "arrow") and options.target is None:
-        raise ValueError(f"options.target must name the column of the labels of {form} files, got None.")
+        what = f"options.target must name the column of the labels of {form} files, got None."
+        raise ParameterError(what, "target", f"name the column of the labels of {first}")
     return DataFiles(tuple(found), form, options, progress)
 
 

@@ -35,7 +35,6 @@ def parse_size(name: str, value: Any) -> int:
 
 
 def format_size(n_bytes: float) -> str:
-    """Return a number of bytes with a unit."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if n_bytes >= size:
             return f"{n_bytes / size:.3g} {unit}"
@@ -43,7 +42,6 @@ def format_size(n_bytes: float) -> str:
 
 
 def resident_bytes() -> int:
-    """Return the memory of this process."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,11 +1,12 @@
-/* Rows of svmlight text: labels, feature indices, values. Accepts exactly what svmlight_lines.py accepts; which
- * line is wrong is found here, what is wrong with it is said there.
+/* Rows of svmlight text: labels, feature indices, values. Accepts exactly what svmlight.py accepts; which line is wrong
+ * is found here, what is wrong with it is said there.
  *
  * Memory safety: the text ends in a newline, which no scan steps over, either its own last byte or the one that the
  * caller puts behind it; and no array is written beyond the size that the caller gives. */
 #define _GNU_SOURCE /* strtod_l */
 #include <float.h>
 #include <locale.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,12 +51,6 @@ static const double EXACT_POWERS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  
 typedef unsigned __int128 wide;
 enum { WIDE_POWER = 19 }; /* 10^19 < 2^64 */
 
-static uint64_t integer_power(int64_t exponent) {
-    uint64_t power = 1;
-    while (exponent-- > 0) power *= 10;
-    return power;
-}
-
 /* digits * 10^exponent for |exponent| <= 19, rounded once, to even: the exact product, or the quotient in 64 bits or
  * more and whether anything remained. */
 static double round_scaled(uint64_t digits, int64_t exponent) {
@@ -63,10 +58,10 @@ static double round_scaled(uint64_t digits, int64_t exponent) {
     wide scaled;
     int remained = 0;
     if (exponent >= 0) {
-        scaled = (wide)(digits << shift) * integer_power(exponent);
+        scaled = (wide)(digits << shift) * (uint64_t)EXACT_POWERS[exponent];
         binary = -shift;
     } else {
-        uint64_t divisor = integer_power(-exponent);
+        uint64_t divisor = (uint64_t)EXACT_POWERS[-exponent];
         int divisor_shift = __builtin_clzll(divisor);
         divisor <<= divisor_shift;
         wide numerator = (wide)(digits << shift) << 64;
@@ -138,17 +133,12 @@ static inline const char *read_number(const char *p, double *out) {
     return p;
 }
 
-static inline int is_finite(double value) { return value - value == 0.0; }
-
 static inline const char *read_value(const char *p, double *out) {
     const char *end = read_number(p, out);
-    if (end) return is_finite(*out) ? end : NULL;
-    if ((p[0] | 32) == 'n' && (p[1] | 32) == 'a' && (p[2] | 32) == 'n') {
-        uint64_t bits = 0x7ff8000000000000ull;
-        memcpy(out, &bits, sizeof bits);
-        return p + 3;
-    }
-    return NULL;
+    if (end) return isfinite(*out) ? end : NULL;
+    if ((p[0] | 32) != 'n' || (p[1] | 32) != 'a' || (p[2] | 32) != 'n') return NULL;
+    *out = NAN;
+    return p + 3;
 }
 
 /* Read digits as an integer below 2^63. Returns the byte after them, or NULL. */

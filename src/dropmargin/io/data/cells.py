@@ -107,7 +107,8 @@ def find_order(names: Sequence[str]) -> str | None:
     a `ValueError` that says what is wrong with the column, without the column's name.
     """
     tried = names[:: max(1, len(names) // _N_TRIED)]
-    if 2 * sum(map(_looks_like_date, tried)) <= len(tried):
+    forms = (*_FORMS, _EITHER, _SHORT)
+    if 2 * sum(any(form.fullmatch(name) for form in forms) for name in tried) <= len(tried):
         return None
     short = next((name for name in names if _SHORT.fullmatch(name)), None)
     if short is not None:
@@ -117,10 +118,6 @@ def find_order(names: Sequence[str]) -> str | None:
     if other is not None:
         raise ValueError(f"has dates, but {quoted(other)} is not a date")
     return order
-
-
-def _looks_like_date(name: str) -> bool:
-    return any(form.fullmatch(name) for form in (*_FORMS, _EITHER, _SHORT))
 
 
 def _day_or_month(names: Sequence[str]) -> str:

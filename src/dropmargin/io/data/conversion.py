@@ -25,17 +25,9 @@ _UNTYPED = ("csv", "tsv", "text")
 
 
 class Converter:
-    """Converts the columns of some rows.
+    """Converts the columns of some rows; ``lines`` has the line (or number) of each row, block by block.
 
-    Parameters
-    ----------
-    name : str
-        The file.
-    options : ReadOptions
-    lines : list of sequences of int
-        Line of each row, block by block; the number of each row if the format has no lines.
-    whole : bool
-        Whether these are all rows of the file, which then determine the kinds of columns and labels.
+    If these are the ``whole`` file, they determine the kinds of columns and labels.
     """
 
     def __init__(self, name: str, options: ReadOptions, lines: list[Sequence[int]], *, whole: bool) -> None:
@@ -138,7 +130,8 @@ class Converter:
                 is_number = kind == "number"
                 yield name, self._infer(name, cells, *self._parse(cells)) if is_number else _categorical(cells)
                 continue
-            values = _as_dates(cells) if _is_date(cells) else self._numbers(name, cells)
+            is_date = pa.types.is_timestamp(cells.type) or pa.types.is_date(cells.type)
+            values = _as_dates(cells) if is_date else self._numbers(name, cells)
             if values.dtype.kind == "f" and np.isinf(values).any():
                 self._fail(np.isinf(values), f"the value of column {quoted(name)} is infinite")
             yield name, as_categories(values).to_pandas() if kind == "category" else values
@@ -180,7 +173,17 @@ class Converter:
         self._fail(is_other, what)
 
     def _parse(self, cells: Any) -> tuple[Array, Array]:
-        return _parse_numbers(cells, self._options.decimal)
+        """Return the numbers in text, NaN where there is none, and which values are neither numbers nor missing."""
+        decimal = self._options.decimal
+        numbers = _plain_numbers(cells) if decimal == "." else np.full(len(cells), np.nan)
+        is_other = np.isnan(numbers) & cells.is_valid().to_numpy()
+        if is_other.any():  # numbers as people write them; each different text is parsed once
+            encoded = cells.filter(pa.array(is_other)).dictionary_encode().combine_chunks()
+            parsed = [parse_number(text, decimal) for text in encoded.dictionary.to_pylist()]
+            values = np.array([np.nan if value is None else value for value in parsed])
+            numbers[is_other] = values[encoded.indices.to_numpy()]
+            is_other &= np.isnan(numbers)
+        return numbers, is_other
 
     def _text(self, cells: Any) -> Any:
         """Return text; that of an untyped format without spaces around it, and null if it is a missing value."""
@@ -224,29 +227,12 @@ def _plain_numbers(cells: Any) -> Array:
     return numbers
 
 
-def _parse_numbers(cells: Any, decimal: str) -> tuple[Array, Array]:
-    """Return the numbers in text, NaN where there is none, and which values are neither numbers nor missing."""
-    numbers = _plain_numbers(cells) if decimal == "." else np.full(len(cells), np.nan)
-    is_other = np.isnan(numbers) & cells.is_valid().to_numpy()
-    if is_other.any():  # numbers as people write them; each different text is parsed once
-        encoded = cells.filter(pa.array(is_other)).dictionary_encode().combine_chunks()
-        parsed = [parse_number(text, decimal) for text in encoded.dictionary.to_pylist()]
-        values = np.array([np.nan if value is None else value for value in parsed])
-        numbers[is_other] = values[encoded.indices.to_numpy()]
-        is_other &= np.isnan(numbers)
-    return numbers, is_other
-
-
 def _categorical(cells: Any) -> Any:
     return cells.dictionary_encode().to_pandas()
 
 
 def _to_numpy(cells: Any) -> Array:
     return np.array(cells.to_numpy(), dtype=np.float64)
-
-
-def _is_date(cells: Any) -> bool:
-    return bool(pa.types.is_timestamp(cells.type) or pa.types.is_date(cells.type))
 
 
 def _as_dates(cells: Any) -> Array:

@@ -1,14 +1,19 @@
-"""`Dataset`, which the readers return, and `ReadOptions`, which they take."""
+"""`Dataset`, which the readers return, `ReadOptions`, which they take, and the columns of a table that are read."""
 
 from __future__ import annotations
 
+import difflib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import chain
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from dropmargin.data import stack_rows
+from dropmargin.io.data.errors import DataFormatError, quoted
 from dropmargin.typing import Array
 
 #: Fields of a CSV or TSV file that are missing values.
@@ -140,13 +145,8 @@ def concatenate(parts: list[Dataset]) -> Dataset:
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
-    X: Any
-    if isinstance(first.X, list):
-        X = [document for part in parts for document in part.X]
-    elif isinstance(first.X, np.ndarray):
-        X = np.concatenate([part.X for part in parts])
-    else:
-        X = sparse.csr_array(sparse.vstack([part.X for part in parts], format="csr"))
+    rows = [part.X for part in parts]
+    X = list(chain.from_iterable(rows)) if isinstance(first.X, list) else stack_rows(rows)
     y = None if first.y is None else np.concatenate([part.y for part in parts])
     return Dataset(X, y, first.feature_names, first.zero_based)
 
@@ -157,3 +157,51 @@ def small_indices(X: Any) -> sparse.csr_array:
     if max(*X.shape, X.nnz) < 2**31:
         X.indices, X.indptr = X.indices.astype(np.int32, copy=False), X.indptr.astype(np.int32, copy=False)
     return X
+
+
+_MAX_LISTED = 20
+
+
+class Rows(NamedTuple):
+    """Consecutive rows: a `pyarrow.Table`, and the line of each row in the file (without lines, its number)."""
+
+    table: Any
+    lines: Sequence[int]
+
+
+def select_columns(names: Sequence[str], options: ReadOptions, file: str, line: int | None = None) -> list[str]:
+    """Return the columns to read: features, target, text, ids. Duplicate, empty and absent names are an error."""
+    counts = Counter(names)
+    if "" in counts:
+        raise DataFormatError(f"column {list(names).index('') + 1} has no name (name it, or remove it)", file, line)
+    if len(counts) < len(names):
+        raise DataFormatError(f"there are two columns named {quoted(counts.most_common(1)[0][0])}", file, line)
+    asked = [("target", options.target), *(("text", name) for name in options.text_columns), ("ids", options.ids)]
+    asked += [(option, name) for option in ("categorical", "ignore") for name in getattr(options, option)]
+    for option, name in asked:
+        if name is not None and name not in counts:
+            raise DataFormatError(_absent(name, option, list(names)), file, line)
+    extra = [name for name in (options.target, *options.text_columns, options.ids) if name is not None]
+    excluded = {options.target, *options.text_columns, *options.ignore}
+    features = [name for name in names if name not in excluded]
+    what = "there are no columns besides those of --target and --ignore"
+    if options.columns is not None:
+        features = [name for name in features if name in options.columns]
+        what = f"the file has none of the columns {_listed(list(options.columns))}, but {_listed(names)}"
+    if not features and not options.text_columns:
+        raise DataFormatError(what, file, line)
+    return list(dict.fromkeys(features + extra))
+
+
+def _absent(name: str, option: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {quoted(close[0])}? " if close else ""
+    separator = next((c for c in ";\t|," if c in names[0]), None) if len(names) == 1 else None
+    if separator is not None:
+        hint = f"is the separator {separator!r} (--separator)? "
+    return f"there is no column {quoted(name)} (--{option}); {hint}The columns are {_listed(names)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return ", ".join(quoted(name) for name in names[:_MAX_LISTED]) + more

@@ -233,5 +233,4 @@ class FrameEncoder(TableTags, TransformerMixin, BaseEstimator):
 
 
 def _stack(parts: list[Any]) -> Any:
-    """Return matrices side by side."""
     return small_indices(sparse.hstack([sparse.csr_array(part) for part in parts], format="csr"))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -55,7 +56,6 @@ class Categories:
         return table[self.codes]
 
     def to_pandas(self) -> Any:
-        """Return a `pandas.Categorical`."""
         import pandas as pd
 
         return pd.Categorical.from_codes(self.codes, self.names)
@@ -126,7 +126,7 @@ def _as_column(name: str, values: Any) -> Array | Categories:
         if all(isinstance(category, str) for category in names):
             return Categories(values.cat.codes.to_numpy(), names)
     values = fill_masked(values)
-    array = np.asarray(values) if hasattr(values, "__array__") else _as_objects(list(values))
+    array = np.asarray(values) if hasattr(values, "__array__") else np.fromiter(values, dtype=object)
     if array.ndim != 1:
         raise ValueError(f"Column {name!r} must have one dimension, got {array.ndim}.")
     if array.dtype.kind in "fiub":
@@ -144,12 +144,6 @@ def _as_column(name: str, values: Any) -> Array | Categories:
     known: dict[Any, int] = {}
     codes = [-1 if cell is None else known.setdefault(_category(name, cell), len(known)) for cell in cells]
     return Categories(np.array(codes, dtype=np.int64), list(known))
-
-
-def _as_objects(values: list[Any]) -> Array:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
 
 
 def is_missing(cell: Any) -> bool:
@@ -188,7 +182,6 @@ class TableColumn:
 
     @property
     def width(self) -> int:
-        """Number of features."""
         return 1 if self.kind == "number" else len(self.parts)
 
     @property
@@ -199,18 +192,14 @@ class TableColumn:
 
     def numbers(self, values: Array | Categories) -> Array:
         """Return the features of a number or a date, a column each, not scaled; missing values are NaN."""
-        if self.kind == "number":
-            if not isinstance(values, Categories) and values.dtype.kind == "M":
-                raise ValueError(f"Column {self.name!r} has dates, but the column held numbers in the training data.")
-            return (_as_numbers(self.name, values) if isinstance(values, Categories) else values)[:, None]
-        return date_parts(self._dates(values), self.parts)
-
-    def _dates(self, values: Array | Categories) -> Array:
         if isinstance(values, Categories):
-            return _as_dates(self.name, values, self.order)
-        if values.dtype.kind == "M" or np.isnan(values).all():
-            return values.astype("datetime64[s]") if values.dtype.kind == "M" else np.full(len(values), "NaT", "M8[s]")
-        raise ValueError(f"Column {self.name!r} has numbers, but the column held dates in the training data.")
+            values = _parsed(self.name, values, self.kind, self.order)
+        elif self.kind == "date" and values.dtype.kind != "M" and np.isnan(values).all():
+            values = np.full(len(values), "NaT", "M8[s]")
+        elif (values.dtype.kind == "M") != (self.kind == "date"):
+            found, held = ("numbers", "dates") if self.kind == "date" else ("dates", "numbers")
+            raise ValueError(f"Column {self.name!r} has {found}, but the column held {held} in the training data.")
+        return date_parts(values, self.parts) if self.kind == "date" else values[:, None]
 
     def codes(self, values: Array | Categories) -> Array:
         """Return the position of each category: -1 for missing values, -2 for categories that are not known."""
@@ -226,10 +215,8 @@ def learn_column(
     elif isinstance(values, Categories):
         present = values.present()
         kind, order = _kind_of_text(name, present)
-        if kind == "number":
-            values = _as_numbers(name, values)
-        elif kind == "date":
-            values = _as_dates(name, values, order)
+        if kind != "category":
+            values = _parsed(name, values, kind, order)
         column = TableColumn(name, kind, tuple(present) if kind == "category" else (), order)
     else:
         column = TableColumn(name, "date" if values.dtype.kind == "M" else "number")
@@ -308,21 +295,14 @@ def _varying_parts(when: Array | Categories) -> tuple[str, ...]:
     return tuple(part for part in PARTS if varying[part])
 
 
-def _as_numbers(name: str, column: Categories) -> Array:
-    """Return the numbers in a column of text."""
-    return _parsed(name, column, parse_number, np.nan, "a finite number", "numbers")
-
-
-def _as_dates(name: str, column: Categories, order: str) -> Array:
-    """Return the dates in a column of text."""
-    what = f"a date with the {order} first" if order else "a date"
-    return _parsed(name, column, lambda text: parse_date(text, order), np.datetime64("NaT", "s"), what, "dates")
-
-
-def _parsed(
-    name: str, column: Categories, parse: Callable[[str], float | None], missing: Any, what: str, kind: str
-) -> Array:
-    """Return the values that ``parse`` makes of text; each different text is parsed once."""
+def _parsed(name: str, column: Categories, kind: str, order: str) -> Array:
+    """Return the numbers or dates in a column of text; each different text is parsed once."""
+    parse: Callable[[str], float | None] = parse_number
+    missing: Any = np.nan
+    what = "a finite number"
+    if kind == "date":
+        parse, missing = partial(parse_date, order=order), np.datetime64("NaT", "s")
+        what = f"a date with the {order} first" if order else "a date"
     values = np.array([missing] * (len(column.names) + 1))
     for code in np.unique(column.codes[column.codes >= 0]).tolist():
         text = column.names[code].strip()
@@ -332,7 +312,7 @@ def _parsed(
         if value is None:
             row = int(np.argmax(column.codes == code)) + 1
             raise ValueError(
-                f"Row {row}: {quoted(text)} in column {quoted(name)} is not {what}, but the column held {kind} in the "
+                f"Row {row}: {quoted(text)} in column {quoted(name)} is not {what}, but the column held {kind}s in the "
                 "training data."
             )
         values[code] = value

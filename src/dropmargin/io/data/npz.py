@@ -26,7 +26,6 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 
 def read(source: Source, options: ReadOptions) -> Dataset:
-    """Return all rows."""
     with source.open_seekable() as stream:
         archive = _Archive(source, stream)
         is_dense = "X" in archive.names
@@ -75,7 +74,6 @@ class _Archive:
             raise self.error(f"this is not an .npz archive: {one_line(error)}") from error
 
     def error(self, what: str) -> DataFormatError:
-        """Return the error to raise."""
         return DataFormatError(what, self.source.name)
 
     def read(self, name: str, kind: str, shape: tuple[int | None, ...]) -> Array:

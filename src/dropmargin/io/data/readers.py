@@ -29,17 +29,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True)
 class Format:
-    """A data file format.
-
-    Parameters
-    ----------
-    extensions : tuple of str
-        Ends of file names.
-    module : str
-        The module of this package with the functions ``read`` and ``chunks``, imported when it is used.
-    options : frozenset of str
-        The options of `ReadOptions` that only some formats have, and this one does.
-    """
+    """Ends of file names, the module with ``read`` and ``chunks``, and those options that only some formats have."""
 
     extensions: tuple[str, ...]
     module: str

@@ -285,7 +285,6 @@ class TableEncoder(TableTags, TransformerMixin, BaseEstimator):
 
 
 def _check_names(parameter: str, given: Any, columns: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of columns in a parameter."""
     if isinstance(given, str):
         raise ValueError(f"{parameter} must be a sequence of names, got the string {given!r}.")
     unknown = [name for name in given if name not in columns]

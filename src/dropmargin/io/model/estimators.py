@@ -59,20 +59,8 @@ _NOT_NEGATIVE = ("feature_deviations_", "residual_variances_", "residual_deviati
 _STATISTICS_OF = {"rescale": ("feature_means_", "feature_deviations_"), "conditional": STATISTICS[2:]}
 
 
-def plain_outputs(model: Any) -> Any:
-    """Return the fitted model to export: dense coefficients, a row of ``coef_`` per output, also of a regressor."""
-    model = plain_model(model, "Exports")
-    if isinstance(model, MarginalisedRegressor):
-        model = copy(model)
-        model.coef_, model.intercept_ = coefficients(model)
-    return model
-
-
-def plain_model(model: Any, what: str = "Model files") -> Any:
-    """Return the fitted model that a file can hold, with dense coefficients.
-
-    Of a search over parameters it is ``best_estimator_``.
-    """
+def plain_model(model: Any, what: str) -> Any:
+    """Return a copy of a fitted model, or of the best one of a search, with a dense row of ``coef_`` per output."""
     found = getattr(model, "best_estimator_", model)
     if CLASSES.get(type(found).__name__) is not type(found):
         raise ValueError(
@@ -80,14 +68,14 @@ def plain_model(model: Any, what: str = "Model files") -> Any:
             f"got {type(found).__name__}."
         )
     check_is_fitted(found)
-    return copy(found).densify() if hasattr(found, "densify") else found
+    plain: Any = copy(found)
+    plain.coef_, plain.intercept_ = coefficients(plain.densify())
+    return plain
 
 
 def encode_classifier(model: Any) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return a fitted classifier as JSON values and arrays."""
+    """Return a model of `plain_model` as JSON values and arrays."""
     arrays = {name: np.asarray(getattr(model, name)) for name in (*_ARRAYS, "classes_") if hasattr(model, name)}
-    if isinstance(model, MarginalisedRegressor):
-        arrays["coef_"], arrays["intercept_"] = coefficients(model)
     if "residual_deviation_" in arrays:
         arrays["residual_deviation_"] = np.atleast_1d(arrays["residual_deviation_"])
     history = np.array([tuple(entry) for entry in model.history_], dtype=np.float64)
@@ -169,7 +157,6 @@ def _decode_parameter(name: str, value: Any, types: tuple[type, ...], arrays: di
 
 
 def _decode_object(name: str, value: dict[str, Any], arrays: dict[str, Array]) -> Any:
-    """Return a noise or a loss."""
     entries = check_fields(value, name, ("class", "parameters"))
     known = {cls.__name__: cls for cls in _OBJECTS[name][0]}
     cls = known[check_choice(entries["class"], name, known)]

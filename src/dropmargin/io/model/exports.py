@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from dropmargin.io.atomic import Path, write_atomically
-from dropmargin.io.model.estimators import plain_outputs
+from dropmargin.io.model.estimators import plain_model
 from dropmargin.typing import Array
 
 
@@ -28,7 +28,7 @@ def linear_model(model: Any, target: str) -> Any:
             f"{target} does not support missing values, got a model with missing={missing!r}. For complete rows it is "
             "an ordinary linear model: export it after model.set_params(missing='error')."
         )
-    return plain_outputs(model)
+    return plain_model(model, "Exports")
 
 
 def is_one_vs_one(model: Any) -> bool:
@@ -45,7 +45,6 @@ def is_multinomial(model: Any) -> bool:
 
 
 def has_intercept(model: Any) -> bool:
-    """Return whether a model has an intercept."""
     return bool(model.fit_intercept) or bool(model.intercept_.any())
 
 
@@ -144,7 +143,9 @@ def to_sklearn(model: Any) -> Any:
 
     model = linear_model(model, "scikit-learn")
     if not hasattr(model, "classes_"):
-        return _ridge(model)
+        ridge = _unfitted(model)
+        ridge.coef_, ridge.intercept_, ridge.n_iter_ = model.coef_[0].copy(), model.intercept_[0], None
+        return _with_features(ridge, model)
     is_ovo, n_outputs = is_one_vs_one(model), len(model.coef_)
     is_plain = len(model.classes_) == 2 or is_multinomial(model) or not hasattr(model, "predict_proba")
     if is_plain and not is_ovo:
@@ -161,21 +162,12 @@ def to_sklearn(model: Any) -> Any:
     return _with_features(estimator, model)
 
 
-def _ridge(model: Any) -> Any:
-    from sklearn.linear_model import Ridge
-
-    estimator = Ridge(fit_intercept=has_intercept(model))
-    estimator.coef_, estimator.intercept_ = model.coef_[0].copy(), model.intercept_[0]
-    estimator.n_iter_ = None
-    return _with_features(estimator, model)
-
-
 def _unfitted(model: Any) -> Any:
-    from sklearn.linear_model import LogisticRegression
+    from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.svm import LinearSVC
 
-    kind = LogisticRegression if hasattr(model, "predict_proba") else LinearSVC
-    return kind(fit_intercept=has_intercept(model))
+    of_classes = LogisticRegression if hasattr(model, "predict_proba") else LinearSVC
+    return (of_classes if hasattr(model, "classes_") else Ridge)(fit_intercept=has_intercept(model))
 
 
 def _fitted(model: Any, classes: Array, outputs: slice) -> Any:
@@ -248,7 +240,7 @@ def export_onnx(model: Any, path: Path) -> None:
 
     model = getattr(model, "best_estimator_", model)
     pipeline = model if isinstance(model, Pipeline) else Pipeline([("classifier", model)])
-    classifier = plain_outputs(pipeline[-1])
+    classifier = plain_model(pipeline[-1], "Exports")
     if classifier.coef_.nbytes > _MAX_BYTES:
         raise ValueError(f"An ONNX file holds up to 2 GB, got coefficients of {classifier.coef_.nbytes} bytes.")
     graph = convert_pipeline(pipeline, classifier)

@@ -62,7 +62,7 @@ def save(model: Any, path: Path, *, summary: Mapping[str, Any] | None = None, da
     """
     model = getattr(model, "best_estimator_", model)
     steps, encoder, classifier = _split_pipeline(model) if isinstance(model, Pipeline) else (None, None, model)
-    classifier_entries, arrays = encode_classifier(plain_model(classifier))
+    classifier_entries, arrays = encode_classifier(plain_model(classifier, "Model files"))
     entries = {
         "written_by": versions(),
         "model": classifier_entries,

@@ -6,7 +6,7 @@ classifiers compute in single precision and return either scores or probabilitie
 
 from __future__ import annotations
 
-from itertools import combinations, islice
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -34,10 +34,10 @@ def register(step: Any) -> None:
     elif hasattr(step, "column_kinds_"):
         parse, convert = _parse_table_encoder, _convert_table_encoder
     elif hasattr(step, "classes_"):
-        parse, convert = _parse_classifier, _convert_classifier
+        parse, convert = _parse_model, _convert_classifier
         options = {"zipmap": [True, False]}  # skl2onnx sets it for every classifier; it has no effect here
     else:
-        parse, convert = _parse_regressor, _convert_regressor
+        parse, convert = _parse_model, _convert_regressor
     name = f"Dropmargin{type(step).__name__}"
     update_registered_converter(type(step), name, _keep_types, convert, parser=parse, options=options)
 
@@ -51,17 +51,12 @@ def _declare(scope: Any, model: Any, inputs: list[Any], outputs: dict[str, Any])
     return operator.outputs
 
 
-def _table_columns(encoder: Any) -> list[list[str] | None]:
+def _table_columns(encoder: Any) -> list[tuple[str, ...] | None]:
     """Return the categories of each column of a `TableEncoder`, None for a column of numbers."""
-    state = encoder.get_state()
-    if "date" in state["kinds"]:
-        name = state["names"][state["kinds"].index("date")]
-        raise ValueError(f"Column {name!r} of the TableEncoder holds dates, which ONNX cannot parse.")
-    parts = iter(state["parts"])
-    return [
-        None if kind == "number" else list(islice(parts, width))
-        for kind, width in zip(state["kinds"], state["widths"].tolist(), strict=True)
-    ]
+    for column in encoder._columns:
+        if column.kind == "date":
+            raise ValueError(f"Column {column.name!r} of the TableEncoder holds dates, which ONNX cannot parse.")
+    return [None if column.kind == "number" else column.parts for column in encoder._columns]
 
 
 def _keep_types(operator: Any) -> None:
@@ -82,7 +77,6 @@ class _Graph:
         return name
 
     def constant(self, array: Array) -> str:
-        """Add a constant."""
         name = self._scope.get_unique_variable_name("constant")
         is_text = array.dtype.kind in "UO"
         kind = TensorProto.STRING if is_text else np_dtype_to_tensor_dtype(array.dtype)
@@ -91,17 +85,18 @@ class _Graph:
         return name
 
     def cast(self, name: str, dtype: Any) -> str:
-        """Add a conversion to a dtype."""
         return self.add("Cast", name, to=np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
 # Classifiers --------------------------------------------------------------------------------------------------------
 
 
-def _parse_classifier(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:
-    """Declare the outputs ``label``, ``decision`` and, if scores are log-odds, ``probability``."""
-    n_classes = len(model.classes_)
+def _parse_model(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:
+    """Declare ``label``, ``decision`` and, if scores are log-odds, ``probability``; ``prediction`` of a regressor."""
     number = FloatTensorType if model.coef_.dtype == np.float32 else DoubleTensorType
+    if not hasattr(model, "classes_"):
+        return _declare(scope, model, inputs, {"prediction": number([None])})
+    n_classes = len(model.classes_)
     labels = {"i": Int64TensorType, "u": Int64TensorType, "f": DoubleTensorType, "b": BooleanTensorType}
     types = {
         "label": labels.get(model.classes_.dtype.kind, StringTensorType)([None]),
@@ -133,21 +128,13 @@ def _convert_classifier(scope: Any, operator: Any, container: Any) -> None:
         _add_probabilities(graph, scores, model, probability[0])
 
 
-def _parse_regressor(scope: Any, model: Any, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:
-    """Declare the output ``prediction``."""
-    number = FloatTensorType if model.coef_.dtype == np.float32 else DoubleTensorType
-    return _declare(scope, model, inputs, {"prediction": number([None])})
-
-
 def _convert_regressor(scope: Any, operator: Any, container: Any) -> None:
-    """Add everything from the features to the prediction."""
     graph = _Graph(scope, container)
     flat = graph.constant(np.array([-1]))
     graph.add("Reshape", _add_scores(graph, operator), flat, output=operator.outputs[0].full_name)
 
 
 def _add_scores(graph: _Graph, operator: Any) -> str:
-    """Add the scores of the outputs."""
     model = operator.raw_operator
     X = graph.cast(operator.inputs[0].full_name, model.coef_.dtype)
     missing = getattr(model, "missing", "error")

@@ -99,11 +99,9 @@ class _Steps:
             return step
         if kind == "TableEncoder":
             register(step)
-            self._names[id(step)] = name
-            return step
-        if kind == "TextEncoder":
-            step = _as_vectorizer(step)
-        _check_step(name, step)
+        else:
+            step = _as_vectorizer(step) if kind == "TextEncoder" else step
+            _check_step(name, step)
         if isinstance(step, CountVectorizer):  # TfidfVectorizer is a subclass
             step, options = _prepare_vectorizer(step)
             self.options[id(step)] = options
@@ -175,21 +173,14 @@ def _inputs(pipeline: Pipeline, number: Any) -> list[tuple[str, Any]]:
     """Return the names and types of the inputs of the graph; ``number`` is the type of numbers."""
     first = pipeline[0]
     if encoder_kind(first) in ("TableEncoder", "FrameEncoder"):
-        is_text = [kind == "category" for kind in first.column_kinds_.values()]
-        names = list(first.column_kinds_)
-        text = first.text if encoder_kind(first) == "FrameEncoder" else ()
-        is_text, names = is_text + [True] * len(text), names + list(text)
+        is_text = {name: kind == "category" for name, kind in first.column_kinds_.items()}
+        is_text |= dict.fromkeys(getattr(first, "text", ()), True)
     elif isinstance(first, ColumnTransformer) and hasattr(first, "feature_names_in_"):
         is_text = _text_columns(first)
-        names = first.feature_names_in_.tolist()
     else:
-        is_text = [_takes_text(first, 0)]
-        n_columns = getattr(first, "n_features_in_", 1)
-        kind = StringTensorType if is_text[0] else number
-        return [(getattr(first, "column", None) or "X", kind([None, n_columns]))]
-    return [
-        (name, (StringTensorType if text else number)([None, 1])) for name, text in zip(names, is_text, strict=True)
-    ]
+        kind = StringTensorType if _takes_text(first, 0) else number
+        return [(getattr(first, "column", None) or "X", kind([None, getattr(first, "n_features_in_", 1)]))]
+    return [(name, (StringTensorType if text else number)([None, 1])) for name, text in is_text.items()]
 
 
 def _takes_text(step: Any, index: int) -> bool:
@@ -202,17 +193,14 @@ def _takes_text(step: Any, index: int) -> bool:
     return learned is not None and np.asarray(learned[index]).dtype.kind in "OU"
 
 
-def _text_columns(transformer: ColumnTransformer) -> list[bool]:
+def _text_columns(transformer: ColumnTransformer) -> dict[str, bool]:
     """Return for each column of a data frame whether a fitted `ColumnTransformer` takes it as strings."""
-    names = transformer.feature_names_in_.tolist()
-    is_text = [False] * len(names)
+    names = transformer.feature_names_in_
+    is_text = dict.fromkeys(names.tolist(), False)
     for _, step, columns in transformer.transformers_:
-        listed = np.arange(len(names))[columns] if isinstance(columns, slice) else np.atleast_1d(columns)
-        positions = (
-            [names.index(name) for name in listed] if listed.dtype.kind in "UO" else np.arange(len(names))[listed]
-        )
-        for index, position in enumerate(positions):
-            is_text[position] |= not isinstance(step, str) and _takes_text(step, index)
+        has_names = not isinstance(columns, slice) and np.asarray(columns).dtype.kind in "UO"
+        for index, name in enumerate(np.atleast_1d(columns if has_names else names[columns])):
+            is_text[name] |= not isinstance(step, str) and _takes_text(step, index)
     return is_text
 
 
