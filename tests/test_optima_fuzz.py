@@ -40,6 +40,29 @@ def test_no_problem_of_a_loss_through_the_mgf_with_low_eigenvalues_stops_silentl
     assert outcome.verdict == "converged", optima.describe(0, outcome)
 
 
+# The quadratic model predicts a decrease that the step does not bring: without that difference in the estimated gap,
+# fits stop after the first Newton step, at 20 to 200 times the tolerance; with half of it, the last one at twice.
+@pytest.mark.parametrize(
+    ("seed", "estimator"),
+    [
+        (10, DropoutLogisticRegression(noise=None, C=1e3)),
+        (55, DropoutLogisticRegression(noise=None, C=1e3)),
+        (10, DropoutLogisticRegression(noise=0.05, approximation="gaussian", C=1e5)),
+        (4, DropoutLogisticRegression(noise=0.05, approximation="gaussian", C=1e5)),
+    ],
+)
+def test_a_step_that_decreases_less_than_predicted_is_no_proof_of_convergence(seed, estimator):
+    rng = np.random.default_rng(seed)
+    n_samples, n_features = rng.integers(40, 200), rng.integers(3, 30)
+    X = rng.normal(size=(n_samples, n_features)) * 10.0 ** rng.uniform(-2.0, 2.0, n_features)
+    scores = X @ (rng.normal(size=n_features) / np.abs(X).mean(axis=0))
+    y = scores + rng.normal(size=n_samples) * rng.choice([0.05, 0.5, 3.0]) > 0.0
+    exact = estimator.set_params(tol=1e-11).fit(X, y).objective_
+    model = estimator.set_params(tol=1e-2).fit(X, y)
+    assert model.converged_
+    assert model.objective_ <= (1.0 + model.tol) * exact
+
+
 @pytest.mark.parametrize("first", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(4, 32, 4))])
 def test_no_multinomial_problem_stops_silently(first):
     outcomes = [optima.run(0, index, peer=False, multinomial=True) for index in range(first, first + 4)]
