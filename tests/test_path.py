@@ -63,7 +63,8 @@ def _assert_cold_fits(path, estimator, X, y, weights=None, digits=_DIGITS):
 @pytest.mark.parametrize(("name", "make"), deal(_ESTIMATORS, [make_binary, make_multiclass], n=10))
 def test_every_point_is_the_fit_with_that_noise_and_c(name, make):
     X, y = make()
-    noises, estimator = _NOISES if make is make_binary else [0.7, PoissonNoise(), 0.3], _ESTIMATORS[name]
+    estimator, start = _ESTIMATORS[name], list(_ESTIMATORS).index(name) % 2
+    noises = [*_NOISES[start::2], 0.5] if make is make_binary else [0.7, PoissonNoise(), 0.3]
     path = noise_path(X, y, noises, _CS, estimator=estimator)
     assert path.coefs.shape == (len(noises), 2, 1 if make is make_binary else 3, N_FEATURES)
     assert path.converged.all()
@@ -408,7 +409,7 @@ def test_outputs_without_coefficients_are_those_of_single_fits():
     X, y = make_multiclass(n_samples=90)
     y = np.where(y == 2, np.arange(len(y)) % 4 + 2, y)  # rare classes, which strong noise leaves without coefficients
     estimator = DropoutSVC(tol=1e-6)
-    Cs = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]
+    Cs = [0.01, 0.1, 1.0, 10.0]
     path = noise_path(X, y, [0.9, 0.6, 0.2], Cs, estimator=estimator, verbose=0)
     is_constant = ~path.coefs.any(axis=-1)
     assert is_constant.any()
