@@ -1,9 +1,8 @@
-"""The classifiers that choose noise and ``C``: the scores and the choice of a plain grid search, and the final fit."""
+"""The classifiers that choose noise and ``C``: scores, folds and the final fit. `test_cv_choice` has the choice."""
 
 from __future__ import annotations
 
 import os
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +10,9 @@ import pytest
 import sklearn
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import get_scorer, make_scorer, roc_auc_score
-from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, ShuffleSplit, StratifiedKFold, cross_val_score
+from sklearn.model_selection import GroupKFold, ShuffleSplit, StratifiedKFold, cross_val_score
 from sklearn.preprocessing import scale
 from sklearn.utils.fixes import parse_version
 
@@ -22,7 +21,6 @@ from datasets import (
     assert_bitwise_equal,
     fitted_state,
     make_binary,
-    make_centred,
     make_multiclass,
     make_sparse,
     relative_difference,
@@ -39,7 +37,6 @@ from dropmargin import (
     NoisyLinearClassifierCV,
     PoissonNoise,
 )
-from dropmargin.model_selection import path_solver
 
 _DATA = Path(os.environ.get("DROPMARGIN_DATA", Path(__file__).parents[2] / "shared" / "data"))
 _TOL = 1e-10
@@ -89,21 +86,6 @@ def test_scores_are_those_of_plain_fits(options, pair):
             wanted = cross_val_score(plain(noise=noise, C=C, tol=_TOL, **options), X, y, cv=2)
             np.testing.assert_allclose(model.scores_[:, row, column], wanted, rtol=1e-12)
     assert model.refined_.all()
-
-
-_SCORES = ["roc_auc", "neg_log_loss", "f1_macro", "balanced_accuracy", "neg_brier_score"]
-
-
-@cache
-def _grid_search_by_all_scores():
-    return _grid_search(DropoutLogisticRegression(tol=1e-16), *make_binary(), [0.1, 0.6], [0.1, 1.0], 3, _SCORES)
-
-
-@pytest.mark.parametrize("scoring", _SCORES)
-def test_any_score_of_scikit_learn(scoring):
-    X, y = make_binary()
-    model = DropoutLogisticRegressionCV(noises=[0.1, 0.6], Cs=[0.1, 1.0], cv=3, scoring=scoring, tol=1e-16).fit(X, y)
-    assert (model.noise_.rate, model.C_, model.best_score_) == _choice(_grid_search_by_all_scores(), scoring)
 
 
 @pytest.mark.parametrize(
@@ -201,125 +183,6 @@ def test_a_scorer_may_ask_for_groups_in_any_thread():
             for n_jobs in (1, 2)
         )
     np.testing.assert_array_equal(one, two)
-
-
-# The choice ---------------------------------------------------------------------------------------------------------
-
-
-def _grid_search(estimator, X, y, noises, Cs, cv, scoring=None):
-    """Return the results of scikit-learn's search."""
-    grid = [{"C": [C], "noise": [noise]} for C in Cs for noise in noises]
-    return GridSearchCV(estimator, grid, cv=cv, scoring=scoring, refit=False).fit(X, y).cv_results_
-
-
-def _choice(results, scoring="score"):
-    """Return rate, ``C`` and score that scikit-learn's search finds; of equals, the smallest ``C``, the first noise.
-
-    Equal means of folds may differ by rounding there, so that the choice among them is made here.
-    """
-    means = results[f"mean_test_{scoring}"]
-    params = results["params"][np.flatnonzero(means >= means.max() - 1e-12)[0]]
-    return params["noise"], params["C"], pytest.approx(means.max(), rel=1e-6)
-
-
-def _assert_choice_of_grid_search(plain, search, X, y, noises, Cs, cv=3, tol=1e-8):
-    """Check that a search takes what scikit-learn's takes, with and without the early stop."""
-    wanted = _choice(_grid_search(plain(tol=tol), X, y, noises, Cs, cv))
-    for prune in (True, False):
-        model = search(noises=noises, Cs=Cs, cv=cv, prune=prune, tol=tol).fit(X, y)
-        assert (model.noise_.rate, model.C_, model.best_score_) == wanted
-        assert model.refined_[model.best_index_]
-        assert model.refined_.all() or prune
-
-
-@svc_if_slow
-def test_the_choice_on_breast_cancer(plain, search):
-    X, y = load_breast_cancer(return_X_y=True)
-    _assert_choice_of_grid_search(plain, search, scale(X), y, [0.0, 0.1, 0.3, 0.6], [0.01, 0.1, 1.0])
-
-
-@svc_if_slow
-def test_the_choice_on_digits(plain, search):
-    X, y = load_digits(return_X_y=True)
-    _assert_choice_of_grid_search(plain, search, X[:200] / 16.0, y[:200], [0.1, 0.5], [0.3, 3.0], cv=2)
-
-
-@pytest.mark.slow
-@both
-@pytest.mark.skipif(not (_DATA / "amazon5k").is_dir(), reason=f"the Amazon reviews are not in {_DATA}")
-def test_the_choice_on_reviews(plain, search):
-    from sklearn.datasets import load_svmlight_file
-
-    X, y = load_svmlight_file(_DATA / "amazon5k" / "kitchen_train.svmlight.gz", n_features=5000, zero_based=True)
-    _assert_choice_of_grid_search(plain, search, X[::4], y[::4], [0.1, 0.5, 0.9], [0.001, 0.01], cv=2, tol=1e-10)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not (_DATA / "news20.npz").is_file(), reason=f"20 newsgroups are not in {_DATA}")
-def test_the_choice_on_newsgroups():
-    with np.load(_DATA / "news20.npz") as file:
-        parts = tuple(file[f"train_{name}"] for name in ("data", "indices", "indptr"))
-        X, y = sparse.csr_array(parts, shape=(len(parts[2]) - 1, int(file["n_features"]))), file["train_y"]
-    rows = np.flatnonzero(y < 3)[::12]
-    pair = DropoutLogisticRegression, DropoutLogisticRegressionCV
-    X = X[rows].log1p()
-    _assert_choice_of_grid_search(
-        *pair, X[:, np.diff(X.tocsc().indptr) > 2], y[rows], [0.1, 0.5, 0.9], [0.1, 1.0], cv=2
-    )
-
-
-def _scores_from(table):
-    """Return a scorer that looks its score up by noise and ``C``, and by the fold that the test rows tell."""
-    return lambda model, X, y: table[int(X[0, -1])][model.noise.rate, model.C]
-
-
-def _rigged(table, **options):
-    """Fit a search to three folds whose scores are given: ``{(rate, C): [score of each fold]}``."""
-    X, y = make_centred(30)
-    X[:, -1] = np.repeat(np.arange(3.0), 10)
-    y = np.arange(30) % 2
-    noises, Cs = (list(dict.fromkeys(key[k] for key in table)) for k in (0, 1))
-    folds = [{key: scores[fold] for key, scores in table.items()} for fold in range(3)]
-    model = DropoutSVCCV(noises=noises, Cs=Cs, cv=KFold(3), scoring=_scores_from(folds), **options)
-    return model.fit(X, y)
-
-
-@pytest.mark.parametrize("prune", [True, False])
-def test_of_equal_scores_the_smallest_c_and_then_the_first_noise(prune):
-    flat = {(rate, C): [0.5, 0.7, 0.6] for rate in (0.3, 0.6, 0.1) for C in (0.1, 1.0, 10.0)}
-    model = _rigged(flat, prune=prune)
-    assert (model.noise_.rate, model.C_, model.best_index_) == (0.3, 0.1, (0, 0))
-    high = flat | {key: [0.9, 0.8, 0.7] for key in [(0.6, 1.0), (0.1, 1.0), (0.3, 10.0)]}
-    assert _rigged(high, prune=prune).best_index_ == (1, 1)
-
-
-@pytest.mark.parametrize("prune", [True, False])
-def test_the_one_standard_error_rule(prune):
-    # the best has mean 0.8 and standard error 0.1 / sqrt(3) = 0.0577: 0.7423 is enough
-    table = {
-        (0.1, 0.1): [0.74] * 3,
-        (0.5, 0.1): [0.6] * 3,
-        (0.1, 1.0): [0.745] * 3,
-        (0.5, 1.0): [0.75] * 3,
-        (0.1, 10.0): [0.7, 0.8, 0.9],
-        (0.5, 10.0): [0.78] * 3,
-    }
-    assert _rigged(table, prune=prune).best_index_ == (0, 2)
-    model = _rigged(table, prune=prune, rule="one-se")
-    assert (model.noise_.rate, model.C_) == (0.5, 1.0)
-    assert model.best_score_ == pytest.approx(0.75)
-    assert model.refined_[model.best_index_]
-
-
-def test_the_one_standard_error_rule_with_and_without_the_early_stop():
-    X, y = load_breast_cancer(return_X_y=True)
-    options = {"noises": [0.1, 0.3, 0.5, 0.8], "Cs": 10.0 ** np.arange(-3, 2), "rule": "one-se"}
-    early, full = (DropoutSVCCV(**options, prune=stop).fit(scale(X)[::2], y[::2]) for stop in (True, False))
-    assert early.best_index_ == full.best_index_
-    best = np.unravel_index(full.scores_.mean(axis=0).argmax(), (4, 5))
-    own = full.scores_[:, best[0], best[1]]
-    assert own.mean() - own.std(ddof=1) / np.sqrt(5) <= full.best_score_ <= own.mean()
-    assert full.Cs_[best[1]] >= full.C_
 
 
 # The fit ------------------------------------------------------------------------------------------------------------
@@ -466,20 +329,3 @@ def test_a_fit_changes_neither_parameters_nor_data():
     assert model.noises is noises
     assert {name: vars(model)[name] for name in state} == state
     np.testing.assert_array_equal(X, before)
-
-
-@pytest.mark.parametrize("search", [DropoutSVCCV, DropoutLogisticRegressionCV])
-def test_points_that_cannot_be_the_best_are_not_solved(search, monkeypatch):
-    monkeypatch.setattr(path_solver, "_FEW_SCORES", 0)  # as for tables that are not small
-    X, y = (part[:200] for part in load_digits(return_X_y=True))
-    grid = {"noises": [0.0, 0.2, 0.8], "Cs": np.logspace(-4, 2, 7), "cv": 2}
-    pruned, full = (search(**grid, prune=prune).fit(X, y) for prune in (True, False))
-    assert pruned.best_index_ == full.best_index_
-    assert pruned.best_score_ == pytest.approx(full.best_score_)
-    is_interpolated = (pruned.n_iter_ == 0).all(axis=0)
-    assert is_interpolated[2].any()  # strong noise
-    assert not is_interpolated[:, [0, 4, 6]].any()
-    assert full.n_iter_.all()
-    assert np.isfinite(pruned.scores_).all()
-    if search is DropoutLogisticRegressionCV:  # of what one standard error may choose, nothing is skipped
-        assert search(**grid, rule="one-se").fit(X, y).n_iter_.all()

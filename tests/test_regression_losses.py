@@ -7,8 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
 
-from dropmargin.losses import EpsilonInsensitive, GaussianHuber, Huber, Quadratic
-from regression_data import plain_loss
+from dropmargin import NoisyLinearRegressor
+from dropmargin.losses import EpsilonInsensitive, GaussianHuber, Hinge, Huber, Logistic, Quadratic
+from regression_data import make_table, plain_loss
 
 LOSSES = {
     "quadratic": Quadratic(),
@@ -123,3 +124,10 @@ def test_parameters_of_losses_are_checked(wrong):
     for make, name in [(EpsilonInsensitive, "epsilon"), (Huber, "delta"), (GaussianHuber, "delta")]:
         with pytest.raises(ValueError, match=f"{name} must be a positive number"):
             make(wrong)
+
+
+@pytest.mark.parametrize("loss", [Hinge(), Logistic()])
+def test_losses_of_classification_are_refused(loss):
+    X, y, _ = make_table()
+    with pytest.raises(ValueError, match="loss must be a function of the residual"):
+        NoisyLinearRegressor(loss).fit(X, y)
