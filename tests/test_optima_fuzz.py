@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from datasets import blankout
 from dealing import deal
-from dropmargin import DropoutLogisticRegression, DropoutSVC, GaussianNoise, NoisyLinearClassifier
+from dropmargin import DropoutLogisticRegression, DropoutSVC, DropoutSVR, GaussianNoise, NoisyLinearClassifier
 from fuzz import optima
 from fuzz.multinomial import MultinomialProblem
 from fuzz.reference import MGF_LOSSES, MOMENT_LOSSES, BinaryProblem, minimise
@@ -127,6 +127,16 @@ def test_weak_noise_large_c_and_weights_over_two_decades(seed, C):
     model = DropoutSVC(noise=1e-6, C=C, tol=1e-3).fit(X, y, sample_weight=weight)
     problem = BinaryProblem("hinge", ("dropout", 1e-6, "zero"), X, y, C * weight, 0.0, 1.0, True)
     assert optima.relative_gap(problem, np.append(model.coef_, model.intercept_)) <= optima.ALLOWED * model.tol
+
+
+@pytest.mark.parametrize(("seed", "tol"), deal(range(3), [1e-2, 1e-3], n=3))
+def test_the_barrier_at_the_kinks_costs_a_small_share_of_the_tolerance(seed, tol):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 12))
+    y = X @ rng.normal(size=12) + rng.normal(size=60)
+    for model, target in ((DropoutSVR(noise=None), y), (DropoutSVC(noise=1e-6), y > 0.0)):
+        exact = model.set_params(tol=1e-10).fit(X, target).objective_
+        assert model.set_params(tol=tol).fit(X, target).objective_ <= (1.0 + 0.1 * tol) * exact
 
 
 def test_columns_of_very_different_scales_without_noise():

@@ -111,7 +111,7 @@ def test_every_problem_is_solved_alike(loss, backend, noise, l1_ratio, layout, t
     assert_same_model(model, serial_fit(loss, noise, l1_ratio, 3, layout))
 
 
-@for_each_backend("n_parts", [1, 2, 3, 8, 17], "loss", ["hinge", "logistic", "multinomial"], "layout", LAYOUTS)
+@for_each_backend("n_parts", [1, 2, 3, 8, 17], "loss", ["hinge", "logistic", "multinomial"], "layout", LAYOUTS, n=20)
 def test_any_number_of_partitions(backend, n_parts, loss, layout, tmp_path):
     with BACKENDS[backend](make_parts(n_parts, layout), tmp_path) as data:
         assert data.n_partitions == n_parts
@@ -125,7 +125,7 @@ def serial_fit_with(name, value):
     return fit_partitions(estimator, reference(make_parts(8, "sparse", np.float32)))
 
 
-@for_each_backend("option", [("multi_class", "ovo"), ("solver", "lbfgs"), ("class_weight", "balanced")])
+@for_each_backend("option", [("multi_class", "ovo"), ("solver", "lbfgs"), ("class_weight", "balanced")], n=9)
 def test_other_parameters(backend, option, tmp_path):
     with BACKENDS[backend](make_parts(8, "sparse", np.float32), tmp_path) as data:
         model = fit_partitions(DropoutLogisticRegression(C=0.3, **dict([option])), data)
