@@ -145,6 +145,27 @@ def test_the_one_standard_error_rule(prune):
     assert model.refined_[model.best_index_]
 
 
+def test_points_within_the_error_of_the_rough_scores_are_refined():
+    """Where some rough scores were too low by 0.1, others may be: a point is refined up to 0.2 below the best one."""
+    X, y = make_centred(30)
+    rough = {0.1: [0.7, 0.69, 0.68], 0.5: [0.63, 0.3, 0.3]}
+    refined = {0.1: [0.8, 0.79, 0.78], 0.5: [0.83, 0.95, 0.95]}
+    Cs, seen = [0.1, 1.0, 10.0], set()
+
+    def score(model, X, y):
+        if np.abs(model.coef_).max() <= 1e-3:
+            return 0.0  # before the search, scorers are tried with arbitrary coefficients
+        point = model.noise.rate, model.C, float(X[0, 0])
+        table = refined if point in seen else rough
+        seen.add(point)
+        return table[model.noise.rate][Cs.index(model.C)]
+
+    model = DropoutSVCCV(noises=[0.1, 0.5], Cs=Cs, cv=2, scoring=score).fit(X, y)
+    assert model.best_index_ == (1, 0)
+    assert model.best_score_ == pytest.approx(0.83)
+    assert model.refined_.tolist() == [[True, True, True], [True, False, False]]
+
+
 def test_the_one_standard_error_rule_with_and_without_the_early_stop():
     X, y = load_breast_cancer(return_X_y=True)
     options = {"noises": [0.1, 0.3, 0.5, 0.8], "Cs": 10.0 ** np.arange(-3, 2), "rule": "one-se"}
