@@ -77,21 +77,29 @@ def together(
 
 
 def deal_checks(
-    full: list[Any], others: list[Any], *, stride: int, failing: Any = None, keep_slow: bool = False
+    full: list[Any],
+    others: list[Any],
+    *,
+    stride: int,
+    failing: Any = None,
+    keep_slow: bool = False,
+    slow: tuple[str, ...] = (),
 ) -> pytest.MarkDecorator:
     """Return a mark with all of scikit-learn's checks of some estimators, and a share of the checks of others.
 
     Each of the others meets one check in ``stride``, the next one the checks after those; with ``keep_slow`` the rest
-    of their checks is marked as slow. ``failing(estimator)`` has the checks that must fail, with the reasons.
+    of their checks is marked as slow, and so are the checks named in ``slow``. ``failing(estimator)`` has the checks
+    that must fail, with the reasons.
     """
     cases = []
     for number, estimator in enumerate([*full, *others]):
         expected = failing(estimator) if failing else {}
         checks = estimator_checks_generator(estimator, mark="xfail", expected_failed_checks=expected)
         for index, case in enumerate(checks):
-            if number < len(full) or (index - number) % stride == 0:
+            is_chosen = number < len(full) or (index - number) % stride == 0
+            if is_chosen and _id(getattr(case, "values", case)[1]) not in slow:
                 cases.append(case)
-            elif keep_slow:
+            elif is_chosen or keep_slow:
                 cases.append(pytest.param(*case, marks=pytest.mark.slow))
     return pytest.mark.parametrize(("estimator", "check"), cases, ids=_id)
 

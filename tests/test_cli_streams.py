@@ -196,6 +196,37 @@ def test_labels_in_a_pipe_are_not_escaped(shell):
 # Inputs that are not regular files ------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def pipe():
+    """Return a function that writes bytes to a pipe and returns its path, as a shell does for ``<(cat file)``."""
+    opened = []
+
+    def pipe(data):
+        end, begin = os.pipe()
+        opened.append(end)
+        with open(begin, "wb") as file:
+            file.write(data)  # less than the buffer of a pipe
+        return f"/dev/fd/{end}"
+
+    yield pipe
+    for end in opened:
+        os.close(end)
+
+
+def test_an_empty_pipe_is_an_input_without_rows(run, pipe):
+    done = run("train", pipe(b""), "new.safetensors", "--target", "label", "--format", "csv", code=1)
+    assert done.out == ""
+    assert "the file is empty" in done.error
+
+
+def test_predictions_of_a_pipe(run, pipe, folder):
+    model, rows = load(folder / "model.safetensors"), read_data(folder / "data.csv", ReadOptions(target="label"))
+    data = pipe((folder / "data.csv").read_bytes())
+    done = run("predict", data, folder / "model.safetensors", "--format", "csv")
+    assert done.out.split() == ["label", *model.predict(rows.X)]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [
@@ -218,6 +249,7 @@ def test_a_folder_is_not_a_data_file(shell):
     assert (code, "Is a directory" in err) == (1, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [

@@ -54,7 +54,7 @@ def test_every_container_gives_the_dense_model(kind, name):
 _INDEX_TYPES = [np.int32, np.int64]
 
 
-@pytest.mark.parametrize(("name", "noise", "index_type"), deal(CORE, NOISES, _INDEX_TYPES))
+@pytest.mark.parametrize(("name", "noise", "index_type"), deal(CORE, NOISES, _INDEX_TYPES, n=20))
 def test_sparse_equals_dense_for_every_noise(name, noise, index_type):
     X, y = make_binary()
     rows = _with_index_type(X, index_type)

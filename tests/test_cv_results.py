@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.model_selection import GridSearchCV
 
+from dealing import together
 from dropmargin import DropoutNoise, DropoutSVC, DropoutSVCCV, GaussianNoise, NoisyLinearClassifierCV, PoissonNoise
 from dropmargin.errors import ParameterWarning
 from dropmargin.model_selection.grid import Grid
@@ -88,7 +89,7 @@ def test_the_ends_of_cs(column, words):
     assert words is None or all(word in found["Cs"] for word in words)
 
 
-@pytest.mark.parametrize(
+@together(
     ("noises", "row", "words"),
     [
         (RATES, 0, None),  # no noise is a natural end

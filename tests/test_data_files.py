@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import pickle
+import subprocess
 import sys
 import zipfile
 
@@ -350,3 +351,31 @@ def test_labels_with_characters_that_do_not_exist(read_npz):
         out.writestr("y.npy", header("<U1", "(1,)") + b"\xff" * 4)
     with pytest.raises(DataFormatError, match="'y' cannot be read: it has characters that do not exist"):
         read_npz(stream.getvalue())
+
+
+# Without pandas -------------------------------------------------------------------------------------------------------
+
+_WITHOUT_PANDAS = """
+import sys
+class NotInstalled:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("pandas", "pyarrow"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, NotInstalled())
+import numpy as np
+from dropmargin.io.data import TableEncoder, TextEncoder, read_data
+assert TableEncoder().fit_transform({"a": [1, 2], "b": ["x", "y"]}).shape == (2, 3)
+assert TableEncoder().fit_transform(np.eye(2)).shape == (2, 2)
+assert TextEncoder().fit_transform(["one word", "two words"]).shape == (2, 4)
+assert read_data(sys.argv[1]).X.shape == (1, 1)
+read_data("a.csv")
+"""
+
+
+def test_without_pandas_the_error_names_the_extra(tmp_path):
+    (tmp_path / "a.svm").write_text("1 1:1\n")
+    command = [sys.executable, "-c", _WITHOUT_PANDAS, str(tmp_path / "a.svm")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    message = done.stderr.strip().splitlines()[-1]
+    assert message.startswith("ImportError: csv files need pandas and pyarrow")
+    assert message.endswith("pip install 'dropmargin[cli]'")

@@ -13,6 +13,7 @@ import pytest
 from sklearn.base import clone
 
 import dropmargin
+from dealing import together
 from dropmargin import estimators, model_selection, noise
 
 PLAIN = [getattr(estimators, name) for name in estimators.__all__]
@@ -56,7 +57,7 @@ def test_a_search_documents_its_own_parameters_and_names_the_class_of_the_others
     }
 
 
-@pytest.mark.parametrize("thing", PUBLIC, ids=lambda thing: thing.__name__)
+@together("thing", PUBLIC)
 def test_public_functions_and_methods_document_their_parameters(thing):
     functions = [thing]
     if inspect.isclass(thing):
@@ -111,7 +112,7 @@ def _public_objects():
 OBJECTS, METHODS = _public_objects()
 
 
-@pytest.mark.parametrize("name", OBJECTS + METHODS)
+@together("name", OBJECTS + METHODS)
 def test_numpydoc_validates(name):
     validate = pytest.importorskip("numpydoc.validate").validate
     left_out = NOT_CHECKED | (NOT_CHECKED_OF_METHODS if name in METHODS else set())

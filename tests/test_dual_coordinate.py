@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, LinearSVC
 
-from dealing import deal
+from dealing import deal, together
 from dropmargin import DropoutSVC
 from dropmargin.data import LocalPartitions, PerPartition, Rows, canonical, kernels, row_blocks
 from dropmargin.losses import Hinge
@@ -71,7 +71,7 @@ def _solve(objective, tol, dual=None, coef=None, max_iter=1000):
     return method(objective, start, Options(tol, max_iter, warm=coef is not None))
 
 
-@pytest.mark.parametrize(
+@together(
     ("tol", "C", "scales", "fit_intercept"),
     deal([1e-2, 1e-4, 1e-6, 1e-10], [1e-3, 0.1, 1.0], [(1.0, 1.0), (0.3, 2.0)], [True, False], n=16),
 )

@@ -1,6 +1,7 @@
 """scikit-learn's own checks of an estimator, all of them, with no expected failure.
 
-Every public class meets every check; other parameters meet a share of the checks each.
+A classifier and a regressor meet every check, the other public classes a third of them each, and all of them with the
+slow tests; other parameters meet a share of the checks each.
 Poisson noise is left out: the checks feed it negative data, which it refuses.
 """
 
@@ -23,15 +24,8 @@ from dropmargin import (
     NoisyLinearRegressor,
 )
 
-_CLASSES = [
-    DropoutSVC(),
-    DropoutLogisticRegression(),
-    MCFClassifier(),
-    NoisyLinearClassifier("logistic"),
-    DropoutRidge(),
-    DropoutSVR(),
-    NoisyLinearRegressor(),
-]
+_FIRST = [DropoutLogisticRegression(), DropoutSVR()]
+_CLASSES = [DropoutSVC(), MCFClassifier(), NoisyLinearClassifier("logistic"), DropoutRidge(), NoisyLinearRegressor()]
 _PARAMETERS = [
     MCFClassifier("exponential"),
     MCFClassifier("logistic"),
@@ -62,10 +56,24 @@ _PARAMETERS = [
 
 # Some checks ask for max_iter=1 or for unscaled data, where a warning is the right answer.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@deal_checks(_CLASSES, _PARAMETERS, stride=15)
+@deal_checks(_FIRST, _CLASSES, stride=3, keep_slow=True)
 def test_passes_the_checks_of_scikit_learn(estimator, check):
-    if "sample_weight_equivalence" in check.func.__name__:
+    _check(estimator, check)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@deal_checks([], _PARAMETERS, stride=15)
+def test_other_parameters_pass_the_checks_of_scikit_learn(estimator, check):
+    _check(estimator, check)
+
+
+def _check(estimator, check):
+    name = check.func.__name__
+    if "sample_weight_equivalence" in name:
         estimator = clone(estimator).set_params(tol=_equivalence_tol(estimator))
+    elif name.startswith("check_estimator_sparse"):
+        # dozens of fits to random labels, of which any will do
+        estimator = clone(estimator).set_params(tol=0.1)
     check(estimator)
 
 

@@ -35,7 +35,7 @@ def _expected_failures(estimator):
         ExplicitCorruption(GaussianNB(), noise=None),
         ExplicitCorruption(SGDClassifier(random_state=0)),
     ],
-    stride=7,
+    stride=12,
     failing=_expected_failures,
 )
 def test_passes_the_checks_of_scikit_learn(estimator, check):

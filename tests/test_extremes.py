@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from datasets import estimators, make_binary, make_centred, make_multiclass, make_separable, parameters
-from dealing import deal
+from dealing import deal, together
 from dropmargin import DropoutLogisticRegression, DropoutSVC, GaussianNoise, LaplaceNoise
 
 pytestmark = pytest.mark.timeout(60)
@@ -57,7 +57,7 @@ def _fit_or_refusal(estimator, X, y, **params):
 # Huge and tiny entries --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@together(
     ("name", "noise", "size", "layout"),
     deal(_ESTIMATORS, ["none", "dropout", "gaussian"], [1e-300, 1e-208, 1e100, 1e200, 1e300], _FORMATS),
 )
@@ -388,9 +388,7 @@ def test_one_iteration_gives_one_warning_that_says_how_far_it_got(name, multi_cl
     assert np.isfinite(parameters(model)).all()
 
 
-@pytest.mark.parametrize(
-    ("name", "l1_ratio", "noise", "max_iter"), deal(_ITERATIVE, [0.0, 1.0, 0.5], ["none", "dropout"], [1, 2])
-)
+@together(("name", "l1_ratio", "noise", "max_iter"), deal(_ITERATIVE, [0.0, 1.0, 0.5], ["none", "dropout"], [1, 2]))
 def test_few_iterations_are_counted_and_warned_about_for_every_penalty(name, l1_ratio, noise, max_iter):
     X, y = make_binary()
     model, warned = _fit(name, X, y, noise=_NOISES[noise], l1_ratio=l1_ratio, max_iter=max_iter, tol=1e-14)

@@ -19,7 +19,7 @@ from dropmargin.baselines.worst_case import WorstCaseRisk, pad_rows
 
 # Some checks have max_iter=1 or unscaled data, which give a warning.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@deal_checks([FDropSVC()], [FDropSVC(n_deleted=0, C=0.1), FDropSVC(fit_intercept=False)], stride=4)
+@deal_checks([FDropSVC()], [FDropSVC(n_deleted=0, C=0.1), FDropSVC(fit_intercept=False)], stride=12)
 def test_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from dealing import deal
+from dealing import deal, together
 from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, GaussianNoise
 from dropmargin.penalties import Penalty
 from dropmargin.solvers import conjugate_gradient
@@ -51,7 +51,7 @@ def _as_matrices(curvature):
     return np.stack(images, axis=-1)
 
 
-@pytest.mark.parametrize(
+@together(
     ("pair", "shape", "layout", "kind", "fit_intercept"),
     deal(PAIRS, SHAPES, ["dense", "sparse"], ["hessian", "majoriser"], [True, False]),
 )

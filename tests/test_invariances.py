@@ -35,7 +35,7 @@ def _rows(X, layout):
 # Rows, weights, labels --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "noise", "class_weight"), deal(CORE, NOISES, [None, "balanced"], n=21))
+@pytest.mark.parametrize(("name", "noise", "class_weight"), deal(CORE, NOISES, [None, "balanced"], n=12))
 def test_integer_weights_equal_repeated_rows_and_zero_a_removed_one(name, noise, class_weight):
     X, y = make_binary()
     weights = np.random.RandomState(5).randint(0, 4, size=len(y))
@@ -69,7 +69,7 @@ def test_integer_weights_equal_repeated_rows_under_an_l1_penalty(name, l1_ratio)
     assert_close(weighted, repeated)
 
 
-@pytest.mark.parametrize(("name", "noise"), deal(ESTIMATORS, NOISES, n=35))
+@pytest.mark.parametrize(("name", "noise"), deal(ESTIMATORS, NOISES, n=16))
 def test_order_of_rows_and_features_does_not_matter_and_flipped_labels_flip_the_signs(name, noise):
     X, y = make_binary()
     y[:10] = 0  # classes of different sizes
@@ -131,7 +131,7 @@ def test_scaled_features_and_gaussian_noise_scale_the_weights_back(name):
     assert_close(scaled, fit(ESTIMATORS[name], X, y, noise=GaussianNoise(scale=0.3)))
 
 
-@pytest.mark.parametrize(("name", "noise", "layout"), deal(CORE, NOISES, LAYOUTS, n=21))
+@pytest.mark.parametrize(("name", "noise", "layout"), deal(CORE, NOISES, LAYOUTS, n=12))
 def test_an_all_zero_column_gets_no_weight_and_changes_nothing(name, noise, layout):
     X, y = make_binary()
     wider = NOISES[noise]

@@ -110,8 +110,9 @@ def test_the_objective_is_the_expected_loss_of_sampled_copies(layout):
     # The quadratic loss has no bound in it: its objective is the expectation.
     model = NoisyLinearClassifier(loss="quadratic", noise=noise, C=0.1).fit(LAYOUTS[layout](X), y)
     sign = np.where(y == model.classes_[1], 1.0, -1.0)
-    draws = [noise.sample(X, seed) @ model.coef_[0] + model.intercept_[0] for seed in range(1500)]
-    losses = np.array([np.sum((sign - scores) ** 2) for scores in draws])
+    copies = noise.sample(np.tile(X, (1500, 1)), 0)  # the mean of the copies is that of the rows
+    scores = (copies @ model.coef_[0] + model.intercept_[0]).reshape(1500, len(X))
+    losses = np.square(sign - scores).sum(axis=1)
     expected = (model.objective_ - 0.5 * np.sum(model.coef_**2)) / 0.1
     assert abs(losses.mean() - expected) < 4.0 * losses.std() / np.sqrt(len(losses))
 
@@ -232,7 +233,8 @@ def test_stability_is_the_share_of_sampled_copies_with_the_same_label(layout, n_
     model = DropoutSVC(noise=noise, C=0.3).fit(LAYOUTS[layout](X), y)
     few = X[:20]
     known, rng = noise.resolve(8).with_means(model.feature_means_), np.random.RandomState(0)
-    share = np.mean([model.predict(known.draw(few, rng)) == model.predict(few) for _ in range(3000)], axis=0)
+    labels = model.predict(known.draw(np.tile(few, (3000, 1)), rng)).reshape(3000, len(few))
+    share = np.mean(labels == model.predict(few), axis=0)
     rows = LAYOUTS[layout](few)
     np.testing.assert_allclose(model.predict_stability(rows), share, atol=0.04)
     assert (model.predict_stability(rows, method="guaranteed") <= share + 0.04).all()
@@ -247,8 +249,9 @@ def test_stability_of_incomplete_rows_with_groups(layout):
     few = np.where(np.random.default_rng(0).random((20, 8)) < 0.3, np.nan, X[:20])
     known, rng = noise.resolve(8).with_means(model.feature_means_), np.random.RandomState(0)
     # A missing feature stays missing, so it takes no part in a sample.
-    draws = [np.where(np.isnan(few), np.nan, known.draw(np.nan_to_num(few), rng)) for _ in range(2000)]
-    share = np.mean([model.predict(draw) == model.predict(few) for draw in draws], axis=0)
+    many = np.tile(few, (2000, 1))
+    labels = model.predict(np.where(np.isnan(many), np.nan, known.draw(np.nan_to_num(many), rng)))
+    share = np.mean(labels.reshape(2000, len(few)) == model.predict(few), axis=0)
     np.testing.assert_allclose(model.predict_stability(LAYOUTS[layout](few)), share, atol=0.05)
 
 
@@ -328,7 +331,7 @@ def test_the_expected_accuracy_is_the_mean_accuracy_of_sampled_copies(layout, n_
     noise = DropoutNoise(0.3, groups=[0, 0, 1, 2, 3, 4, 5, 6])
     model = DropoutSVC(noise=0.1, C=0.3).fit(LAYOUTS[layout](X), y)
     known, rng = noise.resolve(8).with_means(model.feature_means_), np.random.RandomState(0)
-    share = np.mean([model.score(known.draw(X, rng), y) for _ in range(500)])
+    share = model.score(known.draw(np.tile(X, (500, 1)), rng), np.tile(y, 500))
     assert model.expected_accuracy(LAYOUTS[layout](X), y, noise) == pytest.approx(share, abs=0.03)
     none = DropoutNoise(0.0, reference="zero")
     assert model.expected_accuracy(LAYOUTS[layout](X), y, none) == pytest.approx(model.score(X, y), abs=1e-3)

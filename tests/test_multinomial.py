@@ -74,48 +74,54 @@ def plain_value(noise, W, b, l1_ratio=0.0, loss="logistic"):
     return total
 
 
-def plain_minimum(noise, near, fit_intercept=True, loss="logistic"):
-    """Return the minimum found by BFGS, with derivatives by complex steps, and the coefficients there.
+def assert_optimal(fitted, noise, fit_intercept=True, loss="logistic"):
+    """Check that a model states the objective at its coefficients, and that no others have a lower one.
 
-    The objective is convex, so it does not matter where the search begins: it is short ``near`` a fitted model.
+    The derivatives are those of complex steps. The penalty makes the objective strongly convex in the coefficients: the
+    distance to those of the optimum is at most the norm of the gradient, once the intercepts have none.
     """
-    n, steps = 4 * N_FEATURES, 1e-30j * np.eye(4 * N_FEATURES + 4)
+    W, b = fitted.coef_.T, fitted.intercept_
+    assert fitted.converged_
+    assert fitted.objective_ == pytest.approx(plain_value(noise, W, b, loss=loss), rel=1e-10)
+    by_coef = [plain_value(noise, W + step.reshape(W.shape), b, loss=loss).imag for step in 1e-30j * np.eye(W.size)]
+    assert np.linalg.norm(by_coef) / 1e-30 < 1e-5 * np.linalg.norm(W)
+    if fit_intercept:
+        by_intercept = [plain_value(noise, W, b + step, loss=loss).imag for step in 1e-30j * np.eye(b.size)]
+        assert np.linalg.norm(by_intercept) / 1e-30 < 1e-5 * np.linalg.norm(W)
+        assert abs(b.sum()) < 1e-9  # only their differences matter
+    else:
+        assert not b.any()
 
-    def value(theta):
-        return plain_value(noise, theta[:n].reshape(-1, 4), theta[n:] * fit_intercept, loss=loss)
 
-    def gradient(theta):
-        return np.array([value(theta + step).imag / 1e-30 for step in steps])
-
-    start = np.concatenate([near.coef_.T.ravel() + 0.01, near.intercept_])
-    found = minimize(value, start, jac=gradient, method="BFGS", options={"gtol": 1e-7, "maxiter": 500})
-    intercept = found.x[n:] * fit_intercept
-    return found.fun, np.hstack([found.x[:n].reshape(-1, 4).T, (intercept - intercept.mean())[:, None]])
+def assert_reaches(fitted, exact):
+    assert fitted.converged_
+    assert fitted.objective_ == pytest.approx(exact.objective_, rel=1e-8)
+    assert relative_difference(fitted, exact) < 1e-5
 
 
 # Optima -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("loss", "name"), deal(MODELS, [name for name in NOISES if name != "laplace per feature"]))
-def test_optimum_is_that_of_an_independent_optimiser(loss, name):
-    layouts = [as_format(_X, layout) for layout in ("dense", "sparse")]
-    models = [MODELS[loss](noise=NOISES[name]).fit(X, _y, sample_weight=_weights) for X in layouts]
-    least, wanted = plain_minimum(NOISES[name], models[0], loss=loss)
-    for fitted in models:
-        assert fitted.converged_
-        assert fitted.objective_ == pytest.approx(least, rel=1e-8)
-        assert relative_difference(fitted, wanted) < 1e-5
+def test_no_coefficients_have_a_lower_objective(loss, name):
+    fitted = MODELS[loss](noise=NOISES[name]).fit(_X, _y, sample_weight=_weights)
+    exact = MODELS[loss](noise=NOISES[name], tol=1e-14).fit(as_format(_X, "sparse"), _y, sample_weight=_weights)
+    assert_optimal(exact, NOISES[name], loss=loss)
+    assert_reaches(fitted, exact)
 
 
 def test_optimum_of_dropout_towards_the_mean_and_without_intercept():
     mean = np.average(_X, axis=0, weights=_weights)
-    fitted = model(noise=0.3).fit(_X, _y, sample_weight=_weights)
-    assert fitted.objective_ == pytest.approx(plain_minimum(DropoutNoise(0.3, reference=mean), fitted)[0], rel=1e-8)
-    fitted = model(noise=NOISES["dropout"], fit_intercept=False).fit(_X, _y, sample_weight=_weights)
-    least, wanted = plain_minimum(NOISES["dropout"], fitted, fit_intercept=False)
-    assert fitted.objective_ == pytest.approx(least, rel=1e-8)
-    assert relative_difference(fitted, wanted) < 1e-5
-    assert not fitted.intercept_.any()
+    for fit_intercept, given, noise in [
+        (True, 0.3, DropoutNoise(0.3, reference=mean)),
+        (False, NOISES["dropout"], NOISES["dropout"]),
+    ]:
+        fitted, exact = (
+            model(noise=given, fit_intercept=fit_intercept, tol=tol).fit(_X, _y, sample_weight=_weights)
+            for tol in (1e-11, 1e-14)
+        )
+        assert_optimal(exact, noise, fit_intercept)
+        assert_reaches(fitted, exact)
 
 
 @pytest.mark.parametrize("l1_ratio", [0.5, 1.0])

@@ -76,7 +76,7 @@ def test_features_are_corrupted_independently(draws):
 # The log-MGF and its derivatives ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@together(
     "noise",
     [
         *(NOISES[name] for name in SOME_NOISES),
@@ -86,7 +86,6 @@ def test_features_are_corrupted_independently(draws):
         LaplaceNoise(0.0),
         LaplaceNoise(0.03),
     ],
-    ids=repr,
 )
 def test_derivatives_of_the_log_mgf_match_finite_differences(noise):
     t = np.array([-30.0, -3.0, -0.5, 0.0, 0.5, 3.0, 30.0])[:, None] + np.zeros(N_FEATURES)

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from datasets import blankout
-from dealing import deal
+from dealing import deal, together
 from dropmargin.data import LocalPartitions
 from dropmargin.losses import Exponential, Quadratic
 from dropmargin.penalties import Penalty
@@ -45,7 +45,7 @@ LAYOUTS = ["dense", "sparse"]
 # Every pair of loss and noise, with both layouts, with and without an intercept. The objectives through the MGF are
 # code of their own, so that these factors take turns within them separately.
 PROBLEMS = deal(MOMENT_LOSSES, NOISES, LAYOUTS, [True, False]) + deal(MGF_LOSSES, NOISES, LAYOUTS, [True, False])
-each_problem = pytest.mark.parametrize(("loss", "noise", "layout", "fit_intercept"), PROBLEMS)
+each_problem = together(("loss", "noise", "layout", "fit_intercept"), PROBLEMS)
 
 
 def some_pairs(losses, n, *factors):
@@ -86,7 +86,7 @@ def test_hessian_is_the_derivative_of_the_gradient_and_positive_definite(loss, n
     assert np.linalg.eigvalsh(matrix).min() >= -1e-12
 
 
-@pytest.mark.parametrize(("loss", "noise"), some_pairs(LOSSES, 14))
+@together(("loss", "noise"), some_pairs(LOSSES, 14))
 def test_value_at_zero_weights_is_the_loss_of_a_score_of_zero(loss, noise):
     objective, _, _, weights, coef = make_problem(loss, noise)
     of_zero = np.log(2.0) if "logistic" in loss else 1.0
@@ -117,7 +117,7 @@ def test_elastic_net_penalty():
     assert_allclose(Penalty(l2=0.5, l1=0.25).value(coef), [0.25 * 5.0 + 0.25 * 3.0, 0.25 * 9.0 + 0.25 * 3.0])
 
 
-@pytest.mark.parametrize(("loss", "noise", "scale"), some_pairs(MOMENT_LOSSES, 16, [1e-8, 1e3]))
+@together(("loss", "noise", "scale"), some_pairs(MOMENT_LOSSES, 16, [1e-8, 1e3]))
 def test_gradient_at_tiny_and_huge_weights_is_finite_and_descends(loss, noise, scale):
     objective, _, _, _, coef = make_problem(loss, noise, n_columns=1)
     point = objective.at(scale * coef)
@@ -129,7 +129,7 @@ def test_gradient_at_tiny_and_huge_weights_is_finite_and_descends(loss, noise, s
 # Several outputs, two layouts ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("loss", "noise", "fit_intercept"), some_pairs(LOSSES, 14, [True, False]))
+@together(("loss", "noise", "fit_intercept"), some_pairs(LOSSES, 14, [True, False]))
 def test_value_gradient_and_preconditioner_are_the_same_for_dense_and_sparse_rows(loss, noise, fit_intercept):
     answers = []
     for layout in LAYOUTS:

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC
 
 from datasets import blankout
-from dealing import deal
+from dealing import deal, together
 from dropmargin import NoisyLinearClassifier
 from dropmargin.losses import GaussianHinge, Hinge, Quadratic
 from helpers import LOSSES, MGF_LOSSES, MOMENT_LOSSES, N_FEATURES, NOISES, RADIAL, as_format, make_data, plain_objective
@@ -200,7 +200,7 @@ def test_objective_is_an_independent_minimum(loss, noise, layout):
     assert model.objective_ == pytest.approx(stated, rel=1e-7)
 
 
-@pytest.mark.parametrize(("loss", "noise", "tol"), deal(LOSSES, ["none", "dropout", "gaussian"], [1e-2, 1e-4, 1e-6]))
+@together(("loss", "noise", "tol"), deal(LOSSES, ["none", "dropout", "gaussian"], [1e-2, 1e-4, 1e-6]))
 def test_the_tolerance_is_kept(loss, noise, tol):
     """`tol` is the relative gap to the minimum."""
     X, labels, weights = make_data(n_samples=60, seed=3)

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from sklearn.exceptions import ConvergenceWarning
 
-from dealing import deal
+from dealing import deal, together
 from dropmargin import NoisyLinearClassifier
 from dropmargin.losses import Hinge, Logistic
 from helpers import N_FEATURES, NOISES, SOME_NOISES, as_format, make_data, make_objective, plain_variance, solve
@@ -169,9 +169,7 @@ def _one_step(loss, noise, X, y, C, coef, fit_intercept):
 _LOSSES = {"hinge": Hinge(), "hinge margin 2.5": Hinge(margin=2.5), "logistic": Logistic()}
 
 
-@pytest.mark.parametrize(
-    ("loss", "noise", "fit_intercept", "start"), deal(_LOSSES, SOME_NOISES, [True, False], ["zero", "random"])
-)
+@together(("loss", "noise", "fit_intercept", "start"), deal(_LOSSES, SOME_NOISES, [True, False], ["zero", "random"]))
 def test_one_irls_step_is_the_papers_closed_form(loss, noise, fit_intercept, start):
     loss = _LOSSES[loss]
     X, labels, _ = make_data()

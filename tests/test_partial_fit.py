@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from datasets import assert_bitwise_equal, make_binary, make_multiclass, noises, relative_difference
-from dealing import deal
+from dealing import deal, together
 from dropmargin import (
     DropoutLogisticRegression,
     DropoutSVC,
@@ -224,7 +224,7 @@ def block_objective(objective, summary):
     return kind(**given | {"penalty": summary})
 
 
-@pytest.mark.parametrize(
+@together(
     ("loss", "noise", "fit_intercept"),
     deal(
         [Logistic(), Quadratic(), Hinge()],
@@ -237,7 +237,6 @@ def block_objective(objective, summary):
         [True, False],
         n=12,
     ),
-    ids=lambda given: str(given) if isinstance(given, bool) else type(given).__name__,
 )
 def test_the_summary_is_exact_in_value_gradient_and_the_two_directions(loss, noise, fit_intercept):
     X, y = make_stream(900, 20)

@@ -26,8 +26,9 @@ from dropmargin import (
     PoissonNoise,
     noise_path,
 )
-from dropmargin.estimators.fitting import CheckedRows
-from dropmargin.model_selection.grid import Grid, check_grid
+from dropmargin.estimators.fitting import CheckedRows, Fit
+from dropmargin.model_selection.grid import Grid, check_grid, default_cs
+from dropmargin.model_selection.path_solver import PathSolver, Solution
 
 # The hinge without noise has a kink and does not get further than this; it is worth six digits of the coefficients.
 _TOL, _DIGITS = 1e-12, 1e-5
@@ -62,7 +63,8 @@ def _assert_cold_fits(path, estimator, X, y, weights=None, digits=_DIGITS):
 @pytest.mark.parametrize(("name", "make"), deal(_ESTIMATORS, [make_binary, make_multiclass], n=10))
 def test_every_point_is_the_fit_with_that_noise_and_c(name, make):
     X, y = make()
-    noises, estimator = _NOISES if make is make_binary else [0.7, PoissonNoise(), 0.3], _ESTIMATORS[name]
+    estimator, start = _ESTIMATORS[name], list(_ESTIMATORS).index(name) % 2
+    noises = [*_NOISES[start::2], 0.5] if make is make_binary else [0.7, PoissonNoise(), 0.3]
     path = noise_path(X, y, noises, _CS, estimator=estimator)
     assert path.coefs.shape == (len(noises), 2, 1 if make is make_binary else 3, N_FEATURES)
     assert path.converged.all()
@@ -256,6 +258,17 @@ def test_the_default_grid():
         assert len({noise.rate for noise in grid.noises}) == count
 
 
+@pytest.mark.parametrize("scale", [1e-3, 0.7, 4.0, 37.0, 2e6])
+def test_default_values_of_c_are_powers_of_sqrt_10_if_these_are_as_many(scale):
+    exponents = 2.0 * np.log10(default_cs(scale, 13))
+    np.testing.assert_allclose(exponents, np.round(exponents), atol=1e-9)
+    np.testing.assert_allclose(np.diff(exponents), 1.0)
+    # from a tenth of the inverse scale to 100,000 times it, to the nearest power
+    assert abs(exponents[0] - 2.0 * np.log10(0.1 / scale)) <= 0.5 + 1e-9
+    assert abs(exponents[-1] - 2.0 * np.log10(1e5 / scale)) <= 0.5 + 1e-9
+    np.testing.assert_allclose(default_cs(scale, 40)[[0, -1]] * scale, [0.1, 1e5])
+
+
 @pytest.mark.parametrize("factor", [1e-3, 1e3])
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 def test_the_default_grid_follows_the_scale_of_the_data(factor, layout):
@@ -359,11 +372,44 @@ def test_a_walk_visits_every_c_once_and_knows_its_ends(n_cs, skips, descending):
     assert visited[0] == (n_cs - 1 if descending else 0)
 
 
+class _KnownPath(PathSolver):
+    """A path whose solutions are linear in ``1 / C``; it records the starts."""
+
+    def coef(self, point):
+        noise, c = point
+        return (np.arange(4.0) + 10.0 * noise)[:, None] + (np.arange(4.0)[::-1] - noise)[:, None] / self.grid.Cs[c]
+
+    def solve(self, point, tol, start, duals, constant=None):
+        self.starts[point] = start
+        return Solution(self.coef(point), np.ones(1), 1)
+
+
+def test_a_path_that_is_linear_in_the_inverse_of_c_is_interpolated_exactly():
+    X, y = make_binary(40, 3)
+    grid = Grid((DropoutNoise(0.8), DropoutNoise(0.2)), np.logspace(-2, 2, 9))
+    fit = Fit(DropoutLogisticRegression(solver="irls"))  # its values of C are not solved together
+    rows = CheckedRows(X, y, np.ones(len(y)), has_missing=False)
+    solver, found = _KnownPath(grid, fit.problem, rows, rows.encoded(fit).__enter__().rows, 1), {}
+    solver.starts = {}
+
+    def score_point(point, solution):
+        found[point] = solution
+        return float(point[0])  # under the strong noise no point can be the best
+
+    solver.solve_all(1e-4, score_point, approximate=True, skips_low=True)
+    solved_first, between = {0, 4, 8}, {1, 2, 3, 5, 6, 7}
+    assert {c for noise, c in solver.starts if noise == 0} == solved_first
+    for point, solution in found.items():
+        np.testing.assert_allclose(solution.coef, solver.coef(point))
+    for c in between:  # from the strong noise there, by the difference of the noises
+        np.testing.assert_allclose(solver.starts[1, c], solver.coef((1, c)))
+
+
 def test_outputs_without_coefficients_are_those_of_single_fits():
     X, y = make_multiclass(n_samples=90)
     y = np.where(y == 2, np.arange(len(y)) % 4 + 2, y)  # rare classes, which strong noise leaves without coefficients
     estimator = DropoutSVC(tol=1e-6)
-    Cs = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]
+    Cs = [0.01, 0.1, 1.0, 10.0]
     path = noise_path(X, y, [0.9, 0.6, 0.2], Cs, estimator=estimator, verbose=0)
     is_constant = ~path.coefs.any(axis=-1)
     assert is_constant.any()

@@ -203,7 +203,7 @@ def test_the_subgradient_conditions_hold_at_the_solution(name, l1_ratio, layout,
     assert np.abs(w[~at_zero]).min() > 1e-6
 
 
-@pytest.mark.parametrize(("name", "noise", "tol"), deal(_ESTIMATORS, _NOISES, [1e-4, 1e-8], n=21))
+@pytest.mark.parametrize(("name", "noise", "tol"), deal(_ESTIMATORS, _NOISES, [1e-4, 1e-8], n=14))
 def test_a_strong_l1_penalty_leaves_exact_zeros_and_a_stronger_one_nothing_else(name, noise, tol):
     X, y = make_binary()
     y[:6] = 1
@@ -257,7 +257,7 @@ def test_an_elastic_net_with_hardly_any_l1_is_the_l2_penalty(name, noise):
 # One-vs-rest ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "noise", "layout"), deal(_ESTIMATORS, _NOISES, _FORMATS, n=21))
+@pytest.mark.parametrize(("name", "noise", "layout"), deal(_ESTIMATORS, _NOISES, _FORMATS, n=14))
 def test_one_vs_rest_is_one_binary_fit_per_class(name, noise, layout):
     X, y = make_multiclass(seed=15)  # where no class is best served by no weights at all
     X, noise = _FORMATS[layout](X), _NOISES[noise]
@@ -306,10 +306,10 @@ def test_one_vs_rest_probabilities_are_the_binary_ones_normalised(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "noise", "layout"), deal(_ESTIMATORS, ["none", "gaussian", "dropout-per-feature"], _FORMATS, n=14)
+    ("name", "noise", "layout"), deal(_ESTIMATORS, ["none", "gaussian", "dropout-per-feature"], _FORMATS, n=8)
 )
 def test_one_vs_one_is_one_binary_fit_per_pair(name, noise, layout):
-    X, y = make_multiclass(n_classes=4, n_samples=120)
+    X, y = make_multiclass(n_classes=4, n_samples=100)
     weights = np.linspace(0.5, 1.5, len(y))
     noise = _NOISES[noise]
     together = _fit(name, _FORMATS[layout](X), y, weights, noise=noise, multi_class="ovo")

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from datasets import blankout
-from dealing import deal
+from dealing import deal, together
 from dropmargin.losses import Logistic
 from dropmargin.objective.preconditioner import Cholesky, Diagonal, StackedCholesky, Woodbury, factorise
 from helpers import (
@@ -31,7 +31,7 @@ from helpers import (
 LAYOUTS = ["dense", "sparse"]
 
 
-@pytest.mark.parametrize(
+@together(
     ("loss", "noise", "kind", "layout", "fit_intercept"),
     deal(MOMENT_LOSSES, INDEPENDENT, ["hessian", "majoriser"], LAYOUTS, [True, False]),
 )
@@ -45,9 +45,7 @@ def test_direct_preconditioner_of_few_features_is_the_inverse(loss, noise, kind,
     assert_allclose(curvature.select([2, 0]).precondition(image[:, [2, 0]]), solved[:, [2, 0]], rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("loss", "noise", "layout", "fit_intercept"), deal(RADIAL, INDEPENDENT, LAYOUTS, [True, False])
-)
+@together(("loss", "noise", "layout", "fit_intercept"), deal(RADIAL, INDEPENDENT, LAYOUTS, [True, False]))
 def test_preconditioner_of_fewer_rows_than_features_is_the_inverse(loss, noise, layout, fit_intercept):
     X, labels, weights = make_data(n_samples=4, n_columns=2, seed=2)
     options = {"C": C, "fit_intercept": fit_intercept}
@@ -85,7 +83,7 @@ def test_shared_gram_matrix_is_exact_where_all_rows_weigh_alike(noise, n_outputs
     assert np.all(np.sum(right * elsewhere.precondition(right), axis=0) > 0.0)
 
 
-@pytest.mark.parametrize(("noise", "loss", "layout"), deal(INDEPENDENT, RADIAL, LAYOUTS, n=12))
+@together(("noise", "loss", "layout"), deal(INDEPENDENT, RADIAL, LAYOUTS, n=12))
 def test_preconditioner_of_many_features_is_the_diagonal_of_the_majoriser(noise, loss, layout):
     rng = np.random.default_rng(0)
     X = rng.poisson(0.1, (210, 216)) * rng.uniform(0.3, 1.2, (210, 216))

@@ -30,7 +30,7 @@ from dropmargin import (
     deletion_curve,
 )
 from dropmargin.io.model import describe
-from dropmargin.losses import EpsilonInsensitive, GaussianHuber, Hinge, Huber, Logistic, Quadratic
+from dropmargin.losses import EpsilonInsensitive, GaussianHuber, Huber, Quadratic
 from dropmargin.streaming import fit as fit_files
 from helpers import N_FEATURES, NOISES, as_format, plain_score_variance
 from regression_data import make_table, plain_loss
@@ -168,13 +168,6 @@ def test_the_unit_of_the_targets_scales_the_solution():
 
 
 # Errors ---------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("loss", [Hinge(), Logistic()])
-def test_losses_of_classification_are_refused(loss):
-    X, y, _ = make_table()
-    with pytest.raises(ValueError, match="loss must be a function of the residual"):
-        NoisyLinearRegressor(loss).fit(X, y)
 
 
 def test_errors_name_the_parameter():

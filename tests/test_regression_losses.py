@@ -7,8 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
 
-from dropmargin.losses import EpsilonInsensitive, GaussianHuber, Huber, Quadratic
-from regression_data import plain_loss
+from dropmargin import NoisyLinearRegressor
+from dropmargin.losses import EpsilonInsensitive, GaussianHuber, Hinge, Huber, Logistic, Quadratic
+from regression_data import make_table, plain_loss
 
 LOSSES = {
     "quadratic": Quadratic(),
@@ -102,8 +103,31 @@ def test_the_majoriser_is_above_the_loss(name):
     assert np.all(loss.value(y, m, v) <= above + 1e-9)
 
 
+def test_the_smoothed_loss_is_the_least_value_with_half_of_the_barrier_at_each_kink():
+    """Of ``xi - (w / 4) log(xi (xi - z) - v / 4)`` over ``xi``, for both sides, up to a constant; ``w`` is the width.
+
+    A barrier of weight ``w / 2`` for a row is what the central path takes the error of the loss for.
+    """
+    width, epsilon = 0.6, 0.5
+    y, m, v = random_scores(n=6, seed=4)
+    least = np.zeros_like(m)
+    for z in (y - m - epsilon, m - y - epsilon):
+        xi = ((z + np.sqrt(z**2 + v)) / 2.0)[:, None] + np.geomspace(1e-6, 30.0, 200_000)
+        barrier = np.log(xi * (xi - z[:, None]) - 0.25 * v[:, None])
+        least += (xi - 0.25 * width * barrier).min(axis=1)
+    difference = least - EpsilonInsensitive(epsilon).smoothed(width).value(y, m, v)
+    assert_allclose(difference, difference[0], atol=1e-6)
+
+
 @pytest.mark.parametrize("wrong", [-1.0, np.nan, "0.1", None])
 def test_parameters_of_losses_are_checked(wrong):
     for make, name in [(EpsilonInsensitive, "epsilon"), (Huber, "delta"), (GaussianHuber, "delta")]:
         with pytest.raises(ValueError, match=f"{name} must be a positive number"):
             make(wrong)
+
+
+@pytest.mark.parametrize("loss", [Hinge(), Logistic()])
+def test_losses_of_classification_are_refused(loss):
+    X, y, _ = make_table()
+    with pytest.raises(ValueError, match="loss must be a function of the residual"):
+        NoisyLinearRegressor(loss).fit(X, y)

@@ -289,7 +289,7 @@ def _relative_gap(model, wanted):
 _IN_THE_DUAL = ("svc", "svc-gaussian", "svc-ovo")
 
 
-@pytest.mark.parametrize(("name", "noise"), deal(_WARM, [None, 0.3]))
+@pytest.mark.parametrize(("name", "noise"), deal(_WARM, [None, 0.3], n=len(_WARM)))
 def test_a_warm_start_at_the_solution_costs_less_and_stays_there(name, noise):
     X, y = make_multiclass(n_samples=200)
     cold = clone(_WARM[name]).set_params(noise=noise, tol=1e-6, warm_start=True).fit(X, y)

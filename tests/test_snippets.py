@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dealing import together
 from dropmargin.cli import commands
 
 ROOT = Path(__file__).parents[1]
@@ -47,14 +48,13 @@ def _commands(name):
     return [shlex.split(line.split(" > ")[0], comments=True) for line in lines]
 
 
-@pytest.mark.parametrize(
+@together(
     ("name", "command"),
     [
         (page.name, command)
         for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
         for command in _commands(page)
     ],
-    ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else value,
 )
 def test_the_options_of_a_printed_command_exist(name, command):
     first, *rest = command

@@ -50,10 +50,10 @@ def realised(model, rows, noise, n_draws):
     """Return the share of draws from the noise that leave each label as it is; what is missing stays missing."""
     rng, missing, before = np.random.RandomState(0), np.isnan(rows), model.predict(rows)
     kept = np.zeros(len(rows))
-    for _ in range(n_draws):
-        drawn = noise.sample(np.nan_to_num(rows), rng)
-        drawn[missing] = np.nan
-        kept += model.predict(drawn) == before
+    for _ in range(n_draws // 50):  # 50 copies of all rows together
+        drawn = noise.sample(np.tile(np.nan_to_num(rows), (50, 1)), rng)
+        drawn[np.tile(missing, (50, 1))] = np.nan
+        kept += (model.predict(drawn).reshape(50, len(rows)) == before).sum(axis=0)
     return kept / n_draws
 
 

@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import io
 import json
-import subprocess
 import sys
 
 import numpy as np
@@ -432,7 +431,7 @@ def test_absent_columns_of_json_lines(read):
     refused(read, "\n\n", "data.jsonl: there are no rows", name="data.jsonl")
 
 
-# Reading once, and without pandas -------------------------------------------------------------------------------------
+# Reading once ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", _FILES)
@@ -448,29 +447,3 @@ def test_a_file_is_read_once(tmp_path, name, monkeypatch):
         assert data.sha256 == hashlib.sha256(packed).hexdigest()
     assert wanted.sha256 == hashlib.sha256(content).hexdigest()
     assert read_data(tmp_path / name, options).sha256 is None
-
-
-_WITHOUT_PANDAS = """
-import sys
-class NotInstalled:
-    def find_spec(self, name, path=None, target=None):
-        if name in ("pandas", "pyarrow"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-sys.meta_path.insert(0, NotInstalled())
-import numpy as np
-from dropmargin.io.data import TableEncoder, TextEncoder, read_data
-assert TableEncoder().fit_transform({"a": [1, 2], "b": ["x", "y"]}).shape == (2, 3)
-assert TableEncoder().fit_transform(np.eye(2)).shape == (2, 2)
-assert TextEncoder().fit_transform(["one word", "two words"]).shape == (2, 4)
-assert read_data(sys.argv[1]).X.shape == (1, 1)
-read_data("a.csv")
-"""
-
-
-def test_without_pandas_the_error_names_the_extra(tmp_path):
-    (tmp_path / "a.svm").write_text("1 1:1\n")
-    command = [sys.executable, "-c", _WITHOUT_PANDAS, str(tmp_path / "a.svm")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    message = done.stderr.strip().splitlines()[-1]
-    assert message.startswith("ImportError: csv files need pandas and pyarrow")
-    assert message.endswith("pip install 'dropmargin[cli]'")

@@ -316,8 +316,8 @@ print("intact")
 @pytest.mark.parametrize(
     ("work", "times"),
     [
-        ("partitions", 100),
-        ("fits", 30),
+        ("partitions", 60),
+        ("fits", 20),
         pytest.param("partitions", 500, marks=pytest.mark.slow),
         pytest.param("contexts", 300, marks=pytest.mark.slow),
         pytest.param("one against one", 100, marks=pytest.mark.slow),

@@ -27,7 +27,7 @@ from dropmargin import DropoutNoise, GaussianNoise, LaplaceNoise, NoiseTransform
         NoiseTransformer(LaplaceNoise(scale=0.5)),
         NoiseTransformer(GaussianNoise(scale=0.5), when="always"),
     ],
-    stride=7,
+    stride=12,
 )
 def test_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
