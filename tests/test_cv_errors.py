@@ -124,6 +124,7 @@ def test_a_grid_that_is_none(name, value, message):
         ({"cv": GroupKFold(3)}, "groups"),
         ({"cv": [(np.arange(50), np.array([], dtype=int))]}, "Fold 0 of cv .*no rows"),
         ({"cv": [(np.ones(60, dtype=bool), np.zeros(60, dtype=bool))]}, "Fold 0 of cv .*no rows"),
+        ({"prune": "always"}, "prune must be True or False, got 'always'"),
         ({"store_coefs": "yes"}, "store_coefs .*'yes'"),
     ],
 )

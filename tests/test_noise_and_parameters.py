@@ -181,6 +181,8 @@ _BAD_PARAMETERS = [
     *(("solver", value, ["auto", "newton", "lbfgs"]) for value in ("sgd", "Newton", None, 1, _UNHASHABLE)),
     *(("multi_class", value, ["ovr", "ovo", "multinomial"]) for value in ("ovx", "OVR", None, 2, ["ovr"])),
     *(("l1_ratio", value, ["[0, 1]"]) for value in (-0.1, 1.1, np.nan, "half", None, True)),
+    *(("fit_intercept", value, ["True or False"]) for value in ("no", None, 2, [True])),
+    *(("warm_start", value, ["True or False"]) for value in ("yes", None, 0.5)),
 ]
 
 

@@ -153,7 +153,10 @@ def integer(low: int) -> Check:
     return lambda name, value: validation.check_integer(name, value, low)
 
 
-def _as_bool(name: str, value: Any) -> bool:
+def boolean(name: str, value: Any) -> bool:
+    """Return a value that is true or false; a `ValueError` for any other."""
+    if np.ndim(value) > 0 or value not in (False, True):
+        raise ValueError(f"{name} must be True or False, got {value!r}.")
     return bool(value)
 
 
@@ -182,7 +185,7 @@ class SharedParameters(Parameters):
     solver: str = parameter(default="auto", stored_as=TEXT)
     tol: float = parameter(default=1e-4, check=number(0.0), stored_as=NUMBER)
     max_iter: int = parameter(default=1000, check=integer(1), stored_as=INTEGER)
-    fit_intercept: bool = parameter(default=True, check=_as_bool, stored_as=INTEGER)
+    fit_intercept: bool = parameter(default=True, check=boolean, stored_as=INTEGER)
     missing: str = parameter(default="error", choices=MISSING_CHOICES)
     missing_rank: int | None = parameter(default=None, check=_rank, stored_as=(int, type(None)), optional_in_files=True)
 
@@ -204,7 +207,7 @@ class RunParameters(Parameters):
 class ModelParameters(RunParameters, SharedParameters, NoiseParameters):
     """Parameters of the models with a given noise and ``C``."""
 
-    warm_start: bool = parameter(default=False, check=_as_bool, stored_as=INTEGER)
+    warm_start: bool = parameter(default=False, check=boolean, stored_as=INTEGER)
 
 
 class ApproximationParameter(Parameters):

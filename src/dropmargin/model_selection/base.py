@@ -25,6 +25,7 @@ from dropmargin.estimators.parameters import (
     Parameters,
     RunParameters,
     SharedParameters,
+    boolean,
     check_parameters,
     parameter,
     specification,
@@ -59,7 +60,7 @@ class GridParameters(Parameters):
     scoring: Any = parameter(default=None)
     target_noise: Any = parameter(default=None)
     rule: str = parameter(default="best", choices=RULES)
-    prune: bool = parameter(default=True)
+    prune: bool = parameter(default=True, check=boolean)
     store_coefs: bool | str = parameter(default="auto")
 
 

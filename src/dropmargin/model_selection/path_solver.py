@@ -179,11 +179,15 @@ class PathSolver:
         starts: Callable[[Point], Array | None],
         score_point: ScorePoint,
     ) -> None:
-        """Solve some points to ``tol``, each from ``starts(point)``, and score them."""
+        """Solve some points to ``tol``, each from ``starts(point)`` or from the point before, and score them."""
         with one_blas_thread():
             if not self._is_small():
+                before: Array | None = None
                 for point in points:
-                    score_point(point, self.solve(point, tol, starts(point), None))
+                    start = starts(point)
+                    solution = self.solve(point, tol, before if start is None else start, None)
+                    before = solution.coef
+                    score_point(point, solution)
                 return
             by_noise: dict[int, list[int]] = {}
             for noise, c in points:
