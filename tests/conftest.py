@@ -16,12 +16,10 @@ from dropmargin.cli.main import main
 from reproduction.command import main as reproduction_main
 
 if "PYTEST_XDIST_WORKER" in os.environ:
-    # There is a process per core already: the OpenMP threads of scikit-learn's trees would wait for each other, which
-    # takes ten times the processor time. The variables are for processes that tests start: pytest has loaded OpenMP
-    # before this file. BLAS reads both, and has as many threads as ever.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", str(os.cpu_count())))
+    # There is a process per core already: more threads, of BLAS or of scikit-learn's trees, would wait for each other.
+    # The variable is for processes that tests start: pytest has loaded BLAS and OpenMP before this file.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    threadpool_limits(1, user_api="openmp")
+    threadpool_limits(1)
 
 
 @pytest.fixture

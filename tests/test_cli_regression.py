@@ -234,6 +234,7 @@ def test_missing_values_with_missing_error_and_their_export(run, tmp_path):
 STRESS = ("--delete", "0,0.5", "--noises", "0.1,0.3", "--cs", "0.01,0.1", "--repeats", "2", "--folds", "2")
 
 
+@pytest.mark.slow
 def test_stress_compares_regressors(run, houses, tmp_path):
     done = run("stress", "holes.csv", "houses.csv", "--target", "price", *STRESS, "--html", "r.html", "--json")
     assert done.json["loss"] == "ridge"

@@ -294,6 +294,7 @@ def test_trains_with_nan_as_with_filled_rows(estimator, layout):
         np.testing.assert_array_equal(own, other)
 
 
+@pytest.mark.slow
 def test_a_sparse_matrix_is_never_made_dense():
     rng = np.random.RandomState(0)
     columns = np.sort(rng.randint(0, 300_000, (200, 20)), axis=1)

@@ -177,7 +177,7 @@ def test_the_one_standard_error_rule_with_and_without_the_early_stop():
     assert full.Cs_[best[1]] >= full.C_
 
 
-@pytest.mark.parametrize("search", [DropoutSVCCV, DropoutLogisticRegressionCV])
+@pytest.mark.parametrize("search", [pytest.param(DropoutSVCCV, marks=pytest.mark.slow), DropoutLogisticRegressionCV])
 def test_points_that_cannot_be_the_best_are_not_solved(search, monkeypatch):
     monkeypatch.setattr(path_solver, "_FEW_SCORES", 0)  # as for tables that are not small
     X, y = (part[:200] for part in load_digits(return_X_y=True))

@@ -70,7 +70,7 @@ def test_the_same_optimum_as_of_one_matrix(estimator, layout):
     assert_array_equal(estimator.predict(layout(X)), expected.predict(layout(X)))
 
 
-@pytest.mark.parametrize("kind", ["array", "frame", "csr"])
+@pytest.mark.parametrize("kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("array", "frame")), "csr"])
 def test_a_search_has_the_scores_and_the_choice_of_one_matrix_at_the_default_tol(kind):
     """Near the optimum a few labels depend on the path to it, so that the search over few rows is that in memory."""
     for seed in range(3):

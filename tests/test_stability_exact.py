@@ -157,6 +157,7 @@ def test_a_row_does_not_depend_on_others_or_on_chunks(monkeypatch, noise, option
     np.testing.assert_allclose(model.predict_stability(X, noise, n_draws=100), whole, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_wide_sparse_rows_are_not_made_dense():
     n_rows, n_features = 200, 500_000
     rng = np.random.RandomState(0)
