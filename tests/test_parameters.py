@@ -92,7 +92,7 @@ def test_dask_does_not_take_a_fitted_model_apart():
 
     X, labels, _ = make_data(n_columns=2)
     models = [DropoutSVC(C=1.0).fit(X, y) for y in labels.T]
-    found, total = dask.compute([models[0], dask.delayed(3)])[0]
+    found, total = dask.compute([models[0], dask.delayed(3)], scheduler="synchronous")[0]
     assert_array_equal(found.coef_, models[0].coef_)
     assert total == 3
     assert tokenize(models[0]) != tokenize(models[1])
