@@ -28,7 +28,9 @@ def test_the_snippets_of_a_page_run(name, tmp_path, monkeypatch, draw_in_memory)
     shutil.copy(ROOT / "docs" / "customers.csv", tmp_path)  # the table of first_model.md
     text = (ROOT / name).read_text(encoding="utf-8")
     scope: dict = {"__name__": "__main__"}
-    for block in re.finditer(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+    blocks = list(re.finditer(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE))
+    assert len(blocks) == text.count("```python")
+    for block in blocks:
         first = text[: block.start(1)].count("\n")
         exec(compile("\n" * first + block[1], name, "exec"), scope)  # the lines of errors are those of the page
 

@@ -84,6 +84,7 @@ def test_threads_end_when_the_pool_is_deleted():
     del threads
     gc.collect()
     wait_for_threads(before)
+    assert count_threads() <= before
 
 
 def test_the_error_state_of_numpy_is_that_of_the_caller():

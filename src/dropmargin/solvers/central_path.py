@@ -81,7 +81,7 @@ def follow_central_path(method: Method, objective: Any, start: Point, options: O
         before, is_last = path.stage, path.is_last
         path.stage = path.stage_at(found.point or objective.at(found.coef))
         # 2. Stop after the last stage, unless the objective that its tolerance was relative to was far too large.
-        # Steps within an orthant that fail for one barrier fail for smaller ones.
+        # Where steps within an orthant fail, another method takes over.
         is_last = is_last and bool(np.all(np.abs(before.value) <= _SIMILAR * np.abs(path.stage.value)))
         if is_last or path.n_left <= 0 or (method is orthant and not found.converged):
             break
