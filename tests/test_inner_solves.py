@@ -301,3 +301,42 @@ def test_steps_within_an_orthant_take_few_passes(estimator, C, n_passes):
     assert model.n_passes_ <= n_passes
     exact = clone(model).set_params(tol=1e-9).fit(X, y)
     assert 0.0 <= model.objective_ - exact.objective_ + 1e-9 <= 1e-3 * exact.objective_
+
+
+def _sparse_signal(n_features=2000, n_informative=15):
+    rng = np.random.default_rng(3)
+    X = sparse.csr_array(rng.random((400, n_features)) < 0.03, dtype=float)
+    coef = np.zeros(n_features)
+    coef[:n_informative] = 3.0 * rng.choice([-1.0, 1.0], n_informative)
+    return X, (X @ coef + 0.5 * rng.standard_normal(400)) > 0.0
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+@pytest.mark.parametrize("estimator", [DropoutSVC, DropoutLogisticRegression])
+@pytest.mark.parametrize("reference", ["zero", "mean"])
+def test_a_working_set_of_few_features_has_the_optimum_of_all(layout, estimator, reference):
+    X, y = _sparse_signal()
+    noise = DropoutNoise(0.3, reference=reference)
+    model = estimator(noise=noise, C=0.2, l1_ratio=1.0, tol=1e-8).fit(as_format(X.toarray(), layout), y)
+    used = np.flatnonzero(model.coef_[0])
+    assert 0 < len(used) <= 200
+    # The same problem with these features alone, of which all are in the working set, ends at the same objective.
+    alone = clone(model).fit(as_format(X.toarray()[:, used], layout), y)
+    assert abs(alone.objective_ / model.objective_ - 1.0) <= 1e-7
+    # Steps on a tenth of the features count as a part of a pass.
+    assert model.n_passes_ <= 0.7 * alone.n_passes_
+
+
+def test_a_feature_that_is_needed_once_another_has_its_coefficient_enters_the_working_set():
+    rng = np.random.default_rng(0)
+    hidden, error = rng.standard_normal(500), 0.5 * rng.standard_normal(500)
+    X = np.column_stack([hidden + error, error, 0.01 * rng.standard_normal((500, 40))])
+    y = hidden > 0.0
+    C = 0.5
+    gradient = C * np.abs(0.5 * (2.0 * y - 1.0) @ (X - X.mean(axis=0)))
+    assert gradient[0] > 1.0 > 1.3 * gradient[1]  # at first it is not in the set
+    model = DropoutLogisticRegression(noise=None, C=C, l1_ratio=1.0, tol=1e-8).fit(X, y)
+    assert model.converged_
+    assert model.coef_[0, 1] < -0.5
+    few = clone(model).fit(X[:, :2], y)
+    assert abs(model.objective_ / few.objective_ - 1.0) <= 1e-7

@@ -46,7 +46,7 @@ from dropmargin.data.matrix import (
 )
 from dropmargin.data.outputs import Output, binary_outputs
 from dropmargin.data.partitions import LocalPartitions, Partitions, PerPartition, products
-from dropmargin.data.rows import Rows, TargetSummary, set_target_summary, target_summary
+from dropmargin.data.rows import Rows, TargetSummary, restrict_features, set_target_summary, target_summary
 from dropmargin.data.training import BinaryArray, BinaryRows, ClassArray, ClassRows, NumberArray
 
 __all__ = [
@@ -99,6 +99,7 @@ __all__ = [
     "nonempty_features",
     "nonzero_entries",
     "products",
+    "restrict_features",
     "row_block",
     "row_blocks",
     "row_slice",

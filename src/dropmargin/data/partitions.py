@@ -60,6 +60,8 @@ class Partitions(ABC, Generic[P]):
     ----------
     n_products : int
         Products with the rows so far; two of them, one with ``X`` and one with its transpose, are a pass.
+    pass_share : float
+        What a pass over these rows counts as, less than 1 if they are part of others.
     cache : dict
         Cache of this problem alone.
     """
@@ -70,13 +72,14 @@ class Partitions(ABC, Generic[P]):
     def __init__(self, n_partitions: int, shared_cache: dict[Any, Any] | None = None) -> None:
         self.n_partitions = n_partitions
         self.n_products = 0
+        self.pass_share = 1.0
         self.cache: dict[str, Any] = {}
         self.shared_cache = {} if shared_cache is None else shared_cache
 
     @property
     def n_passes(self) -> float:
         """Passes over the data so far."""
-        return self.n_products / 2
+        return self.pass_share * self.n_products / 2
 
     @abstractmethod
     def map(self, function: Callable[..., Any], *args: Any) -> PerPartition:

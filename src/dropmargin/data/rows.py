@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dropmargin.data.blocks import EntryFunction
+from dropmargin.data.matrix import row_block
 from dropmargin.data.partitions import Partitions
 from dropmargin.typing import Array
 
@@ -91,3 +93,28 @@ def set_target_summary(data: Partitions[Rows], summary: TargetSummary) -> None:
 def _summarize_targets(part: Rows) -> TargetSummary:
     positive, weights = part.y > 0.0, part.sample_weight
     return TargetSummary(len(weights), np.stack([np.einsum("i,ik->k", weights, own) for own in (positive, ~positive)]))
+
+
+def restrict_features(data: Partitions[Rows], features: Array, entry: EntryFunction | None) -> Partitions[Rows]:
+    """Return the rows of an objective with some features alone, and with another function of their entries.
+
+    A product with them counts as a share of one with all features, by the number of stored entries.
+    """
+    rows = data.map_partitions(_take_features, features, stored=True)
+    part = rows.map_partitions(_as_block, entry)
+    ((n_stored,), (n_all,)) = part.map_sum(_count_entries), data.map_sum(_count_entries)
+    part.pass_share = data.pass_share * n_stored / max(1, n_all)
+    set_target_summary(part, target_summary(data))
+    return part
+
+
+def _take_features(part: Rows, features: Array) -> Rows:
+    return Rows(part.X.rows[:, features], part.y, part.sample_weight)
+
+
+def _as_block(part: Rows, entry: EntryFunction | None) -> Rows:
+    return Rows(part.transformed(row_block, entry), part.y, part.sample_weight)
+
+
+def _count_entries(part: Rows) -> tuple[int]:
+    return (int(part.X.entries().size),)

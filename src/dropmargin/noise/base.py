@@ -101,6 +101,25 @@ class Variance:
         slope[self.groups] = self.slope
         return FeatureGroups(self.groups, slope, reference)
 
+    def take(self, features: Array) -> Variance:
+        """Return the variance of some features, which are independent.
+
+        Parameters
+        ----------
+        features : ndarray of int
+            The indices of the features.
+
+        Returns
+        -------
+        Variance
+            The variance, with one value for each of these features where there was one per feature.
+        """
+        entry = self.entry
+        if isinstance(entry, SquaredDeviation):
+            entry = SquaredDeviation(entry.reference[features], entry.less_zero)
+        slope, floor = (own if np.ndim(own) == 0 else np.asarray(own)[features] for own in (self.slope, self.floor))
+        return replace(self, entry=entry, slope=slope, floor=floor)
+
     def of_stored_entries(self) -> Variance:
         """Return the same variance for rows that do not store zeros.
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dropmargin.data import Partitions, Rows
 from dropmargin.penalties import Penalty
 from dropmargin.typing import Array
 
@@ -85,6 +86,7 @@ class Point(ABC):
 class Objective(ABC):
     """A convex function of the coefficients, a sum over the rows of the data."""
 
+    data: Partitions[Rows]
     n_features: int
     n_outputs: int
     penalty: Penalty
@@ -100,6 +102,8 @@ class Objective(ABC):
     has_subsample: bool = False
     #: Whether an output has several classes, whose coupling the preconditioner ignores.
     has_coupled_classes: bool = False
+    #: Whether there is `restricted`.
+    can_restrict: bool = False
 
     @property
     def n_penalised(self) -> int:
@@ -109,6 +113,13 @@ class Objective(ABC):
     @abstractmethod
     def at(self, coef: Array) -> Point:
         """Return the point at ``coef``."""
+
+    def restricted(self, features: Array) -> Objective:
+        """Return the objective of some features, as if the coefficients of the others were zero.
+
+        It has rows of its own, which are to be closed.
+        """
+        raise NotImplementedError
 
     def to_solver(self, coef: Array) -> Array:
         """Return coefficients of shape ``(n_features + 1, n_outputs)`` in the form that a solver uses."""

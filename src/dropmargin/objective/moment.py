@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dropmargin.data import Partitions, PerPartition, Rows, target_summary
+from dropmargin.data import Partitions, PerPartition, Rows, restrict_features, target_summary
 from dropmargin.losses import MomentLoss
 from dropmargin.noise import Variance
 from dropmargin.objective import row_functions
@@ -116,6 +116,15 @@ class MomentObjective(Objective):
         else:
             scores = self.data.map(row_functions.row_scores, *self.packed(coef, np.square(coef[:-1])))
         return MomentPoint(self, coef, scores)
+
+    @property
+    def can_restrict(self) -> bool:  # type: ignore[override]
+        return self.variance.groups is None
+
+    def restricted(self, features: Array) -> Self:
+        variance = self.variance.take(features)
+        data = restrict_features(self.data, features, variance.entry if variance.moves_entries else None)
+        return replace(self, data=data, variance=variance, n_features=len(features), subsample=None)
 
     def value(self, coef: Array) -> Array:
         return self.penalty.value(coef) + self.at(coef).without_smoothing()[0]
