@@ -23,7 +23,7 @@ from dropmargin.objective import MomentObjective, Objective, Point
 from dropmargin.objective.moment import MomentPoint
 from dropmargin.solvers.newton import irls, newton
 from dropmargin.solvers.orthant import orthant
-from dropmargin.solvers.result import Iteration, Options, Result, combine
+from dropmargin.solvers.result import Iteration, Options, Result
 from dropmargin.typing import Array
 
 # The bound on the error of the first stage, relative to the objective, and its decrease from stage to stage.
@@ -61,13 +61,6 @@ Method = Callable[[Any, Any, Options], Result]
 
 def follow_central_path(method: Method, objective: Any, start: Point, options: Options) -> Result:
     """Minimise an objective with kinks by a method for smooth ones; an l1 penalty allows one output only."""
-    parts = _split_by_shortcut(method, objective, start, options)
-    if len(parts) > 1:  # outputs whose noise smooths the kink do not wait for the others
-        each = [follow_central_path(method, objective.select(own), start.select(own), options) for own in parts]
-        joined, order = combine(each), np.argsort(np.concatenate(parts))
-        history = [entry._replace(iteration=k) for k, entry in enumerate(joined.history, 1)]
-        coef = np.ascontiguousarray(joined.coef[:, order])
-        return replace(joined, coef=coef, objective=joined.objective[order], n_iter=len(history), history=history)
     path = _Path(method, objective, start, options)
     if not path.stage.value.any():  # no loss is negative, and a barrier is relative to the objective
         return Result(path.stage.point.coef, path.stage.value, 0, True, "the objective is zero at the start")
@@ -85,7 +78,7 @@ def follow_central_path(method: Method, objective: Any, start: Point, options: O
         is_last = is_last and bool(np.all(np.abs(before.value) <= _SIMILAR * np.abs(path.stage.value)))
         if is_last or path.n_left <= 0 or (method is orthant and not found.converged):
             break
-        path.decrease_barrier(smooth)
+        path.decrease_barrier()
     coef, value = path.stage.cleaned(smooth)
     converged, message = found.converged and is_last, found.message
     if not converged and path.n_left <= 0:
@@ -97,18 +90,6 @@ def follow_central_path(method: Method, objective: Any, start: Point, options: O
     # With its barrier the last stage is a little below the objective itself.
     history = [entry._replace(objective=max(entry.objective, float(value.sum()))) for entry in path.history]
     return Result(coef, value, len(history), converged, message, history)
-
-
-def _split_by_shortcut(method: Method, objective: Any, start: Point, options: Options) -> list[Array]:
-    """Return the outputs that may take the shortcut from a warm start, and the others; all if there is one kind."""
-    outputs = np.arange(start.coef.shape[1])
-    if len(outputs) == 1 or not (options.warm and method is newton and isinstance(objective, MomentObjective)):
-        return [outputs]
-    if not objective.loss.kink or objective.penalty.l1:
-        return [outputs]
-    stage = _Stage(objective, start, True, False)
-    allowed = stage.allow_shortcut(stage.barrier(max(_LAST_ERROR * options.tol, _LEAST_SHORTCUT_ERROR)))
-    return [own for own in (outputs[allowed], outputs[~allowed]) if len(own)]
 
 
 class _Path:
@@ -179,7 +160,7 @@ class _Path:
         self.may_shortcut = self.is_shortcut = self.is_smoothed_by_noise = False
         self.barrier = np.maximum(self.stage.barrier(self.last_error), self.fallback)
 
-    def decrease_barrier(self, smooth: Objective) -> None:
+    def decrease_barrier(self) -> None:
         """Choose the barrier of the next stage."""
         stage, error = self.stage, self.stage.error(self.barrier)
         self.may_shortcut = self.may_shortcut and error >= _LEAST_SHORTCUT_ERROR
@@ -188,14 +169,12 @@ class _Path:
         self.fallback = _FACTOR * self.barrier
         last = stage.barrier(self.last_error)
         self.barrier = last if self.is_shortcut else np.maximum(last, self.fallback)
-        if self.has_barrier:
-            self.stage = stage.predicted(smooth, self.barrier)
 
 
 class _Stage:
     """A point on the path, and the objective without barrier there.
 
-    ``likely`` are barriers for which `smoothed_by_noise` may be called: it is found out by the same request.
+    ``likely`` are barriers for which `is_smoothed_by_noise` may be called: it is found out by the same request.
     """
 
     def __init__(
@@ -204,11 +183,12 @@ class _Stage:
         self.objective = objective
         self.has_kink = has_kink
         self.has_barrier = has_barrier
-        self._smoothed: list[tuple[Array, Array]] = []  # barriers, and where the noise smooths more
+        self._smoothed: list[tuple[Array, bool]] = []  # barriers, and whether the noise smooths more
         if isinstance(point, MomentPoint):
             self.point: Any = point.with_objective(objective)
             loss, shares = point.without_smoothing([2.0 * barrier for barrier in likely])
-            self._smoothed = [(own, share <= _STEADY_SHARE) for own, share in zip(likely, shares, strict=True)]
+            is_smoothed = [bool(np.all(share <= _STEADY_SHARE)) for share in shares]
+            self._smoothed = list(zip(likely, is_smoothed, strict=True))
             self.value = objective.penalty.value(point.coef) + loss
         else:
             self.point, self.value = point, objective.value(point.coef)
@@ -239,13 +219,6 @@ class _Stage:
             return smooth, self.point.with_objective(smooth)
         return smooth, smooth.at(self.point.coef)
 
-    def predicted(self, smooth: Objective, barrier: Array) -> _Stage:
-        """Return a point nearer to the minimum for a smaller barrier, if the penalty's prediction is an improvement."""
-        coef = smooth.penalty.predict(self.point.coef, self.of_penalty(barrier))
-        predicted = _Stage(self.objective, self.objective.at(coef), self.has_kink, self.has_barrier)
-        # Coefficients of features far from zero move all scores, which only another intercept would make good.
-        return predicted if np.all(predicted.value <= self.value) else self
-
     def cleaned(self, smooth: Objective) -> tuple[Array, Array]:
         """Return the coefficients and the objective there, with exact zeros where the barrier left small numbers."""
         coef, value = self.point.coef, self.value
@@ -264,27 +237,19 @@ class _Stage:
         is_noisy_start = self.has_kink and not self.has_barrier and not self.point.coef[:-1].any()
         return not (is_noisy_start and not self.objective.variance.is_zero) and not self.is_smoothed_by_noise(barrier)
 
-    def smoothed_by_noise(self, barrier: Array) -> Array:
-        """Return where the noise smooths more than the barrier: nearly all scores vary by more than its width."""
-        if self.has_barrier or not isinstance(self.point, MomentPoint):
-            return np.zeros(len(self.value), dtype=bool)
-        for known, where in self._smoothed:
-            # Noise that smooths more than a barrier does so for a smaller one.
-            if np.array_equal(barrier, known) or (np.all(where) and np.all(barrier <= known)):
-                return where
-        return self.point.without_smoothing([2.0 * barrier])[1][0] <= _STEADY_SHARE
-
     def is_smoothed_by_noise(self, barrier: Array) -> bool:
-        """Return whether the noise smooths more than the barrier in all outputs."""
-        return bool(np.all(self.smoothed_by_noise(barrier)))
-
-    def allow_shortcut(self, barrier: Array) -> Array:
-        """Return where the noise smooths more than the barrier, and is not weak next to the margin."""
-        return self.smoothed_by_noise(_shortcut_barrier(self.objective, barrier))
+        """Return whether the noise smooths more than the barrier: nearly all scores vary by more than its width."""
+        if self.has_barrier or not isinstance(self.point, MomentPoint):
+            return False
+        for known, is_smoothed in self._smoothed:
+            # Noise that smooths more than a barrier does so for a smaller one.
+            if np.array_equal(barrier, known) or (is_smoothed and np.all(barrier <= known)):
+                return is_smoothed
+        return bool(np.all(self.point.without_smoothing([2.0 * barrier])[1][0] <= _STEADY_SHARE))
 
     def allows_shortcut(self, barrier: Array) -> bool:
-        """Return whether all outputs allow the shortcut."""
-        return bool(np.all(self.allow_shortcut(barrier)))
+        """Return whether the noise smooths more than the barrier, and is not weak next to the margin."""
+        return self.is_smoothed_by_noise(_shortcut_barrier(self.objective, barrier))
 
 
 def _shortcut_barrier(objective: Any, barrier: Array) -> Array:
