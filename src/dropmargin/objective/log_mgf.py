@@ -90,9 +90,9 @@ class GroupExpansion(NamedTuple):
         assert isinstance(noise, DropoutNoise)
         rates = np.zeros(groups.n_groups)
         rates[groups.numbers] = noise.rate
-        scores = block.group_scores(coef, groups)
         # k is the log-MGF of a feature 1
-        value, slope, second = DropoutNoise(rates, reference="zero").log_mgf(scores, np.ones_like(scores))
+        of_one, ones = DropoutNoise(rates, reference="zero"), np.ones(groups.n_groups)
+        value, slope, second = of_one.log_mgf(block.group_scores(coef, groups), ones)
         return cls(value.sum(axis=1) + coef @ groups.reference, slope, second, block, groups)
 
     def forward(self, direction: Array) -> tuple[Array, Array]:
