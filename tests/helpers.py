@@ -22,7 +22,7 @@ from dropmargin.losses import (
     Quadratic,
 )
 from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise, Variance
-from dropmargin.objective import GroupedMGFObjective, GroupedObjective, MGFObjective, MomentObjective
+from dropmargin.objective import GroupedObjective, MGFObjective, MomentObjective
 from dropmargin.penalties import Penalty
 from dropmargin.solvers import SOLVERS, Options
 from dropmargin.solvers.solve import choose_method
@@ -79,6 +79,7 @@ def make_objective(X, labels, weights, loss, noise, *, C=1.0, fit_intercept=True
     variance = variance.of_stored_entries() if sparse.issparse(X) else variance
     groups = {} if variance.groups is None else {"groups": variance.feature_groups(X.shape[1])}
     entry = variance.entry if variance.moves_entries and not through_mgf else None
+    labels = labels[:, [column]] if through_mgf else labels
     parts = []
     for rows in (slice(0, len(labels) // 3), slice(len(labels) // 3, None)):
         (block,) = row_blocks(canonical(X[rows]), entry)
@@ -86,8 +87,7 @@ def make_objective(X, labels, weights, loss, noise, *, C=1.0, fit_intercept=True
     data = LocalPartitions(parts)
     if through_mgf:
         noise = DropoutNoise(0.0, reference="zero") if noise is None else noise
-        kind = GroupedMGFObjective if groups else MGFObjective
-        return kind(data, loss, noise, Penalty(l2=l2), fit_intercept, X.shape[1], column, **groups)
+        return MGFObjective(data, loss, noise, Penalty(l2=l2), fit_intercept, X.shape[1], **groups)
     columns = np.arange(labels.shape[1])
     kind = GroupedObjective if groups else MomentObjective
     return kind(data, loss, variance, Penalty(l2=l2), fit_intercept, X.shape[1], columns, **groups)

@@ -33,8 +33,7 @@ from dropmargin.estimators.conditional import log_expected_softmax
 from dropmargin.io.model import export_liblinear, export_onnx, to_sklearn
 from dropmargin.noise import Variance
 from dropmargin.objective import MultinomialObjective
-from dropmargin.objective.multinomial_mgf import LogMGF
-from dropmargin.objective.multinomial_rows import FeatureVariance, GroupVariance
+from dropmargin.objective.multinomial_rows import FeatureVariance, GroupVariance, LogMGF
 from dropmargin.penalties import Penalty
 from helpers import N_FEATURES, NOISES, as_format, central_difference, plain_score_log_mgf, plain_score_variance
 

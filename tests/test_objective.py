@@ -186,6 +186,22 @@ def test_value_is_infinite_outside_the_domain_of_the_noise(loss, noise, layout):
     assert_array_equal(objective.value(5.1 * direction), np.inf)
 
 
+@pytest.mark.parametrize(("loss", "noise", "layout", "target"), deal(MGF_LOSSES, NOISES, LAYOUTS, [-1.0, 1.0], n=20))
+def test_a_partition_may_have_one_target_alone(loss, noise, layout, target):
+    X, labels, weights = make_data()
+    coef, direction = make_coefficients(1, scale=0.2), make_coefficients(1, seed=5)
+    answers = []
+    for order in (np.arange(len(X)), np.argsort(labels[:, 0] != target, kind="stable")):
+        rows = as_format(X[order], layout)
+        objective = make_objective(rows, labels[order], weights[order], LOSSES[loss], NOISES[noise], C=C)
+        point = objective.at(coef)
+        hessian = point.hessian()
+        answers.append([point.value, point.gradient, hessian.product(direction), hessian.precondition(direction)])
+    assert np.all(objective.data.parts[0].y == target)
+    for first, second in zip(*answers, strict=True):
+        assert_allclose(first, second, rtol=1e-10, atol=1e-12)
+
+
 # The majoriser ------------------------------------------------------------------------------------------------------
 
 

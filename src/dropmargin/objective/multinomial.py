@@ -13,8 +13,9 @@ logistic loss itself. With ``p = softmax(e)``, and ``V`` the variances of the fe
                        g_k = X u_k + V (d_k * u_k),     u_k the direction of d_k
 
 and ``w_y`` takes the negative sum over ``k``. All rows of a class share ``d``, so products are computed class by class
-and cost as much as those of one-vs-rest. With groups of features, the products with ``V`` are those of `data.groups`;
-MCF-logistic has a log-MGF in place of mean and half variance (`objective.multinomial_mgf`).
+and cost as much as those of one-vs-rest. With groups of features, the products with ``V`` are those of `data.groups`.
+MCF-logistic is Jensen's inequality alone, without a normal score: ``e_k = K(d_k) + b_k - b_y`` with the log-MGF ``K``
+of `objective.log_mgf`, which is convex as well; ``X + V d_k`` becomes ``K'`` at ``d_k``, and ``V`` becomes ``K''``.
 The intercepts, and the part ``floor`` of ``V`` that all rows share, need sums over the rows of a class only::
 
     sum_d floor_d d_kd^2 = G_kk + G_yy - 2 G_ky,     G = W' diag(floor) W
@@ -36,8 +37,7 @@ from dropmargin.noise import Variance
 from dropmargin.objective import multinomial_rows as row_functions
 from dropmargin.objective.base import Curvature, Objective, Point
 from dropmargin.objective.curvature import as_column
-from dropmargin.objective.multinomial_mgf import LogMGF, count_entries, expand_parts
-from dropmargin.objective.multinomial_rows import Coefficients, ScoreVariance
+from dropmargin.objective.multinomial_rows import Coefficients, LogMGF, ScoreVariance
 from dropmargin.objective.preconditioner import Preconditioner, diagonal, gram_preconditioner, suits_gram
 from dropmargin.penalties import Penalty
 from dropmargin.typing import Array
@@ -124,10 +124,10 @@ class MultinomialObjective(Objective):
         if self.parts is None or not isinstance(self.noise, LogMGF):
             return self.parts
         if "entries" not in self.data.cache:
-            self.data.cache["entries"] = self.data.map_sum(count_entries)[0][0]
+            self.data.cache["entries"] = self.data.map_sum(row_functions.count_entries)[0][0]
         if self.data.cache["entries"] * self.n_classes > _MOST_OF_EXPANSION:
             return self.parts
-        return self.data.map(expand_parts, self.noise, coef, self.parts)
+        return self.data.map(row_functions.expand_parts, self.noise, coef, self.parts)
 
     def of_floor(self, coef: Array, other: Array) -> Array | float:
         """Return ``sum_d floor_d d_kd u_kd`` for the differences of two matrices to each class."""

@@ -5,7 +5,7 @@ See `objective.multinomial` for the formulas.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -14,8 +14,9 @@ import numpy as np
 from scipy.special import logsumexp
 
 from dropmargin.data import Block, FeatureGroups, GroupOperand, Rows, products
-from dropmargin.noise import Variance
+from dropmargin.noise import Noise, Variance
 from dropmargin.objective.curvature import as_column
+from dropmargin.objective.log_mgf import Expansion, expand
 from dropmargin.typing import Array
 
 
@@ -216,6 +217,60 @@ class GroupVariance(NamedTuple):
         return block.group_products(np.hstack([of_mean, of_variance]), coef, None, None, self.groups)[0]
 
 
+class LogMGF(NamedTuple):
+    """The log-MGF of scores in place of mean and half variance, for independent features or groups of features.
+
+    ``K'`` and ``K''`` at the coefficients (`objective.log_mgf`) are in place of ``X + V d_k`` and ``V``.
+    """
+
+    noise: Noise
+    groups: FeatureGroups | None
+
+    @property
+    def variance(self) -> Variance:
+        return self.noise.variance()
+
+    @property
+    def floor(self) -> float:
+        return 0.0
+
+    @property
+    def is_diagonal(self) -> bool:
+        return self.groups is None
+
+    def take(self, features: Array | slice) -> LogMGF:
+        return self
+
+    def exponents(self, block: Block, coef: Array) -> Array:
+        return np.stack([own.value for own in self.expand(block, coef)], axis=1)
+
+    def gradient(self, block: Block, left: Array, coef: Array) -> tuple[Array, Array | float]:
+        image, second = np.empty(coef.shape), np.zeros(coef.shape)
+        for k, own in enumerate(self.expand(block, coef)):
+            image[:, k] = own.backward(left[:, k])
+            if self.is_diagonal:
+                second[:, k] = own.diagonal(left[:, k])
+        return image, second
+
+    def hessian(self, block: Block, terms: HessianTerms, with_noise: bool) -> tuple[Array, Array]:
+        expanded = list(self.expand(block, terms.at))
+        changes, along = zip(*(own.forward(terms.along[:, k]) for k, own in enumerate(expanded)), strict=True)
+        left = terms.weigh(slice(None), np.stack(changes, axis=1))
+        image = np.empty(terms.at.shape)
+        for k, own in enumerate(expanded):
+            image[:, k] = own.backward(left[:, k], terms.weighted[:, k] if with_noise else None, along[k])
+        return image, left.sum(axis=0)
+
+    def diagonal(self, block: Block, left: Array, coef: Array) -> Array:
+        return np.stack([own.diagonal(left[:, k]) for k, own in enumerate(self.expand(block, coef))], axis=1)
+
+    def expand(self, block: Block | list[Expansion], coef: Array) -> Iterable[Expansion]:
+        """Return the expansion of each column of coefficients, computed here unless it is known."""
+        if isinstance(block, list):
+            return block
+        return (expand(block, self.noise, self.groups, own) for own in np.ascontiguousarray(coef.T))
+
+
 # Functions of one partition ---------------------------------------------------------------------------------------
 
 
@@ -229,6 +284,16 @@ def rows_by_class(part: Rows, noise: ScoreVariance) -> list[ClassPart]:
             block, features = block.without_empty_features()
         found.append(ClassPart(label, numbers, slice(None) if features is None else features, block))
     return found
+
+
+def count_entries(part: Rows) -> tuple[Array]:
+    """Return the number of stored entries."""
+    return (np.array([part.X.entries().size]),)
+
+
+def expand_parts(part: Rows, noise: LogMGF, coef: Array, parts: list[ClassPart]) -> list[ClassPart]:
+    """Return the rows of each class with their expansions in place of the block."""
+    return [own._replace(block=list(noise.expand(own.block, own.differences(coef)))) for own in parts]  # type: ignore[arg-type]
 
 
 class Exponents(NamedTuple):

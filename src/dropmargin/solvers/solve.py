@@ -26,7 +26,6 @@ from dropmargin.data.training import SUBSAMPLE_EVERY, Subsample
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import DropoutNoise, Noise, Variance
 from dropmargin.objective import (
-    GroupedMGFObjective,
     GroupedObjective,
     MGFObjective,
     MomentObjective,
@@ -34,8 +33,7 @@ from dropmargin.objective import (
     Objective,
 )
 from dropmargin.objective.moment import MomentPoint
-from dropmargin.objective.multinomial_mgf import LogMGF
-from dropmargin.objective.multinomial_rows import FeatureVariance, GroupVariance, ScoreVariance
+from dropmargin.objective.multinomial_rows import FeatureVariance, GroupVariance, LogMGF, ScoreVariance
 from dropmargin.objective.preconditioner import DIRECT_SIZE
 from dropmargin.objective.row_functions import take_outputs
 from dropmargin.penalties import Penalty
@@ -412,10 +410,8 @@ def _objective(
     common = problem.penalty, problem.fit_intercept, rows.n_features
     if isinstance(problem.loss, MGFLoss):
         noise = DropoutNoise(rate=0.0, reference="zero") if problem.noise is None else problem.noise
-        if variance.groups is None:
-            return MGFObjective(data, problem.loss, noise, *common, 0)
-        groups = variance.feature_groups(rows.n_features)
-        return GroupedMGFObjective(data, problem.loss, noise, *common, 0, groups=groups)
+        groups = None if variance.groups is None else variance.feature_groups(rows.n_features)
+        return MGFObjective(data, problem.loss, noise, *common, groups)
     assert isinstance(problem.loss, MomentLoss)
     loss = problem.loss.without_noise() if variance.is_zero else problem.loss
     outputs = np.arange(rows.n_outputs)
