@@ -219,12 +219,7 @@ class FactorModel:
         filled, missing = zero_missing(X), mark_missing(X)
         effective = self._effective(missing_features(missing[:1])[0], solution, coef.astype(np.float64))
         ones = np.ones((filled.shape[0], len(coef)))
-        rows = IncompleteRows(filled, missing, ones, ones)
-        out = np.empty((*ones.shape, len(coef)))
-        for c in range(len(coef)):
-            own = rows.covariances(np.arange(len(ones)), noise, effective[c], effective[c:])
-            out[:, c, c:] = out[:, c:, c] = own
-        return out
+        return IncompleteRows(filled, missing, ones, ones).covariance_matrices(noise, effective)
 
     # Training rows --------------------------------------------------------------------------------------------------
 

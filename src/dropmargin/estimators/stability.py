@@ -73,26 +73,19 @@ class NoisyScores:
 
     @cached_property
     def variance(self) -> Array:
-        every_row = np.arange(len(self.mean))
-        own = self.incomplete.covariances(every_row, self.noise, self.coef, self.coef)
-        return np.square(self.incomplete.factor) * own
+        return np.square(self.incomplete.factor) * self.incomplete.covariances(self.noise, self.coef, self.coef)
 
     def covariance_with(self, labels: Array) -> Array:
         covariance = np.empty_like(self.mean)
         for k in np.unique(labels):
             members = np.flatnonzero(labels == k)
-            covariance[members] = self.incomplete.covariances(members, self.noise, self.coef[k], self.coef)
+            covariance[members] = self.incomplete.take(members).covariances(self.noise, self.coef[k], self.coef)
         factor = self.incomplete.factor
         return covariance * (factor * factor[np.arange(len(labels)), labels][:, None])
 
     @cached_property
     def covariance(self) -> Array:
-        n_rows, n_outputs = self.mean.shape
-        covariance, factor = np.empty((n_rows, n_outputs, n_outputs)), self.incomplete.factor
-        for k in range(n_outputs):
-            own = self.incomplete.covariances(np.arange(n_rows), self.noise, self.coef[k], self.coef[k:])
-            covariance[:, k, k:] = covariance[:, k:, k] = own
-        return covariance * (factor[:, :, None] * factor[:, None, :])
+        return self.incomplete.covariance_matrices(self.noise, self.coef)
 
 
 ScoreMoments = NoisyScores | NormalScores
@@ -145,16 +138,11 @@ class LabelStability:
 def closed_form(scores: ScoreMoments, method: str) -> Array:
     """Return, for each row, the probability of an unchanged label by ``method="guaranteed"``, or for normal scores."""
     n_outputs = scores.mean.shape[1]
-    if n_outputs == 1:
-        mean, variance = np.abs(scores.mean), np.maximum(scores.variance, 0.0)
-        if method == "guaranteed":
-            return guaranteed(ScoreDifferences(mean, variance, np.zeros_like(mean)))
-        return _probability_positive(mean, np.sqrt(variance))[:, 0]
-    predicted = scores.mean.argmax(axis=1)
+    predicted = scores.mean.argmax(axis=1) if n_outputs > 1 else (scores.mean[:, 0] > 0.0).astype(int)
     differences = _differences(scores, predicted)
     if method == "guaranteed":
         return guaranteed(differences)
-    if n_outputs > _MAX_CLASSES:
+    if n_outputs > _MAX_CLASSES or n_outputs == 1:
         return normal_given_predicted(differences)
     return normal(differences, _covariances_of_differences(scores.covariance, predicted))
 
@@ -165,9 +153,6 @@ def label_probabilities(scores: ScoreMoments, labels: Array) -> Array:
     ``labels`` are the indices of the classes. With more than two classes, the differences to the other classes are
     assumed to be independent given the score of the class; that takes two products with the rows.
     """
-    if scores.mean.shape[1] == 1:
-        deviation = np.sqrt(np.maximum(scores.variance[:, 0], 0.0))
-        return _probability_positive(np.where(labels == 1, 1.0, -1.0) * scores.mean[:, 0], deviation)
     return normal_given_predicted(_differences(scores, labels))
 
 
@@ -227,6 +212,8 @@ def _lattice(n_dimensions: int) -> Array:
 
 def normal_given_predicted(differences: ScoreDifferences) -> Array:
     """Return the probability that all differences are positive, if they are normal and independent given ``S_k``."""
+    if differences.mean.shape[1] == 1:
+        return _probability_positive(differences.mean, np.sqrt(differences.variance))[:, 0]
     rest = differences.variance - np.square(differences.slope)
     rest = np.sqrt(np.where(rest < _ROUNDING * differences.variance, 0.0, rest))
     total = np.zeros(len(differences.mean))
@@ -250,7 +237,10 @@ def _probability_positive(mean: Array, deviation: Array) -> Array:
 
 
 def _differences(scores: ScoreMoments, predicted: Array) -> ScoreDifferences:
-    """Return the differences of the score of a class to the others."""
+    """Return the differences of the score of a class to the others; with one output, the score with its sign."""
+    if scores.mean.shape[1] == 1:
+        mean = np.where(predicted == 1, 1.0, -1.0)[:, None] * scores.mean
+        return ScoreDifferences(mean, np.maximum(scores.variance, 0.0), np.zeros_like(mean))
     at_predicted, own = (np.arange(len(predicted)), predicted), scores.variance
     covariance = scores.covariance_with(predicted)
     predicted_variance = np.maximum(covariance[at_predicted], 0.0)[:, None]
