@@ -64,13 +64,6 @@ class Deviations:
             return np.square(self._filled) @ right
         return self._stored_squares() @ right + self.observed_times(np.square(self._mean) * right)
 
-    def transposed_squares_times(self, left: Array) -> Array:
-        """Return the product of the transposed squares with a vector of shape (n_rows,)."""
-        if self.is_dense:
-            return left @ np.square(self._filled)
-        at_zero = np.square(self._mean) * self.observed_transposed_times(left[:, None])[:, 0]
-        return self._stored_squares().T @ left + at_zero
-
     def _stored_squares(self) -> Any:
         """Return the squares of sparse deviations less that of an entry that is not stored, ``mean^2``."""
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data.blocks import Block
 from dropmargin.data.matrix import (
     entry_range,
     entry_rows,
@@ -20,15 +19,14 @@ from dropmargin.data.matrix import (
     linear_scores,
     map_entries,
     row_block,
-    row_blocks,
 )
 from dropmargin.typing import Array
 
 # Rows are processed in chunks of about this many entries and results.
 _CHUNK_ENTRIES = 2**18
 
-#: Total weight, and by feature: sums of the entries, weight of stored entries, weight of missing ones.
-Sums = tuple[float, Array, Array, Array]
+#: Total weight, and by feature: sums of the entries, weight of missing ones.
+Sums = tuple[float, Array, Array]
 
 
 def has_missing(X: Any) -> bool:
@@ -82,16 +80,13 @@ def feature_statistics(X: Any, weights: Array, has_missing: bool) -> FeatureStat
 
     Zeros that a sparse ``X`` does not store are observed. ``has_missing`` says whether minus zeros are missing entries.
     """
-    return statistics_by_sums(
-        partial(feature_sums, X, weights, has_missing), partial(feature_squares, X, weights, has_missing)
-    )
+    return statistics_by_sums(mean_sums(X, weights, has_missing), partial(feature_squares, X, weights, has_missing))
 
 
-def statistics_by_sums(sum_up: Callable[[], Sums], square: Callable[[Array], tuple[Array]]) -> FeatureStatistics:
-    """Return mean and deviation of the features from sums over the rows: `feature_sums`, then `feature_squares`."""
-    total, sums, stored, missing = sum_up()
-    mean = _ratio(sums, total - missing)
-    (squares,) = square(mean)
+def statistics_by_sums(sums: Sums, square: Callable[[Array], tuple[Array, Array]]) -> FeatureStatistics:
+    """Return mean and deviation of the features from `mean_sums`, and from `feature_squares` of the mean."""
+    (total, _, missing), mean = sums, means_by_sums(*sums)
+    squares, stored = square(mean)
     implicit = total - stored  # the weight of zeros that are not stored, or rounding
     squares = squares + np.where(implicit > 1e-12 * total, implicit, 0.0) * np.square(mean)
     return FeatureStatistics(mean, np.sqrt(_ratio(squares, total - missing)))
@@ -102,7 +97,7 @@ def feature_means(X: Any, weights: Array, has_missing: bool) -> Array:
     return means_by_sums(*mean_sums(X, weights, has_missing))
 
 
-def mean_sums(X: Any, weights: Array, has_missing: bool) -> tuple[float, Array, Array]:
+def mean_sums(X: Any, weights: Array, has_missing: bool) -> Sums:
     """Return the total weight, and by feature the sum of the entries and the weight of missing ones."""
     block, missing = row_block(X), np.zeros(X.shape[1])
     if has_missing:
@@ -145,36 +140,18 @@ def fill_low_rank(X: Any, mean: Array, left: Array, right: Array) -> Any:
     return filled
 
 
-def feature_sums(X: Any, weights: Array, has_missing: bool) -> Sums:
-    """Return the total weight, and by feature the sum of the entries, the stored weight and the missing weight."""
-    sums, stored, missing = (np.zeros(X.shape[1]) for _ in range(3))
-    for block, own in _weighted_blocks(X, weights):
-        entries = block.entries()
-        sums += block.transposed_times(own)
-        stored += block.with_entries(np.ones(entries.shape)).transposed_times(own)
-        if has_missing:
-            missing += block.with_entries(is_negative_zero(entries).astype(np.float64)).transposed_times(own)
-    return float(weights.sum()), sums, stored, missing
-
-
-def feature_squares(X: Any, weights: Array, has_missing: bool, mean: Array) -> tuple[Array]:
-    """Return the sums of the squares of the stored entries, less their feature's mean."""
-    squares = np.zeros(X.shape[1])
-    for block, own in _weighted_blocks(X, weights):
+def feature_squares(X: Any, weights: Array, has_missing: bool, mean: Array) -> tuple[Array, Array]:
+    """Return, by feature, the sum of the squares of the stored entries less the mean, and the weight of these."""
+    squares, stored = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    for where in row_chunks(X, 1):
+        block, own = row_block(X[where]), weights[where]
         # Centred before squaring: a feature far from zero keeps its digits.
         centred = np.square(block.entries() - block.spread(mean))
         if has_missing:
             centred[is_negative_zero(block.entries())] = 0.0
         squares += block.with_entries(centred).transposed_times(own)
-    return (squares,)
-
-
-def _weighted_blocks(X: Any, weights: Array) -> Iterator[tuple[Block, Array]]:
-    for where in row_chunks(X, 1):
-        begin = where.start
-        for block in row_blocks(X[where]):
-            yield block, weights[begin : begin + block.n_rows]
-            begin += block.n_rows
+        stored += block.with_entries(np.ones(centred.shape)).transposed_times(own)
+    return squares, stored
 
 
 def _ratio(above: Array, below: Array) -> Array:
