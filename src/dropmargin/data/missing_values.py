@@ -122,22 +122,17 @@ def fill_missing(X: Any, values: Array) -> Any:
 
 def fill_low_rank(X: Any, mean: Array, left: Array, right: Array) -> Any:
     """Return a copy of ``X`` with ``mean_d + left_i.right_d`` for a missing entry (minus zero) of row i, feature d."""
-    if is_dense_matrix(X):
-        filled = np.array(X)
-        for where in row_chunks(X, left.shape[1]):
-            np.copyto(
-                filled[where], mean + left[where] @ right.T, where=is_negative_zero(X[where]), casting="same_kind"
-            )
+    rows = entry_rows(X)
+
+    def fill(entries: Array, features: Any) -> Array:
+        is_missing = is_negative_zero(entries)
+        if rows is None:
+            return np.where(is_missing, mean + left @ right.T, entries).astype(entries.dtype)
+        filled, own = entries.copy(), features[is_missing]
+        filled[is_missing] = mean[own] + np.einsum("nk,nk->n", left[rows[is_missing]], right[own])
         return filled
-    rows, places = entry_rows(X), np.flatnonzero(is_negative_zero(X.data))
-    assert rows is not None
-    filled = X.copy()
-    step = max(1, _CHUNK_ENTRIES // max(1, left.shape[1]))
-    for begin in range(0, len(places), step):
-        own = places[begin : begin + step]
-        features = X.indices[own]
-        filled.data[own] = mean[features] + np.einsum("nk,nk->n", left[rows[own]], right[features])
-    return filled
+
+    return map_entries(X, fill, zeros_stay=True, what="X without NaN")
 
 
 def feature_squares(X: Any, weights: Array, has_missing: bool, mean: Array) -> tuple[Array, Array]:

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh
 
-from dropmargin.data import drop_empty_columns
+from dropmargin.data import drop_empty_columns, stack_rows
 from dropmargin.data.deviations import Deviations, SecondMoments
 from dropmargin.data.missing_values import feature_statistics, fill_low_rank, mean_sums, row_chunks
 from dropmargin.estimators.conditional import FactorModel
@@ -192,7 +192,8 @@ def _refined(model: FactorModel, X: Any, sample_weight: Array) -> FactorModel:
 
 def fill_conditional(X: Any, model: FactorModel) -> Any:
     """Return a copy of ``X`` with the conditional mean in place of each missing entry (minus zeros)."""
-    chunks = _chunks(X, np.ones(X.shape[0]), model, True)
-    return fill_low_rank(
-        X, model.mean, np.concatenate([model.expected_factors(rows)[0] for rows, _ in chunks]), model.factors
-    )
+    parts = []
+    for where in row_chunks(X, 2 * model.rank**2):
+        factors, _ = model.expected_factors(Deviations.of_training_rows(X[where], model.mean, True))
+        parts.append(fill_low_rank(X[where], model.mean, factors, model.factors))
+    return stack_rows(parts)

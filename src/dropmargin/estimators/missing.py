@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_array
 
-from dropmargin.data import EntryFunction, FeatureGroups, apply_entry, group_sums, linear_scores, map_entries
+from dropmargin.data import FeatureGroups, apply_entry, group_sums, linear_scores, map_entries
 from dropmargin.data.inputs import column_names
 from dropmargin.data.missing_values import (
     FeatureStatistics,
@@ -160,7 +160,7 @@ class IncompleteRows:
         out = np.zeros((len(self.factor), len(products)))
         entry = variance.entry
         if entry is not None and variance.moves_entries:
-            entries = map_entries(self.filled, partial(_apply, entry), zeros_stay=True, what="The variance")
+            entries = map_entries(self.filled, partial(apply_entry, entry), zeros_stay=True, what="The variance")
             out += _times(entries, products * variance.slope)
         return out + self.observed_sums(products * variance.floor) if variance.has_floor else out
 
@@ -180,10 +180,6 @@ class IncompleteRows:
             of_first = shared if shared is not None else of_second if first is second else scores(first[k])
             out[:, k] = (of_first * of_second) @ groups.slope
         return out
-
-
-def _apply(entry: EntryFunction, values: Array, features: Any) -> Array:
-    return entry(values) if isinstance(features, slice) else apply_entry(entry, values, features)
 
 
 def anchored_rows(

@@ -254,13 +254,9 @@ def _differences(scores: ScoreMoments, predicted: Array) -> ScoreDifferences:
 
 def _covariances_of_differences(scores: Array, predicted: Array) -> Array:
     """Return the covariances of the differences to the predicted class from those of the scores, a matrix per row."""
-    n_rows, n_classes = scores.shape[:2]
-    every_row = np.arange(n_rows)
-    with_predicted = scores[every_row, predicted]
-    variances = with_predicted[every_row, predicted][:, None, None]
-    covariances = variances - with_predicted[:, :, None] - with_predicted[:, None, :] + scores
-    others = _without_predicted(covariances.reshape(n_rows, n_classes, -1), predicted)
-    return _without_predicted(others.swapaxes(1, 2), predicted)
+    each = np.eye(scores.shape[1])
+    differences = _without_predicted(each[predicted][:, None, :] - each, predicted)
+    return differences @ scores @ differences.swapaxes(1, 2)
 
 
 def _without_predicted(values: Array, predicted: Array) -> Array:
