@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from dropmargin.data.blocks import chunks
 from dropmargin.data.csr import with_data
 from dropmargin.data.matrix import canonical, entry_rows, nonzero_entries
 from dropmargin.typing import Array
@@ -38,9 +39,9 @@ def delete_entries(
         return _delete_cells(X, _draw_groups(len(X), level, rng, X.shape[1], groups))
     if not sparse.issparse(X):
         result = np.empty(X.shape, dtype=X.dtype)
-        for begin, end in _chunks(*X.shape):
-            deleted = _draw_groups(end - begin, level, rng, X.shape[1], groups)
-            result[begin:end] = np.where(deleted, fill, _rescaled(X[begin:end], fill, factor))
+        for where in chunks(X.shape[0], X.shape[1], _MASK_ENTRIES, 1):
+            deleted = _draw_groups(where.stop - where.start, level, rng, X.shape[1], groups)
+            result[where] = np.where(deleted, fill, _rescaled(X[where], fill, factor))
         return result
     fill = _sparse_fill(fill)
     rows = canonical(X)
@@ -49,10 +50,11 @@ def delete_entries(
         if not np.isnan(fill):
             return _as_given(X, with_data(rows, np.where(stored, fill, rows.data * factor).astype(rows.dtype)))
     parts = []
-    for begin, end in _chunks(*rows.shape):
-        part, deleted = rows[begin:end], _draw_groups(end - begin, level, rng, rows.shape[1], groups)
+    for where in chunks(rows.shape[0], rows.shape[1], _MASK_ENTRIES, 1):
+        part = rows[where]
+        deleted = _draw_groups(part.shape[0], level, rng, rows.shape[1], groups)
         if groups is None:
-            deleted[entry_rows(part), part.indices] = stored[rows.indptr[begin] : rows.indptr[end]]
+            deleted[entry_rows(part), part.indices] = stored[rows.indptr[where.start] : rows.indptr[where.stop]]
         parts.append(_delete_in_csr(part, deleted, fill, factor))
     return _as_given(X, sparse.vstack(parts, format="csr"))
 
@@ -170,11 +172,6 @@ def _sparse_fill(fill: Any) -> float:
         f"The fill of a sparse X must be 0 or NaN, got {fill!r}: any other would make X dense. "
         "Pass X.toarray() if that fits into memory."
     )
-
-
-def _chunks(n_rows: int, n_features: int) -> list[tuple[int, int]]:
-    size = max(1, _MASK_ENTRIES // max(1, n_features))
-    return [(begin, min(begin + size, n_rows)) for begin in range(0, n_rows, size)]
 
 
 def _as_given(X: Any, rows: Any) -> Any:

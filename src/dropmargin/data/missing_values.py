@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dropmargin.data.blocks import chunks
 from dropmargin.data.matrix import (
     entry_range,
     entry_rows,
@@ -153,15 +154,10 @@ def _ratio(above: Array, below: Array) -> Array:
     return np.divide(above, below, out=np.zeros_like(above), where=(above != 0.0) & (below > 0.0))
 
 
-def row_chunks(X: Any, n_results: int, n_chosen: int | None = None) -> Iterator[slice]:
-    """Yield slices of rows, small enough for temporary copies and ``n_results`` numbers per row.
-
-    With ``n_chosen`` they are slices of so many rows, which are like those of ``X``.
-    """
-    n_rows = X.shape[0] if n_chosen is None else n_chosen
-    step = max(16, _CHUNK_ENTRIES // (X.size // max(1, X.shape[0]) + n_results))  # X.size counts stored entries
-    for begin in range(0, n_rows, step):
-        yield slice(begin, min(begin + step, n_rows))
+def row_chunks(X: Any, n_results: int) -> Iterator[slice]:
+    """Yield slices of rows, small enough for temporary copies and ``n_results`` numbers per row."""
+    stored = X.size // max(1, X.shape[0])  # X.size counts stored entries
+    return chunks(X.shape[0], stored + n_results, _CHUNK_ENTRIES)
 
 
 # Rows to predict, where NaN is a missing feature --------------------------------------------------------------------
@@ -169,20 +165,13 @@ def row_chunks(X: Any, n_results: int, n_chosen: int | None = None) -> Iterator[
 
 def mark_missing(X: Any) -> Any:
     """Return 1 for missing features and 0 for others; zeros that a sparse ``X`` does not store stay so."""
-    return map_entries(X, _mark_nan, zeros_stay=True, what="X")
+    return map_entries(X, lambda values, _: np.isnan(values).astype(np.float64), zeros_stay=True, what="X")
 
 
 def zero_missing(X: Any) -> Any:
     """Return a copy of ``X`` with 0 for missing features."""
-    return map_entries(X, _zero_nan, zeros_stay=True, what="X")
-
-
-def _mark_nan(values: Array, features: Any) -> Array:
-    return np.isnan(values).astype(np.float64)
-
-
-def _zero_nan(values: Array, features: Any) -> Array:
-    return np.where(np.isnan(values), values.dtype.type(0.0), values)
+    zero = X.dtype.type(0.0)
+    return map_entries(X, lambda values, _: np.where(np.isnan(values), zero, values), zeros_stay=True, what="X")
 
 
 def incomplete_rows(X: Any) -> Array:

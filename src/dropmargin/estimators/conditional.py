@@ -43,8 +43,8 @@ from dropmargin.typing import Array
 _MOST_TABLE = 2**23
 # Numbers of a chunk of rows with their own matrices: enough for the product with a table to be faster than its reading.
 _CHUNK = 2**21
-# Points of the expected softmax, half of them; and how many numbers are computed at once.
-_N_POINTS = 64
+# Points of a quadrature over several normal variables, and how many numbers of it are computed at once.
+N_POINTS = 128
 _CHUNK_ENTRIES = 2**20
 
 
@@ -240,17 +240,21 @@ def log_expected_expit(mean: Array, variance: Array) -> Array:
 
 
 def log_expected_softmax(mean: Array, covariance: Array) -> Array:
-    """Return ``log E softmax(S)`` of normal scores, to about two digits, by a Sobol sequence and its mirror image."""
-    from scipy.stats.qmc import Sobol  # takes time, and only this function needs it
-
+    """Return ``log E softmax(S)`` of normal scores, to about two digits, by the points of a lattice."""
     n_rows, n_classes = mean.shape
-    normal = ndtri(Sobol(n_classes, scramble=False).random(_N_POINTS) + 0.5 / _N_POINTS)
-    normal = np.vstack([normal, -normal])
+    normal = ndtri(lattice(n_classes)).T
     values, vectors = np.linalg.eigh(covariance)
     roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     out = np.empty(mean.shape)
-    for where in chunks(n_rows, len(normal) * n_classes, _CHUNK_ENTRIES):
+    for where in chunks(n_rows, N_POINTS * n_classes, _CHUNK_ENTRIES):
         scores = mean[where, None, :] + normal @ roots[where].swapaxes(1, 2)
         scores -= logsumexp(scores, axis=2, keepdims=True)
-        out[where] = logsumexp(scores, axis=1) - np.log(len(normal))
+        out[where] = logsumexp(scores, axis=1) - np.log(N_POINTS)
     return out
+
+
+def lattice(n_dimensions: int) -> Array:
+    """Return the points of a Richtmyer lattice in the unit cube, one column each, with a tent transformation."""
+    primes = [n for n in range(2, 10 * n_dimensions + 10) if all(n % d for d in range(2, int(n**0.5) + 1))]
+    steps = np.sqrt(np.array(primes[:n_dimensions], dtype=np.float64))
+    return np.abs(2.0 * ((steps[:, None] * np.arange(1, N_POINTS + 1)) % 1.0) - 1.0)

@@ -24,7 +24,6 @@ D. B. Rubin, D. T. Thayer (1982). EM algorithms for ML factor analysis. Psychome
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -161,17 +160,13 @@ def log_likelihood(model: FactorModel, X: Any, sample_weight: Array, has_missing
     inverse = np.divide(1.0, psi, out=np.zeros_like(psi), where=psi > 0.0)
     logs = np.log(psi, out=np.zeros_like(psi), where=psi > 0.0)
     total = 0.0
-    for rows, weights in _chunks(X, sample_weight, model, has_missing):
+    for where in row_chunks(X, 2 * model.rank**2 if has_missing else model.rank):
+        rows = Deviations.of_training_rows(X[where], model.mean, has_missing)
         factors, covariance = model.expected_factors(rows)
         explained = np.einsum("nk,nk->n", factors, rows.times(model.precision_factors))
         own = rows.squares_times(inverse) - explained - np.linalg.slogdet(covariance)[1] + rows.observed_times(logs)
-        total += float(weights @ own)
+        total += float(sample_weight[where] @ own)
     return -0.5 * total / sample_weight.sum()
-
-
-def _chunks(X: Any, sample_weight: Array, model: FactorModel, has_missing: bool) -> Iterator[tuple[Deviations, Array]]:
-    for where in row_chunks(X, 2 * model.rank**2 if has_missing else model.rank):
-        yield Deviations.of_training_rows(X[where], model.mean, has_missing), sample_weight[where]
 
 
 def _refined(model: FactorModel, X: Any, sample_weight: Array) -> FactorModel:

@@ -151,7 +151,7 @@ class IncompleteRows:
     def covariances(self, variance: Variance, first: Array, second: Array) -> Array:
         """Return the covariances of ``u.x~`` and ``w.x~`` of each row under the noise, for rows ``w`` of ``second``.
 
-        ``u`` is ``first``, or its row of the same index. Missing features have variance 0.
+        ``u`` is ``first``; or ``w`` itself, if ``first`` is ``second``. Missing features have variance 0.
         """
         if variance.groups is not None:
             return self._group_covariances(variance.feature_groups(second.shape[1]), first, second)
@@ -177,7 +177,7 @@ class IncompleteRows:
         out = np.empty((len(self.factor), len(second)))
         for k, coef in enumerate(second):
             of_second = scores(coef)
-            of_first = shared if shared is not None else of_second if first is second else scores(first[k])
+            of_first = of_second if shared is None else shared
             out[:, k] = (of_first * of_second) @ groups.slope
         return out
 

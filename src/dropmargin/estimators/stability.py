@@ -34,7 +34,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from dropmargin.data import stores_zeros
-from dropmargin.estimators.conditional import NormalScores
+from dropmargin.estimators.conditional import N_POINTS, NormalScores, lattice
 from dropmargin.estimators.missing import IncompleteRows
 from dropmargin.estimators.patterns import DropoutPatterns, PredictIndex, survives_draws
 from dropmargin.noise import DropoutNoise, GaussianNoise, Noise, Variance
@@ -43,9 +43,6 @@ from dropmargin.typing import Array
 METHODS = ("auto", "normal", "guaranteed")
 # Up to this number of classes, the covariances of all pairs are computed.
 _MAX_CLASSES = 50
-# Points of the quadrature. The error is below .005 for ten classes, and at most 1/256 for a step function, which a
-# difference without noise gives.
-_N_POINTS = 128
 # A variance below this share of the terms that it is the difference of is a rounding error.
 _ROUNDING = 1e-13
 
@@ -177,7 +174,8 @@ def normal(differences: ScoreDifferences, covariance: Array) -> Array:
     """Return the probability that normal variables with this covariance, a matrix per row, are all positive.
 
     It is a product of conditional probabilities, of each difference given those before, in ascending order of the
-    means, integrated over the points of a lattice (Genz 1992).
+    means, integrated over the points of a lattice (Genz 1992). The error is below .005 for ten classes, and at most
+    1/256 for a step function, which a difference without noise gives.
     """
     varies = differences.variance > 0.0
     deviation = np.sqrt(np.where(varies, differences.variance, 1.0))
@@ -193,21 +191,14 @@ def normal(differences: ScoreDifferences, covariance: Array) -> Array:
     diagonal = np.arange(n_others)
     correlation[:, diagonal, diagonal] = 1.0 + 1e-8  # positive definite also for equal differences
     root = np.linalg.cholesky(correlation)
-    points = _lattice(n_others)
-    product, before = np.ones((n_rows, _N_POINTS)), np.empty((n_rows, n_others, _N_POINTS))
+    points = lattice(n_others)
+    product, before = np.ones((n_rows, N_POINTS)), np.empty((n_rows, n_others, N_POINTS))
     for j in range(n_others):
         shifted = mean[:, j, None] + (root[:, j, None, :j] @ before[:, :j])[:, 0]
         positive = ndtr(shifted / root[:, j, j, None])
         product *= positive
         before[:, j] = -ndtri(np.maximum(points[j] * positive, np.finfo(float).tiny))
     return product.mean(axis=1)
-
-
-def _lattice(n_dimensions: int) -> Array:
-    """Return the points of a Richtmyer lattice in the unit cube, one column each, with a tent transformation."""
-    primes = [n for n in range(2, 10 * n_dimensions + 10) if all(n % d for d in range(2, int(n**0.5) + 1))]
-    steps = np.sqrt(np.array(primes[:n_dimensions], dtype=np.float64))
-    return np.abs(2.0 * ((steps[:, None] * np.arange(1, _N_POINTS + 1)) % 1.0) - 1.0)
 
 
 def normal_given_predicted(differences: ScoreDifferences) -> Array:
@@ -217,9 +208,9 @@ def normal_given_predicted(differences: ScoreDifferences) -> Array:
     rest = differences.variance - np.square(differences.slope)
     rest = np.sqrt(np.where(rest < _ROUNDING * differences.variance, 0.0, rest))
     total = np.zeros(len(differences.mean))
-    for node in ndtri((np.arange(_N_POINTS) + 0.5) / _N_POINTS):
+    for node in ndtri((np.arange(N_POINTS) + 0.5) / N_POINTS):
         total += np.prod(_probability_positive(differences.mean + differences.slope * node, rest), axis=1)
-    return total / _N_POINTS
+    return total / N_POINTS
 
 
 def guaranteed(differences: ScoreDifferences) -> Array:
