@@ -154,17 +154,17 @@ def test_training_rows_take_their_conditional_means(layout):
     assert rmse(filled) < 1.05 * rmse(best) < 0.8 * rmse(np.broadcast_to(X.mean(axis=0), X.shape))
 
 
-def test_em_steps_increase_the_likelihood():
+@pytest.mark.parametrize("layout", [np.array, explicit])
+def test_filled_rows_increase_the_likelihood_of_other_rows(layout, monkeypatch):
     rng = np.random.default_rng(0)
-    _, X = gaussian(rng, 400)
-    rows = nan_to_negative_zero(np.where(rng.uniform(size=X.shape) < 0.5, np.nan, X))
-    model, weights = fit_factor_model(rows, np.ones(400), True, RANK), rng.uniform(0.5, 2.0, 400)
-    before = log_likelihood(model, rows, weights, True)
-    for _ in range(3):
-        model = factor_analysis._em_step(model, rows, weights)
-        after = log_likelihood(model, rows, weights, True)
-        assert after > before
-        before = after
+    _, X = gaussian(rng, 800)
+    rows = nan_to_negative_zero(layout(np.where(rng.uniform(size=X.shape) < 0.5, np.nan, X)))
+    weights, found = rng.uniform(0.5, 2.0, 400), []
+    for n_fills in (0, 1, 3):
+        monkeypatch.setattr(factor_analysis, "_N_FILLS", n_fills)
+        model = fit_factor_model(rows[:400], weights, True, RANK)
+        found.append([log_likelihood(model, rows[400:], weights, True), log_likelihood(model, X[400:], weights, False)])
+    assert (np.diff(found, axis=0) > 0.0).all()
 
 
 # Estimators ---------------------------------------------------------------------------------------------------------

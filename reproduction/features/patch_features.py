@@ -272,7 +272,7 @@ class PatchFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         validation.check_number("contrast_epsilon", self.contrast_epsilon, 0.0, low_open=True)
         validation.check_number("whitening_epsilon", self.whitening_epsilon, 0.0, low_open=True)
         if self.n_jobs is not None:
-            validation.check_n_jobs(self.n_jobs)
+            validation.check_n_jobs("n_jobs", self.n_jobs)
         if self.cache is not None:
             check_folder("cache", self.cache)
         if self.n_patches < self.n_centroids:

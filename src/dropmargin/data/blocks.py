@@ -57,14 +57,14 @@ class SquaredDeviation:
         deviation = np.subtract(rows, reference, out=out)
         return np.square(deviation, out=deviation)
 
-    def of_entries(self, values: Array, features: Array) -> Array:
-        """Return the function of stored entries, given the feature of each."""
+    def of_entries(self, values: Array, features: Array | slice) -> Array:
+        """Return the function of stored entries, given the feature of each, or a slice if rows have all features."""
         reference = self.reference.astype(values.dtype, copy=False)[features]
         return values * (values - 2.0 * reference) if self.less_zero else np.square(values - reference)
 
 
-def apply_entry(entry: EntryFunction, values: Array, features: Array) -> Array:
-    """Return an entry function of stored entries, given the feature of each."""
+def apply_entry(entry: EntryFunction, values: Array, features: Array | slice) -> Array:
+    """Return an entry function of stored entries, given the feature of each, or a slice if rows have all features."""
     return entry.of_entries(values, features) if isinstance(entry, SquaredDeviation) else entry(values)
 
 

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from dropmargin.data.blocks import chunks
 from dropmargin.data.csr import with_data
-from dropmargin.data.matrix import canonical
+from dropmargin.data.matrix import canonical, entry_rows, nonzero_entries
 from dropmargin.typing import Array
 
 # Random numbers are drawn for this many entries at a time: a mask takes little memory compared with the data.
@@ -38,20 +39,24 @@ def delete_entries(
         return _delete_cells(X, _draw_groups(len(X), level, rng, X.shape[1], groups))
     if not sparse.issparse(X):
         result = np.empty(X.shape, dtype=X.dtype)
-        for begin, end in _chunks(*X.shape):
-            deleted = _draw_groups(end - begin, level, rng, X.shape[1], groups)
-            result[begin:end] = np.where(deleted, fill, _rescaled(X[begin:end], fill, factor))
+        for where in chunks(X.shape[0], X.shape[1], _MASK_ENTRIES, 1):
+            deleted = _draw_groups(where.stop - where.start, level, rng, X.shape[1], groups)
+            result[where] = np.where(deleted, fill, _rescaled(X[where], fill, factor))
         return result
     fill = _sparse_fill(fill)
     rows = canonical(X)
-    if groups is not None:
-        return _as_given(X, _delete_groups(rows, level, fill, factor, rng, groups))
-    deleted = rng.random(rows.nnz) < level
-    result = with_data(rows, np.where(deleted, fill, rows.data * factor).astype(rows.dtype))
-    if np.isnan(fill):
-        zeros = [_deleted_zeros(rows, begin, end, level, rng) for begin, end in _chunks(*rows.shape)]
-        result = result + sparse.vstack(zeros, format="csr")
-    return _as_given(X, result)
+    if groups is None:  # stored entries first: they are the same for either fill
+        stored = rng.random(rows.nnz) < level
+        if not np.isnan(fill):
+            return _as_given(X, with_data(rows, np.where(stored, fill, rows.data * factor).astype(rows.dtype)))
+    parts = []
+    for where in chunks(rows.shape[0], rows.shape[1], _MASK_ENTRIES, 1):
+        part = rows[where]
+        deleted = _draw_groups(part.shape[0], level, rng, rows.shape[1], groups)
+        if groups is None:
+            deleted[entry_rows(part), part.indices] = stored[rows.indptr[where.start] : rows.indptr[where.stop]]
+        parts.append(_delete_in_csr(part, deleted, fill, factor))
+    return _as_given(X, sparse.vstack(parts, format="csr"))
 
 
 def _draw_groups(n_rows: int, level: float, rng: np.random.Generator, n_features: int, groups: Array | None) -> Array:
@@ -61,21 +66,15 @@ def _draw_groups(n_rows: int, level: float, rng: np.random.Generator, n_features
     return (rng.random((n_rows, int(groups.max()) + 1)) < level)[:, groups]
 
 
-def _delete_groups(rows: Any, level: float, fill: float, factor: float, rng: np.random.Generator, groups: Array) -> Any:
-    """Return a CSR matrix with each group of a row deleted with probability ``level``."""
-    parts = []
-    for begin, end in _chunks(*rows.shape):
-        part = rows[begin:end]
-        deleted = _draw_groups(end - begin, level, rng, rows.shape[1], groups)
-        stored = np.repeat(np.arange(end - begin), np.diff(part.indptr)), part.indices
-        observed = with_data(part, np.where(deleted[stored], fill, part.data * factor).astype(rows.dtype))
-        if np.isnan(fill):
-            deleted[stored] = False
-            where = np.nonzero(deleted)
-            missing = np.full(len(where[0]), np.nan, dtype=rows.dtype)
-            observed = observed + sparse.csr_array((missing, where), shape=part.shape)
-        parts.append(observed)
-    return sparse.vstack(parts, format="csr")
+def _delete_in_csr(rows: Any, deleted: Array, fill: float, factor: float) -> Any:
+    """Return a CSR matrix with the marked entries deleted."""
+    stored = entry_rows(rows), rows.indices
+    observed = with_data(rows, np.where(deleted[stored], 0.0, rows.data * factor).astype(rows.dtype))
+    if not np.isnan(fill):
+        return observed
+    where = np.nonzero(deleted)
+    missing = np.full(len(where[0]), np.nan, dtype=rows.dtype)
+    return observed + sparse.csr_array((missing, where), shape=rows.shape)
 
 
 def delete_columns(X: Any, features: Array, fill: Any, factor: float) -> Any:
@@ -89,9 +88,9 @@ def delete_columns(X: Any, features: Array, fill: Any, factor: float) -> Any:
     fill = _sparse_fill(fill)
     rows = canonical(X)
     is_deleted = deleted[rows.indices]
+    observed = with_data(rows, np.where(is_deleted, 0.0, rows.data * factor).astype(rows.dtype))
     if not np.isnan(fill):
-        return _as_given(X, with_data(rows, np.where(is_deleted, 0.0, rows.data * factor).astype(rows.dtype)))
-    observed = with_data(rows, np.where(is_deleted, 0.0, rows.data).astype(rows.dtype))
+        return _as_given(X, observed)
     indices = np.tile(np.flatnonzero(deleted), rows.shape[0])
     indptr = np.arange(rows.shape[0] + 1) * int(deleted.sum())
     missing = np.full(len(indices), np.nan, dtype=rows.dtype)
@@ -140,22 +139,13 @@ def presence(X: Any, groups: Array | None = None) -> Array:
 
     With ``groups``, it is the share of rows with such an entry in the group of the feature.
     """
-    if groups is not None:
-        rows, features, _ = _present_entries(X)
-        n_groups = int(groups.max()) + 1
-        pairs = np.unique(rows.astype(np.int64) * n_groups + groups[features])
-        return (np.bincount(pairs % n_groups, minlength=n_groups) / X.shape[0])[groups]
-    if not sparse.issparse(X):
-        return np.mean((X != 0.0) & ~np.isnan(X), axis=0)
-    rows = canonical(X)
-    present = (rows.data != 0.0) & ~np.isnan(rows.data)
-    return np.bincount(rows.indices[present], minlength=rows.shape[1]) / rows.shape[0]
-
-
-def _present_entries(X: Any) -> tuple[Array, Array, Array]:
-    entries = sparse.coo_array(X)
-    present = (entries.data != 0.0) & ~np.isnan(entries.data)
-    return entries.row[present], entries.col[present], entries.data[present]
+    rows, features, values = nonzero_entries(canonical(X))
+    rows, features = rows[~np.isnan(values)], features[~np.isnan(values)]
+    if groups is None:
+        return np.bincount(features, minlength=X.shape[1]) / X.shape[0]
+    n_groups = int(groups.max()) + 1
+    pairs = np.unique(rows.astype(np.int64) * n_groups + groups[features])
+    return (np.bincount(pairs % n_groups, minlength=n_groups) / X.shape[0])[groups]
 
 
 def column_entries(X: Any) -> Iterator[tuple[Any, Array]]:
@@ -182,20 +172,6 @@ def _sparse_fill(fill: Any) -> float:
         f"The fill of a sparse X must be 0 or NaN, got {fill!r}: any other would make X dense. "
         "Pass X.toarray() if that fits into memory."
     )
-
-
-def _deleted_zeros(rows: Any, begin: int, end: int, level: float, rng: np.random.Generator) -> Any:
-    """Return a matrix of NaN at the deleted entries among those that are not stored."""
-    deleted = rng.random((end - begin, rows.shape[1])) < level
-    stored = np.repeat(np.arange(end - begin), np.diff(rows.indptr[begin : end + 1]))
-    deleted[stored, rows.indices[rows.indptr[begin] : rows.indptr[end]]] = False
-    where = np.nonzero(deleted)
-    return sparse.csr_array((np.full(len(where[0]), np.nan, dtype=rows.dtype), where), shape=deleted.shape)
-
-
-def _chunks(n_rows: int, n_features: int) -> list[tuple[int, int]]:
-    size = max(1, _MASK_ENTRIES // max(1, n_features))
-    return [(begin, min(begin + size, n_rows)) for begin in range(0, n_rows, size)]
 
 
 def _as_given(X: Any, rows: Any) -> Any:

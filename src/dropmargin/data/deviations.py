@@ -43,15 +43,15 @@ class Deviations:
     @classmethod
     def of_training_rows(cls, X: Any, mean: Array, has_missing: bool) -> Deviations:
         """Return the deviations of rows whose minus zeros are missing entries, if ``has_missing``."""
-        return cls(X, map_entries(X, _mark, zeros_stay=True, what="X") if has_missing else None, mean)
+        if not has_missing:
+            return cls(X, None, mean)
+        missing = map_entries(X, lambda values, _: is_negative_zero(values).astype(float), zeros_stay=True, what="X")
+        return cls(X, missing, mean)
 
     def times(self, right: Array) -> Array:
         """Return the product with a matrix of shape (n_features, n)."""
         product = self._filled @ right
-        if self.is_dense:
-            return product
-        at_mean = self._mean[:, None] * right
-        return product - at_mean.sum(axis=0) + (0.0 if self.missing is None else self.missing @ at_mean)
+        return product if self.is_dense else product - self.observed_times(self._mean[:, None] * right)
 
     def transposed_times(self, left: Array) -> Array:
         """Return the product of the transpose with a matrix of shape (n_rows, n)."""
@@ -63,13 +63,6 @@ class Deviations:
         if self.is_dense:
             return np.square(self._filled) @ right
         return self._stored_squares() @ right + self.observed_times(np.square(self._mean) * right)
-
-    def transposed_squares_times(self, left: Array) -> Array:
-        """Return the product of the transposed squares with a vector of shape (n_rows,)."""
-        if self.is_dense:
-            return left @ np.square(self._filled)
-        at_zero = np.square(self._mean) * self.observed_transposed_times(left[:, None])[:, 0]
-        return self._stored_squares().T @ left + at_zero
 
     def _stored_squares(self) -> Any:
         """Return the squares of sparse deviations less that of an entry that is not stored, ``mean^2``."""
@@ -93,10 +86,6 @@ class Deviations:
         """Return the sum of the products of all pairs of features, for dense rows."""
         weights = sample_weight.astype(self._filled.dtype)[:, None]
         return self._filled.T @ (weights * self._filled)
-
-
-def _mark(values: Array, features: Any) -> Array:
-    return is_negative_zero(values).astype(np.float64)
 
 
 class SecondMoments:

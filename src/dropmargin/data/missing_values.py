@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data.blocks import Block
+from dropmargin.data.blocks import chunks
 from dropmargin.data.matrix import (
     entry_range,
     entry_rows,
@@ -20,15 +20,14 @@ from dropmargin.data.matrix import (
     linear_scores,
     map_entries,
     row_block,
-    row_blocks,
 )
 from dropmargin.typing import Array
 
 # Rows are processed in chunks of about this many entries and results.
 _CHUNK_ENTRIES = 2**18
 
-#: Total weight, and by feature: sums of the entries, weight of stored entries, weight of missing ones.
-Sums = tuple[float, Array, Array, Array]
+#: Total weight, and by feature: sums of the entries, weight of missing ones.
+Sums = tuple[float, Array, Array]
 
 
 def has_missing(X: Any) -> bool:
@@ -82,16 +81,13 @@ def feature_statistics(X: Any, weights: Array, has_missing: bool) -> FeatureStat
 
     Zeros that a sparse ``X`` does not store are observed. ``has_missing`` says whether minus zeros are missing entries.
     """
-    return statistics_by_sums(
-        partial(feature_sums, X, weights, has_missing), partial(feature_squares, X, weights, has_missing)
-    )
+    return statistics_by_sums(mean_sums(X, weights, has_missing), partial(feature_squares, X, weights, has_missing))
 
 
-def statistics_by_sums(sum_up: Callable[[], Sums], square: Callable[[Array], tuple[Array]]) -> FeatureStatistics:
-    """Return mean and deviation of the features from sums over the rows: `feature_sums`, then `feature_squares`."""
-    total, sums, stored, missing = sum_up()
-    mean = _ratio(sums, total - missing)
-    (squares,) = square(mean)
+def statistics_by_sums(sums: Sums, square: Callable[[Array], tuple[Array, Array]]) -> FeatureStatistics:
+    """Return mean and deviation of the features from `mean_sums`, and from `feature_squares` of the mean."""
+    (total, _, missing), mean = sums, means_by_sums(*sums)
+    squares, stored = square(mean)
     implicit = total - stored  # the weight of zeros that are not stored, or rounding
     squares = squares + np.where(implicit > 1e-12 * total, implicit, 0.0) * np.square(mean)
     return FeatureStatistics(mean, np.sqrt(_ratio(squares, total - missing)))
@@ -102,7 +98,7 @@ def feature_means(X: Any, weights: Array, has_missing: bool) -> Array:
     return means_by_sums(*mean_sums(X, weights, has_missing))
 
 
-def mean_sums(X: Any, weights: Array, has_missing: bool) -> tuple[float, Array, Array]:
+def mean_sums(X: Any, weights: Array, has_missing: bool) -> Sums:
     """Return the total weight, and by feature the sum of the entries and the weight of missing ones."""
     block, missing = row_block(X), np.zeros(X.shape[1])
     if has_missing:
@@ -127,69 +123,41 @@ def fill_missing(X: Any, values: Array) -> Any:
 
 def fill_low_rank(X: Any, mean: Array, left: Array, right: Array) -> Any:
     """Return a copy of ``X`` with ``mean_d + left_i.right_d`` for a missing entry (minus zero) of row i, feature d."""
-    if is_dense_matrix(X):
-        filled = np.array(X)
-        for where in row_chunks(X, left.shape[1]):
-            np.copyto(
-                filled[where], mean + left[where] @ right.T, where=is_negative_zero(X[where]), casting="same_kind"
-            )
+    rows = entry_rows(X)
+
+    def fill(entries: Array, features: Any) -> Array:
+        is_missing = is_negative_zero(entries)
+        if rows is None:
+            return np.where(is_missing, mean + left @ right.T, entries).astype(entries.dtype)
+        filled, own = entries.copy(), features[is_missing]
+        filled[is_missing] = mean[own] + np.einsum("nk,nk->n", left[rows[is_missing]], right[own])
         return filled
-    rows, places = entry_rows(X), np.flatnonzero(is_negative_zero(X.data))
-    assert rows is not None
-    filled = X.copy()
-    step = max(1, _CHUNK_ENTRIES // max(1, left.shape[1]))
-    for begin in range(0, len(places), step):
-        own = places[begin : begin + step]
-        features = X.indices[own]
-        filled.data[own] = mean[features] + np.einsum("nk,nk->n", left[rows[own]], right[features])
-    return filled
+
+    return map_entries(X, fill, zeros_stay=True, what="X without NaN")
 
 
-def feature_sums(X: Any, weights: Array, has_missing: bool) -> Sums:
-    """Return the total weight, and by feature the sum of the entries, the stored weight and the missing weight."""
-    sums, stored, missing = (np.zeros(X.shape[1]) for _ in range(3))
-    for block, own in _weighted_blocks(X, weights):
-        entries = block.entries()
-        sums += block.transposed_times(own)
-        stored += block.with_entries(np.ones(entries.shape)).transposed_times(own)
-        if has_missing:
-            missing += block.with_entries(is_negative_zero(entries).astype(np.float64)).transposed_times(own)
-    return float(weights.sum()), sums, stored, missing
-
-
-def feature_squares(X: Any, weights: Array, has_missing: bool, mean: Array) -> tuple[Array]:
-    """Return the sums of the squares of the stored entries, less their feature's mean."""
-    squares = np.zeros(X.shape[1])
-    for block, own in _weighted_blocks(X, weights):
+def feature_squares(X: Any, weights: Array, has_missing: bool, mean: Array) -> tuple[Array, Array]:
+    """Return, by feature, the sum of the squares of the stored entries less the mean, and the weight of these."""
+    squares, stored = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    for where in row_chunks(X, 1):
+        block, own = row_block(X[where]), weights[where]
         # Centred before squaring: a feature far from zero keeps its digits.
         centred = np.square(block.entries() - block.spread(mean))
         if has_missing:
             centred[is_negative_zero(block.entries())] = 0.0
         squares += block.with_entries(centred).transposed_times(own)
-    return (squares,)
-
-
-def _weighted_blocks(X: Any, weights: Array) -> Iterator[tuple[Block, Array]]:
-    for where in row_chunks(X, 1):
-        begin = where.start
-        for block in row_blocks(X[where]):
-            yield block, weights[begin : begin + block.n_rows]
-            begin += block.n_rows
+        stored += block.with_entries(np.ones(centred.shape)).transposed_times(own)
+    return squares, stored
 
 
 def _ratio(above: Array, below: Array) -> Array:
     return np.divide(above, below, out=np.zeros_like(above), where=(above != 0.0) & (below > 0.0))
 
 
-def row_chunks(X: Any, n_results: int, n_chosen: int | None = None) -> Iterator[slice]:
-    """Yield slices of rows, small enough for temporary copies and ``n_results`` numbers per row.
-
-    With ``n_chosen`` they are slices of so many rows, which are like those of ``X``.
-    """
-    n_rows = X.shape[0] if n_chosen is None else n_chosen
-    step = max(16, _CHUNK_ENTRIES // (X.size // max(1, X.shape[0]) + n_results))  # X.size counts stored entries
-    for begin in range(0, n_rows, step):
-        yield slice(begin, min(begin + step, n_rows))
+def row_chunks(X: Any, n_results: int) -> Iterator[slice]:
+    """Yield slices of rows, small enough for temporary copies and ``n_results`` numbers per row."""
+    stored = X.size // max(1, X.shape[0])  # X.size counts stored entries
+    return chunks(X.shape[0], stored + n_results, _CHUNK_ENTRIES)
 
 
 # Rows to predict, where NaN is a missing feature --------------------------------------------------------------------
@@ -197,20 +165,13 @@ def row_chunks(X: Any, n_results: int, n_chosen: int | None = None) -> Iterator[
 
 def mark_missing(X: Any) -> Any:
     """Return 1 for missing features and 0 for others; zeros that a sparse ``X`` does not store stay so."""
-    return map_entries(X, _mark_nan, zeros_stay=True, what="X")
+    return map_entries(X, lambda values, _: np.isnan(values).astype(np.float64), zeros_stay=True, what="X")
 
 
 def zero_missing(X: Any) -> Any:
     """Return a copy of ``X`` with 0 for missing features."""
-    return map_entries(X, _zero_nan, zeros_stay=True, what="X")
-
-
-def _mark_nan(values: Array, features: Any) -> Array:
-    return np.isnan(values).astype(np.float64)
-
-
-def _zero_nan(values: Array, features: Any) -> Array:
-    return np.where(np.isnan(values), values.dtype.type(0.0), values)
+    zero = X.dtype.type(0.0)
+    return map_entries(X, lambda values, _: np.where(np.isnan(values), zero, values), zeros_stay=True, what="X")
 
 
 def incomplete_rows(X: Any) -> Array:

@@ -88,7 +88,7 @@ def find_used_features(data: Partitions[Rows], n_stored: int, n_features: int, i
 def feature_statistics(data: Partitions[Rows], has_missing: bool) -> missing_values.FeatureStatistics:
     """Return mean and deviation of each feature's observed entries, see `missing_values.feature_statistics`."""
     return missing_values.statistics_by_sums(
-        partial(data.map_sum, _feature_sums, has_missing), partial(data.map_sum, _feature_squares, has_missing)
+        data.map_sum(_mean_sums, has_missing), partial(data.map_sum, _feature_squares, has_missing)
     )
 
 
@@ -345,7 +345,7 @@ def _column_variances(rows: Rows, total: float, columns: Array, mean: Array) -> 
     return (column_variances(rows.X, rows.sample_weight / total, columns, mean),)
 
 
-def _mean_sums(rows: Rows, has_missing: bool) -> tuple[float, Array, Array]:
+def _mean_sums(rows: Rows, has_missing: bool) -> missing_values.Sums:
     return missing_values.mean_sums(rows.X, rows.sample_weight, has_missing)
 
 
@@ -354,9 +354,5 @@ def _fill_missing(rows: Rows, values: Array) -> Rows:
     return Rows(filled, rows.y, rows.sample_weight)
 
 
-def _feature_sums(rows: Rows, has_missing: bool) -> missing_values.Sums:
-    return missing_values.feature_sums(rows.X, rows.sample_weight, has_missing)
-
-
-def _feature_squares(rows: Rows, has_missing: bool, mean: Array) -> tuple[Array]:
+def _feature_squares(rows: Rows, has_missing: bool, mean: Array) -> tuple[Array, Array]:
     return missing_values.feature_squares(rows.X, rows.sample_weight, has_missing, mean)

@@ -43,8 +43,8 @@ from dropmargin.typing import Array
 _MOST_TABLE = 2**23
 # Numbers of a chunk of rows with their own matrices: enough for the product with a table to be faster than its reading.
 _CHUNK = 2**21
-# Points of the expected softmax, half of them; and how many numbers are computed at once.
-_N_POINTS = 64
+# Points of a quadrature over several normal variables, and how many numbers of it are computed at once.
+N_POINTS = 128
 _CHUNK_ENTRIES = 2**20
 
 
@@ -117,13 +117,10 @@ class FactorModel:
     def scores(self, X: Any, coef: Array, intercept: Array) -> Array:
         """Return the expected scores of all rows, in the precision of `linear_scores`; NaN is a missing feature."""
         scores = np.empty((X.shape[0], len(coef)), dtype=np.result_type(X.dtype, coef.dtype))
-        alone, shared = row_patterns(X)
         for where in row_chunks(X, len(coef)):  # the scores of complete rows
             scores[where] = linear_scores(zero_missing(X[where]), coef, intercept)
-        for rows in self._chunks(X, alone, self.rank * len(coef)):
-            scores[rows] = self._solve(X[rows], coef, intercept).scores
-        for rows in shared:
-            scores[rows] = self._of_pattern(X, rows, coef, intercept)
+        for rows, solved in self._solved(X, coef, intercept, self.rank * len(coef)):
+            scores[rows] = solved.scores(X[rows])
         return scores
 
     def normal_scores(
@@ -134,46 +131,35 @@ class FactorModel:
         Noise on the observed features changes the expected score, and so adds a variance, by the coefficients of the
         module's docstring.
         """
-        if noise is not None and not (noise.moves_entries or noise.has_floor):
+        if noise is not None and noise.is_zero:
             noise = None
-        alone, shared = row_patterns(X)
-        for rows in self._chunks(X, alone, (self.rank + len(coef)) * len(coef)):
-            solved = self._solve(X[rows], coef, intercept)
-            covariance = solved.covariance(self, coef)
+        n_results = (self.rank + len(coef)) * len(coef) + (0 if noise is None else coef.size)
+        for rows, solved in self._solved(X, coef, intercept, n_results):
+            own = X[rows]
+            covariance = np.broadcast_to(solved.covariance(), (len(rows), len(coef), len(coef)))
             if noise is not None:
-                for i in range(len(rows)):
-                    covariance[i] += self._noise_covariance(X[rows[i : i + 1]], solved.solution[i], coef, noise)[0]
-            yield NormalScores(rows, solved.scores, covariance)
-        for members in shared:
-            solved = self._solve(X[members[:1]], coef, intercept)
-            for rows in self._chunks(X, members, len(coef) ** 2):
-                covariance = np.repeat(solved.covariance(self, coef), len(rows), axis=0)
-                if noise is not None:
-                    covariance += self._noise_covariance(X[rows], solved.solution[0], coef, noise)
-                yield NormalScores(rows, self._of_pattern(X, rows, coef, intercept), covariance)
+                covariance = covariance + solved.noise_covariance(own, noise)
+            yield NormalScores(rows, solved.scores(own), covariance)
 
-    def _chunks(self, X: Any, rows: Array, n_results: int) -> Iterator[Array]:
-        """Yield some of the rows at a time, few enough for their matrices ``M`` and ``n_results`` numbers each."""
-        stored = X.size // max(1, X.shape[0])
-        step = max(1, _CHUNK // (self.rank**2 + self.rank + stored + n_results))
-        for begin in range(0, len(rows), step):
-            yield rows[begin : begin + step]
+    def _solved(self, X: Any, coef: Array, intercept: Array, n_results: int) -> Iterator[tuple[Array, _Solved]]:
+        """Yield some incomplete rows and their solutions: one each, or one for all if they have the same pattern.
 
-    def _solve(self, X: Any, coef: Array, intercept: Array) -> _Solved:
-        """Return the solutions ``T`` of incomplete rows, and their scores."""
-        filled, missing = zero_missing(X), mark_missing(X)
-        coef = coef.astype(np.float64)
-        matrices, cross = self.matrices(missing), self._cross(missing, coef)
-        solution = np.linalg.solve(matrices, cross)
-        projected = Deviations(filled, missing, self.mean).times(self.precision_factors)
-        at_mean = linear_scores(missing, self.mean * coef, intercept.astype(np.float64))
-        scores = linear_scores(filled, coef, at_mean) + np.einsum("nk,nkc->nc", projected, solution)
-        return _Solved(missing, cross, solution, scores)
+        The rows are few enough for their matrices ``M`` and ``n_results`` numbers each.
+        """
+        alone, shared = row_patterns(X)
+        n_numbers = self.rank**2 + self.rank + X.size // max(1, X.shape[0]) + n_results
+        for where in chunks(len(alone), n_numbers, _CHUNK, 1):
+            yield alone[where], _Solved(self, mark_missing(X[alone[where]]), coef, intercept)
+        for rows in shared:
+            solved = _Solved(self, mark_missing(X[rows[:1]]), coef, intercept)
+            for where in chunks(len(rows), n_numbers, _CHUNK, 1):
+                yield rows[where], solved
 
     def matrices(self, missing: Any) -> Array:
         """Return ``M`` of each row, of shape (n_rows, rank, rank); ``missing`` has 1 for missing features, else 0."""
-        if self._table is None:
-            return np.stack([self._matrix(features) for features in missing_features(missing)])
+        if missing.shape[0] == 1 or self._table is None:
+            features = missing_features(missing)
+            return np.stack([self.complete - self.factors[own].T @ self.precision_factors[own] for own in features])
         upper = self.complete[np.triu_indices(self.rank)] - missing @ self._table
         matrices, begin = np.empty((missing.shape[0], self.rank, self.rank)), 0
         for j in range(self.rank):  # faster than index arrays
@@ -182,49 +168,12 @@ class FactorModel:
             begin = end
         return matrices
 
-    def _matrix(self, missing: Array) -> Array:
-        """Return ``M`` of a row with these missing features."""
-        if 2 * len(missing) <= len(self.mean):
-            return self.complete - self.factors[missing].T @ self.precision_factors[missing]
-        observed = np.setdiff1d(np.arange(len(self.mean)), missing, assume_unique=True)
-        return np.eye(self.rank) + self.factors[observed].T @ self.precision_factors[observed]
-
-    def _cross(self, missing: Any, coef: Array) -> Array:
+    def cross(self, missing: Any, coef: Array) -> Array:
         """Return ``(W_m U_m)'`` of each row, of shape (n_rows, rank, n_outputs)."""
-        if self.factors.size * len(coef) > _MOST_TABLE:
+        if missing.shape[0] == 1 or self.factors.size * len(coef) > _MOST_TABLE:
             return np.stack([self.factors[own].T @ coef[:, own].T for own in missing_features(missing)])
         products = self.factors[:, :, None] * coef.T[:, None, :]
         return (missing @ products.reshape(len(products), -1)).reshape(missing.shape[0], self.rank, len(coef))
-
-    def _of_pattern(self, X: Any, rows: Array, coef: Array, intercept: Array) -> Array:
-        """Return the scores of rows with the same missing features."""
-        (missing,) = missing_features(mark_missing(X[rows[:1]]))
-        coef = coef.astype(np.float64)
-        solution = np.linalg.solve(self._matrix(missing), self.factors[missing].T @ coef[:, missing].T)
-        effective = self._effective(missing, solution, coef)
-        shift = intercept + coef @ self.mean - effective @ self.mean
-        scores = np.empty((len(rows), len(coef)))
-        for where in row_chunks(X, len(coef), len(rows)):
-            scores[where] = linear_scores(zero_missing(X[rows[where]]), effective, shift)
-        return scores
-
-    def _effective(self, missing: Array, solution: Array, coef: Array) -> Array:
-        """Return the coefficients of the observed features in the expected scores."""
-        effective = coef + (self.precision_factors @ solution).T
-        effective[:, missing] = 0.0
-        return effective
-
-    def _noise_covariance(self, X: Any, solution: Array, coef: Array, noise: Variance) -> Array:
-        """Return the covariances of the expected scores under noise, of rows with the same missing features."""
-        filled, missing = zero_missing(X), mark_missing(X)
-        effective = self._effective(missing_features(missing[:1])[0], solution, coef.astype(np.float64))
-        ones = np.ones((filled.shape[0], len(coef)))
-        rows = IncompleteRows(filled, missing, ones, ones)
-        out = np.empty((*ones.shape, len(coef)))
-        for c in range(len(coef)):
-            own = rows.covariances(np.arange(len(ones)), noise, effective[c], effective[c:])
-            out[:, c, c:] = out[:, c:, c] = own
-        return out
 
     # Training rows --------------------------------------------------------------------------------------------------
 
@@ -236,20 +185,52 @@ class FactorModel:
         return (projected[:, None, :] @ covariance)[:, 0], covariance
 
 
-class _Solved(NamedTuple):
-    """Incomplete rows: 1 for missing features, ``(W_m U_m)'``, ``T``, and the expected scores."""
+class _Solved:
+    """The solutions ``T`` of rows, or of a row whose missing features others share.
 
-    missing: Any
-    cross: Array
-    solution: Array
-    scores: Array
+    ``missing`` has 1 for missing features, else 0.
+    """
 
-    def covariance(self, model: FactorModel, coef: Array) -> Array:
+    def __init__(self, model: FactorModel, missing: Any, coef: Array, intercept: Array) -> None:
+        self.model, self.missing = model, missing
+        self.coef, self.intercept = coef.astype(np.float64), intercept.astype(np.float64)
+        self.cross = model.cross(missing, self.coef)
+        self.solution = np.linalg.solve(model.matrices(missing), self.cross)
+
+    @cached_property
+    def effective(self) -> Array:
+        """The coefficients of the observed features in the expected scores, a matrix for each solution."""
+        effective = self.coef + (self.model.precision_factors @ self.solution).swapaxes(1, 2)
+        for own, features in zip(effective, missing_features(self.missing), strict=True):
+            own[:, features] = 0.0
+        return effective
+
+    def scores(self, X: Any) -> Array:
+        """Return the expected scores of the rows."""
+        filled, mean = zero_missing(X), self.model.mean
+        if len(self.solution) == 1:
+            effective = self.effective[0]
+            return linear_scores(filled, effective, self.intercept + (self.coef - effective) @ mean)
+        projected = Deviations(filled, self.missing, mean).times(self.model.precision_factors)
+        at_mean = linear_scores(self.missing, mean * self.coef, self.intercept)
+        return linear_scores(filled, self.coef, at_mean) + np.einsum("nk,nkc->nc", projected, self.solution)
+
+    def covariance(self) -> Array:
         """Return the covariance matrices of the scores."""
-        coef = coef.astype(np.float64)
-        products = (coef[:, None, :] * coef[None, :, :] * model.residual_variance).reshape(len(coef) ** 2, -1)
-        own = linear_scores(self.missing, products, np.zeros(1)).reshape(-1, len(coef), len(coef))
-        return own + self.cross.swapaxes(1, 2) @ self.solution
+        n_outputs = len(self.coef)
+        products = self.coef[:, None, :] * self.coef[None, :, :] * self.model.residual_variance
+        own = linear_scores(self.missing, products.reshape(n_outputs**2, -1), np.zeros(1))
+        return own.reshape(-1, n_outputs, n_outputs) + self.cross.swapaxes(1, 2) @ self.solution
+
+    def noise_covariance(self, X: Any, noise: Variance) -> Array:
+        """Return the covariance matrices of the expected scores of the rows under noise."""
+        ones = np.ones((X.shape[0], len(self.coef)))
+        rows = IncompleteRows(zero_missing(X), mark_missing(X), ones, ones)
+        if len(self.effective) == 1:
+            return rows.covariance_matrices(noise, self.effective[0])
+        parts = (rows.take(np.array([i])) for i in range(len(ones)))
+        found = [own.covariance_matrices(noise, coef) for own, coef in zip(parts, self.effective, strict=True)]
+        return np.concatenate(found)
 
 
 def log_expected_expit(mean: Array, variance: Array) -> Array:
@@ -259,17 +240,21 @@ def log_expected_expit(mean: Array, variance: Array) -> Array:
 
 
 def log_expected_softmax(mean: Array, covariance: Array) -> Array:
-    """Return ``log E softmax(S)`` of normal scores, to about two digits, by a Sobol sequence and its mirror image."""
-    from scipy.stats.qmc import Sobol  # takes time, and only this function needs it
-
+    """Return ``log E softmax(S)`` of normal scores, to about two digits, by the points of a lattice."""
     n_rows, n_classes = mean.shape
-    normal = ndtri(Sobol(n_classes, scramble=False).random(_N_POINTS) + 0.5 / _N_POINTS)
-    normal = np.vstack([normal, -normal])
+    normal = ndtri(lattice(n_classes)).T
     values, vectors = np.linalg.eigh(covariance)
     roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     out = np.empty(mean.shape)
-    for where in chunks(n_rows, len(normal) * n_classes, _CHUNK_ENTRIES):
+    for where in chunks(n_rows, N_POINTS * n_classes, _CHUNK_ENTRIES):
         scores = mean[where, None, :] + normal @ roots[where].swapaxes(1, 2)
         scores -= logsumexp(scores, axis=2, keepdims=True)
-        out[where] = logsumexp(scores, axis=1) - np.log(len(normal))
+        out[where] = logsumexp(scores, axis=1) - np.log(N_POINTS)
     return out
+
+
+def lattice(n_dimensions: int) -> Array:
+    """Return the points of a Richtmyer lattice in the unit cube, one column each, with a tent transformation."""
+    primes = [n for n in range(2, 10 * n_dimensions + 10) if all(n % d for d in range(2, int(n**0.5) + 1))]
+    steps = np.sqrt(np.array(primes[:n_dimensions], dtype=np.float64))
+    return np.abs(2.0 * ((steps[:, None] * np.arange(1, N_POINTS + 1)) % 1.0) - 1.0)

@@ -10,12 +10,10 @@ r"""The fit of a `FactorModel`: a Gaussian of the training features with low-ran
    units of the features.
 3. Rank. Unless it is given, it is that of the highest likelihood of held-out rows (of their observed entries), among a
    few candidates.
-4. With missing entries, steps of the EM algorithm (Rubin and Thayer 1982) on at most `_MOST_EM_ROWS` rows. With means
-   ``z_i`` and covariances ``M_i^-1`` of the factors given the observed entries of row ``i``::
-
-       u_d = (sum_i o_id (M_i^-1 + z_i z_i'))^-1 sum_i o_id (x_id - mu_d) z_i
-
-   The missing entries then take their conditional means.
+4. With missing entries, `_N_FILLS` rounds on at most `_MOST_FILLED_ROWS` rows: missing entries take their conditional
+   means, and step 2 is repeated with the filled rows. Their variances are too small by about the residual variance of
+   the missing entries, which is added. (The EM algorithm of Rubin and Thayer 1982 would add all of the conditional
+   covariance.)
 
 References
 ----------
@@ -26,14 +24,13 @@ D. B. Rubin, D. T. Thayer (1982). EM algorithms for ML factor analysis. Psychome
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
 
-from dropmargin.data import drop_empty_columns
+from dropmargin.data import drop_empty_columns, stack_rows
 from dropmargin.data.deviations import Deviations, SecondMoments
 from dropmargin.data.missing_values import feature_statistics, fill_low_rank, mean_sums, row_chunks
 from dropmargin.estimators.conditional import FactorModel
@@ -48,7 +45,8 @@ _MOST_LOADINGS = 2**24
 _HELD_OUT_EVERY, _MOST_HELD_OUT = 5, 1000
 # Rounds of factors and residual variances, steps of subspace iteration in each, and additional vectors.
 _N_ROUNDS, _N_STEPS, _OVERSAMPLING = 4, 3, 10
-_N_EM_STEPS, _MOST_EM_ROWS = 10, 5000
+# Rounds in which missing entries take their conditional means, and the rows of these.
+_N_FILLS, _MOST_FILLED_ROWS = 3, 5000
 
 
 @dataclass(frozen=True)
@@ -134,7 +132,7 @@ def fit_factor_model(X: Any, sample_weight: Array, has_missing: bool, rank: int 
         rank = _choose_rank(rest, most, *parts[1], has_missing)
         model = _Covariance(tuple(moments), total, *statistics).model(rank)
     if has_missing:
-        model = _maximise(model, X, sample_weight)
+        model = _refined(model, X, sample_weight)
     return model if used is None else model.of_more_features(used, n_features)
 
 
@@ -162,67 +160,35 @@ def log_likelihood(model: FactorModel, X: Any, sample_weight: Array, has_missing
     inverse = np.divide(1.0, psi, out=np.zeros_like(psi), where=psi > 0.0)
     logs = np.log(psi, out=np.zeros_like(psi), where=psi > 0.0)
     total = 0.0
-    for rows, weights in _chunks(X, sample_weight, model, has_missing):
+    for where in row_chunks(X, 2 * model.rank**2 if has_missing else model.rank):
+        rows = Deviations.of_training_rows(X[where], model.mean, has_missing)
         factors, covariance = model.expected_factors(rows)
         explained = np.einsum("nk,nk->n", factors, rows.times(model.precision_factors))
         own = rows.squares_times(inverse) - explained - np.linalg.slogdet(covariance)[1] + rows.observed_times(logs)
-        total += float(weights @ own)
+        total += float(sample_weight[where] @ own)
     return -0.5 * total / sample_weight.sum()
 
 
-def _chunks(X: Any, sample_weight: Array, model: FactorModel, has_missing: bool) -> Iterator[tuple[Deviations, Array]]:
-    for where in row_chunks(X, 2 * model.rank**2 if has_missing else model.rank):
-        yield Deviations.of_training_rows(X[where], model.mean, has_missing), sample_weight[where]
-
-
-def _maximise(model: FactorModel, X: Any, sample_weight: Array) -> FactorModel:
-    """Return the model after some steps of the EM algorithm for rows with missing entries (minus zeros)."""
-    if X.shape[0] > _MOST_EM_ROWS:
-        rows = np.sort(np.random.default_rng(0).choice(X.shape[0], size=_MOST_EM_ROWS, replace=False))
+def _refined(model: FactorModel, X: Any, sample_weight: Array) -> FactorModel:
+    """Return the model after some rounds of step 4 of the module's docstring, on rows with missing entries."""
+    if X.shape[0] > _MOST_FILLED_ROWS:
+        rows = np.sort(np.random.default_rng(0).choice(X.shape[0], size=_MOST_FILLED_ROWS, replace=False))
         X, sample_weight = X[rows], sample_weight[rows]
-    for _ in range(_N_EM_STEPS if model.has_table else 0):
-        model = _em_step(model, X, sample_weight)
+    total, _, lost = mean_sums(X, sample_weight, True)
+    for _ in range(_N_FILLS if model.has_table else 0):
+        filled = fill_conditional(X, model)
+        mean, deviation, *_ = feature_statistics(filled, sample_weight, False)
+        assert deviation is not None
+        variance = np.square(deviation) + lost / total * model.residual_variance
+        moments = SecondMoments(filled, sample_weight, mean, False)
+        model = _Covariance((moments,), total, mean, variance, np.ones_like(mean)).model(model.rank)
     return model
-
-
-def _em_step(model: FactorModel, X: Any, sample_weight: Array) -> FactorModel:
-    rank, n_features = model.rank, len(model.mean)
-    first, second = np.triu_indices(rank)
-    # 1. Sums over the rows where a feature is observed: of the second moments of the factors, of the products of
-    #    deviations and factors, of deviations and of factors, and of their squares.
-    moments, products = np.zeros((n_features, len(first))), np.zeros((n_features, rank))
-    factor_sums, sums = np.zeros((n_features, rank)), np.zeros((n_features, 2))
-    squares = np.zeros(n_features)
-    for rows, weights in _chunks(X, sample_weight, model, True):
-        factors, covariance = model.expected_factors(rows)
-        weighted = weights[:, None] * factors
-        own = weights[:, None] * covariance[:, first, second] + weighted[:, first] * factors[:, second]
-        moments += rows.observed_transposed_times(own)
-        products += rows.transposed_times(weighted)
-        factor_sums += rows.observed_transposed_times(weighted)
-        sums[:, 0] += rows.transposed_times(weights[:, None])[:, 0]
-        sums[:, 1] += rows.observed_transposed_times(weights[:, None])[:, 0]
-        squares += rows.transposed_squares_times(weights)
-    # 2. The regression of each feature on the factors.
-    matrices = np.empty((n_features, rank, rank))
-    matrices[:, first, second] = matrices[:, second, first] = moments
-    observed = sums[:, 1]
-    is_known = (observed > 0.0) & (model.residual_variance > 0.0)
-    matrices[~is_known] = np.eye(rank)
-    matrices += 1e-10 * np.trace(matrices, axis1=1, axis2=2)[:, None, None] / max(1, rank) * np.eye(rank)
-    loadings = np.linalg.solve(matrices, products[..., None])[..., 0] * is_known[:, None]
-    shift = np.divide(
-        sums[:, 0] - (loadings * factor_sums).sum(axis=1), observed, out=np.zeros(n_features), where=is_known
-    )
-    left = squares - (loadings * products).sum(axis=1)
-    psi = np.divide(left, observed, out=np.zeros(n_features), where=is_known)
-    floor = _FLOOR * (model.residual_variance + np.square(model.factors).sum(axis=1))
-    return FactorModel(model.mean + shift, loadings, np.where(is_known, np.maximum(psi, floor), 0.0))
 
 
 def fill_conditional(X: Any, model: FactorModel) -> Any:
     """Return a copy of ``X`` with the conditional mean in place of each missing entry (minus zeros)."""
-    chunks = _chunks(X, np.ones(X.shape[0]), model, True)
-    return fill_low_rank(
-        X, model.mean, np.concatenate([model.expected_factors(rows)[0] for rows, _ in chunks]), model.factors
-    )
+    parts = []
+    for where in row_chunks(X, 2 * model.rank**2):
+        factors, _ = model.expected_factors(Deviations.of_training_rows(X[where], model.mean, True))
+        parts.append(fill_low_rank(X[where], model.mean, factors, model.factors))
+    return stack_rows(parts)

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_array
 
-from dropmargin.data import EntryFunction, FeatureGroups, apply_entry, group_sums, linear_scores, map_entries
+from dropmargin.data import FeatureGroups, apply_entry, group_sums, linear_scores, map_entries
 from dropmargin.data.inputs import column_names
 from dropmargin.data.missing_values import (
     FeatureStatistics,
@@ -129,47 +129,57 @@ class IncompleteRows:
     def scores(self, coef: Array) -> Array:
         return self.factor * _times(self.filled, coef) + self.shift
 
-    def covariances(self, members: Array, variance: Variance, first: Array, second: Array) -> Array:
-        """Return the covariances of ``u.x~`` and ``w.x~`` of some rows under the noise, for rows ``w`` of ``second``.
+    def observed_sums(self, coef: Array) -> Array:
+        """Return the sums of the coefficients of the observed features of each row."""
+        total = coef.sum(axis=1)
+        missing = self.missing
+        return np.tile(total, (len(self.factor), 1)) if missing is None else total - _times(missing, coef)
 
-        ``u`` is ``first``, or its row of the same index. Missing features have variance 0.
+    def take(self, members: Array) -> IncompleteRows:
+        """Return some of the rows."""
+        missing = None if self.missing is None else self.missing[members]
+        return IncompleteRows(self.filled[members], missing, self.factor[members], self.shift[members])
+
+    def covariance_matrices(self, variance: Variance, coef: Array) -> Array:
+        """Return the covariance matrix of the scores of each row under the noise."""
+        n_outputs = len(coef)
+        out = np.empty((len(self.factor), n_outputs, n_outputs))
+        for k in range(n_outputs):
+            out[:, k, k:] = out[:, k:, k] = self.covariances(variance, coef[k], coef[k:])
+        return out * (self.factor[:, :, None] * self.factor[:, None, :])
+
+    def covariances(self, variance: Variance, first: Array, second: Array) -> Array:
+        """Return the covariances of ``u.x~`` and ``w.x~`` of each row under the noise, for rows ``w`` of ``second``.
+
+        ``u`` is ``first``; or ``w`` itself, if ``first`` is ``second``. Missing features have variance 0.
         """
         if variance.groups is not None:
-            return self._group_covariances(members, variance.feature_groups(second.shape[1]), first, second)
+            return self._group_covariances(variance.feature_groups(second.shape[1]), first, second)
         products = first * second
-        out = np.zeros((len(members), len(products)))
         variance = variance.of_stored_entries()  # a missing feature, which is filled with zero, has the floor alone
+        out = np.zeros((len(self.factor), len(products)))
         entry = variance.entry
         if entry is not None and variance.moves_entries:
-            entries = map_entries(self.filled[members], partial(_apply, entry), zeros_stay=True, what="The variance")
+            entries = map_entries(self.filled, partial(apply_entry, entry), zeros_stay=True, what="The variance")
             out += _times(entries, products * variance.slope)
-        if variance.has_floor:
-            floored = products * variance.floor
-            out += floored.sum(axis=1)
-            if self.missing is not None:
-                out -= _times(self.missing[members], floored)
-        return out
+        return out + self.observed_sums(products * variance.floor) if variance.has_floor else out
 
-    def _group_covariances(self, members: Array, groups: FeatureGroups, first: Array, second: Array) -> Array:
+    def _group_covariances(self, groups: FeatureGroups, first: Array, second: Array) -> Array:
         """Return the covariances if features are corrupted in groups: the sum of ``c_g s_ig(u) s_ig(w)``."""
-        filled, missing = self.filled[members], None if self.missing is None else self.missing[members]
 
         def scores(coef: Array) -> Array:
-            at_reference = groups.reference * coef
-            deviations = group_sums(filled, coef, groups.numbers) - groups.at_reference(coef[:, None])[:, 0]
-            return deviations if missing is None else deviations + group_sums(missing, at_reference, groups.numbers)
+            deviations = group_sums(self.filled, coef, groups.numbers) - groups.at_reference(coef[:, None])[:, 0]
+            if self.missing is None:
+                return deviations
+            return deviations + group_sums(self.missing, groups.reference * coef, groups.numbers)
 
         shared = scores(first) if first.ndim == 1 else None
-        out = np.empty((len(members), len(second)))
+        out = np.empty((len(self.factor), len(second)))
         for k, coef in enumerate(second):
             of_second = scores(coef)
-            of_first = shared if shared is not None else of_second if first is second else scores(first[k])
+            of_first = of_second if shared is None else shared
             out[:, k] = (of_first * of_second) @ groups.slope
         return out
-
-
-def _apply(entry: EntryFunction, values: Array, features: Any) -> Array:
-    return entry(values) if isinstance(features, slice) else apply_entry(entry, values, features)
 
 
 def anchored_rows(

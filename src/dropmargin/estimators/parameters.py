@@ -164,10 +164,6 @@ def _rank(name: str, value: Any) -> int | None:
     return None if value is None else validation.check_integer(name, value, 0)
 
 
-def _n_jobs(name: str, value: Any) -> int | None:
-    return validation.check_n_jobs(value)
-
-
 # Declarations ---------------------------------------------------------------------------------------------------------
 
 
@@ -200,7 +196,7 @@ class ClassParameters(Parameters):
 class RunParameters(Parameters):
     """Parameters that do not change the result."""
 
-    n_jobs: int | None = parameter(default=None, check=_n_jobs, stored_as=(int, type(None)))
+    n_jobs: int | None = parameter(default=None, check=validation.check_n_jobs, stored_as=(int, type(None)))
     verbose: int = parameter(default=0, stored_as=INTEGER)
 
 

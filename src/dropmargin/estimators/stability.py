@@ -34,7 +34,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from dropmargin.data import stores_zeros
-from dropmargin.estimators.conditional import NormalScores
+from dropmargin.estimators.conditional import N_POINTS, NormalScores, lattice
 from dropmargin.estimators.missing import IncompleteRows
 from dropmargin.estimators.patterns import DropoutPatterns, PredictIndex, survives_draws
 from dropmargin.noise import DropoutNoise, GaussianNoise, Noise, Variance
@@ -43,9 +43,6 @@ from dropmargin.typing import Array
 METHODS = ("auto", "normal", "guaranteed")
 # Up to this number of classes, the covariances of all pairs are computed.
 _MAX_CLASSES = 50
-# Points of the quadrature. The error is below .005 for ten classes, and at most 1/256 for a step function, which a
-# difference without noise gives.
-_N_POINTS = 128
 # A variance below this share of the terms that it is the difference of is a rounding error.
 _ROUNDING = 1e-13
 
@@ -73,26 +70,19 @@ class NoisyScores:
 
     @cached_property
     def variance(self) -> Array:
-        every_row = np.arange(len(self.mean))
-        own = self.incomplete.covariances(every_row, self.noise, self.coef, self.coef)
-        return np.square(self.incomplete.factor) * own
+        return np.square(self.incomplete.factor) * self.incomplete.covariances(self.noise, self.coef, self.coef)
 
     def covariance_with(self, labels: Array) -> Array:
         covariance = np.empty_like(self.mean)
         for k in np.unique(labels):
             members = np.flatnonzero(labels == k)
-            covariance[members] = self.incomplete.covariances(members, self.noise, self.coef[k], self.coef)
+            covariance[members] = self.incomplete.take(members).covariances(self.noise, self.coef[k], self.coef)
         factor = self.incomplete.factor
         return covariance * (factor * factor[np.arange(len(labels)), labels][:, None])
 
     @cached_property
     def covariance(self) -> Array:
-        n_rows, n_outputs = self.mean.shape
-        covariance, factor = np.empty((n_rows, n_outputs, n_outputs)), self.incomplete.factor
-        for k in range(n_outputs):
-            own = self.incomplete.covariances(np.arange(n_rows), self.noise, self.coef[k], self.coef[k:])
-            covariance[:, k, k:] = covariance[:, k:, k] = own
-        return covariance * (factor[:, :, None] * factor[:, None, :])
+        return self.incomplete.covariance_matrices(self.noise, self.coef)
 
 
 ScoreMoments = NoisyScores | NormalScores
@@ -145,16 +135,11 @@ class LabelStability:
 def closed_form(scores: ScoreMoments, method: str) -> Array:
     """Return, for each row, the probability of an unchanged label by ``method="guaranteed"``, or for normal scores."""
     n_outputs = scores.mean.shape[1]
-    if n_outputs == 1:
-        mean, variance = np.abs(scores.mean), np.maximum(scores.variance, 0.0)
-        if method == "guaranteed":
-            return guaranteed(ScoreDifferences(mean, variance, np.zeros_like(mean)))
-        return _probability_positive(mean, np.sqrt(variance))[:, 0]
-    predicted = scores.mean.argmax(axis=1)
+    predicted = scores.mean.argmax(axis=1) if n_outputs > 1 else (scores.mean[:, 0] > 0.0).astype(int)
     differences = _differences(scores, predicted)
     if method == "guaranteed":
         return guaranteed(differences)
-    if n_outputs > _MAX_CLASSES:
+    if n_outputs > _MAX_CLASSES or n_outputs == 1:
         return normal_given_predicted(differences)
     return normal(differences, _covariances_of_differences(scores.covariance, predicted))
 
@@ -165,9 +150,6 @@ def label_probabilities(scores: ScoreMoments, labels: Array) -> Array:
     ``labels`` are the indices of the classes. With more than two classes, the differences to the other classes are
     assumed to be independent given the score of the class; that takes two products with the rows.
     """
-    if scores.mean.shape[1] == 1:
-        deviation = np.sqrt(np.maximum(scores.variance[:, 0], 0.0))
-        return _probability_positive(np.where(labels == 1, 1.0, -1.0) * scores.mean[:, 0], deviation)
     return normal_given_predicted(_differences(scores, labels))
 
 
@@ -192,7 +174,8 @@ def normal(differences: ScoreDifferences, covariance: Array) -> Array:
     """Return the probability that normal variables with this covariance, a matrix per row, are all positive.
 
     It is a product of conditional probabilities, of each difference given those before, in ascending order of the
-    means, integrated over the points of a lattice (Genz 1992).
+    means, integrated over the points of a lattice (Genz 1992). The error is below .005 for ten classes, and at most
+    1/256 for a step function, which a difference without noise gives.
     """
     varies = differences.variance > 0.0
     deviation = np.sqrt(np.where(varies, differences.variance, 1.0))
@@ -208,8 +191,8 @@ def normal(differences: ScoreDifferences, covariance: Array) -> Array:
     diagonal = np.arange(n_others)
     correlation[:, diagonal, diagonal] = 1.0 + 1e-8  # positive definite also for equal differences
     root = np.linalg.cholesky(correlation)
-    points = _lattice(n_others)
-    product, before = np.ones((n_rows, _N_POINTS)), np.empty((n_rows, n_others, _N_POINTS))
+    points = lattice(n_others)
+    product, before = np.ones((n_rows, N_POINTS)), np.empty((n_rows, n_others, N_POINTS))
     for j in range(n_others):
         shifted = mean[:, j, None] + (root[:, j, None, :j] @ before[:, :j])[:, 0]
         positive = ndtr(shifted / root[:, j, j, None])
@@ -218,21 +201,16 @@ def normal(differences: ScoreDifferences, covariance: Array) -> Array:
     return product.mean(axis=1)
 
 
-def _lattice(n_dimensions: int) -> Array:
-    """Return the points of a Richtmyer lattice in the unit cube, one column each, with a tent transformation."""
-    primes = [n for n in range(2, 10 * n_dimensions + 10) if all(n % d for d in range(2, int(n**0.5) + 1))]
-    steps = np.sqrt(np.array(primes[:n_dimensions], dtype=np.float64))
-    return np.abs(2.0 * ((steps[:, None] * np.arange(1, _N_POINTS + 1)) % 1.0) - 1.0)
-
-
 def normal_given_predicted(differences: ScoreDifferences) -> Array:
     """Return the probability that all differences are positive, if they are normal and independent given ``S_k``."""
+    if differences.mean.shape[1] == 1:
+        return _probability_positive(differences.mean, np.sqrt(differences.variance))[:, 0]
     rest = differences.variance - np.square(differences.slope)
     rest = np.sqrt(np.where(rest < _ROUNDING * differences.variance, 0.0, rest))
     total = np.zeros(len(differences.mean))
-    for node in ndtri((np.arange(_N_POINTS) + 0.5) / _N_POINTS):
+    for node in ndtri((np.arange(N_POINTS) + 0.5) / N_POINTS):
         total += np.prod(_probability_positive(differences.mean + differences.slope * node, rest), axis=1)
-    return total / _N_POINTS
+    return total / N_POINTS
 
 
 def guaranteed(differences: ScoreDifferences) -> Array:
@@ -250,7 +228,10 @@ def _probability_positive(mean: Array, deviation: Array) -> Array:
 
 
 def _differences(scores: ScoreMoments, predicted: Array) -> ScoreDifferences:
-    """Return the differences of the score of a class to the others."""
+    """Return the differences of the score of a class to the others; with one output, the score with its sign."""
+    if scores.mean.shape[1] == 1:
+        mean = np.where(predicted == 1, 1.0, -1.0)[:, None] * scores.mean
+        return ScoreDifferences(mean, np.maximum(scores.variance, 0.0), np.zeros_like(mean))
     at_predicted, own = (np.arange(len(predicted)), predicted), scores.variance
     covariance = scores.covariance_with(predicted)
     predicted_variance = np.maximum(covariance[at_predicted], 0.0)[:, None]
@@ -264,13 +245,9 @@ def _differences(scores: ScoreMoments, predicted: Array) -> ScoreDifferences:
 
 def _covariances_of_differences(scores: Array, predicted: Array) -> Array:
     """Return the covariances of the differences to the predicted class from those of the scores, a matrix per row."""
-    n_rows, n_classes = scores.shape[:2]
-    every_row = np.arange(n_rows)
-    with_predicted = scores[every_row, predicted]
-    variances = with_predicted[every_row, predicted][:, None, None]
-    covariances = variances - with_predicted[:, :, None] - with_predicted[:, None, :] + scores
-    others = _without_predicted(covariances.reshape(n_rows, n_classes, -1), predicted)
-    return _without_predicted(others.swapaxes(1, 2), predicted)
+    each = np.eye(scores.shape[1])
+    differences = _without_predicted(each[predicted][:, None, :] - each, predicted)
+    return differences @ scores @ differences.swapaxes(1, 2)
 
 
 def _without_predicted(values: Array, predicted: Array) -> Array:

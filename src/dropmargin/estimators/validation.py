@@ -50,10 +50,10 @@ def check_integer(name: str, value: Any, low: int) -> int:
     return int(value)
 
 
-def check_n_jobs(value: Any) -> int | None:
+def check_n_jobs(name: str, value: Any) -> int | None:
     """Return ``n_jobs`` after checking that it is None or an integer other than 0; -1 means all cores."""
     if value is not None and (not isinstance(value, Integral) or isinstance(value, bool) or value == 0):
-        raise ValueError(f"n_jobs must be None, a number of threads, or -1 for all cores, got {value!r}.")
+        raise ValueError(f"{name} must be None, a number of threads, or -1 for all cores, got {value!r}.")
     return None if value is None else int(value)
 
 

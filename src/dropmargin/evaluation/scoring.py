@@ -138,7 +138,7 @@ def score_levels(
 
     The scores of levels that are plain, without corruption, are those of the given rows.
     """
-    check_n_jobs(n_jobs)
+    check_n_jobs("n_jobs", n_jobs)
     scores = np.empty((len(is_plain), len(seeds)))
     if is_plain.any():
         scores[is_plain] = case.score()

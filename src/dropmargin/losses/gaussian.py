@@ -9,6 +9,9 @@ margin 0 and variance ``v + 1 / rate^2``.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
+
 import numpy as np
 from scipy.special import ndtr
 
@@ -23,9 +26,33 @@ _RATES = (1.365340806296348, 1.059523971016916, 0.830791313765644, 0.65073216663
           0.508135425366489, 0.396313345166341, 0.308904252267995, 0.238212616409306)  # fmt: skip
 _TINY = 1e-100
 _FAR = 38.0  # exp(-38^2 / 2) is nearly the smallest normal number
+#: Takes the mean and the variance of a normal variable.
+_RampFunction = Callable[[Array, Array], tuple[Array, Array, Array]]
 
 
-class GaussianHinge(MomentLoss):
+class _ExpectedRamp(MomentLoss):
+    """The expectation of ``max(0, L - y S)`` for a normal score and a constant or random ``L``."""
+
+    @abstractmethod
+    def _moments(self, function: _RampFunction, along: Array, v: Array) -> tuple[Array, Array, Array]:
+        """Return the expectations over ``L`` of what a function of mean and variance of ``L - y S`` returns.
+
+        ``along`` is ``y m``.
+        """
+
+    def value(self, y: Array, m: Array, v: Array) -> Array:
+        return self._moments(_ramp, y * m, v)[0]
+
+    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
+        _, below, density = self._moments(_ramp, y * m, v)
+        return -y * below, 0.5 * density
+
+    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
+        by_mean, mixed, by_variance = self._moments(_ramp_curvature, y * m, v)
+        return by_mean, -y * mixed, by_variance
+
+
+class GaussianHinge(_ExpectedRamp):
     """``E max(0, margin - y S) = z Phi(z / sd) + sd N(z / sd)``, with ``z = margin - y m`` and ``sd = sqrt(v)``.
 
     Parameters
@@ -38,16 +65,8 @@ class GaussianHinge(MomentLoss):
         self._bound = Hinge(margin)
         self.margin = self.kink = float(margin)
 
-    def value(self, y: Array, m: Array, v: Array) -> Array:
-        return _ramp(self.margin - y * m, v)[0]
-
-    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
-        _, below, density = _ramp(self.margin - y * m, v)
-        return -y * below, 0.5 * density
-
-    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
-        by_mean, mixed, by_variance = _ramp_curvature(self.margin - y * m, v)
-        return by_mean, -y * mixed, by_variance
+    def _moments(self, function: _RampFunction, along: Array, v: Array) -> tuple[Array, Array, Array]:
+        return function(self.margin - along, v)
 
     def majoriser(self, y: Array, m: Array, v: Array) -> Array:
         return self._bound.majoriser(y, m, v)
@@ -90,56 +109,41 @@ class SmoothedGaussianHinge(MomentLoss):
         return (1.0 - self._share) * gaussian + self._share * bound
 
 
-class GaussianLogistic(MomentLoss):
+class GaussianLogistic(_ExpectedRamp):
     """``E log(1 + exp(-y S))`` for a normal score, to within 1e-8."""
 
     scores_are_log_odds = True
 
-    def value(self, y: Array, m: Array, v: Array) -> Array:
-        total = np.zeros_like(m)
-        for share, rate in _mixture():
-            total += share * _ramp(-y * m, v + rate**-2)[0]
-        return total
-
-    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
-        by_mean, by_variance = np.zeros_like(m), np.zeros_like(m)
-        for share, rate in _mixture():
-            _, below, density = _ramp(-y * m, v + rate**-2)
-            by_mean -= share * y * below
-            by_variance += 0.5 * share * density
-        return by_mean, by_variance
-
-    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
-        totals = [np.zeros_like(m) for _ in range(3)]
-        for share, rate in _mixture():
-            by_mean, mixed, by_variance = _ramp_curvature(-y * m, v + rate**-2)
-            for total, term in zip(totals, (by_mean, -y * mixed, by_variance), strict=True):
-                total += share * term
-        return totals[0], totals[1], totals[2]
+    def _moments(self, function: _RampFunction, along: Array, v: Array) -> tuple[Array, Array, Array]:
+        first, second, third = (np.zeros_like(along) for _ in range(3))
+        for share, rate in zip(_SHARES, _RATES, strict=True):
+            parts = function(-along, v + rate**-2)
+            first += share * parts[0]
+            second += share * parts[1]
+            third += share * parts[2]
+        return first, second, third
 
     def majoriser(self, y: Array, m: Array, v: Array) -> Array:
         return Logistic().majoriser(y, m, v)
 
 
-def _mixture() -> list[tuple[float, float]]:
-    return list(zip(_SHARES, _RATES, strict=True))
+def _standardised(z: Array, v: Array) -> tuple[Array, Array, Array]:
+    """Return the standard deviation ``sd``, ``z / sd``, and the density of ``N(z, v)`` at 0."""
+    sd = np.maximum(np.sqrt(v), _TINY)
+    with np.errstate(over="ignore"):
+        ratio = np.clip(z / sd, -_FAR, _FAR)
+    return sd, ratio, np.exp(-0.5 * np.square(ratio)) / (np.sqrt(2.0 * np.pi) * sd)
 
 
 def _ramp(z: Array, v: Array) -> tuple[Array, Array, Array]:
     """Return ``E max(0, Z)``, ``P(Z > 0)`` and the density of ``Z`` at 0, for ``Z ~ N(z, v)``."""
-    sd = np.maximum(np.sqrt(v), _TINY)
-    with np.errstate(over="ignore"):
-        ratio = np.clip(z / sd, -_FAR, _FAR)
-    normal = np.exp(-0.5 * np.square(ratio)) / np.sqrt(2.0 * np.pi)
+    sd, ratio, density = _standardised(z, v)
     below = ndtr(ratio)
     # z Phi + sd N is not negative, but cancellation can make it so where z is many standard deviations below zero
-    return np.maximum(z * below + sd * normal, 0.0), below, normal / sd
+    return np.maximum(z * below + sd * (sd * density), 0.0), below, density
 
 
 def _ramp_curvature(z: Array, v: Array) -> tuple[Array, Array, Array]:
     """Return the second derivatives of ``E max(0, Z)``: by ``z`` twice, by ``z`` and ``v``, by ``v`` twice."""
-    sd = np.maximum(np.sqrt(v), _TINY)
-    with np.errstate(over="ignore"):
-        ratio = np.clip(z / sd, -_FAR, _FAR)
-    density = np.exp(-0.5 * np.square(ratio)) / (np.sqrt(2.0 * np.pi) * sd)
+    sd, ratio, density = _standardised(z, v)
     return density, -0.5 * density * ratio / sd, 0.25 * density * (np.square(ratio) - 1.0) / np.square(sd)

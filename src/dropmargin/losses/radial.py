@@ -57,13 +57,13 @@ class RadialLoss(MomentLoss):
     def kappa(self, r: Array) -> Array:
         """Return ``(psi''(r) - gamma(r)) / r^2``, which equals ``gamma'(r) / r``."""
 
-    def _polar(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
-        """Return ``u`` and ``r``."""
+    def _polar(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
+        """Return ``u``, ``v`` and ``r``."""
         u = m - self.margin * y
         with np.errstate(over="ignore"):
             r = np.sqrt(u * u + v)
         # The square of a large u overflows, though r does not. hypot avoids that, but takes ten times as long.
-        return u, r if np.isfinite(r).all() else np.hypot(u, np.sqrt(v))
+        return u, v, r if np.isfinite(r).all() else np.hypot(u, np.sqrt(v))
 
     @staticmethod
     def _excess(y: Array, u: Array, v: Array, r: Array) -> Array:
@@ -74,17 +74,17 @@ class RadialLoss(MomentLoss):
             return np.where(along > 0.0, v / total, total)
 
     def value(self, y: Array, m: Array, v: Array) -> Array:
-        u, r = self._polar(y, m, v)
+        u, v, r = self._polar(y, m, v)
         return self.k * self._excess(y, u, v, r) + self.tail(r)
 
     def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
-        u, r = self._polar(y, m, v)
+        u, v, r = self._polar(y, m, v)
         safe = np.maximum(r, _TINY)
         excess = np.where(r > _TINY, self._excess(y, u, v, r) / safe, 1.0)
         return self.tail_slope(r) * (u / safe) - self.k * y * excess, 0.5 * self.gamma(safe)
 
     def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
-        u, r = self._polar(y, m, v)
+        u, _, r = self._polar(y, m, v)
         safe = np.maximum(r, _TINY)
         kappa = self.kappa(safe)
         return self.gamma(safe) + kappa * np.square(u), 0.5 * kappa * u, 0.25 * kappa
@@ -112,7 +112,7 @@ class RadialLoss(MomentLoss):
         )
 
     def majoriser(self, y: Array, m: Array, v: Array) -> Array:
-        return self.gamma(np.maximum(self._polar(y, m, v)[1], _TINY))
+        return self.gamma(np.maximum(self._polar(y, m, v)[2], _TINY))
 
 
 def check_positive(name: str, value: Any, or_zero: bool = False) -> float:
@@ -164,7 +164,7 @@ class Hinge(RadialLoss):
     def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
         _, mixed, by_variance = super().curvature(y, m, v)
         # gamma + kappa u^2 in closed form, v / (2 r^3), without cancellation for small v
-        r = np.maximum(self._polar(y, m, v)[1], _TINY)
+        r = np.maximum(self._polar(y, m, v)[2], _TINY)
         return 0.5 * (v / r) / r / r, mixed, by_variance
 
 
@@ -188,17 +188,8 @@ class SmoothedHinge(RadialLoss):
         self.margin = margin
         self.width = width
 
-    def _polar(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
+    def _polar(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
         return super()._polar(y, m, v + np.square(self.width))
-
-    def value(self, y: Array, m: Array, v: Array) -> Array:
-        u, r = self._polar(y, m, v)
-        return self.k * self._excess(y, u, v + np.square(self.width), r) + self.tail(r)
-
-    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
-        u, r = self._polar(y, m, v)
-        excess = self._excess(y, u, v + np.square(self.width), r)
-        return (self.tail_slope(r) * u - self.k * y * excess) / r, 0.5 * self.gamma(r)
 
     def tail(self, r: Array) -> Array:
         return -0.5 * self.width * np.log((r + self.width) / (2.0 * self.width))
@@ -213,7 +204,7 @@ class SmoothedHinge(RadialLoss):
         return -0.5 / (r * np.square(r + self.width))
 
     def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
-        u, r = self._polar(y, m, v)
+        u, _, r = self._polar(y, m, v)
         kappa = self.kappa(r)
         # gamma + kappa u^2 without cancellation far from the kink
         by_mean = -kappa * (v + self.width * (self.width + r))

@@ -40,44 +40,33 @@ class EpsilonInsensitive(MomentLoss):
         self.epsilon = check_positive("epsilon", epsilon, or_zero=True)
         # The solvers ask only whether there is a kink: its scale is that of the residuals, which the loss does not know
         self.kink = max(self.epsilon, float(np.finfo(float).tiny))
+        self._hinge: RadialLoss = _Ramp()
 
     def _sides(self, y: Array, m: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         """Return targets and means of the two hinges of margin 0: for scores too low and for scores too high."""
         u, one = m - y, np.ones_like(m)
         return (one, u + self.epsilon), (-one, u - self.epsilon)
 
-    def _hinge(self) -> RadialLoss:
-        return _Ramp()
-
     def value(self, y: Array, m: Array, v: Array) -> Array:
         low, high = self._sides(y, m)
-        return self._hinge().value(*low, v) + self._hinge().value(*high, v)
+        return self._hinge.value(*low, v) + self._hinge.value(*high, v)
 
     def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
-        low, high = (self._hinge().gradient(*side, v) for side in self._sides(y, m))
+        low, high = (self._hinge.gradient(*side, v) for side in self._sides(y, m))
         return low[0] + high[0], low[1] + high[1]
 
     def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
-        low, high = (self._hinge().curvature(*side, v) for side in self._sides(y, m))
+        low, high = (self._hinge.curvature(*side, v) for side in self._sides(y, m))
         return low[0] + high[0], low[1] + high[1], low[2] + high[2]
 
     def majoriser(self, y: Array, m: Array, v: Array) -> Array:
         low, high = self._sides(y, m)
-        return self._hinge().majoriser(*low, v) + self._hinge().majoriser(*high, v)
+        return self._hinge.majoriser(*low, v) + self._hinge.majoriser(*high, v)
 
-    def smoothed(self, width: float | Array) -> SmoothedEpsilonInsensitive:
-        return SmoothedEpsilonInsensitive(self.epsilon, width)
-
-
-class SmoothedEpsilonInsensitive(EpsilonInsensitive):
-    """`EpsilonInsensitive` smoothed at its kinks; each has half of the width, so that the errors add up to one's."""
-
-    def __init__(self, epsilon: float, width: float | Array) -> None:
-        super().__init__(epsilon)
-        self.width = width
-
-    def _hinge(self) -> RadialLoss:
-        return SmoothedHinge(0.0, 0.5 * self.width)
+    def smoothed(self, width: float | Array) -> EpsilonInsensitive:
+        smoothed = EpsilonInsensitive(self.epsilon)
+        smoothed._hinge = SmoothedHinge(0.0, 0.5 * width)  # half of the width each: the errors add up to that of one
+        return smoothed
 
 
 class _Ramp(Hinge):
