@@ -14,12 +14,12 @@ There is no quadratic majoriser; ``w = 0`` is a good start for Newton's method, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import Block, FeatureGroups, Partitions, PerPartition, Rows, products
+from dropmargin.data import Block, FeatureGroups, Partitions, PerPartition, Rows, products, restrict_features
 from dropmargin.data.partitions import add_pair
 from dropmargin.losses import MGFLoss
 from dropmargin.noise import Noise
@@ -125,6 +125,14 @@ class MGFObjective(Objective):
         if "rows by target" not in self.data.cache:
             self.data.cache["rows by target"] = self.data.map(_rows_by_target)
         return self.data.cache["rows by target"]
+
+    @property
+    def can_restrict(self) -> bool:  # type: ignore[override]
+        return self.groups is None
+
+    def restricted(self, features: Array) -> MGFObjective:
+        data, noise = restrict_features(self.data, features, None), self.noise.take(features)
+        return replace(self, data=data, noise=noise, n_features=len(features))
 
     def at(self, coef: Array) -> MGFPoint:
         return MGFPoint(self, coef)
