@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 from dropmargin.data import PerPartition, Rows, column_dots, products
 from dropmargin.objective.base import Curvature, DeflationSpace
 from dropmargin.objective.preconditioner import Preconditioner
+from dropmargin.penalties import Penalty
 from dropmargin.typing import Array
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class MomentCurvature(Curvature):
     diagonal: Array
     weights: PerPartition
     is_coupled: bool
-    preconditioner: Preconditioner
+    preconditioner: Preconditioner | None = None
     deflation: DeflationSpace | None = None
 
     @cached_property
@@ -62,13 +63,11 @@ class MomentCurvature(Curvature):
         if len(sums) > n and objective.variance.has_floor:
             out[:-1] += self._floor_coef * sums[n:]
         out[-1] = sums[:n] if objective.fit_intercept else direction[-1]
-        of_penalty = objective.penalty.low_rank_product(direction)
-        if of_penalty is not None:
-            out += of_penalty
+        add_low_rank(objective.penalty, direction, out)
         return out
 
-    def with_deflation(self, images: Array, sums: Array) -> MomentCurvature:
-        """Return the curvature with its known products with the coefficients and the intercept."""
+    def known_directions(self, images: Array, sums: Array) -> DeflationSpace:
+        """Return the coefficients and the intercept with their products, from those of the rows and their sums."""
         n = self.coef.shape[1]
         intercept = np.zeros_like(self.coef)
         intercept[-1] = 1.0
@@ -82,9 +81,10 @@ class MomentCurvature(Curvature):
         )
         if not self.objective.fit_intercept:  # it is zero and coupled to nothing
             intercept_image = intercept
-        return replace(self, deflation=DeflationSpace(self.coef, coef_image, intercept_image))
+        return DeflationSpace(self.coef, coef_image, intercept_image)
 
     def precondition(self, residual: Array) -> Array:
+        assert self.preconditioner is not None
         return self.preconditioner.solve(residual)
 
     def select(self, outputs: Any) -> MomentCurvature:
@@ -94,7 +94,7 @@ class MomentCurvature(Curvature):
             np.ascontiguousarray(self.diagonal[:, outputs]),
             self.objective.data.map(_select, self.weights, outputs),
             self.is_coupled,
-            self.preconditioner.select(outputs),
+            None if self.preconditioner is None else self.preconditioner.select(outputs),
             None if self.deflation is None else self.deflation.select(outputs),
         )
 
@@ -158,6 +158,13 @@ def _curvature_product(
     by_mean = weights.by_mean * mean + weights.mixed * shift[n:]
     by_variance = weights.mixed * mean + weights.by_variance * shift[n:]
     return part.X.backward(by_mean, n), np.concatenate([by_mean.sum(axis=0), by_variance.sum(axis=0)])
+
+
+def add_low_rank(penalty: Penalty, direction: Array, image: Array) -> None:
+    """Add what is not diagonal in a penalty's second derivative to a product with a direction, in place."""
+    of_penalty = penalty.low_rank_product(direction)
+    if of_penalty is not None:
+        image += of_penalty
 
 
 def as_column(parameter: float | Array) -> Any:

@@ -22,7 +22,7 @@ import numpy as np
 from dropmargin.data import FeatureGroups, GroupDirection, GroupOperand, GroupSums, PerPartition, Rows, products
 from dropmargin.objective import row_functions
 from dropmargin.objective.base import Curvature, DeflationSpace
-from dropmargin.objective.curvature import CurvatureWeights
+from dropmargin.objective.curvature import CurvatureWeights, add_low_rank
 from dropmargin.objective.moment import MomentObjective, MomentPoint
 from dropmargin.objective.preconditioner import (
     Preconditioner,
@@ -75,9 +75,10 @@ class GroupedPoint(MomentPoint):
         objective, coef, found = self.objective, self.coef, self._first_order
         noise_curvature = np.zeros(found.product.shape) + objective.variance_transposed(found.by_entries, found.h_total)
         gradient = np.empty_like(coef)
-        gradient[:-1] = self.operand.complete(GroupSums(*found[:3])) + objective.penalty.gradient(coef)
-        gradient[-1] = found.sums if objective.fit_intercept else 0.0
-        return objective.penalty.value(coef) + found.loss, gradient, noise_curvature
+        of_penalty, by_penalty = objective.penalty.at(coef)
+        gradient[:-1] = self.operand.complete(GroupSums(*found[:3])) + by_penalty[:-1]
+        gradient[-1] = found.sums + by_penalty[-1] if objective.fit_intercept else 0.0
+        return of_penalty + found.loss, gradient, noise_curvature
 
     def select(self, outputs: Any) -> GroupedPoint:
         out = super().select(outputs)
@@ -99,14 +100,17 @@ class GroupedPoint(MomentPoint):
         preconditioner: Preconditioner | None = None
         if suits_gram(self):
             preconditioner = gram_preconditioner(self, n_active, intercept_sums, with_noise, is_coupled)
-        if preconditioner is None:
-            preconditioner = diagonal(self, squares, intercept_sums, with_noise)
+        intercept = np.zeros_like(self.coef)
+        intercept[-1] = 1.0
         coef_image = np.vstack([coef_back + own * self.coef[:-1], coef_sums])
         intercept_image = np.vstack([intercept_back, intercept_sums])
+        add_low_rank(objective.penalty, self.coef, coef_image)
+        add_low_rank(objective.penalty, intercept, intercept_image)
         if not objective.fit_intercept:  # it is zero and coupled to nothing
-            coef_image[-1] = self.coef[-1]
-            intercept_image = np.zeros_like(self.coef)
-            intercept_image[-1] = 1.0
+            coef_image[-1], intercept_image = self.coef[-1], intercept
+        if preconditioner is None:
+            squares = objective.penalty.centred(squares, intercept_image)
+            preconditioner = diagonal(self, squares, intercept_sums, with_noise)
         deflation = DeflationSpace(self.coef, coef_image, intercept_image)
         return GroupedCurvature(objective, self.operand, own, weights, self._alone, preconditioner, deflation)
 
@@ -168,6 +172,7 @@ class GroupedCurvature(Curvature):
         np.multiply(self.diagonal, direction[:-1], out=out[:-1])
         out[:-1] += along.complete(GroupSums(*found), self.alone)
         out[-1] = sums if objective.fit_intercept else direction[-1]
+        add_low_rank(objective.penalty, direction, out)
         return out
 
     def precondition(self, residual: Array) -> Array:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -102,9 +102,9 @@ class MomentObjective(Objective):
 
     @property
     def has_cheap_hessian(self) -> bool:  # type: ignore[override]
-        summary, has_curvature = target_summary(self.data), self.penalty.has_curvature and not self.penalty.l1
+        summary, is_ridge = target_summary(self.data), self.penalty.is_positive_diagonal and not self.penalty.l1
         is_small = has_cheap_matrices(summary.n_rows, self.n_features, summary.n_outputs)
-        return has_curvature and is_small and self.variance.groups is None
+        return is_ridge and is_small and self.variance.groups is None
 
     @property
     def row_loss(self) -> RowLoss:
@@ -209,14 +209,14 @@ class MomentPoint(Point):
         return self._evaluate(*found)
 
     def _evaluate(self, loss: Array, back: Array, sums: Array) -> tuple[Array, Array, Array]:
-        objective, coef = self.objective, self.coef
-        penalty, n = objective.penalty, coef.shape[1]
+        objective, coef, n = self.objective, self.coef, self.coef.shape[1]
+        of_penalty, by_penalty = objective.penalty.at(coef)
         by_entries = back[:, n:] if objective.variance.moves_entries else None
         noise_curvature = np.zeros((objective.n_features, n)) + objective.variance_transposed(by_entries, sums[n:])
         gradient = np.empty_like(coef)
-        gradient[:-1] = back[:, :n] + noise_curvature * coef[:-1] + penalty.gradient(coef)
-        gradient[-1] = sums[:n] if objective.fit_intercept else 0.0
-        return penalty.value(coef) + loss, gradient, noise_curvature
+        gradient[:-1] = back[:, :n] + noise_curvature * coef[:-1] + by_penalty[:-1]
+        gradient[-1] = sums[:n] + by_penalty[-1] if objective.fit_intercept else 0.0
+        return of_penalty + loss, gradient, noise_curvature
 
     @property
     def value(self) -> Array:  # type: ignore[override]
@@ -286,19 +286,21 @@ class MomentPoint(Point):
         expects_gram = suits_gram(self)
         known = self._known_products(weights, with_squares=not expects_gram)
         own = of_penalty + self.noise_curvature
-        curvature = partial(MomentCurvature, objective, self.coef, own, weights, is_coupled)
+        curvature = MomentCurvature(objective, self.coef, own, weights, is_coupled)
         preconditioner: Preconditioner | None = None
         if suits_woodbury(self, known.n_active):
             preconditioner = woodbury(self, weights, own)
             if preconditioner is not None:
-                return curvature(preconditioner)
+                return replace(curvature, preconditioner=preconditioner)
         if expects_gram:
             preconditioner = gram_preconditioner(self, known.n_active, known.totals, own, is_coupled)
+        deflation = curvature.known_directions(known.images, known.sums)
         if preconditioner is None:
             known = known if known.squares is not None else self._known_products(weights, with_squares=True)
             assert known.squares is not None
-            preconditioner = diagonal(self, known.squares, known.totals, own)
-        return curvature(preconditioner).with_deflation(known.images, known.sums)
+            squares = objective.penalty.centred(known.squares, deflation.intercept_image)
+            preconditioner = diagonal(self, squares, known.totals, own)
+        return replace(curvature, preconditioner=preconditioner, deflation=deflation)
 
     def _known_products(self, weights: PerPartition, with_squares: bool) -> KnownProducts:
         variance = self.objective.variance
