@@ -4,7 +4,6 @@ At a `Point` it has a value, a gradient, and products with the majoriser and the
 """
 
 from dropmargin.objective.base import Curvature, DeflationSpace, Objective, Point
-from dropmargin.objective.grouped import GroupedObjective
 from dropmargin.objective.grouped_mgf import GroupedMGFObjective
 from dropmargin.objective.mgf import MGFObjective
 from dropmargin.objective.moment import MomentObjective
@@ -14,7 +13,6 @@ __all__ = [
     "Curvature",
     "DeflationSpace",
     "GroupedMGFObjective",
-    "GroupedObjective",
     "MGFObjective",
     "MomentObjective",
     "MultinomialObjective",

@@ -211,10 +211,10 @@ def suits_gram(point: MomentPoint | ClassColumns) -> bool:
 
 
 def suits_woodbury(point: MomentPoint, n_active: Array, direct: bool = False) -> bool:
-    """Return whether few rows have curvature; those of a hinge far from its kink have none."""
+    """Return whether few rows have curvature, beside a diagonal; those of a hinge far from its kink have none."""
     n_rows, objective = int(np.max(n_active)), point.objective
     most = min(objective.n_features - 1, DIRECT_SIZE if direct else _FEW_ROWS)
-    return n_rows <= most and objective.penalty.is_positive_diagonal
+    return n_rows <= most and objective.penalty.is_positive_diagonal and point.moments.is_diagonal
 
 
 def gram_preconditioner(

@@ -14,7 +14,7 @@ import numpy as np
 
 from dropmargin.data import LocalPartitions, Output, Rows, is_dense_matrix, row_block, target_summary
 from dropmargin.losses import MomentLoss
-from dropmargin.objective import Curvature, GroupedObjective, MomentObjective
+from dropmargin.objective import Curvature, MomentObjective
 from dropmargin.objective.moment import MomentPoint
 from dropmargin.online.summary import Summary
 from dropmargin.solvers import Options, Problem, conjugate_gradient
@@ -101,10 +101,8 @@ def block_objective(batch: Batch, problem: Problem, outputs: Sequence[Output], s
     block = row_block(X, variance.entry if variance.moves_entries else None)
     data = LocalPartitions([Rows(block, targets, problem.C * weights)])
     common = summary, problem.fit_intercept, block.n_features, np.arange(len(outputs))
-    if variance.groups is not None and not variance.is_zero:
-        groups = variance.feature_groups(block.n_features)
-        return GroupedObjective(data, loss, variance, *common, groups=groups)
-    return MomentObjective(data, loss, variance, *common)
+    groups = None if variance.groups is None or variance.is_zero else variance.feature_groups(block.n_features)
+    return MomentObjective(data, loss, variance, *common, groups=groups)
 
 
 def add_at_zero(batch: Batch, problem: Problem, outputs: Sequence[Output], summary: Summary) -> Step:

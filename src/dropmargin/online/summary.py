@@ -24,7 +24,6 @@ import numpy as np
 from dropmargin.data import column_dots
 from dropmargin.objective.base import Curvature
 from dropmargin.objective.curvature import MomentCurvature
-from dropmargin.objective.grouped import GroupedCurvature
 from dropmargin.objective.preconditioner import Diagonal
 from dropmargin.penalties import Penalty
 from dropmargin.typing import Array
@@ -92,7 +91,7 @@ class Summary(Penalty):
 
         The objective has this summary as its penalty.
         """
-        assert isinstance(curvature, MomentCurvature | GroupedCurvature)
+        assert isinstance(curvature, MomentCurvature)
         assert curvature.deflation is not None
         assert isinstance(curvature.preconditioner, Diagonal)
         coef, coef_image, intercept_image = curvature.deflation
