@@ -89,8 +89,9 @@ class Penalty:
 
     def at(self, coef: Array) -> tuple[Array, Array]:
         """Return the value, and the gradient by all coefficients; by the intercepts it is zero."""
-        gradient = np.zeros_like(coef)
+        gradient = np.empty_like(coef)
         gradient[: -self.n_intercepts] = self.gradient(coef)
+        gradient[-self.n_intercepts :] = 0.0
         return self.value(coef), gradient
 
     def low_rank_product(self, direction: Array) -> Array | None:

@@ -268,7 +268,7 @@ class MomentPoint(Point):
         expects_gram = suits_gram(self)
         known = self._known_products(weights, with_squares=not expects_gram)
         curvature = self._without_preconditioner(weights, of_penalty)
-        own = of_penalty + self.noise_curvature
+        own = curvature.diagonal if self.moments.is_diagonal else of_penalty + self.noise_curvature
         preconditioner: Preconditioner | None = None
         if suits_woodbury(self, known.n_active):
             preconditioner = woodbury(self, weights, own)

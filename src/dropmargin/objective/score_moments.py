@@ -90,9 +90,8 @@ class ScoreMoments(ABC):
 
     def of_noise(self, by_entries: Array, h_total: Array) -> Array:
         """Return ``V' h`` from ``f(X)' h`` and the sum of ``h``: the noise's diagonal of independent features."""
-        out = np.zeros(self.coef.shape)
-        if self.variance.moves_entries:
-            out += as_column(self.variance.slope) * by_entries
+        moves_entries = self.variance.moves_entries
+        out = as_column(self.variance.slope) * by_entries if moves_entries else np.zeros(self.coef.shape)
         if self.variance.has_floor:
             out += as_column(self.variance.floor) * h_total
         return out
