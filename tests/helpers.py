@@ -22,7 +22,7 @@ from dropmargin.losses import (
     Quadratic,
 )
 from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise, Variance
-from dropmargin.objective import GroupedObjective, MGFObjective, MomentObjective
+from dropmargin.objective import MGFObjective, MomentObjective
 from dropmargin.penalties import Penalty
 from dropmargin.solvers import SOLVERS, Options
 from dropmargin.solvers.solve import choose_method
@@ -89,8 +89,7 @@ def make_objective(X, labels, weights, loss, noise, *, C=1.0, fit_intercept=True
         noise = DropoutNoise(0.0, reference="zero") if noise is None else noise
         return MGFObjective(data, loss, noise, Penalty(l2=l2), fit_intercept, X.shape[1], **groups)
     columns = np.arange(labels.shape[1])
-    kind = GroupedObjective if groups else MomentObjective
-    return kind(data, loss, variance, Penalty(l2=l2), fit_intercept, X.shape[1], columns, **groups)
+    return MomentObjective(data, loss, variance, Penalty(l2=l2), fit_intercept, X.shape[1], columns, **groups)
 
 
 def solve(solver, objective, coef, *, tol, max_iter):

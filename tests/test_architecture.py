@@ -40,8 +40,6 @@ _EXCEPTIONS = {
     # Those of other libraries, which have no public names for them.
     "dask/fitting.py": {"_meta"},
     "io/data/text_encoder.py": {"_validate_params"},
-    # A block of a stream extends the objective and its point.
-    "online/block.py": {"_weights", "_known_products", "_evaluated"},
     # Attributes of the module's own class, whose names other packages have as well.
     "dask/partitions.py": {"_parts"},
     "objective/moment.py": {"_evaluated"},

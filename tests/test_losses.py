@@ -97,17 +97,6 @@ def test_curvature_matches_finite_differences_of_the_gradient(name):
     _agree(by_variance, (more[1] - less[1]) / (2 * hv), eps * second / hv)
 
 
-@each_moment_loss
-def test_the_expansion_is_the_value_and_all_derivatives(name):
-    loss = MOMENT[name]
-    y, m, v = _random_scores()
-    m, v = np.append(m, [0.0, 1e-3, 1.0]), np.append(v, [1e-10, 1e-6, 1e-10])  # next to zero, and in the kink
-    y = np.append(y, [1.0, -1.0, 1.0])
-    wanted = (loss.value(y, m, v), *loss.gradient(y, m, v), *loss.curvature(y, m, v))
-    for got, want in zip(loss.expand(y, m, v), wanted, strict=True):
-        assert_allclose(got, want, rtol=1e-9, atol=2e-6)
-
-
 @pytest.mark.parametrize("name", ["logistic", "quadratic", "gaussian logistic"])
 def test_smooth_losses_have_derivatives_at_zero_weights(name):
     """At w = 0 mean and variance are zero; v has a derivative from the right."""

@@ -45,8 +45,8 @@ class Penalty:
     n_intercepts: int = 1
 
     @property
-    def has_curvature(self) -> bool:
-        """Whether the second derivative is positive everywhere."""
+    def is_positive_diagonal(self) -> bool:
+        """Whether the second derivative is a diagonal matrix, positive everywhere: most preconditioners rely on it."""
         return bool(np.min(self.l2) > 0.0) or self.barrier > 0.0
 
     def select(self, outputs: Any) -> Penalty:
@@ -84,13 +84,24 @@ class Penalty:
         """Return the curvature of the quadratic function that lies above ``R`` and touches it at ``coef``."""
         return self.l2 + self.l1 / self._bounds(coef[: -self.n_intercepts])[0] if self.barrier else self.l2
 
+    def at(self, coef: Array) -> tuple[Array, Array]:
+        """Return the value, and the gradient by all coefficients; by the intercepts it is zero."""
+        gradient = np.empty_like(coef)
+        gradient[: -self.n_intercepts] = self.gradient(coef)
+        gradient[-self.n_intercepts :] = 0.0
+        return self.value(coef), gradient
+
     def low_rank_product(self, direction: Array) -> Array | None:
         """Return the part of the second derivative that is not diagonal, if there is one, times a direction."""
         return None
 
-    def low_rank_square(self, direction: Array) -> Array | float:
-        """Return the inner product of a direction and its `low_rank_product`, one per output."""
-        return 0.0
+    def centred(self, squares: Array, intercept_image: Array) -> Array:
+        """Return the diagonal of the rows' curvature for a preconditioner.
+
+        ``squares`` is that diagonal, and ``intercept_image`` the product of the whole curvature with the intercept. A
+        penalty that is a summary of rows returns the diagonal of centred features, less its own.
+        """
+        return squares
 
     def least_subgradient(self, coef: Array, gradient: Array) -> Array:
         """Return the smallest subgradient of the objective, given the gradient that takes zero for that of ``l1 |0|``.

@@ -75,6 +75,11 @@ class FeatureGroups:
         parts = np.split(order, np.flatnonzero(np.diff(self.numbers[order])) + 1)
         return [slice(part[0], part[-1] + 1) if part[-1] - part[0] + 1 == len(part) else part for part in parts]
 
+    def take(self, features: Array) -> FeatureGroups:
+        """Return the groups of some features."""
+        groups, numbers = np.unique(self.numbers[features], return_inverse=True)
+        return FeatureGroups(numbers, self.slope[groups], self.reference[features])
+
     def by_group(self, values: Array) -> Array:
         """Return the sums of values over the features of each group, of shape (n_groups, n_outputs)."""
         return self._adding @ values

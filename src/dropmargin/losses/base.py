@@ -6,7 +6,6 @@ Targets are -1 or +1 in classification, and any numbers in regression.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
 
 from dropmargin.typing import Array
 
@@ -18,17 +17,6 @@ class Loss:
     scores_are_log_odds = False
     #: Whether the loss is a function of the residual ``y - score``, for any number ``y``.
     suits_regression = False
-
-
-class Expanded(NamedTuple):
-    """Value, first and second derivatives of a moment loss by mean and variance, one value per row."""
-
-    value: Array
-    by_mean: Array
-    by_variance: Array
-    mean_twice: Array
-    mixed: Array
-    variance_twice: Array
 
 
 class MomentLoss(Loss, ABC):
@@ -72,10 +60,6 @@ class MomentLoss(Loss, ABC):
     def smoothed(self, width: float | Array) -> MomentLoss:
         """Return the loss with its kink smoothed over an interval of scores of this width."""
         raise NotImplementedError(f"{type(self).__name__} has kink={self.kink} but no smoothed().")
-
-    def expand(self, y: Array, m: Array, v: Array) -> Expanded:
-        """Return the loss and all its derivatives: the same as the methods above up to rounding, possibly faster."""
-        return Expanded(self.value(y, m, v), *self.gradient(y, m, v), *self.curvature(y, m, v))
 
 
 class MGFLoss(Loss, ABC):

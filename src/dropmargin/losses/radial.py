@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from dropmargin.losses.base import Expanded, MomentLoss
+from dropmargin.losses.base import MomentLoss
 from dropmargin.typing import Array
 
 
@@ -89,28 +89,6 @@ class RadialLoss(MomentLoss):
         kappa = self.kappa(safe)
         return self.gamma(safe) + kappa * np.square(u), 0.5 * kappa * u, 0.25 * kappa
 
-    def shape(self, r: Array) -> tuple[Array | float, Array | float, Array, Array | float]:
-        """Return `tail`, `tail_slope`, `gamma` and ``psi''``."""
-        gamma = self.gamma(r)
-        return self.tail(r), self.tail_slope(r), gamma, gamma + self.kappa(r) * np.square(r)
-
-    def expand(self, y: Array, m: Array, v: Array) -> Expanded:
-        u, v = m - self.margin * y, np.maximum(v, _LEAST_VARIANCE)
-        square = u * u + v
-        r = np.sqrt(square)
-        along = y * u
-        excess = np.where(along > 0.0, v / (r + np.abs(along)), r - along)
-        tail, tail_slope, gamma, psi_second = self.shape(r)
-        half_kappa = (psi_second - gamma) / (2.0 * square)
-        return Expanded(
-            self.k * excess + tail,
-            (tail_slope * u - self.k * y * excess) / r,
-            0.5 * gamma,
-            (psi_second * (u * u) + gamma * v) / square,  # gamma + kappa u^2, without cancellation
-            half_kappa * u,
-            0.5 * half_kappa,
-        )
-
     def majoriser(self, y: Array, m: Array, v: Array) -> Array:
         return self.gamma(np.maximum(self._polar(y, m, v)[2], _TINY))
 
@@ -125,8 +103,6 @@ def check_positive(name: str, value: Any, or_zero: bool = False) -> float:
 
 # A smaller radius is replaced by this, whose cube does not underflow.
 _TINY = 1e-100
-# `expand` replaces a smaller variance by this: psi'' - gamma would lose precision.
-_LEAST_VARIANCE = 1e-10
 
 
 class Hinge(RadialLoss):
@@ -157,9 +133,6 @@ class Hinge(RadialLoss):
 
     def kappa(self, r: Array) -> Array:
         return -0.5 / (r * r * r)
-
-    def shape(self, r: Array) -> tuple[Array | float, Array | float, Array, Array | float]:
-        return 0.0, 0.0, 0.5 / r, 0.0
 
     def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
         _, mixed, by_variance = super().curvature(y, m, v)
@@ -234,11 +207,6 @@ class Logistic(RadialLoss):
         far = np.where(small, 1.0, r)
         slope = np.tanh(0.5 * far)
         return np.where(small, series, (expit(far) * expit(-far) - slope / (2.0 * far)) / np.square(far))
-
-    def shape(self, r: Array) -> tuple[Array | float, Array | float, Array, Array | float]:
-        slope = np.tanh(0.5 * r)  # 2 psi'
-        above = 0.5 * (1.0 + slope)
-        return -np.log(above), above - 1.0, slope / (2.0 * r), 0.25 * (1.0 - np.square(slope))
 
 
 class Quadratic(RadialLoss):

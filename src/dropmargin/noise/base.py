@@ -102,7 +102,7 @@ class Variance:
         return FeatureGroups(self.groups, slope, reference)
 
     def take(self, features: Array) -> Variance:
-        """Return the variance of some features, which are independent.
+        """Return the variance of some features.
 
         Parameters
         ----------
@@ -118,7 +118,8 @@ class Variance:
         if isinstance(entry, SquaredDeviation):
             entry = SquaredDeviation(entry.reference[features], entry.less_zero)
         slope, floor = (own if np.ndim(own) == 0 else np.asarray(own)[features] for own in (self.slope, self.floor))
-        return replace(self, entry=entry, slope=slope, floor=floor)
+        groups = None if self.groups is None else np.unique(self.groups[features], return_inverse=True)[1]
+        return replace(self, entry=entry, slope=slope, floor=floor, groups=groups)
 
     def of_stored_entries(self) -> Variance:
         """Return the same variance for rows that do not store zeros.

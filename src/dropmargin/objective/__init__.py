@@ -4,7 +4,6 @@ At a `Point` it has a value, a gradient, and products with the majoriser and the
 """
 
 from dropmargin.objective.base import Curvature, DeflationSpace, Objective, Point
-from dropmargin.objective.grouped import GroupedObjective
 from dropmargin.objective.mgf import MGFObjective
 from dropmargin.objective.moment import MomentObjective
 from dropmargin.objective.multinomial import MultinomialObjective
@@ -12,7 +11,6 @@ from dropmargin.objective.multinomial import MultinomialObjective
 __all__ = [
     "Curvature",
     "DeflationSpace",
-    "GroupedObjective",
     "MGFObjective",
     "MomentObjective",
     "MultinomialObjective",

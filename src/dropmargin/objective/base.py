@@ -74,10 +74,6 @@ class Point(ABC):
         For a loss without a majoriser it is that of an upper bound of the loss: a line search is needed.
         """
 
-    def plane(self, direction: Array) -> Any:
-        """Return the points that differ by the coefficients, the intercept and a direction (`objective.plane`)."""
-        raise NotImplementedError
-
     @abstractmethod
     def select(self, outputs: Any) -> Point:
         """Return the point of these outputs alone."""

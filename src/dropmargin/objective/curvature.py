@@ -2,99 +2,77 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import PerPartition, Rows, column_dots, products
+from dropmargin.data import PerPartition, Rows, products
 from dropmargin.objective.base import Curvature, DeflationSpace
 from dropmargin.objective.preconditioner import Preconditioner
 from dropmargin.typing import Array
 
 if TYPE_CHECKING:
     from dropmargin.objective.moment import MomentObjective
+    from dropmargin.objective.score_moments import ScoreMoments
 
 
 @dataclass(frozen=True)
 class MomentCurvature(Curvature):
     """The Hessian or the majoriser at a point.
 
-    ``weights`` are `CurvatureWeights`, and ``is_coupled`` says whether they couple mean and variance. ``diagonal`` is
-    the part of the penalty and of the noise, of shape ``(n_features, n_outputs)``.
+    ``weights`` are `CurvatureWeights`. ``diagonal`` is the part of the penalty, and of the noise if that is a diagonal,
+    of shape ``(n_features, n_outputs)``; ``of_noise`` is what products need of the noise otherwise.
     """
 
     objective: MomentObjective
+    moments: ScoreMoments
     coef: Array
     diagonal: Array
+    of_noise: tuple[Array, ...]
     weights: PerPartition
-    is_coupled: bool
-    preconditioner: Preconditioner
+    preconditioner: Preconditioner | None = None
     deflation: DeflationSpace | None = None
 
-    @cached_property
-    def _scale(self) -> Array | None:
-        variance = self.objective.variance
-        return as_column(variance.slope) * self.coef[:-1] if self.is_coupled and variance.moves_entries else None
-
-    @cached_property
-    def _floor_coef(self) -> Array:
-        return as_column(self.objective.variance.floor) * self.coef[:-1]
-
     def product(self, direction: Array) -> Array:
-        objective, p, n = self.objective, direction[:-1], direction.shape[1]
-        variance = objective.variance
-        shift = np.zeros(2 * n) if self.is_coupled else direction[-1]
-        if self.is_coupled:
-            shift[:n] = direction[-1]
-            if variance.has_floor:
-                shift[n:] = column_dots(self._floor_coef, p)
-        back, sums = objective.data.map_sum(_curvature_product, self.weights, p, self._scale, shift)
-        return self._image(direction, back, sums)
+        moments = self.moments
+        along = moments.along(direction)
+        sums = self.objective.data.map_sum(moments.row_product, moments, self.weights, *along)
+        return self._image(direction, *moments.product(sums, self.of_noise, *along))
 
-    def _image(self, direction: Array, of_rows: Array, sums: Array) -> Array:
-        """Return the product with ``direction`` from that of the rows and its sums."""
-        objective, n = self.objective, direction.shape[1]
+    def _image(self, direction: Array, of_rows: Array, by_intercept: Array) -> Array:
+        """Return the product with ``direction`` from that of the rows."""
+        objective = self.objective
         out = np.empty_like(direction)
         np.multiply(self.diagonal, direction[:-1], out=out[:-1])
         out[:-1] += of_rows
-        if len(sums) > n and objective.variance.has_floor:
-            out[:-1] += self._floor_coef * sums[n:]
-        out[-1] = sums[:n] if objective.fit_intercept else direction[-1]
+        out[-1] = by_intercept if objective.fit_intercept else direction[-1]
         of_penalty = objective.penalty.low_rank_product(direction)
-        if of_penalty is not None:
-            out += of_penalty
-        return out
+        return out if of_penalty is None else out + of_penalty
 
-    def with_deflation(self, images: Array, sums: Array) -> MomentCurvature:
-        """Return the curvature with its known products with the coefficients and the intercept."""
+    def known_directions(self, images: Array, totals: Array) -> DeflationSpace:
+        """Return the coefficients and the intercept with their products, from those of the rows."""
         n = self.coef.shape[1]
         intercept = np.zeros_like(self.coef)
         intercept[-1] = 1.0
-        coef_image, intercept_image = (
-            self._image(
-                direction,
-                images[:, k * n : (k + 1) * n],
-                np.concatenate([sums[k * n : (k + 1) * n], sums[(k + 2) * n : (k + 3) * n]]),
-            )
-            for k, direction in enumerate((self.coef, intercept))
-        )
+        coef_image = self._image(self.coef, images[:, :n], totals[:n])
         if not self.objective.fit_intercept:  # it is zero and coupled to nothing
-            intercept_image = intercept
-        return replace(self, deflation=DeflationSpace(self.coef, coef_image, intercept_image))
+            return DeflationSpace(self.coef, coef_image, intercept)
+        return DeflationSpace(self.coef, coef_image, self._image(intercept, images[:, n:], totals[n : 2 * n]))
 
     def precondition(self, residual: Array) -> Array:
+        assert self.preconditioner is not None
         return self.preconditioner.solve(residual)
 
     def select(self, outputs: Any) -> MomentCurvature:
         return MomentCurvature(
             self.objective.select(outputs),
+            self.moments.select(outputs),
             np.ascontiguousarray(self.coef[:, outputs]),
             np.ascontiguousarray(self.diagonal[:, outputs]),
+            tuple(np.ascontiguousarray(array[..., outputs]) for array in self.of_noise),
             self.objective.data.map(_select, self.weights, outputs),
-            self.is_coupled,
-            self.preconditioner.select(outputs),
+            None if self.preconditioner is None else self.preconditioner.select(outputs),
             None if self.deflation is None else self.deflation.select(outputs),
         )
 
@@ -102,8 +80,9 @@ class MomentCurvature(Curvature):
 class CurvatureWeights(NamedTuple):
     """Second derivatives of the weighted loss by the moments of a partition's scores.
 
-    ``values`` is ``s phi_mm``, or ``(s phi_mm, 2 s phi_mv, 4 s phi_vv)`` side by side, for ``n`` outputs. The
-    majoriser, and a problem without noise, have the first only.
+    ``values`` is ``s phi_mm``, or ``(s phi_mm, 2 s phi_mv, 4 s phi_vv)`` side by side, for ``n`` outputs, followed by
+    ``h = 2 s phi_v`` for groups of features. The majoriser of independent features, and a problem without noise, have
+    the first only.
     """
 
     values: Array
@@ -123,7 +102,12 @@ class CurvatureWeights(NamedTuple):
 
     @property
     def by_variance(self) -> Array:
-        return self.values[:, 2 * self.n :]
+        return self.values[:, 2 * self.n : 3 * self.n]
+
+    @property
+    def h(self) -> Array | float:
+        """The weights of the variance's second derivative; zero where the noise's curvature is a diagonal."""
+        return self.values[:, 3 * self.n :] if self.values.shape[1] > 3 * self.n else 0.0
 
     @property
     def n_active(self) -> Array:
@@ -131,33 +115,13 @@ class CurvatureWeights(NamedTuple):
         return np.count_nonzero(self.by_mean, axis=0)
 
     def select(self, outputs: Any) -> CurvatureWeights:
-        by_mean = self.by_mean[:, outputs]
-        if not self.is_coupled:
-            return CurvatureWeights(np.ascontiguousarray(by_mean), by_mean.shape[1])
-        values = np.hstack([by_mean, self.mixed[:, outputs], self.by_variance[:, outputs]])
-        return CurvatureWeights(values, by_mean.shape[1])
+        parts = [part[:, outputs] for part in np.hsplit(self.values, self.values.shape[1] // self.n)]
+        return CurvatureWeights(np.hstack(parts), parts[0].shape[1])
 
 
 @products(0)
 def _select(part: Rows, weights: CurvatureWeights, outputs: Any) -> CurvatureWeights:
     return weights.select(outputs)
-
-
-@products(2)
-def _curvature_product(
-    part: Rows, weights: CurvatureWeights, direction: Array, scale: Array | None, shift: Array
-) -> tuple[Array, Array]:
-    """Return the rows' part of a curvature times a direction, and the sums of what ``X'`` and ``f(X)'`` multiply."""
-    n = weights.n
-    if scale is not None:
-        return part.X.coupled_product(direction, scale, shift, weights.values)
-    if len(shift) == n:
-        return part.X.sandwich(direction, shift, weights.values, n)
-    # The noise does not depend on X (Gaussian, Laplace): the same variance for every row.
-    mean = part.X.forward(direction, n) + shift[:n]
-    by_mean = weights.by_mean * mean + weights.mixed * shift[n:]
-    by_variance = weights.mixed * mean + weights.by_variance * shift[n:]
-    return part.X.backward(by_mean, n), np.concatenate([by_mean.sum(axis=0), by_variance.sum(axis=0)])
 
 
 def as_column(parameter: float | Array) -> Any:

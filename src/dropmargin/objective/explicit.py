@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dropmargin.objective.curvature import CurvatureWeights
     from dropmargin.objective.moment import MomentObjective, MomentPoint
     from dropmargin.objective.multinomial import MultinomialObjective
+    from dropmargin.objective.score_moments import ScoreMoments
 
 # Up to this many features and products of entries the matrices of all outputs are computed at once.
 _TABLE_FEATURES = 100
@@ -44,7 +45,7 @@ def explicit_curvature(point: MomentPoint, weights: PerPartition, of_penalty: Ar
     is_coupled = not objective.variance.is_zero
     # With noise the tables are several times as large, and each noise has its own.
     if not (objective.has_cheap_hessian if is_coupled else suits_tables(objective)):
-        return _one_by_one(point, weights, of_penalty + point.noise_curvature)
+        return _one_by_one(point, weights, point.curvature_diagonal(of_penalty))
     with np.errstate(over="ignore", invalid="ignore"):  # a matrix that is not finite is not factorised
         tables = tables_of(objective, is_coupled) if objective.data.keeps_large_values else None
         args = objective.variance, weights, point.coef, tables
@@ -64,7 +65,7 @@ def tables_of(objective: MomentObjective, is_coupled: bool) -> PerPartition:
 def _one_by_one(point: MomentPoint, weights: PerPartition, own: Array) -> Iterator[Array]:
     objective = point.objective
     for k in range(point.coef.shape[1]):
-        (matrix,) = objective.data.map_sum(_one_output, objective.variance, weights, point.coef, k)
+        (matrix,) = objective.data.map_sum(_one_output, point.moments, weights, k)
         yield with_diagonal(matrix, objective, own[:, k])
 
 
@@ -106,7 +107,7 @@ def _outer_products(part: Rows, variance: Any, is_coupled: bool) -> Tables:
     squares = rows[:, first] * rows[:, second]
     if not is_coupled:
         return Tables(squares, None, None)
-    spread = _variances(dense, variance)
+    spread = variances(dense, variance)
     mixed = (rows[:, :, None] * spread[:, None, :]).reshape(len(rows), rows.shape[1] * spread.shape[1])
     first, second = np.triu_indices(spread.shape[1])
     return Tables(squares, mixed, spread[:, first] * spread[:, second])
@@ -152,13 +153,14 @@ def with_ones(rows: Array) -> Array:
     return np.hstack([rows, np.ones((len(rows), 1))])
 
 
-def _variances(rows: Array, variance: Any) -> Array:
+def variances(rows: Array, variance: Any) -> Array:
+    """Return the variance of each entry of dense rows."""
     entries = variance.slope * variance.entry(rows) if variance.moves_entries else np.zeros_like(rows)
     return entries + variance.floor
 
 
 @products(1)
-def _one_output(part: Rows, variance: Any, weights: CurvatureWeights, coef: Array, k: int) -> tuple[Array]:
+def _one_output(part: Rows, moments: ScoreMoments, weights: CurvatureWeights, k: int) -> tuple[Array]:
     """Return the data's part of the curvature of output ``k``."""
     size = part.X.n_features + 1
     total = np.zeros((size, size))
@@ -168,7 +170,9 @@ def _one_output(part: Rows, variance: Any, weights: CurvatureWeights, coef: Arra
         total += scaled.T @ scaled  # BLAS computes one triangle of a product with the own transpose
         if weights.is_coupled:
             spread = np.zeros_like(rows)
-            spread[:, :-1] = _variances(dense, variance) * coef[:-1, k]
+            spread[:, :-1] = moments.half_slope(dense, k)
             cross = (rows * weights.mixed[where, k, None]).T @ spread
             total += cross + cross.T + (spread * weights.by_variance[where, k, None]).T @ spread
+        if not moments.is_diagonal:
+            total[:-1, :-1] += moments.noise_matrix(dense, weights.values[where, 3 * weights.n + k])
     return (total,)

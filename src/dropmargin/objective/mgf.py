@@ -112,6 +112,7 @@ class MGFObjective(Objective):
     has_quadratic_bound: bool = False
     is_stiff: bool = False
     is_well_preconditioned: bool = False
+    can_restrict: bool = True
 
     @property
     def n_passes(self) -> float:
@@ -126,13 +127,10 @@ class MGFObjective(Objective):
             self.data.cache["rows by target"] = self.data.map(_rows_by_target)
         return self.data.cache["rows by target"]
 
-    @property
-    def can_restrict(self) -> bool:  # type: ignore[override]
-        return self.groups is None
-
     def restricted(self, features: Array) -> MGFObjective:
+        groups = None if self.groups is None else self.groups.take(features)
         data, noise = restrict_features(self.data, features, None), self.noise.take(features)
-        return replace(self, data=data, noise=noise, n_features=len(features))
+        return replace(self, data=data, noise=noise, groups=groups, n_features=len(features))
 
     def at(self, coef: Array) -> MGFPoint:
         return MGFPoint(self, coef)

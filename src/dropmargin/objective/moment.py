@@ -9,24 +9,26 @@ For coefficients ``(w, b)`` of one output, a row ``x_i`` and the noise's varianc
                  a = X p + p_b,  t = V (w * p)
     majoriser p  R''(w) p + X'(s gamma a) + q * p                 (gamma = 2 phi_v for the radial losses)
 
-``s_i`` is ``C`` times the sample weight. The functions of a partition are in `objective.row_functions`.
+``s_i`` is ``C`` times the sample weight. The products with ``X`` and ``V`` are in `objective.score_moments`, and in
+`objective.grouped` for groups of features; the functions of a partition are in `objective.row_functions`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
-from dropmargin.data import Partitions, PerPartition, Rows, restrict_features, target_summary
+from dropmargin.data import FeatureGroups, Partitions, PerPartition, Rows, restrict_features, target_summary
 from dropmargin.losses import MomentLoss
 from dropmargin.noise import Variance
 from dropmargin.objective import row_functions
 from dropmargin.objective.base import Curvature, Objective, Point
-from dropmargin.objective.curvature import MomentCurvature, as_column
+from dropmargin.objective.curvature import MomentCurvature
+from dropmargin.objective.grouped import GroupMoments
 from dropmargin.objective.preconditioner import (
     Preconditioner,
     diagonal,
@@ -39,6 +41,7 @@ from dropmargin.objective.preconditioner import (
     woodbury,
 )
 from dropmargin.objective.row_functions import KnownProducts, RowLoss
+from dropmargin.objective.score_moments import FeatureMoments, ScoreMoments
 from dropmargin.penalties import Penalty
 from dropmargin.typing import Array
 
@@ -70,6 +73,8 @@ class MomentObjective(Objective):
         Width over which the loss's kink is smoothed (`MomentLoss.smoothed`); 0 is the loss itself.
     subsample : Partitions of Rows, default=None
         Some of the rows, with the weight of all: Hessians may be estimated from them.
+    groups : FeatureGroups, default=None
+        The groups of ``variance`` in the form that blocks need; ``None`` if there are none, or without noise.
     """
 
     data: Partitions[Rows]
@@ -81,9 +86,11 @@ class MomentObjective(Objective):
     outputs: Array
     smoothing: Array | float = 0.0
     subsample: Partitions[Rows] | None = None
+    groups: FeatureGroups | None = None
     is_stiff: bool = False
     is_well_preconditioned: bool = True
     has_quadratic_bound: bool = True
+    can_restrict: bool = True
 
     @property
     def n_outputs(self) -> int:  # type: ignore[override]
@@ -102,56 +109,35 @@ class MomentObjective(Objective):
 
     @property
     def has_cheap_hessian(self) -> bool:  # type: ignore[override]
-        summary, has_curvature = target_summary(self.data), self.penalty.has_curvature and not self.penalty.l1
+        summary, is_ridge = target_summary(self.data), self.penalty.is_positive_diagonal and not self.penalty.l1
         is_small = has_cheap_matrices(summary.n_rows, self.n_features, summary.n_outputs)
-        return has_curvature and is_small and self.variance.groups is None
+        return is_ridge and is_small and self.groups is None
 
     @property
     def row_loss(self) -> RowLoss:
-        return RowLoss(self.loss, self.variance, self.outputs, self.smoothing)
+        return RowLoss(self.loss, self.variance, self.outputs, self.smoothing, self.groups is not None)
 
     def at(self, coef: Array) -> MomentPoint:
+        moments = self.moments(coef[:-1])
         if not coef[:-1].any():  # the usual start: no product is needed
             scores = self.data.map(row_functions.constant_scores, coef[-1])
         else:
-            scores = self.data.map(row_functions.row_scores, *self.packed(coef, np.square(coef[:-1])))
-        return MomentPoint(self, coef, scores)
+            scores = self.data.map(row_functions.row_scores, moments, coef[-1])
+        return MomentPoint(self, coef, moments, scores)
 
-    @property
-    def can_restrict(self) -> bool:  # type: ignore[override]
-        return self.variance.groups is None
+    def moments(self, coef: Array) -> ScoreMoments:
+        """Return the moments of the scores at coefficients without intercept."""
+        if self.groups is None:
+            return FeatureMoments(self.variance, coef)
+        return GroupMoments(self.groups, coef, self.variance)
 
     def restricted(self, features: Array) -> Self:
-        variance = self.variance.take(features)
+        variance, groups = self.variance.take(features), None if self.groups is None else self.groups.take(features)
         data = restrict_features(self.data, features, variance.entry if variance.moves_entries else None)
-        return replace(self, data=data, variance=variance, n_features=len(features), subsample=None)
+        return replace(self, data=data, variance=variance, groups=groups, n_features=len(features), subsample=None)
 
     def value(self, coef: Array) -> Array:
         return self.penalty.value(coef) + self.at(coef).without_smoothing()[0]
-
-    def packed(self, coef: Array, squared: Array) -> tuple[Array, Array, int]:
-        """Return what turns rows into means and variances: factors of ``X`` and ``f(X)``, shifts, number of means.
-
-        The scores of a row have the mean ``X w + b`` and the variance ``V u``, with ``(w, b) = coef``, ``u = squared``.
-        """
-        variance, n_means = self.variance, coef.shape[1]
-        shift = np.zeros(n_means + squared.shape[1])
-        shift[:n_means] = coef[-1]
-        if variance.has_floor:
-            floor = np.broadcast_to(as_column(variance.floor), squared.shape)
-            shift[n_means:] = np.einsum("dk,dk->k", floor, squared)
-        if not variance.moves_entries:
-            return coef[:-1], shift, n_means
-        factors = np.empty((len(squared), len(shift)))
-        factors[:, :n_means] = coef[:-1]
-        np.multiply(as_column(variance.slope), squared, out=factors[:, n_means:])
-        return factors, shift, n_means
-
-    def variance_transposed(self, by_entries: Array | None, by_floor: Array) -> Array | float:
-        """Return ``V' h`` from ``f(X)' h`` and the sum of ``h``."""
-        variance = self.variance
-        out: Array | float = 0.0 if by_entries is None else as_column(variance.slope) * by_entries
-        return out + as_column(variance.floor) * by_floor if variance.has_floor else out
 
     def target_weights(self) -> Array:
         """Return the weight of the targets +1 and -1, a row each, one column per output."""
@@ -205,27 +191,25 @@ class MomentPoint(Point):
 
     objective: MomentObjective
 
-    def __init__(self, objective: MomentObjective, coef: Array, scores: PerPartition) -> None:
+    def __init__(self, objective: MomentObjective, coef: Array, moments: ScoreMoments, scores: PerPartition) -> None:
         self.objective = objective
         self.coef = coef
+        self.moments = moments
         self.scores = scores
 
     @cached_property
-    def _evaluated(self) -> tuple[Array, Array, Array]:
-        """Value, gradient, and the noise's part of the curvature."""
-        objective = self.objective
-        found = objective.data.map_sum(row_functions.loss_and_gradient, objective.row_loss, self.scores)
-        return self._evaluate(*found)
+    def _evaluated(self) -> tuple[Array, ...]:
+        """Value, gradient, the noise's diagonal, and what products with a curvature need of the noise."""
+        args = self.objective.row_loss, self.moments, self.scores
+        return self._evaluate(*self.objective.data.map_sum(row_functions.loss_and_gradient, *args))
 
-    def _evaluate(self, loss: Array, back: Array, sums: Array) -> tuple[Array, Array, Array]:
-        objective, coef = self.objective, self.coef
-        penalty, n = objective.penalty, coef.shape[1]
-        by_entries = back[:, n:] if objective.variance.moves_entries else None
-        noise_curvature = np.zeros((objective.n_features, n)) + objective.variance_transposed(by_entries, sums[n:])
-        gradient = np.empty_like(coef)
-        gradient[:-1] = back[:, :n] + noise_curvature * coef[:-1] + penalty.gradient(coef)
-        gradient[-1] = sums[:n] if objective.fit_intercept else 0.0
-        return penalty.value(coef) + loss, gradient, noise_curvature
+    def _evaluate(self, loss: Array, by_intercept: Array, h_total: Array, *sums: Any) -> tuple[Array, ...]:
+        of_penalty, by_penalty = self.objective.penalty.at(self.coef)
+        by_coef, *of_noise = self.moments.gradient(h_total, *sums)
+        gradient = np.empty_like(self.coef)
+        gradient[:-1] = by_coef + by_penalty[:-1]
+        gradient[-1] = by_intercept + by_penalty[-1] if self.objective.fit_intercept else 0.0
+        return of_penalty + loss, gradient, *of_noise
 
     @property
     def value(self) -> Array:  # type: ignore[override]
@@ -237,23 +221,19 @@ class MomentPoint(Point):
 
     @property
     def noise_curvature(self) -> Array:
-        """The noise's part of the Hessian's diagonal, ``V'(2 s phi_v)``."""
+        """The noise's part of the Hessian's diagonal, ``V'(2 s phi_v)``; of groups, that of independent features."""
         return self._evaluated[2]
 
     def select(self, outputs: Any) -> MomentPoint:
         scores = self.objective.data.map(row_functions.take_scores, self.scores, outputs)
-        out = type(self)(self.objective.select(outputs), np.ascontiguousarray(self.coef[:, outputs]), scores)
-        value, gradient, noise_curvature = self._evaluated
-        out._evaluated = (
-            value[outputs],
-            np.ascontiguousarray(gradient[:, outputs]),
-            np.ascontiguousarray(noise_curvature[:, outputs]),
-        )
+        coef = np.ascontiguousarray(self.coef[:, outputs])
+        out = MomentPoint(self.objective.select(outputs), coef, self.moments.select(outputs), scores)
+        out._evaluated = tuple(np.ascontiguousarray(array[..., outputs]) for array in self._evaluated)
         return out
 
     def with_objective(self, objective: MomentObjective) -> MomentPoint:
         """Return this point of an objective that differs in its penalty or its smoothing only."""
-        return type(self)(objective, self.coef, self.scores)
+        return MomentPoint(objective, self.coef, self.moments, self.scores)
 
     def without_smoothing(self, smoothings: Sequence[Array] = ()) -> tuple[Array, Array]:
         """Return the weighted loss without smoothing, and the shares of the rows, by weight, with steady scores.
@@ -290,30 +270,38 @@ class MomentPoint(Point):
         if may_be_exact(self, direct):
             exact = exact_preconditioner(self, weights, of_penalty, direct)
             if exact is not None:
-                own = of_penalty + self.noise_curvature
-                return MomentCurvature(objective, self.coef, own, weights, is_coupled, exact)
+                return replace(self._without_preconditioner(weights, of_penalty), preconditioner=exact)
         expects_gram = suits_gram(self)
         known = self._known_products(weights, with_squares=not expects_gram)
-        own = of_penalty + self.noise_curvature
-        curvature = partial(MomentCurvature, objective, self.coef, own, weights, is_coupled)
+        curvature = self._without_preconditioner(weights, of_penalty)
+        own = curvature.diagonal if self.moments.is_diagonal else of_penalty + self.noise_curvature
         preconditioner: Preconditioner | None = None
         if suits_woodbury(self, known.n_active):
             preconditioner = woodbury(self, weights, own)
             if preconditioner is not None:
-                return curvature(preconditioner)
+                return replace(curvature, preconditioner=preconditioner)
         if expects_gram:
-            preconditioner = gram_preconditioner(self, known.n_active, known.totals, own, is_coupled)
+            preconditioner = gram_preconditioner(self, known.n_active, known.of_intercept, own, is_coupled)
+        deflation = curvature.known_directions(known.images, known.totals)
         if preconditioner is None:
             known = known if known.squares is not None else self._known_products(weights, with_squares=True)
             assert known.squares is not None
-            preconditioner = diagonal(self, known.squares, known.totals, own)
-        return curvature(preconditioner).with_deflation(known.images, known.sums)
+            squares = objective.penalty.centred(known.squares, deflation.intercept_image)
+            preconditioner = diagonal(self, squares, known.of_intercept, own)
+        return replace(curvature, preconditioner=preconditioner, deflation=deflation)
+
+    def _without_preconditioner(self, weights: PerPartition, of_penalty: Array | float) -> MomentCurvature:
+        own = self.curvature_diagonal(of_penalty)
+        return MomentCurvature(self.objective, self.moments, self.coef, own, self._evaluated[3:], weights)
+
+    def curvature_diagonal(self, of_penalty: Array | float) -> Array:
+        """Return the diagonal that is added to the rows' part of a curvature: of penalty and noise, where it is one."""
+        return of_penalty + (self.noise_curvature if self.moments.is_diagonal else np.zeros(self.moments.coef.shape))
 
     def _known_products(self, weights: PerPartition, with_squares: bool) -> KnownProducts:
-        variance = self.objective.variance
-        scale = as_column(variance.slope) * self.coef[:-1] if variance.moves_entries else None
-        args = weights, self.scores, scale, with_squares
-        return KnownProducts(*self.sums_with_gradient(row_functions.known_products, *args))
+        args = self.moments, weights, self.scores, with_squares
+        totals, n_active, squares, *sums = self.sums_with_gradient(row_functions.known_products, *args)
+        return KnownProducts(totals, n_active, squares, self.moments.images(totals, *sums))
 
     def sums_with_gradient(self, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
         """Return the sums of a function; value and gradient come with the same request if they are not there yet."""
@@ -321,9 +309,10 @@ class MomentPoint(Point):
         if "_evaluated" in vars(self):
             return data.map_sum(function, *args)
         joint = row_functions.WithGradient(function)
-        found = data.map_sum(joint, self.objective.row_loss, self.scores, *args)
-        self._evaluated = self._evaluate(*found[:3])
-        return found[3:]
+        found = data.map_sum(joint, self.objective.row_loss, self.moments, self.scores, *args)
+        n_own = 3 + self.moments.n_gradient_sums
+        self._evaluated = self._evaluate(*found[:n_own])
+        return found[n_own:]
 
 
 def _sign_change(slope: Callable[[Array], Array], largest: Array) -> Array:

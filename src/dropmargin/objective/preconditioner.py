@@ -206,15 +206,15 @@ def suits_gram(point: MomentPoint | ClassColumns) -> bool:
     objective = point.objective
     return (
         objective.n_features <= min(_GRAM_FEATURES, target_summary(objective.data).n_rows)
-        and objective.penalty.has_curvature
+        and objective.penalty.is_positive_diagonal
     )
 
 
 def suits_woodbury(point: MomentPoint, n_active: Array, direct: bool = False) -> bool:
-    """Return whether few rows have curvature; those of a hinge far from its kink have none."""
+    """Return whether few rows have curvature, beside a diagonal; those of a hinge far from its kink have none."""
     n_rows, objective = int(np.max(n_active)), point.objective
     most = min(objective.n_features - 1, DIRECT_SIZE if direct else _FEW_ROWS)
-    return n_rows <= most and objective.penalty.has_curvature
+    return n_rows <= most and objective.penalty.is_positive_diagonal and point.moments.is_diagonal
 
 
 def gram_preconditioner(

@@ -15,6 +15,7 @@ from dropmargin.data import Rows, products
 from dropmargin.losses import MomentLoss
 from dropmargin.noise import Variance
 from dropmargin.objective.curvature import CurvatureWeights
+from dropmargin.objective.score_moments import ScoreMoments
 from dropmargin.typing import Array
 
 
@@ -32,6 +33,7 @@ class RowLoss(NamedTuple):
     variance: Variance
     outputs: Array
     smoothing: Array | float
+    has_groups: bool
 
     @property
     def smoothed(self) -> MomentLoss:
@@ -42,15 +44,18 @@ class RowLoss(NamedTuple):
         losses = self.smoothed.value(part.y[:, self.outputs], scores.mean, scores.variance)
         return np.einsum("i,ik->k", part.sample_weight, losses)
 
+    def slopes(self, part: Rows, scores: Scores) -> tuple[Array, Array]:
+        """Return ``s phi_m`` and ``h = 2 s phi_v`` of each row."""
+        by_mean, by_variance = self.smoothed.gradient(part.y[:, self.outputs], scores.mean, scores.variance)
+        weight = part.sample_weight[:, None]
+        return weight * by_mean, 2.0 * weight * by_variance
+
 
 @products(1)
-def row_scores(part: Rows, factors: Array, shift: Array, n_means: int) -> Scores:
-    """Return means and variances of the scores, see `MomentObjective.packed`."""
-    out = part.X.forward(factors, n_means)
-    mean = out[:, :n_means] + shift[:n_means]
-    if out.shape[1] == n_means:
-        return Scores(mean, np.broadcast_to(shift[n_means:], (len(mean), len(shift) - n_means)))
-    return Scores(mean, out[:, n_means:] + shift[n_means:])
+def row_scores(part: Rows, moments: ScoreMoments, intercept: Array) -> Scores:
+    """Return means and variances of the scores."""
+    mean, variance = moments.scores(part.X)
+    return Scores(mean + intercept, variance)
 
 
 @products(0)
@@ -77,15 +82,11 @@ def loss_and_weights_below(part: Rows, loss: RowLoss, thresholds: Array, scores:
 
 
 @products(1)
-def loss_and_gradient(part: Rows, loss: RowLoss, scores: Scores) -> tuple[Array, Array, Array]:
-    """Return the loss, ``X'(s phi_m)`` beside ``f(X)'(2 s phi_v)``, and the sums of what is in the brackets."""
-    n = scores.mean.shape[1]
-    slopes = np.empty((len(scores.mean), 2 * n))
-    slopes[:, :n], slopes[:, n:] = loss.smoothed.gradient(part.y[:, loss.outputs], scores.mean, scores.variance)
-    slopes[:, :n] *= part.sample_weight[:, None]
-    slopes[:, n:] *= 2.0 * part.sample_weight[:, None]
-    back = part.X.backward(slopes if loss.variance.moves_entries else slopes[:, :n], n)
-    return loss.value(part, scores), back, slopes.sum(axis=0)
+def loss_and_gradient(part: Rows, loss: RowLoss, moments: ScoreMoments, scores: Scores) -> tuple[Any, ...]:
+    """Return the loss, the sums of its slopes by mean and variance, and those for the gradient by the coefficients."""
+    by_mean, h = loss.slopes(part, scores)
+    sums = moments.gradient_sums(part.X, by_mean, h)
+    return loss.value(part, scores), by_mean.sum(axis=0), h.sum(axis=0), *sums
 
 
 def hessian_weights(part: Rows, loss: RowLoss, scores: Scores) -> CurvatureWeights:
@@ -94,53 +95,54 @@ def hessian_weights(part: Rows, loss: RowLoss, scores: Scores) -> CurvatureWeigh
         return CurvatureWeights(part.sample_weight[:, None] * by_mean, by_mean.shape[1])
     weights = np.hstack([by_mean, 2.0 * mixed, 4.0 * by_variance])
     weights *= part.sample_weight[:, None]
+    if loss.has_groups:
+        weights = np.hstack([weights, loss.slopes(part, scores)[1]])
     return CurvatureWeights(weights, by_mean.shape[1])
 
 
 @products(0)
 def majoriser_weights(part: Rows, loss: RowLoss, scores: Scores) -> CurvatureWeights:
     weight = loss.smoothed.majoriser(part.y[:, loss.outputs], scores.mean, scores.variance)
-    return CurvatureWeights(part.sample_weight[:, None] * weight, weight.shape[1])
+    weights = part.sample_weight[:, None] * weight
+    if loss.has_groups:
+        h, zeros = loss.slopes(part, scores)[1], np.zeros_like(weights)
+        weights = np.hstack([weights, zeros, zeros, h])
+    return CurvatureWeights(weights, weight.shape[1])
 
 
 class KnownProducts(NamedTuple):
     """The rows' part of the curvature times the coefficients and times the intercept, and sums known with them.
 
-    ``images`` has the columns for the coefficients, then those for the intercept; ``sums`` are the sums of what ``X'``
-    and ``f(X)'`` were multiplied with. ``squares`` is ``(X * X)' phi_mm``, if requested, and ``n_active`` the number of
-    rows with curvature.
+    ``images`` has the columns for the coefficients, then those for the intercept; ``totals`` are the sums of what they
+    are products with. ``squares`` is ``(X * X)' phi_mm``, if requested, and ``n_active`` the number of rows with
+    curvature.
     """
 
-    images: Array
-    squares: Array | None
-    sums: Array
+    totals: Array
     n_active: Array
+    squares: Array | None
+    images: Array
 
     @property
-    def totals(self) -> Array:
+    def of_intercept(self) -> Array:
         """The sum of ``phi_mm``, one number per output."""
         n = len(self.n_active)
-        return self.sums[n : 2 * n]
+        return self.totals[n : 2 * n]
 
 
 @products(1)
 def known_products(
-    part: Rows, weights: CurvatureWeights, scores: Scores, scale: Array | None, with_squares: bool
-) -> KnownProducts:
-    """Return the products that need no product with ``X``: the scores are the products with the coefficients.
-
-    ``scale`` is the slope of the variance times the coefficients; weights that are not coupled do not use it.
-    """
-    mean = scores.mean
+    part: Rows, moments: ScoreMoments, weights: CurvatureWeights, scores: Scores, with_squares: bool
+) -> tuple[Any, ...]:
+    """Return `KnownProducts` with the sums for its images; the scores are the products with the coefficients."""
+    mean, variance = scores
     left = [weights.by_mean * mean, weights.by_mean]
     if weights.is_coupled:
-        left[0] += weights.mixed * scores.variance
-        left += [weights.mixed * mean + weights.by_variance * scores.variance, weights.mixed]
+        left[0] += weights.mixed * variance
+        left += [weights.mixed * mean + weights.by_variance * variance + weights.h, weights.mixed]
     joined = np.hstack(left)
-    scale = scale if weights.is_coupled else None
-    used = joined[:, : 2 * weights.n] if scale is None else joined
-    images, squares = part.X.images(used, scale, weights.by_mean if with_squares else None)
-    return KnownProducts(images, squares, joined.sum(axis=0), weights.n_active)
+    squares, *sums = moments.image_sums(part.X, joined, weights.by_mean if with_squares else None)
+    return joined.sum(axis=0), weights.n_active, squares, *sums
 
 
 @dataclass(frozen=True)
@@ -157,5 +159,5 @@ class WithGradient:
     def n_products(self) -> int:
         return 1 + self.function.n_products  # type: ignore[attr-defined]
 
-    def __call__(self, part: Rows, loss: RowLoss, scores: Scores, *args: Any) -> tuple[Any, ...]:
-        return *loss_and_gradient(part, loss, scores), *self.function(part, *args)
+    def __call__(self, part: Rows, loss: RowLoss, moments: ScoreMoments, scores: Scores, *args: Any) -> tuple[Any, ...]:
+        return *loss_and_gradient(part, loss, moments, scores), *self.function(part, *args)

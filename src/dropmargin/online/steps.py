@@ -1,4 +1,8 @@
-"""Steps of Newton's method on a block of rows, and the point at which the block is added to the summary."""
+"""Steps of Newton's method on a block of rows, and the point at which the block is added to the summary.
+
+The objective of a block is that of `fit`, with a `Summary` of the earlier rows as its penalty. A kink is smoothed by
+noise on the scores (`SmoothedByNoise`), which moves the minimum less than the barrier of `MomentLoss.smoothed`.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import LocalPartitions, Output, Rows, column_dots, is_dense_matrix, row_block, target_summary
+from dropmargin.data import LocalPartitions, Output, Rows, is_dense_matrix, row_block, target_summary
 from dropmargin.losses import MomentLoss
-from dropmargin.objective.base import Curvature
-from dropmargin.online.block import AnyPoint, BlockObjective, BlockPoint, GroupedBlockObjective, SmoothedByNoise
+from dropmargin.objective import Curvature, MomentObjective
+from dropmargin.objective.moment import MomentPoint
 from dropmargin.online.summary import Summary
 from dropmargin.solvers import Options, Problem, conjugate_gradient
 from dropmargin.solvers.newton import newton
@@ -30,6 +34,29 @@ _SMALL_DECREASE, _UNLIKE = 0.01, 2.0
 _SMOOTHING = 0.05
 
 
+class SmoothedByNoise(MomentLoss):
+    """A loss whose kink is smoothed by noise on the scores of this standard deviation, see the module's docstring."""
+
+    def __init__(self, loss: MomentLoss, deviation: float) -> None:
+        self._loss, self._variance = loss, deviation**2
+        self.kink, self.has_majoriser = loss.kink, loss.has_majoriser
+
+    def value(self, y: Array, m: Array, v: Array) -> Array:
+        return self._loss.value(y, m, v + self._variance)
+
+    def gradient(self, y: Array, m: Array, v: Array) -> tuple[Array, Array]:
+        return self._loss.gradient(y, m, v + self._variance)
+
+    def curvature(self, y: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
+        return self._loss.curvature(y, m, v + self._variance)
+
+    def majoriser(self, y: Array, m: Array, v: Array) -> Array:
+        return self._loss.majoriser(y, m, v + self._variance)
+
+    def smoothed(self, width: float | Array) -> MomentLoss:
+        return self._loss.smoothed(width)
+
+
 class Step(NamedTuple):
     """New coefficients, and the point and the curvature with which the rows of a block are added to a summary.
 
@@ -38,7 +65,7 @@ class Step(NamedTuple):
     """
 
     summary: Summary
-    point: AnyPoint
+    point: MomentPoint
     curvature: Curvature | None
     coef: Array
     last_step: Array
@@ -55,14 +82,14 @@ class Step(NamedTuple):
         return replace(self.summary.after(self.point, curvature), last_step=self.last_step)
 
 
-def _n_products(point: AnyPoint) -> int:
+def _n_products(point: MomentPoint) -> int:
     """Return the number of products with the rows so far, times the number of rows."""
     data = point.objective.data
     return data.n_products * target_summary(data).n_rows
 
 
-def start(batch: Batch, problem: Problem, outputs: Sequence[Output], summary: Summary) -> AnyPoint:
-    """Return the objective of some rows, with a summary as its penalty, at the coefficients of the summary."""
+def block_objective(batch: Batch, problem: Problem, outputs: Sequence[Output], summary: Summary) -> MomentObjective:
+    """Return the objective of some rows, with a summary as its penalty."""
     loss, X = problem.loss, batch.X
     assert isinstance(loss, MomentLoss)
     variance = problem.variance if is_dense_matrix(X) else problem.variance.of_stored_entries()
@@ -74,10 +101,8 @@ def start(batch: Batch, problem: Problem, outputs: Sequence[Output], summary: Su
     block = row_block(X, variance.entry if variance.moves_entries else None)
     data = LocalPartitions([Rows(block, targets, problem.C * weights)])
     common = summary, problem.fit_intercept, block.n_features, np.arange(len(outputs))
-    if variance.groups is not None and not variance.is_zero:
-        groups = variance.feature_groups(block.n_features)
-        return GroupedBlockObjective(data, loss, variance, *common, groups=groups).at(summary.coef)
-    return BlockObjective(data, loss, variance, *common).at(summary.coef)
+    groups = None if variance.groups is None or variance.is_zero else variance.feature_groups(block.n_features)
+    return MomentObjective(data, loss, variance, *common, groups=groups)
 
 
 def add_at_zero(batch: Batch, problem: Problem, outputs: Sequence[Output], summary: Summary) -> Step:
@@ -85,7 +110,7 @@ def add_at_zero(batch: Batch, problem: Problem, outputs: Sequence[Output], summa
 
     Steps would move the intercept to where the loss of these rows is flat, and a flat summary has no weight later.
     """
-    point = start(batch, problem, outputs, summary)
+    point = block_objective(batch, problem, outputs, summary).at(summary.coef)
     return Step(summary, point, point.majoriser(), summary.coef.copy(), summary.last_step)
 
 
@@ -94,28 +119,22 @@ def minimise(parts: Sequence[Batch], problem: Problem, outputs: Sequence[Output]
     n_products = 0
     for part in parts:
         # 1. The start: the coefficients of the summary, or the best intercept for the first rows of all.
-        point, is_cold = start(part, problem, outputs, summary), not summary.coef.any()
-        objective = point.objective
-        if is_cold:
-            point = objective.at(objective.starting_coef())
-        elif part is parts[-1]:
+        objective, is_cold = block_objective(part, problem, outputs, summary), not summary.coef.any()
+        point = objective.at(objective.starting_coef() if is_cold else summary.coef)
+        if part is parts[-1] and not is_cold:
             # 2. A small predicted decrease: one step, without a line search, after the rows are added. Its length is
             # that of the last such step, unless the rows are unlike those before.
-            curvature = point.hessian()
-            first = conjugate_gradient.first_direction(curvature, point.gradient)
-            decrease = first.decrease / point.value
+            curvature, right = point.hessian(), -point.gradient
+            decrease = conjugate_gradient.decrease_bound(curvature, right, np.ones(len(outputs))) / point.value
             if np.all(decrease <= _SMALL_DECREASE):
                 length, last_decrease = summary.last_step.T
                 if np.any(decrease > _UNLIKE * last_decrease):
-                    along = column_dots(first.direction, curvature.product(first.direction))
-                    length = np.divide(first.square, along, out=np.ones_like(along), where=along > 0.0)
-                coef = point.coef + (first.solution + length * first.direction)
-                last_step = np.stack([length, decrease], axis=1)
-                return Step(summary, point, curvature, coef, last_step, n_products)
+                    length = 1.0 / conjugate_gradient.solve(curvature, right, rtol=0.0, max_iter=1).lowest
+                coef = point.coef + conjugate_gradient.first_step(curvature, right, length)
+                return Step(summary, point, curvature, coef, np.stack([length, decrease], axis=1), n_products)
         # 3. Else steps of Newton's method, after which the rows are added.
-        in_plane = isinstance(point, BlockPoint)
-        result = newton(objective, point, Options(_TOL, _STEPS, warm=not is_cold, in_plane=in_plane))
-        point = result.point if isinstance(result.point, AnyPoint) else objective.at(result.coef)
+        result = newton(objective, point, Options(_TOL, _STEPS, warm=not is_cold, max_inner=1))
+        point = result.point if isinstance(result.point, MomentPoint) else objective.at(result.coef)
         if part is not parts[-1]:
             summary, n_products = summary.moved(point.coef), n_products + _n_products(point)
     return Step(summary, point, None, point.coef, np.zeros_like(summary.last_step), n_products)

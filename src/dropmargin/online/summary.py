@@ -7,7 +7,7 @@ At the coefficients ``z`` (intercept last) where it was made, the objective of t
 ``g`` is its gradient and ``K`` its Hessian, ``Z`` are the coefficients ``z`` and the intercept ``e`` alone, and ``D``
 is the diagonal of ``K - K e (e'K e)^-1 e'K``, that of centred features. ``H`` is the BFGS update of ``D``: it is
 positive, and ``H Z = K Z``. Coefficients that grow with the number of rows move mostly along ``Z``, and the products
-``K Z`` follow from the scores (`MomentCurvature.with_deflation`).
+``K Z`` follow from the scores (`MomentCurvature.known_directions`).
 
 A block of rows is added by the expansion of its objective, whose penalty is the summary before it. The first summary is
 the l2 penalty.
@@ -24,7 +24,6 @@ import numpy as np
 from dropmargin.data import column_dots
 from dropmargin.objective.base import Curvature
 from dropmargin.objective.curvature import MomentCurvature
-from dropmargin.objective.grouped import GroupedCurvature
 from dropmargin.objective.preconditioner import Diagonal
 from dropmargin.penalties import Penalty
 from dropmargin.typing import Array
@@ -92,26 +91,26 @@ class Summary(Penalty):
 
         The objective has this summary as its penalty.
         """
-        assert isinstance(curvature, MomentCurvature | GroupedCurvature)
+        assert isinstance(curvature, MomentCurvature)
         assert curvature.deflation is not None
         assert isinstance(curvature.preconditioner, Diagonal)
         coef, coef_image, intercept_image = curvature.deflation
         slope, diagonal = point.gradient, 1.0 / curvature.preconditioner.inverse[:-1]
-        if not point.objective.fit_intercept:
-            intercept_image = np.zeros_like(coef)
         factors = np.empty((coef.shape[1], 3, len(coef)))
         for k in range(coef.shape[1]):
             factors[k] = _factors(coef[:, k], diagonal[:, k], coef_image[:, k], intercept_image[:, k])
         return replace(self, coef=coef, constant=point.value, slope=slope, diagonal=diagonal, factors=factors)
 
-    def centred(self, diagonal: Array, intercept_image: Array, least: Array) -> Array:
-        """Return the diagonal ``D`` plus that of new rows, centred anew; rounding does not take it below ``least``."""
-        out = diagonal + np.square(self.factors[:, 1, :-1].T)
+    @property
+    def is_positive_diagonal(self) -> bool:
+        return False
+
+    def centred(self, squares: Array, intercept_image: Array) -> Array:
+        out = squares + np.square(self.factors[:, 1, :-1].T)
         out -= np.square(_intercept_factor(intercept_image)[:-1])
-        return np.maximum(out, least, out=out)
+        return np.maximum(out, 0.0, out=out)  # a negative number is rounding
 
     def at(self, coef: Array) -> tuple[Array, Array]:
-        """Return the value, and the gradient by all coefficients, that of the intercept last."""
         if coef is self.coef:
             return self.constant, self.slope
         step = coef - self.coef
@@ -138,9 +137,6 @@ class Summary(Penalty):
         for k, factors in enumerate(self.factors):
             out[:, k] = (_SIGNS * (factors @ direction[:, k])) @ factors
         return out
-
-    def low_rank_square(self, direction: Array) -> Array:
-        return np.array([_SIGNS @ np.square(factors @ direction[:, k]) for k, factors in enumerate(self.factors)])
 
 
 def _intercept_factor(image: Array) -> Array:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dsterf
 
 from dropmargin.data import add_scaled, column_dots
-from dropmargin.objective import Curvature, Point
+from dropmargin.objective import Curvature
 from dropmargin.solvers.deflation import Deflation
 from dropmargin.typing import Array
 
@@ -96,48 +95,12 @@ def solve(curvature: Curvature, right: Array, rtol: float, max_iter: int, atol: 
     return result
 
 
-class FirstDirection(NamedTuple):
-    """The solution in the known directions, ``x z + y e`` of `Deflation`, and the first direction of the iteration.
-
-    ``square`` is the squared residual in the norm of the preconditioner, ``decrease`` the predicted decrease if the
-    preconditioner were exact.
-    """
-
-    x: Array
-    y: Array
-    solution: Array
-    direction: Array
-    square: Array
-    decrease: Array
-
-
-def first_direction(curvature: Curvature, gradient: Array) -> FirstDirection:
-    """Return where the iteration for the right side ``-gradient`` begins; no product is needed."""
+def first_step(curvature: Curvature, right: Array, length: Array) -> Array:
+    """Return what one iteration of `solve` returns if its step has a given length; no product is needed."""
     assert curvature.deflation is not None
-    deflation, residual = Deflation(curvature.deflation), -gradient
-    x, y = deflation.coordinates(residual)
-    solution, image = deflation.at(x, y)
-    known = column_dots(residual, solution)
-    residual -= image
-    direction = curvature.precondition(residual)
-    square = column_dots(residual, direction)
-    return FirstDirection(x, y, solution, deflation.project(direction), square, 0.5 * (known + square))
-
-
-def solve_in_plane(curvature: Curvature, point: Point) -> tuple[Solution, Callable[[Array], Point]]:
-    """Return the result of one iteration for the gradient of a point, and the points after multiples of that step.
-
-    The iteration needs the curvature along one direction alone. The product for that has the scores of the points.
-    """
-    first = first_direction(curvature, point.gradient)
-    plane = point.plane(first.direction)
-    along = plane.curvature(curvature)
-    positive = along > _FLAT * first.square
-    z = np.where(positive, first.square / np.where(positive, along, 1.0), 0.0)
-    remaining = np.where(positive, _STEPS_LEFT * 0.5 * z * first.square, 0.5 * first.square)
-    lowest = np.where(positive, along / np.where(positive, first.square, 1.0), 1.0)
-    solution = Solution(first.solution + z * first.direction, remaining, lowest)
-    return solution, lambda length: plane.at(length * first.x, length * first.y, length * z)
+    deflation = Deflation(curvature.deflation)
+    solution, image = deflation.solve(right)
+    return solution + length * deflation.project(curvature.precondition(right - image))
 
 
 def decrease_bound(curvature: Curvature, gradient: Array, lowest: Array) -> Array:

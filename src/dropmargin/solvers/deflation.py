@@ -33,17 +33,10 @@ class Deflation:
             inverse = np.stack([c, -b, a]) / determinant
         self.inverse = np.where(whole, inverse, np.stack([np.zeros_like(c), np.zeros_like(c), intercept_only]))
 
-    def coordinates(self, right: Array) -> tuple[Array, Array]:
-        """Return the multiples of ``z`` and ``e`` that make up the solution in the plane."""
-        return self._weights(column_dots(self.space.coef, right), right[-1])
-
     def solve(self, right: Array) -> tuple[Array, Array]:
         """Return the solution in the plane and its image."""
-        return self.at(*self.coordinates(right))
-
-    def at(self, x: Array, y: Array) -> tuple[Array, Array]:
-        """Return ``x z + y e`` and its image."""
         space = self.space
+        x, y = self._weights(column_dots(space.coef, right), right[-1])
         solution = x * space.coef
         solution[-1] += y
         return solution, x * space.coef_image + y * space.intercept_image

@@ -61,7 +61,7 @@ def suits_interior_point(objective: MomentObjective) -> bool:
     return (
         parts is not None
         and suits_tables(objective)
-        and objective.penalty.has_curvature
+        and objective.penalty.is_positive_diagonal
         and all(np.all(part.sample_weight > 0.0) for part in parts)
     )
 

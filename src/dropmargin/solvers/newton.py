@@ -12,7 +12,6 @@ decrease that the same curvature predicts for the new gradient. ``tol`` is relat
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +23,6 @@ from dropmargin.solvers.result import Iteration, Options, Result
 from dropmargin.typing import Array
 
 _MAJORISER_STEPS = 2
-_INNER_ITERATIONS = 250
 _ARMIJO = 1e-4
 _HALVINGS = 30
 _DOUBLINGS = 20
@@ -75,13 +73,13 @@ def newton(objective: Objective, start: Point, options: Options, is_irls: bool =
             if objective.has_coupled_classes and np.any(state.gaps > _FAR_GAP * state.scale()):
                 rtol = 0.5  # products cost more than steps
         # 2. Direction: the approximate minimum of the model.
-        step = _Step.solve(model, point, rtol, state.atol(), options.in_plane)
+        step = _Step.solve(model, point, rtol, state.atol(), options.max_inner)
         # 3. Line search. Fall back to the majoriser if the predicted decrease exceeds the objective (no loss is
         # negative), or if no step length decreases the objective.
-        step.replace_by_majoriser(objective, point, ~step.is_plausible(state.largest_decrease()), state.atol())
+        step.replace_by_majoriser(objective, point, ~step.is_plausible(state.largest_decrease()), state)
         length, trial = search_line(point, step, state.scale(), state.may_grow)
         failed = length == 0.0
-        if step.replace_by_majoriser(objective, point, failed, state.atol()):
+        if step.replace_by_majoriser(objective, point, failed, state):
             length, trial = search_line(point, step, state.scale(), state.may_grow)
         # 4. Relative gap; converged outputs leave the loop.
         state.advance(iteration, step, length, trial, is_first, objective)
@@ -105,11 +103,7 @@ class _Step:
         The decrease that the model predicts.
     is_from_model : boolean ndarray of shape (n_outputs,)
         Where the direction is the model's, and not that of the majoriser in its place.
-    at : callable or None
-        Step lengths to the point there, if the step has been made in a plane.
     """
-
-    at: Callable[[Array], Point] | None = None
 
     def __init__(self, model: Curvature, direction: Array, remaining: Array, lowest: Array, predicted: Array) -> None:
         self.model = model
@@ -120,17 +114,11 @@ class _Step:
         self.is_from_model = np.ones(len(predicted), dtype=bool)
 
     @classmethod
-    def solve(cls, model: Curvature, point: Point, rtol: float, atol: Array, in_plane: bool = False) -> _Step:
-        at = None
-        if in_plane:
-            (direction, remaining, lowest), at = conjugate_gradient.solve_in_plane(model, point)
-        else:
-            right = -point.gradient
-            direction, remaining, lowest = conjugate_gradient.solve(model, right, rtol, _INNER_ITERATIONS, atol)
+    def solve(cls, model: Curvature, point: Point, rtol: float, atol: Array, max_inner: int) -> _Step:
+        right = -point.gradient
+        direction, remaining, lowest = conjugate_gradient.solve(model, right, rtol, max_inner, atol)
         remaining = np.where(remaining >= 0.0, remaining, np.inf)
-        step = cls(model, direction, remaining, lowest, _predicted_decrease(point, direction))
-        step.at = at
-        return step
+        return cls(model, direction, remaining, lowest, _predicted_decrease(point, direction))
 
     @property
     def is_broken(self) -> Array:
@@ -141,14 +129,13 @@ class _Step:
         """Return where the predicted decrease is between zero and the largest possible one."""
         return (self.predicted >= 0.0) & (self.predicted <= largest) & ~self.is_broken
 
-    def replace_by_majoriser(self, objective: Objective, point: Point, outputs: Array, atol: Array) -> bool:
+    def replace_by_majoriser(self, objective: Objective, point: Point, outputs: Array, state: _State) -> bool:
         """Take the majoriser's direction for these outputs; return whether anything changed."""
         self.is_from_model &= ~outputs
         if not (objective.has_quadratic_bound and outputs.any()):
             return False
         part = point.select(outputs)
-        other = _Step.solve(part.majoriser(), part, 0.1, atol[outputs], self.at is not None)
-        self.at = other.at if outputs.all() else None
+        other = _Step.solve(part.majoriser(), part, 0.1, state.atol()[outputs], state.options.max_inner)
         self.direction[:, outputs] = other.direction
         self.remaining[outputs], self.predicted[outputs] = other.remaining, other.predicted
         return True
@@ -170,7 +157,7 @@ def search_line(point: Point, step: _Step, scale: Array, may_grow: bool) -> tupl
     upper = point.value + _ROUNDING * scale
 
     def at(length: Array) -> Point:
-        return point.objective.at(point.coef + length * step.direction) if step.at is None else step.at(length)
+        return point.objective.at(point.coef + length * step.direction)
 
     with np.errstate(invalid="ignore", over="ignore"):
         trial = at(length)

@@ -47,8 +47,8 @@ class Options:
         Whether an estimate of the gap suffices, without a certificate, because the result is only a start.
     scale : ndarray of shape (n_outputs,), default=None
         What ``tol`` is relative to; by default the objective itself. It is given for the stages of a central path.
-    in_plane : bool, default=False
-        Whether a step is one iteration of conjugate gradients, in the plane of `Point.plane`: two products per step.
+    max_inner : int, default=250
+        The most iterations of conjugate gradients in a step.
     """
 
     tol: float
@@ -57,7 +57,7 @@ class Options:
     warm: bool = False
     is_rough: bool = False
     scale: Array | None = None
-    in_plane: bool = False
+    max_inner: int = 250
 
 
 @dataclass(frozen=True)

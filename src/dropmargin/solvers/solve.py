@@ -26,7 +26,6 @@ from dropmargin.data.training import SUBSAMPLE_EVERY, Subsample
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import DropoutNoise, Noise, Variance
 from dropmargin.objective import (
-    GroupedObjective,
     MGFObjective,
     MomentObjective,
     MultinomialObjective,
@@ -408,17 +407,15 @@ def _objective(
         noise_of_scores = _noise_of_scores(problem, variance, rows.n_features)
         return MultinomialObjective(data, noise_of_scores, penalty, problem.fit_intercept, rows.n_features)
     common = problem.penalty, problem.fit_intercept, rows.n_features
+    groups = None if variance.groups is None else variance.feature_groups(rows.n_features)
     if isinstance(problem.loss, MGFLoss):
         noise = DropoutNoise(rate=0.0, reference="zero") if problem.noise is None else problem.noise
-        groups = None if variance.groups is None else variance.feature_groups(rows.n_features)
         return MGFObjective(data, problem.loss, noise, *common, groups)
     assert isinstance(problem.loss, MomentLoss)
     loss = problem.loss.without_noise() if variance.is_zero else problem.loss
+    groups = None if variance.is_zero else groups
     outputs = np.arange(rows.n_outputs)
-    if variance.groups is None or variance.is_zero:
-        return MomentObjective(data, loss, variance, *common, outputs, is_stiff=is_direct)
-    groups = variance.feature_groups(rows.n_features)
-    return GroupedObjective(data, loss, variance, *common, outputs, is_stiff=is_direct, groups=groups)
+    return MomentObjective(data, loss, variance, *common, outputs, is_stiff=is_direct, groups=groups)
 
 
 def _noise_of_scores(problem: Problem, variance: Variance, n_features: int) -> ScoreVariance:
