@@ -313,15 +313,17 @@ def _sparse_signal(n_features=2000, n_informative=15):
 
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
 @pytest.mark.parametrize("estimator", [DropoutSVC, DropoutLogisticRegression])
-@pytest.mark.parametrize("reference", ["zero", "mean"])
+@pytest.mark.parametrize("reference", ["zero", "mean", "groups"])
 def test_a_working_set_of_few_features_has_the_optimum_of_all(layout, estimator, reference):
     X, y = _sparse_signal()
-    noise = DropoutNoise(0.3, reference=reference)
+    groups = np.arange(X.shape[1]) // 4 if reference == "groups" else None
+    noise = DropoutNoise(0.3, reference="mean" if reference == "groups" else reference, groups=groups)
     model = estimator(noise=noise, C=0.2, l1_ratio=1.0, tol=1e-8).fit(as_format(X.toarray(), layout), y)
     used = np.flatnonzero(model.coef_[0])
     assert 0 < len(used) <= 200
     # The same problem with these features alone, of which all are in the working set, ends at the same objective.
-    alone = clone(model).fit(as_format(X.toarray()[:, used], layout), y)
+    own = noise if groups is None else clone(noise).set_params(groups=np.unique(groups[used], return_inverse=True)[1])
+    alone = clone(model).set_params(noise=own).fit(as_format(X.toarray()[:, used], layout), y)
     assert abs(alone.objective_ / model.objective_ - 1.0) <= 1e-7
     # Steps on a tenth of the features count as a part of a pass.
     assert model.n_passes_ <= 0.7 * alone.n_passes_

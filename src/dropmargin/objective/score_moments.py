@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -87,6 +87,10 @@ class ScoreMoments(ABC):
     def select(self, outputs: Any) -> Self:
         """Return the moments of these outputs alone."""
         return replace(self, coef=np.ascontiguousarray(self.coef[:, outputs]))  # type: ignore[type-var]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields alone: what is derived from them is not sent to a cluster."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
     def of_noise(self, by_entries: Array, h_total: Array) -> Array:
         """Return ``V' h`` from ``f(X)' h`` and the sum of ``h``: the noise's diagonal of independent features."""
