@@ -91,7 +91,7 @@ class SparseBlock(Block):
         return found[:, :2], found[:, 2:]
 
     def group_moments(self, operand: GroupOperand) -> tuple[Array, Array]:
-        groups, coef, along = operand.groups, operand.coef, operand.itself
+        groups, coef, along = operand.groups, operand.coef, operand.own_direction
         mean, variance = (np.empty((self.n_rows, coef.shape[1])) for _ in range(2))
         for k in range(coef.shape[1]):
             if self._kernels is not None:
@@ -144,7 +144,7 @@ class SparseBlock(Block):
         n_images = half // n
         out, squares = np.empty((2, self.n_features, half)), np.empty((self.n_features, n))
         for k in range(n):
-            back, second = self._kernels.group_backward(operand.itself, k, left[:, k::n])
+            back, second = self._kernels.group_backward(operand.own_direction, k, left[:, k::n])
             for j in range(n_images):
                 self._store_group_columns(operand, k, back[:, j::n_images], out[:, :, k + j * n])
             if n_images == 2:

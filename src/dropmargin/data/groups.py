@@ -144,7 +144,7 @@ class GroupOperand:
         return self.scaled - self.scaled_at
 
     @cached_property
-    def itself(self) -> GroupDirection:
+    def own_direction(self) -> GroupDirection:
         """The coefficients as the direction."""
         return GroupDirection(self, self.coef)
 

@@ -34,8 +34,8 @@ _FIRST_EPOCHS = 4
 _GROWTH = 1.25
 # A call of compiled code cannot be interrupted: it reads at most about so many entries, a fraction of a second.
 _ENTRIES_PER_CALL = 5e7
-# The intercept's curvature is about the number of free dual_values over the mean square of a row: s is this times its
-# inverse, within limits (as shares of the mean square). On review text 5, 10, 20 and 40 differed by less than
+# The intercept's curvature is about the number of free dual variables over the mean square of a row: s is this times
+# its inverse, within limits (as shares of the mean square). On review text 5, 10, 20 and 40 differed by less than
 # one random order of the rows from another.
 _INTERCEPT_STEP = 10.0
 _LEAST_INTERCEPT_STEP, _MOST_INTERCEPT_STEP = 0.003, 10.0
@@ -59,7 +59,7 @@ def descend_dual(objective: MomentObjective, dual: PerPartition | None, options:
     Parameters
     ----------
     dual : PerPartition of ndarray of shape (n_rows, 1), or None
-        Multipliers to start from, as shares of the rows' weights.
+        Dual variables to start from, as shares of the rows' weights.
     """
     parts, cache, tol = objective.data.rows_in_memory(), objective.data.shared_cache, options.tol
     if parts is None or objective.loss.suits_regression:
@@ -150,7 +150,7 @@ class _AllRows:
         return np.concatenate([own[:, 0] for own in values])
 
     def shares(self, dual_values: Array) -> PerPartition:
-        """Return dual_values as shares of the rows' weights, by partition."""
+        """Return dual variables as shares of the rows' weights, by partition."""
         out = np.divide(dual_values, self.upper, out=np.zeros_like(self.upper), where=self.upper > 0.0)
         return PerPartition(out[begin:end, None] for begin, end in pairwise(self.edges))
 
@@ -173,13 +173,13 @@ class _AllRows:
 
 
 class _Proof:
-    """Balanced dual_values, the coefficients that follow from them, and the duality gap of both.
+    """Balanced dual variables, the coefficients that follow from them, and the duality gap of both.
 
     Attributes
     ----------
     dual_values : ndarray of shape (n_rows,)
     combined : ndarray of shape (n_features + 1, 1)
-        The weights that the dual_values combine, and the best intercept for them.
+        The coefficients that follow from the dual variables, and the best intercept for them.
     coef : ndarray of shape (n_features + 1, 1)
         The best multiple of that.
     terms : ndarray of shape (n_rows,)
@@ -247,7 +247,7 @@ def best_intercept(kinks: Array, labels: Array, weights: Array) -> float:
 
 
 def _balanced(dual_values: Array, labels: Array, upper: Array) -> Array:
-    """Return dual_values nearby with ``sum_i a_i y_i = 0``.
+    """Return dual variables nearby with ``sum_i a_i y_i = 0``.
 
     Free ones move first, within their bounds: at the optimum that costs nothing to first order. If they are not enough,
     all those of one label shrink.
