@@ -21,7 +21,6 @@ from dropmargin.data.matrix import (
     drop_empty_columns,
     entry_range,
     entry_rows,
-    feature_means_far_from_zero,
     from_arrays,
     full_columns,
     has_full_columns,
@@ -29,14 +28,12 @@ from dropmargin.data.matrix import (
     keep_columns,
     linear_scores,
     map_entries,
-    mean_square,
     means_to_subtract,
     no_rows,
     nonempty_features,
     nonzero_entries,
     row_block,
     row_blocks,
-    row_slice,
     stack_blocks,
     stack_rows,
     stores_zeros,
@@ -44,16 +41,13 @@ from dropmargin.data.matrix import (
     to_arrays,
     worst_column,
 )
-from dropmargin.data.outputs import Output, binary_outputs
+from dropmargin.data.outputs import Output, binary_outputs, output_targets, target_weights
 from dropmargin.data.partitions import LocalPartitions, Partitions, PerPartition, products
-from dropmargin.data.rows import Rows, TargetSummary, set_target_summary, target_summary
-from dropmargin.data.training import BinaryArray, BinaryRows, ClassArray, ClassRows, NumberArray
+from dropmargin.data.rows import Rows, TargetSummary, join_rows, set_target_summary, target_summary
+from dropmargin.data.training import ClassRows, OutputRows
 
 __all__ = [
-    "BinaryArray",
-    "BinaryRows",
     "Block",
-    "ClassArray",
     "ClassRows",
     "DenseBlock",
     "DualDescent",
@@ -63,8 +57,8 @@ __all__ = [
     "GroupOperand",
     "GroupSums",
     "LocalPartitions",
-    "NumberArray",
     "Output",
+    "OutputRows",
     "Partitions",
     "PerPartition",
     "Rows",
@@ -84,24 +78,23 @@ __all__ = [
     "drop_empty_columns",
     "entry_range",
     "entry_rows",
-    "feature_means_far_from_zero",
     "from_arrays",
     "full_columns",
     "group_sums",
     "has_full_columns",
     "is_dense_matrix",
+    "join_rows",
     "keep_columns",
     "linear_scores",
     "map_entries",
-    "mean_square",
     "means_to_subtract",
     "no_rows",
     "nonempty_features",
     "nonzero_entries",
+    "output_targets",
     "products",
     "row_block",
     "row_blocks",
-    "row_slice",
     "rows_for_descent",
     "set_target_summary",
     "stack_blocks",
@@ -109,6 +102,7 @@ __all__ = [
     "stores_zeros",
     "subtract",
     "target_summary",
+    "target_weights",
     "to_arrays",
     "worst_column",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from dropmargin.data.blocks import Block, EntryFunction, chunks
+from dropmargin.data.blocks import Block, EntryFunction
 from dropmargin.data.csr import SparseBlock, csr_of, keep_columns, nonempty_features, row_view, with_data
 from dropmargin.data.dense import DenseBlock
 from dropmargin.data.structure import sound_csr
@@ -184,33 +184,6 @@ def worst_column(X: Any, smallest: bool) -> int:
         largest = int(np.argmax(values))
         where = largest if abs(values.flat[largest]) >= abs(values.flat[where]) else where
     return int(X.indices[where]) if sparse.issparse(X) else where % X.shape[1]
-
-
-def mean_square(X: Any, weights: Array) -> float:
-    """Return the weighted mean of the squared norm of a row; a dense ``X`` is centred first."""
-    share = weights / weights.sum()
-    if sparse.issparse(X):
-        return float(share @ with_data(X, np.square(X.data, dtype=np.float64)).sum(axis=1))
-    mean = share @ X
-    square = sum(
-        share[rows] @ np.square(X[rows] - mean).sum(axis=1) for rows in chunks(X.shape[0], X.shape[1], _CHUNK_ENTRIES)
-    )
-    return float(square) if square > ROUNDING * (mean @ mean) else 0.0
-
-
-def feature_means_far_from_zero(X: Any, weights: Array, ratio: float) -> Array | None:
-    """Return the feature means to subtract if one is over ``ratio`` standard deviations from zero, else ``None``.
-
-    With an intercept the solution does not depend on a shift of the features, but its rounding errors do.
-    """
-    share = weights / weights.sum()
-    full = full_columns(column_counts(X), X.shape[0])
-    if not len(full):
-        return None
-    chosen, every = _select_dense(X, full), np.arange(len(full))
-    mean = column_means(chosen, share, every)
-    variance = column_variances(chosen, share, every, mean)
-    return means_to_subtract(mean, variance, full, X.shape[1], ratio, sparse.issparse(X))
 
 
 def column_counts(X: Any) -> Array:

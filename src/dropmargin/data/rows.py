@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dropmargin.data.matrix import row_slice, stack_rows
 from dropmargin.data.partitions import Partitions
 from dropmargin.typing import Array
 
@@ -55,9 +56,23 @@ class Rows:
         """Return some of the rows, copied."""
         return Rows(self.X[index], self.y[index], self.sample_weight[index])
 
+    def between(self, begin: int, end: int) -> Rows:
+        """Return rows ``begin`` to ``end``, as views."""
+        return Rows(row_slice(self.X, begin, end), self.y[begin:end], self.sample_weight[begin:end])
+
+    def __len__(self) -> int:
+        return len(self.y)
+
 
 def _fetch(fetch: Callable[[], Any], function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     return function(fetch(), *args)
+
+
+def join_rows(parts: Sequence[Rows]) -> Rows:
+    """Return a copy of the rows of several parts as one."""
+    weights = [np.ones(len(part)) if part.sample_weight is None else part.sample_weight for part in parts]
+    y = np.concatenate([part.y for part in parts])
+    return Rows(stack_rows([part.X for part in parts]), y, np.concatenate(weights))
 
 
 class TargetSummary(NamedTuple):

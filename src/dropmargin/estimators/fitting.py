@@ -20,21 +20,17 @@ from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from dropmargin.data import (
-    ClassArray,
     ClassRows,
-    NumberArray,
     Rows,
     as_dense,
     binary_outputs,
     canonical,
     linear_scores,
-    mean_square,
 )
 from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import (
     STATISTICS,
     FeatureStatistics,
-    feature_statistics,
     has_missing,
     incomplete_rows,
     nan_to_negative_zero,
@@ -133,23 +129,19 @@ class CheckedRows(Rows, TrainingRows):
         factor_model = cache(partial(fit_factor_model, X, weights, is_missing, fit.estimator.missing_rank))
         if self.are_filled and is_missing:
             X, is_missing = fill_conditional(X, factor_model()), False
-        kind = NumberArray if fit.is_regression else ClassArray
-        rows = kind(X, targets, weights, 1 if classes is None else len(classes), is_missing)
-        if isinstance(rows, NumberArray):
-            rows.first_intercept = first_intercept(fit.problem.loss, targets, weights)
+        n_classes, first = 1 if classes is None else len(classes), fit.first_intercept(targets, weights)
+        rows = ClassRows.of_matrix(X, targets, weights, n_classes, is_missing, first)
 
         def statistics() -> FeatureStatistics:
             if self.are_filled:
                 model = factor_model()  # of complete rows it is fitted when it is used
                 return FeatureStatistics(model.mean, None, model.factors, model.residual_variance)
-            if fit.uses_deviations:
-                return feature_statistics(X, weights, is_missing)
-            return FeatureStatistics(rows.feature_means, None)
+            return fit.statistics(rows)
 
         return nullcontext(EncodedRows(classes, rows, statistics))
 
     def mean_square(self) -> float:
-        return mean_square(self.X, self.sample_weight)
+        return ClassRows.of_matrix(self.X, self.y, self.sample_weight, n_classes=1).mean_square()
 
     def residual_deviation(self, model: MarginalisedModel) -> float | None:
         """Return the standard deviation of the residuals of complete rows; ``None`` if there are too few rows."""
@@ -206,7 +198,7 @@ class Fit:
         with rows.encoded(self) as encoded:
             start = self.start(encoded.classes, rows.n_features) if start is None else start
             result = solve(problem, encoded.rows, start, n_threads)
-        self.store(result, encoded, rows)
+            self.store(result, encoded, rows)
 
     def encode_labels(self, y: Array, weights: Array) -> tuple[Array | None, Array, Array]:
         """Return the classes, the index of the class of each row (-1: none), and its weight; numbers as they are."""
@@ -224,6 +216,22 @@ class Fit:
             return totals > 0.0, classes, np.ones(len(classes))
         own = self.estimator
         return validation.encode_classes(classes, totals, own.class_weight, type(own).__name__)
+
+    def first_intercept(self, y: Array, weights: Array) -> float:
+        """Return the intercept to start from: for numbers, their weighted mean, or one without any loss; else zero."""
+        loss = self.problem.loss
+        if not self.is_regression:
+            return 0.0
+        assert isinstance(loss, MomentLoss)
+        counted = y[weights > 0.0]
+        middle = 0.5 * (counted.min() + counted.max())
+        if not loss.value(counted, np.full_like(counted, middle), np.zeros_like(counted)).any():
+            return float(middle)
+        return float(np.average(y, weights=weights))
+
+    def statistics(self, rows: ClassRows) -> FeatureStatistics:
+        """Return the statistics of the features that predictions need, unless missing features are conditional."""
+        return rows.feature_statistics() if self.uses_deviations else FeatureStatistics(rows.feature_means, None)
 
     def n_outputs(self, classes: Array | None) -> int:
         """Return the number of outputs for these classes."""
@@ -300,16 +308,6 @@ def set_coefficients(model: MarginalisedModel, coef: Array, dtype: Any) -> None:
 
 def loss_of(model: MarginalisedModel) -> Loss:
     return model._make_loss()
-
-
-def first_intercept(loss: Loss, y: Array, weights: Array) -> float:
-    """Return the intercept to start from: the weighted mean of the targets, or one without any loss."""
-    assert isinstance(loss, MomentLoss)
-    counted = y[weights > 0.0]
-    middle = 0.5 * (counted.min() + counted.max())
-    if not loss.value(counted, np.full_like(counted, middle), np.zeros_like(counted)).any():
-        return float(middle)
-    return float(np.average(y, weights=weights))
 
 
 def set_or_delete(estimator: Any, name: str, value: Any) -> None:
