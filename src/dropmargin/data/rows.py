@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dropmargin.data.matrix import row_slice, stack_rows
-from dropmargin.data.partitions import Partitions
+from dropmargin.data.partitions import LocalPartitions, Partitions
 from dropmargin.typing import Array
 
 
@@ -66,6 +66,11 @@ class Rows:
 
 def _fetch(fetch: Callable[[], Any], function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     return function(fetch(), *args)
+
+
+def one_partition(X: Any, sample_weight: Array | None = None, y: Any = None) -> LocalPartitions[Rows]:
+    """Return rows in memory as one partition, the whole matrix; ``None`` as weights means ones."""
+    return LocalPartitions([Rows(X, y, np.ones(X.shape[0]) if sample_weight is None else sample_weight)])
 
 
 def join_rows(parts: Sequence[Rows]) -> Rows:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,11 +19,7 @@ from dropmargin.data import missing_values
 from dropmargin.data.blocks import Block, EntryFunction
 from dropmargin.data.matrix import (
     ROUNDING,
-    column_counts,
-    column_means,
-    column_variances,
     drop_empty_columns,
-    full_columns,
     is_dense_matrix,
     means_to_subtract,
     row_block,
@@ -32,7 +28,7 @@ from dropmargin.data.matrix import (
 )
 from dropmargin.data.outputs import Output, binary_outputs, class_sums, output_targets, target_weights
 from dropmargin.data.partitions import LocalPartitions, Partitions, PerPartition
-from dropmargin.data.rows import Rows, TargetSummary, set_target_summary
+from dropmargin.data.rows import Rows, TargetSummary, one_partition, set_target_summary
 from dropmargin.typing import Array
 
 #: A subsample has one row in so many.
@@ -76,7 +72,6 @@ class ClassRows:
     has_missing: bool = False
     first_intercept: float = 0.0
     is_matrix: bool = False
-    _means: dict[float, Array | None] = field(default_factory=dict, init=False)
 
     @classmethod
     def of_matrix(
@@ -92,7 +87,7 @@ class ClassRows:
         n_all = X.shape[1]
         X, used = drop_empty_columns(X)
         return cls(
-            LocalPartitions([Rows(X, y, sample_weight)]),
+            one_partition(X, sample_weight, y),
             X.shape[0],
             X.shape[1],
             class_sums(y, sample_weight, n_classes),
@@ -126,26 +121,24 @@ class ClassRows:
 
     @cached_property
     def _own_means(self) -> Array:
-        return missing_values.means_by_sums(*self.rows.map_sum(_mean_sums, self.has_missing))
+        return missing_values.feature_means(self.rows, self.has_missing)
+
+    @cached_property
+    def _own_deviations(self) -> Array:
+        return missing_values.feature_deviations(self.rows, self.has_missing, self._own_means)
 
     @property
     def feature_means(self) -> Array:
-        """The weighted mean of each feature's observed entries, by one pass over the rows."""
+        """The weighted mean of each feature's observed entries, see `missing_values.feature_means`."""
         return self._of_all_features(self._own_means)
 
     def feature_statistics(self) -> missing_values.FeatureStatistics:
-        """Return mean and deviation of each feature's observed entries, see `missing_values.feature_statistics`."""
-        mean, deviation = missing_values.statistics_by_sums(
-            partial(self.rows.map_sum, _feature_sums, self.has_missing),
-            partial(self.rows.map_sum, _feature_squares, self.has_missing),
-        )[:2]
-        assert deviation is not None
-        return missing_values.FeatureStatistics(self._of_all_features(mean), self._of_all_features(deviation))
+        """Return mean and deviation of each feature's observed entries."""
+        return missing_values.FeatureStatistics(self.feature_means, self._of_all_features(self._own_deviations))
 
     def mean_square(self) -> float:
         """Return the weighted mean of the squared norm of a row; dense rows are centred."""
-        mean, deviation, *_ = self.feature_statistics()
-        assert deviation is not None
+        mean, deviation = self._own_means, self._own_deviations
         square, centre = float(deviation @ deviation), float(mean @ mean)
         if not self.is_dense:
             return square + centre
@@ -166,20 +159,7 @@ class ClassRows:
 
         With an intercept the solution does not depend on a shift of the features, but its rounding errors do.
         """
-        if ratio not in self._means:
-            self._means[ratio] = self._find_means(ratio)
-        return self._means[ratio]
-
-    def _find_means(self, ratio: float) -> Array | None:
-        full, total = np.arange(self.n_features), float(self.class_weights.sum())
-        if not self.is_dense:
-            (counts,) = self.rows.map_sum(_column_counts)
-            full = full_columns(counts, self.n_rows)
-            if not len(full):
-                return None
-        (mean,) = self.rows.map_sum(_column_means, total, full)
-        (square,) = self.rows.map_sum(_column_variances, total, full, mean)
-        return means_to_subtract(mean, square, full, self.n_features, ratio, not self.is_dense)
+        return means_to_subtract(self._own_means, self._own_deviations, ratio, not self.is_dense)
 
     def outputs(self, multi_class: str) -> list[Output]:
         """Return the outputs: the classes against the rest, or their pairs; one of a regression."""
@@ -339,30 +319,6 @@ def _count_rows(rows: Rows) -> tuple[int]:
     return (len(rows.y),)
 
 
-def _column_counts(rows: Rows) -> tuple[Array]:
-    return (column_counts(rows.X),)
-
-
-def _column_means(rows: Rows, total: float, columns: Array) -> tuple[Array]:
-    return (column_means(rows.X, rows.sample_weight / total, columns),)
-
-
-def _column_variances(rows: Rows, total: float, columns: Array, mean: Array) -> tuple[Array]:
-    return (column_variances(rows.X, rows.sample_weight / total, columns, mean),)
-
-
-def _mean_sums(rows: Rows, has_missing: bool) -> tuple[float, Array, Array]:
-    return missing_values.mean_sums(rows.X, rows.sample_weight, has_missing)
-
-
 def _fill_missing(rows: Rows, values: Array) -> Rows:
     filled = rows.transformed(missing_values.fill_missing, values)
     return Rows(filled, rows.y, rows.sample_weight)
-
-
-def _feature_sums(rows: Rows, has_missing: bool) -> missing_values.Sums:
-    return missing_values.feature_sums(rows.X, rows.sample_weight, has_missing)
-
-
-def _feature_squares(rows: Rows, has_missing: bool, mean: Array) -> tuple[Array]:
-    return missing_values.feature_squares(rows.X, rows.sample_weight, has_missing, mean)

@@ -33,9 +33,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh
 
-from dropmargin.data import drop_empty_columns
+from dropmargin.data import drop_empty_columns, one_partition
 from dropmargin.data.deviations import Deviations, SecondMoments
-from dropmargin.data.missing_values import feature_statistics, fill_low_rank, mean_sums, row_chunks
+from dropmargin.data.missing_values import feature_statistics, feature_sums, fill_low_rank, row_chunks
 from dropmargin.estimators.conditional import FactorModel
 from dropmargin.typing import Array
 
@@ -119,9 +119,10 @@ def fit_factor_model(X: Any, sample_weight: Array, has_missing: bool, rank: int 
         X, sample_weight = X[sample_weight > 0.0], sample_weight[sample_weight > 0.0]
     n_features = X.shape[1]
     X, used = drop_empty_columns(X)
-    mean, deviation, *_ = feature_statistics(X, sample_weight, has_missing)
+    rows = one_partition(X, sample_weight)
+    mean, deviation, *_ = feature_statistics(rows, has_missing)
     assert deviation is not None
-    total, _, lost = mean_sums(X, sample_weight, has_missing)
+    total, lost, _ = rows.map_sum(feature_sums, has_missing)
     statistics = mean, np.square(deviation), 1.0 - lost / total
     if rank is not None:
         model = _Covariance((SecondMoments(X, sample_weight, mean, has_missing),), total, *statistics).model(rank)

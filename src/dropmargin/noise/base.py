@@ -18,13 +18,14 @@ from dropmargin.data import (
     FeatureGroups,
     SquaredDeviation,
     canonical,
-    column_means,
     entry_range,
     entry_rows,
     map_entries,
+    one_partition,
     stores_zeros,
 )
 from dropmargin.data.inputs import check_rows
+from dropmargin.data.missing_values import feature_means
 from dropmargin.noise.groups import short_text
 from dropmargin.typing import Array
 
@@ -360,8 +361,7 @@ class Noise(BaseEstimator):
         X = check_rows(X)
         noise = self.resolve(X.shape[1])
         if noise.needs_means and stores_zeros(X):
-            share = np.full(X.shape[0], 1.0 / max(1, X.shape[0]))
-            noise = noise.with_means(column_means(X, share, np.arange(X.shape[1])))
+            noise = noise.with_means(feature_means(one_partition(X), has_missing=False))
         if not self.allows_negative and entry_range(X)[0] < 0.0:
             raise ValueError(
                 f"{type(self).__name__} needs X >= 0, but X has {entry_range(X)[0]:g}. "
