@@ -34,13 +34,13 @@ from dropmargin.data.matrix import (
 from dropmargin.data.outputs import Output, binary_outputs, output_targets, target_weights
 from dropmargin.data.partitions import LocalPartitions, Partitions, PerPartition, products
 from dropmargin.data.rows import Rows, join_rows, one_partition, target_summary
-from dropmargin.data.training import ClassRows, OutputRows
+from dropmargin.data.training import EncodedRows, OutputRows
 
 __all__ = [
     "Block",
-    "ClassRows",
     "DenseBlock",
     "DualDescent",
+    "EncodedRows",
     "EntryFunction",
     "FeatureGroups",
     "GroupDirection",

@@ -1,6 +1,6 @@
 """Training data: rows with the index of their class, and the rows of the outputs made of them, wherever they are.
 
-`ClassRows` are all rows of a classification or regression; `ClassRows.open` makes the `OutputRows` of some outputs,
+`EncodedRows` are all rows of a classification or regression; `EncodedRows.open` makes the `OutputRows` of some outputs,
 which a solver uses for several values of ``C``, of the noise or of the tolerance. Rows in memory are one partition, the
 whole matrix, which `OutputRows` cuts into blocks; in files and on a cluster, each partition is one block.
 """
@@ -41,7 +41,7 @@ _REPRESENTED = 0.5
 
 
 @dataclass(eq=False)
-class ClassRows:
+class EncodedRows:
     """All rows of a classification, with the index of their class (-1: none) and their weight; or of a regression.
 
     Parameters
@@ -53,6 +53,8 @@ class ClassRows:
     class_weights : ndarray of shape (n_classes,)
         The weight of all rows of each class. A regression has one class, and numbers in place of the index.
     is_dense : bool
+    classes : ndarray of shape (n_classes,), default=None
+        The labels; not those of a regression.
     used_features : tuple of ndarray and int, default=None
         The features that ``X`` has, and the number of all: the coefficients of the others are zero.
     has_missing : bool, default=False
@@ -68,22 +70,18 @@ class ClassRows:
     n_features: int
     class_weights: Array
     is_dense: bool
+    classes: Array | None = None
     used_features: tuple[Array, int] | None = None
     has_missing: bool = False
     first_intercept: float = 0.0
     is_matrix: bool = False
 
     @classmethod
-    def of_matrix(
-        cls,
-        X: Any,
-        y: Array,
-        sample_weight: Array,
-        n_classes: int,
-        has_missing: bool = False,
-        first_intercept: float = 0.0,
-    ) -> ClassRows:
-        """Return rows in memory; ``y`` is the index of each row's class, or the targets of a regression."""
+    def of_matrix(cls, X: Any, y: Array, sample_weight: Array, n_classes: int, **given: Any) -> EncodedRows:
+        """Return rows in memory; ``y`` is the index of each row's class, or the targets of a regression.
+
+        ``given`` are other parameters of the constructor.
+        """
         n_all = X.shape[1]
         X, used = drop_empty_columns(X)
         return cls(
@@ -92,10 +90,9 @@ class ClassRows:
             X.shape[1],
             class_sums(y, sample_weight, n_classes),
             is_dense_matrix(X),
-            None if used is None else (used, n_all),
-            has_missing,
-            first_intercept,
+            used_features=None if used is None else (used, n_all),
             is_matrix=True,
+            **given,
         )
 
     @property
@@ -145,12 +142,12 @@ class ClassRows:
         return square if square > ROUNDING * centre else 0.0
 
     @cached_property
-    def filled(self) -> ClassRows:
+    def filled(self) -> EncodedRows:
         """The rows with the feature means for missing entries."""
         return replace(self, rows=self.rows.map_partitions(_fill_missing, self._own_means), has_missing=False)
 
     @cached_property
-    def by_class(self) -> ClassRows:
+    def by_class(self) -> EncodedRows:
         """The rows sorted by class if they are in memory, for products that are computed class by class."""
         return replace(self, rows=self.rows.map_partitions(_sort_by_class)) if self.is_matrix else self
 
@@ -191,7 +188,7 @@ class OutputRows:
 
     Parameters
     ----------
-    source : ClassRows
+    source : EncodedRows
         The rows that take part.
     outputs : sequence of Output
     n_threads : int
@@ -199,7 +196,7 @@ class OutputRows:
         Whether to close the partitions of ``source`` with these rows.
     """
 
-    def __init__(self, source: ClassRows, outputs: Sequence[Output], n_threads: int, is_own: bool = False) -> None:
+    def __init__(self, source: EncodedRows, outputs: Sequence[Output], n_threads: int, is_own: bool = False) -> None:
         self.source, self.n_threads, self.is_own = source, n_threads, is_own
         self.n_rows, self.n_features, self.is_dense = source.n_rows, source.n_features, source.is_dense
         self.outputs, self.n_outputs = outputs, len(outputs)

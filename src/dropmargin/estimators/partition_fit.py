@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from dropmargin.data import ClassRows, Partitions, Rows, canonical, entry_range, inputs, is_dense_matrix, worst_column
+from dropmargin.data import EncodedRows, Partitions, Rows, canonical, entry_range, inputs, is_dense_matrix, worst_column
 from dropmargin.data.encoding import LabelEncoding, encode_rows, find_used_features
 from dropmargin.data.missing_values import nan_to_negative_zero
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedModel
-from dropmargin.estimators.fitting import EncodedRows, Fit, TrainingRows
+from dropmargin.estimators.fitting import Fit, TrainingRows
 from dropmargin.noise import Noise
 from dropmargin.solvers import Monitor
 from dropmargin.typing import Array
@@ -238,22 +237,22 @@ class PartitionRows(TrainingRows):
             used = find_used_features(encoded, whole.n_stored, whole.n_features, whole.is_dense)
         with self.rows.map_partitions(encode_rows, replace(encoding, used=used)) as encoded:
             weights = (totals * factors)[present]
-            rows = ClassRows(
+            yield EncodedRows(
                 encoded,
                 whole.n_rows,
                 whole.n_features if used is None else len(used),
                 np.array([weights.sum()]) if fit.is_regression else weights,
                 whole.is_dense,
+                None if fit.is_regression else classes[present],
                 None if used is None else (used, whole.n_features),
                 whole.has_missing,
                 fit.first_intercept(classes[present], weights),
             )
-            yield EncodedRows(None if fit.is_regression else classes[present], rows, partial(fit.statistics, rows))
 
     def mean_square(self) -> float:
         whole, index = self.summary, np.arange(len(self.classes))
         with self.rows.map_partitions(encode_rows, self._encoding(index, np.ones(len(index)))) as rows:
-            return ClassRows(rows, whole.n_rows, whole.n_features, whole.totals, whole.is_dense).mean_square()
+            return EncodedRows(rows, whole.n_rows, whole.n_features, whole.totals, whole.is_dense).mean_square()
 
     def _encoding(self, index: Array, factors: Array) -> LabelEncoding:
         is_dense, has_missing = self.summary.is_dense, self.has_missing

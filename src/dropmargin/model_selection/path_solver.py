@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dropmargin.data import ClassRows, OutputRows
+from dropmargin.data import EncodedRows, OutputRows
 from dropmargin.estimators.fitting import TrainingRows
 from dropmargin.losses import MomentLoss
 from dropmargin.model_selection.grid import Grid, Point
@@ -67,12 +67,12 @@ class PathSolver:
     problem : Problem
         The problem; its noise, ``C`` and tolerance are replaced.
     rows : TrainingRows
-    encoded : ClassRows
+    encoded : EncodedRows
         The same rows, with the index of their class.
     n_threads : int
     """
 
-    def __init__(self, grid: Grid, problem: Problem, rows: TrainingRows, encoded: ClassRows, n_threads: int) -> None:
+    def __init__(self, grid: Grid, problem: Problem, rows: TrainingRows, encoded: EncodedRows, n_threads: int) -> None:
         self.grid = grid
         self.problem = problem
         self.rows = rows
@@ -282,7 +282,7 @@ class PathSolver:
             for _, rows in outputs:
                 rows.close()
 
-    def _open(self, encoded: ClassRows) -> list[tuple[slice, OutputRows]]:
+    def _open(self, encoded: EncodedRows) -> list[tuple[slice, OutputRows]]:
         """Return the outputs and their rows, opened once with missing entries and once with their means instead."""
         if encoded.has_missing not in self._opened:
             groups = open_outputs(self.problem.loss, encoded, self.problem.multi_class)

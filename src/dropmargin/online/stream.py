@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dropmargin.data import ClassRows, Output, Rows, is_dense_matrix, join_rows, row_block, target_weights
+from dropmargin.data import EncodedRows, Output, Rows, is_dense_matrix, join_rows, row_block, target_weights
 from dropmargin.online.steps import add_at_zero, minimise
 from dropmargin.online.summary import Summary
 from dropmargin.solvers import Problem, solve_outputs
@@ -95,7 +95,7 @@ class Stream:
             summary = earlier[0] if len(group) == 1 else Summary.join(earlier)
             start = np.ascontiguousarray(self.coef[group].T)
             if has_both[group[0]] and not (is_block or self.n_rows):
-                data = ClassRows.of_matrix(batch.X, batch.y, batch.sample_weight, len(class_weights))
+                data = EncodedRows.of_matrix(batch.X, batch.y, batch.sample_weight, len(class_weights))
                 result = solve_outputs(problem, data.open(own), start if start.any() else None)
                 coef[group], objective[group] = result.coef.T, result.objective
                 n_passes += result.n_passes * len(batch)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import ClassRows, Output, OutputRows, Partitions, PerPartition, Rows
+from dropmargin.data import EncodedRows, Output, OutputRows, Partitions, PerPartition, Rows
 from dropmargin.data.training import SUBSAMPLE_EVERY, Subsample
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import DropoutNoise, Noise, Variance
@@ -161,7 +161,7 @@ class OutputGroup(NamedTuple):
     open: Callable[[int], OutputRows]
 
 
-def open_outputs(loss: Loss, rows: ClassRows, multi_class: str) -> list[OutputGroup]:
+def open_outputs(loss: Loss, rows: EncodedRows, multi_class: str) -> list[OutputGroup]:
     """Return the outputs of a classification, or the one of a regression, in groups.
 
     All one-vs-rest outputs are one group if they share products; each pair of classes is a group of its own.
@@ -175,13 +175,13 @@ def open_outputs(loss: Loss, rows: ClassRows, multi_class: str) -> list[OutputGr
     return [OutputGroup(slice(k * size, k * size + size), partial(rows.open, own)) for k, own in enumerate(groups)]
 
 
-def solve(problem: Problem, rows: ClassRows, start: Array | None = None, n_threads: int = 1) -> Result:
+def solve(problem: Problem, rows: EncodedRows, start: Array | None = None, n_threads: int = 1) -> Result:
     """Return the solution of a classification or regression problem.
 
     Parameters
     ----------
     problem : Problem
-    rows : ClassRows
+    rows : EncodedRows
     start : ndarray of shape (n_features + 1, n_outputs), default=None
         Coefficients near the solution, intercept last.
     n_threads : int, default=1
@@ -207,7 +207,7 @@ def solve(problem: Problem, rows: ClassRows, start: Array | None = None, n_threa
     return combine(in_threads([partial(job, group) for group in groups], n_threads, stop))
 
 
-def with_means(problem: Problem, rows: ClassRows) -> tuple[Problem, ClassRows]:
+def with_means(problem: Problem, rows: EncodedRows) -> tuple[Problem, EncodedRows]:
     """Return the problem with a noise for the feature means of the rows, if it needs them.
 
     Missing entries then take the mean of their feature, where the noise has no variance.
