@@ -109,7 +109,8 @@ def _feature_squares(rows: Rows, has_missing: bool, mean: Array) -> tuple[float,
     squares, stored = np.zeros((2, len(mean)))
     for block, own in _weighted_blocks(X, weights):
         # Centred before squaring: a feature far from zero keeps its digits.
-        centred = np.square(block.entries() - block.spread(mean))
+        centred = block.entries() - block.spread(mean)
+        np.square(centred, out=centred)
         if has_missing:
             centred[is_negative_zero(block.entries())] = 0.0
         squares += block.with_entries(centred).transposed_times(own)
