@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks import report
 from benchmarks.cases import CASES
 from dropmargin import DropoutLogisticRegression, DropoutSVC
-from dropmargin.data import ClassArray, binary_outputs, canonical
+from dropmargin.data import EncodedRows, binary_outputs, canonical
 from dropmargin.estimators.fitting import Fit
 from dropmargin.objective import MomentObjective
 from dropmargin.penalties import Penalty
@@ -36,7 +36,8 @@ MODELS = {"DropoutSVC": DropoutSVC, "DropoutLogisticRegression": DropoutLogistic
 def batch_objectives(model: Any, X: Any, y: Any) -> list[MomentObjective]:
     """Return the objectives that `fit` minimises, one per output."""
     classes, index = np.unique(y, return_inverse=True)
-    problem, rows = with_means(Fit(model).problem, ClassArray(canonical(X), index, np.ones(len(y)), len(classes)))
+    rows = EncodedRows.of_matrix(canonical(X), index, np.ones(len(y)), len(classes))
+    problem, rows = with_means(Fit(model).problem, rows)
     variance, out = problem.variance.of_stored_entries(), []
     for output in binary_outputs(len(classes), "ovr"):
         data = rows.open([output]).partitions(problem.C, variance.entry, None)

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 
 from dealing import deal
 from dropmargin import MCFClassifier, NoisyLinearClassifier, NoisyLinearRegressor
-from dropmargin.data import ClassArray, canonical
+from dropmargin.data import EncodedRows, canonical
 from dropmargin.losses import MGFLoss, MomentLoss, RadialLoss, as_loss
 from dropmargin.noise import Noise, Variance
 from dropmargin.penalties import Penalty
@@ -329,7 +329,7 @@ def test_a_penalty_from_outside_reaches_the_minimum(loss, layout):
     penalty = FeatureRidge(l2=min(strength), strength=strength)
     noise, y = Speckle(0.4), labels[:, 0]
     problem = Problem(as_loss(loss), noise, penalty, 0.7, True, "ovr", SOLVERS["newton"], tol=1e-9, max_iter=500)
-    rows = ClassArray(canonical(as_format(X, layout)), (y > 0.0).astype(int), weights, 2)
+    rows = EncodedRows.of_matrix(canonical(as_format(X, layout)), (y > 0.0).astype(int), weights, 2)
     result = solve(problem, rows)
     assert result.converged
     reference = make_objective(X, labels, weights, as_loss(loss), noise, C=0.7, l2=0.0)

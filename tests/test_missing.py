@@ -39,6 +39,7 @@ from dropmargin import (
     PoissonNoise,
 )
 from dropmargin.data import missing_values as missing_module
+from dropmargin.data import one_partition
 from dropmargin.noise import Noise, Variance
 from helpers import as_format, plain_log_mgf, plain_moment_loss, plain_variance
 
@@ -233,7 +234,7 @@ def test_means_and_deviations_are_of_observed_entries_by_weight(layout):
 def test_deviations_of_columns_far_from_zero_keep_their_digits():
     X, y = make_binary()
     weights = np.random.RandomState(0).uniform(0.5, 1.5, len(y))
-    near, far = (missing_module.feature_statistics(rows, weights, False) for rows in (X, X + 1e8))
+    near, far = (missing_module.feature_statistics(one_partition(rows, weights), False) for rows in (X, X + 1e8))
     np.testing.assert_allclose(far.deviation, near.deviation, rtol=1e-6)
 
 

@@ -14,8 +14,7 @@ from sklearn.base import clone
 
 from backends import Elsewhere
 from dropmargin import DropoutLogisticRegression, DropoutSVC, DropoutSVCCV, MCFClassifier
-from dropmargin.data import Rows, binary_outputs
-from dropmargin.data.partitioned import ClassPartitions
+from dropmargin.data import EncodedRows, Rows, binary_outputs
 from dropmargin.estimators.partition_fit import fit_partitions
 from dropmargin.model_selection.partitions import fit_estimator
 from dropmargin.noise import DropoutNoise, GaussianNoise, PoissonNoise
@@ -235,5 +234,5 @@ def test_the_hinge_without_noise_under_l1():
 
 def test_the_weight_of_a_light_class_beside_a_heavy_one_keeps_its_digits():
     weights = np.array([1e14, 0.1, 0.2])
-    rows = ClassPartitions(Elsewhere([]), (0, 8), weights, True).open(binary_outputs(3, "ovr"))
+    rows = EncodedRows(Elsewhere([]), 0, 8, weights, True).open(binary_outputs(3, "ovr"))
     assert_array_equal(rows.target_weights[:, 0], [1e14, 0.1 + 0.2])

@@ -389,7 +389,7 @@ def test_a_path_that_is_linear_in_the_inverse_of_c_is_interpolated_exactly():
     grid = Grid((DropoutNoise(0.8), DropoutNoise(0.2)), np.logspace(-2, 2, 9))
     fit = Fit(DropoutLogisticRegression(solver="irls"))  # its values of C are not solved together
     rows = CheckedRows(X, y, np.ones(len(y)), has_missing=False)
-    solver, found = _KnownPath(grid, fit.problem, rows, rows.encoded(fit).__enter__().rows, 1), {}
+    solver, found = _KnownPath(grid, fit.problem, rows, rows.encoded(fit).__enter__(), 1), {}
     solver.starts = {}
 
     def score_point(point, solution):

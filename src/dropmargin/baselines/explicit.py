@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from dropmargin.data import canonical, stack_rows
+from dropmargin.data import canonical, one_partition, stack_rows
 from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import feature_means
 from dropmargin.estimators import validation
@@ -125,7 +125,8 @@ class ExplicitCorruption(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         counted = weights > 0.0
         if not counted.all():
             X, y, weights = X[counted], y[counted], weights[counted]
-        noise = noise.with_means(feature_means(X, weights, has_missing=False)) if noise.needs_means else noise
+        if noise.needs_means:
+            noise = noise.with_means(feature_means(one_partition(X, weights), has_missing=False))
         rng = check_random_state(self.random_state)
         copies = stack_rows([canonical(noise.sample(X, rng)) for _ in range(n_copies)])
         extra = {"sample_weight": np.tile(weights / n_copies, n_copies)} if takes_weights else {}

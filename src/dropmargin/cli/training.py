@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from dropmargin import estimators, model_selection
 from dropmargin.cli.console import Console, UsageError, plural
 from dropmargin.cli.files import read_text
-from dropmargin.data import canonical
+from dropmargin.data import canonical, one_partition
 from dropmargin.data.missing_values import feature_statistics, has_missing, nan_to_negative_zero
 from dropmargin.errors import ParameterWarning
 from dropmargin.estimators.parameters import specification
@@ -294,7 +294,7 @@ def save_model(model: Any, data: TrainingData, path: str, summary: dict[str, Any
         X = canonical(data.X)
         holes = has_missing(X)
         X = nan_to_negative_zero(X) if holes else X
-        model.feature_deviations_ = feature_statistics(X, np.ones(X.shape[0]), holes).deviation
+        model.feature_deviations_ = feature_statistics(one_partition(X), holes).deviation
     if data.encoder is not None:
         first = "text" if isinstance(data.encoder, TextEncoder) else "table"
         last = "regressor" if is_regressor(model) else "classifier"

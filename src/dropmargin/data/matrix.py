@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from dropmargin.data.blocks import Block, EntryFunction, chunks
+from dropmargin.data.blocks import Block, EntryFunction
 from dropmargin.data.csr import SparseBlock, csr_of, keep_columns, nonempty_features, row_view, with_data
 from dropmargin.data.dense import DenseBlock
 from dropmargin.data.structure import sound_csr
@@ -23,9 +23,6 @@ _MAX_PARTITIONS = 8
 _ENTRIES_PER_FEATURE = 32
 # A constant feature larger than this makes a solver lose precision.
 _LARGE_CONSTANT = 1e3
-# A feature whose mean is at least three times its standard deviation has at most one zero in ten entries, so a feature
-# with a smaller share of stored entries need not be centred.
-_FULL = 0.8
 # Features whose variance is below this share of their mean square are constant up to rounding errors.
 ROUNDING = 1e-12
 # Entries that are copied are processed in chunks of about this many.
@@ -186,33 +183,6 @@ def worst_column(X: Any, smallest: bool) -> int:
     return int(X.indices[where]) if sparse.issparse(X) else where % X.shape[1]
 
 
-def mean_square(X: Any, weights: Array) -> float:
-    """Return the weighted mean of the squared norm of a row; a dense ``X`` is centred first."""
-    share = weights / weights.sum()
-    if sparse.issparse(X):
-        return float(share @ with_data(X, np.square(X.data, dtype=np.float64)).sum(axis=1))
-    mean = share @ X
-    square = sum(
-        share[rows] @ np.square(X[rows] - mean).sum(axis=1) for rows in chunks(X.shape[0], X.shape[1], _CHUNK_ENTRIES)
-    )
-    return float(square) if square > ROUNDING * (mean @ mean) else 0.0
-
-
-def feature_means_far_from_zero(X: Any, weights: Array, ratio: float) -> Array | None:
-    """Return the feature means to subtract if one is over ``ratio`` standard deviations from zero, else ``None``.
-
-    With an intercept the solution does not depend on a shift of the features, but its rounding errors do.
-    """
-    share = weights / weights.sum()
-    full = full_columns(column_counts(X), X.shape[0])
-    if not len(full):
-        return None
-    chosen, every = _select_dense(X, full), np.arange(len(full))
-    mean = column_means(chosen, share, every)
-    variance = column_variances(chosen, share, every, mean)
-    return means_to_subtract(mean, variance, full, X.shape[1], ratio, sparse.issparse(X))
-
-
 def column_counts(X: Any) -> Array:
     """Return the number of stored entries of each feature."""
     if not sparse.issparse(X):
@@ -223,49 +193,19 @@ def column_counts(X: Any) -> Array:
     return counts
 
 
-def full_columns(counts: Array, n_rows: int) -> Array:
-    """Return the features whose mean may be far from zero: those with nearly all entries stored."""
-    return np.flatnonzero(counts >= _FULL * n_rows)
+def means_to_subtract(mean: Array, deviation: Array, ratio: float, is_sparse: bool) -> Array | None:
+    """Return the feature means to subtract if one is over ``ratio`` standard deviations from zero, else ``None``.
 
-
-def column_means(X: Any, share: Array, features: Array) -> Array:
-    """Return the weighted means of these features; ``share`` are weights that sum to 1 over all rows."""
-    chosen = _select_dense(X, features)
-    return np.asarray(chosen.T @ share.astype(chosen.dtype), dtype=np.float64)
-
-
-def column_variances(X: Any, share: Array, features: Array, mean: Array) -> Array:
-    """Return the weighted variances of these features; ``share`` are weights that sum to 1 over all rows."""
-    chosen = _select_dense(X, features)
-    variance = np.zeros(len(features))
-    for begin in range(0, X.shape[0], 1024):
-        variance += share[begin : begin + 1024] @ np.square(chosen[begin : begin + 1024] - mean)
-    return variance
-
-
-def _select_dense(X: Any, features: Array) -> Array:
-    if sparse.issparse(X):
-        return X[:, features].toarray()
-    return X if len(features) == X.shape[1] else X[:, features]
-
-
-def means_to_subtract(
-    mean: Array, variance: Array, features: Array, n_features: int, ratio: float, is_sparse: bool
-) -> Array | None:
-    """Return the means to subtract from all features, given mean and variance of some; ``None`` if all are small.
-
-    Every feature of a dense ``X`` is centred; of a sparse one, only those whose mean is far from zero, because nearly
-    all of their entries are stored.
+    Every feature of a dense ``X`` is centred; of a sparse one, only those whose mean is far from zero: nearly all of
+    their entries are stored, at least nine in ten for a ratio of three.
     """
-    deviation, size = np.sqrt(variance), np.abs(mean)
+    size = np.abs(mean)
     # A constant feature has no effect on the fit, except for a loss of precision if it is large.
     is_far = (deviation > 1e-12 * size) | (size > _LARGE_CONSTANT)
     is_far &= size > ratio * deviation
     if not is_far.any():
         return None
-    feature_means = np.zeros(n_features)
-    feature_means[features] = np.where(is_far, mean, 0.0) if is_sparse else mean
-    return feature_means
+    return np.where(is_far, mean, 0.0) if is_sparse else mean
 
 
 def subtract(X: Any, feature_means: Array | None) -> Any:

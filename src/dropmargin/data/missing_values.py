@@ -6,13 +6,12 @@ as minus zero, the one number that multiplies as zero does and can be told from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data.blocks import chunks
+from dropmargin.data.blocks import Block, chunks
 from dropmargin.data.matrix import (
     entry_range,
     entry_rows,
@@ -21,13 +20,12 @@ from dropmargin.data.matrix import (
     map_entries,
     row_block,
 )
+from dropmargin.data.partitions import Partitions
+from dropmargin.data.rows import Rows
 from dropmargin.typing import Array
 
 # Rows are processed in chunks of about this many entries and results.
 _CHUNK_ENTRIES = 2**18
-
-#: Total weight, and by feature: sums of the entries, weight of missing ones.
-Sums = tuple[float, Array, Array]
 
 
 def has_missing(X: Any) -> bool:
@@ -76,39 +74,65 @@ class FeatureStatistics(NamedTuple):
 STATISTICS = ("feature_means_", "feature_deviations_", "feature_factors_", "residual_variances_")
 
 
-def feature_statistics(X: Any, weights: Array, has_missing: bool) -> FeatureStatistics:
-    """Return weighted mean and deviation of each feature's observed entries, 0 if there are none.
+def feature_statistics(data: Partitions[Rows], has_missing: bool) -> FeatureStatistics:
+    """Return weighted mean and deviation of each feature's observed entries."""
+    mean = feature_means(data, has_missing)
+    return FeatureStatistics(mean, feature_deviations(data, has_missing, mean))
+
+
+def feature_means(data: Partitions[Rows], has_missing: bool) -> Array:
+    """Return the weighted mean of each feature's observed entries, 0 if there are none; by one pass over the rows.
 
     Zeros that a sparse ``X`` does not store are observed. ``has_missing`` says whether minus zeros are missing entries.
     """
-    return statistics_by_sums(mean_sums(X, weights, has_missing), partial(feature_squares, X, weights, has_missing))
+    total, missing, sums = data.map_sum(feature_sums, has_missing)
+    return _ratio(sums, total - missing)
 
 
-def statistics_by_sums(sums: Sums, square: Callable[[Array], tuple[Array, Array]]) -> FeatureStatistics:
-    """Return mean and deviation of the features from `mean_sums`, and from `feature_squares` of the mean."""
-    (total, _, missing), mean = sums, means_by_sums(*sums)
-    squares, stored = square(mean)
+def feature_deviations(data: Partitions[Rows], has_missing: bool, mean: Array) -> Array:
+    """Return the standard deviation of each feature's observed entries, given their mean; by one pass."""
+    total, missing, squares, stored = data.map_sum(_feature_squares, has_missing, mean)
     implicit = total - stored  # the weight of zeros that are not stored, or rounding
     squares = squares + np.where(implicit > 1e-12 * total, implicit, 0.0) * np.square(mean)
-    return FeatureStatistics(mean, np.sqrt(_ratio(squares, total - missing)))
+    return np.sqrt(_ratio(squares, total - missing))
 
 
-def feature_means(X: Any, weights: Array, has_missing: bool) -> Array:
-    """Return the weighted mean of each feature's observed entries, 0 if there are none."""
-    return means_by_sums(*mean_sums(X, weights, has_missing))
+def feature_sums(rows: Rows, has_missing: bool) -> tuple[float, Array, Array]:
+    """Return the total weight, and by feature the weight of missing entries and the sum of the others."""
+    X, weights = rows.X, rows.sample_weight
+    return *_weights(X, weights, has_missing), row_block(X).transposed_times(weights)
 
 
-def mean_sums(X: Any, weights: Array, has_missing: bool) -> Sums:
-    """Return the total weight, and by feature the sum of the entries and the weight of missing ones."""
-    block, missing = row_block(X), np.zeros(X.shape[1])
-    if has_missing:
-        missing += block.with_entries(is_negative_zero(block.entries()).astype(X.dtype)).transposed_times(weights)
-    return float(weights.sum()), block.transposed_times(weights), missing
+def _feature_squares(rows: Rows, has_missing: bool, mean: Array) -> tuple[float, Array, Array, Array]:
+    """Return `_weights`, and by feature the sum of the squared deviations of stored entries, and their weight."""
+    X, weights = rows.X, rows.sample_weight
+    squares, stored = np.zeros((2, len(mean)))
+    for block, own in _weighted_blocks(X, weights):
+        # Centred before squaring: a feature far from zero keeps its digits.
+        centred = block.entries() - block.spread(mean)
+        np.square(centred, out=centred)
+        if has_missing:
+            centred[is_negative_zero(block.entries())] = 0.0
+        squares += block.with_entries(centred).transposed_times(own)
+        if is_dense_matrix(X):
+            stored += own.sum()
+        else:
+            stored += block.with_entries(np.ones_like(centred)).transposed_times(own)
+    return *_weights(X, weights, has_missing), squares, stored
 
 
-def means_by_sums(total: float, sums: Array, missing: Array) -> Array:
-    """Return the means of the features from `mean_sums`."""
-    return _ratio(sums, total - missing)
+def _weights(X: Any, weights: Array, has_missing: bool) -> tuple[float, Array]:
+    """Return the total weight, and by feature that of missing entries."""
+    missing = np.zeros(X.shape[1])
+    for block, own in _weighted_blocks(X, weights) if has_missing else ():
+        missing += block.with_entries(is_negative_zero(block.entries()).astype(np.float64)).transposed_times(own)
+    return float(weights.sum()), missing
+
+
+def _weighted_blocks(X: Any, weights: Array) -> Iterator[tuple[Block, Array]]:
+    """Yield blocks of few rows, and their weights: functions of their entries are copies."""
+    for where in row_chunks(X, 1):
+        yield row_block(X[where]), weights[where]
 
 
 def fill_missing(X: Any, values: Array) -> Any:
@@ -134,20 +158,6 @@ def fill_low_rank(X: Any, mean: Array, left: Array, right: Array) -> Any:
         return filled
 
     return map_entries(X, fill, zeros_stay=True, what="X without NaN")
-
-
-def feature_squares(X: Any, weights: Array, has_missing: bool, mean: Array) -> tuple[Array, Array]:
-    """Return, by feature, the sum of the squares of the stored entries less the mean, and the weight of these."""
-    squares, stored = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    for where in row_chunks(X, 1):
-        block, own = row_block(X[where]), weights[where]
-        # Centred before squaring: a feature far from zero keeps its digits.
-        centred = np.square(block.entries() - block.spread(mean))
-        if has_missing:
-            centred[is_negative_zero(block.entries())] = 0.0
-        squares += block.with_entries(centred).transposed_times(own)
-        stored += block.with_entries(np.ones(centred.shape)).transposed_times(own)
-    return squares, stored
 
 
 def _ratio(above: Array, below: Array) -> Array:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dropmargin.data.blocks import EntryFunction
-from dropmargin.data.matrix import row_block
-from dropmargin.data.partitions import Partitions
+from dropmargin.data.matrix import row_block, row_slice, stack_rows
+from dropmargin.data.partitions import LocalPartitions, Partitions
 from dropmargin.typing import Array
 
 
@@ -57,9 +57,28 @@ class Rows:
         """Return some of the rows, copied."""
         return Rows(self.X[index], self.y[index], self.sample_weight[index])
 
+    def between(self, begin: int, end: int) -> Rows:
+        """Return rows ``begin`` to ``end``, as views."""
+        return Rows(row_slice(self.X, begin, end), self.y[begin:end], self.sample_weight[begin:end])
+
+    def __len__(self) -> int:
+        return len(self.y)
+
 
 def _fetch(fetch: Callable[[], Any], function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     return function(fetch(), *args)
+
+
+def one_partition(X: Any, sample_weight: Array | None = None, y: Any = None) -> LocalPartitions[Rows]:
+    """Return rows in memory as one partition, the whole matrix; ``None`` as weights means ones."""
+    return LocalPartitions([Rows(X, y, np.ones(X.shape[0]) if sample_weight is None else sample_weight)])
+
+
+def join_rows(parts: Sequence[Rows]) -> Rows:
+    """Return a copy of the rows of several parts as one."""
+    weights = [np.ones(len(part)) if part.sample_weight is None else part.sample_weight for part in parts]
+    y = np.concatenate([part.y for part in parts])
+    return Rows(stack_rows([part.X for part in parts]), y, np.concatenate(weights))
 
 
 class TargetSummary(NamedTuple):

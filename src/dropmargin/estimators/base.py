@@ -55,8 +55,8 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
             problem = rows.problem(fit.problem)
             with rows.encoded(fit) as encoded:
                 start = fit.start(encoded.classes, rows.n_features)
-                result = solve(problem, encoded.rows, start, effective_n_jobs(self.n_jobs))
-            fit.store(result, encoded, rows)
+                result = solve(problem, encoded, start, effective_n_jobs(self.n_jobs))
+                fit.store(result, encoded, rows)
         return self
 
     def _scale_of_C(self, y: Array, sample_weight: Array) -> float:  # noqa: N802

@@ -30,9 +30,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh
 
-from dropmargin.data import drop_empty_columns, stack_rows
+from dropmargin.data import drop_empty_columns, one_partition, stack_rows
 from dropmargin.data.deviations import Deviations, SecondMoments
-from dropmargin.data.missing_values import feature_statistics, fill_low_rank, mean_sums, row_chunks
+from dropmargin.data.missing_values import feature_statistics, feature_sums, fill_low_rank, row_chunks
 from dropmargin.estimators.conditional import FactorModel
 from dropmargin.typing import Array
 
@@ -117,9 +117,10 @@ def fit_factor_model(X: Any, sample_weight: Array, has_missing: bool, rank: int 
         X, sample_weight = X[sample_weight > 0.0], sample_weight[sample_weight > 0.0]
     n_features = X.shape[1]
     X, used = drop_empty_columns(X)
-    mean, deviation, *_ = feature_statistics(X, sample_weight, has_missing)
+    rows = one_partition(X, sample_weight)
+    mean, deviation, *_ = feature_statistics(rows, has_missing)
     assert deviation is not None
-    total, _, lost = mean_sums(X, sample_weight, has_missing)
+    total, lost, _ = rows.map_sum(feature_sums, has_missing)
     statistics = mean, np.square(deviation), 1.0 - lost / total
     if rank is not None:
         model = _Covariance((SecondMoments(X, sample_weight, mean, has_missing),), total, *statistics).model(rank)
@@ -174,10 +175,10 @@ def _refined(model: FactorModel, X: Any, sample_weight: Array) -> FactorModel:
     if X.shape[0] > _MOST_FILLED_ROWS:
         rows = np.sort(np.random.default_rng(0).choice(X.shape[0], size=_MOST_FILLED_ROWS, replace=False))
         X, sample_weight = X[rows], sample_weight[rows]
-    total, _, lost = mean_sums(X, sample_weight, True)
+    total, lost, _ = one_partition(X, sample_weight).map_sum(feature_sums, True)
     for _ in range(_N_FILLS if model.has_table else 0):
         filled = fill_conditional(X, model)
-        mean, deviation, *_ = feature_statistics(filled, sample_weight, False)
+        mean, deviation, *_ = feature_statistics(one_partition(filled, sample_weight), False)
         assert deviation is not None
         variance = np.square(deviation) + lost / total * model.residual_variance
         moments = SecondMoments(filled, sample_weight, mean, False)

@@ -9,32 +9,28 @@ from __future__ import annotations
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from dropmargin.data import (
-    ClassArray,
-    ClassRows,
-    NumberArray,
+    EncodedRows,
     Rows,
     as_dense,
     binary_outputs,
     canonical,
     linear_scores,
-    mean_square,
 )
 from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import (
     STATISTICS,
     FeatureStatistics,
-    feature_statistics,
     has_missing,
     incomplete_rows,
     nan_to_negative_zero,
@@ -42,7 +38,7 @@ from dropmargin.data.missing_values import (
 )
 from dropmargin.errors import ParameterError
 from dropmargin.estimators import missing, validation
-from dropmargin.estimators.factor_analysis import fill_conditional, fit_factor_model
+from dropmargin.estimators.factor_analysis import FactorModel, fill_conditional, fit_factor_model
 from dropmargin.estimators.parameters import check_parameters
 from dropmargin.losses import Logistic, Loss, MCFLogistic, MGFLoss, MomentLoss
 from dropmargin.noise import Noise, as_noise
@@ -52,17 +48,6 @@ from dropmargin.typing import Array
 
 if TYPE_CHECKING:
     from dropmargin.estimators.base import MarginalisedModel
-
-
-class EncodedRows(NamedTuple):
-    """The classes, ``None`` in a regression; the rows as a solver needs them; and a function that returns statistics.
-
-    The statistics are those of the features that predictions need.
-    """
-
-    classes: Array | None
-    rows: ClassRows
-    statistics: Callable[[], FeatureStatistics]
 
 
 class TrainingRows(ABC):
@@ -95,6 +80,10 @@ class TrainingRows(ABC):
     def encoded(self, fit: Fit) -> AbstractContextManager[EncodedRows]:
         """Return a context with the rows as a solver needs them."""
 
+    def statistics(self, fit: Fit, encoded: EncodedRows) -> FeatureStatistics:
+        """Return the statistics of the features that predictions need."""
+        return encoded.feature_statistics() if fit.uses_deviations else FeatureStatistics(encoded.feature_means, None)
+
     @abstractmethod
     def mean_square(self) -> float:
         """Return the weighted mean of the squared norm of a row; dense rows are centred."""
@@ -118,6 +107,7 @@ class CheckedRows(Rows, TrainingRows):
         self.are_filled = are_filled
         self.n_features, self.dtype = X.shape[1], X.dtype
         self.has_implicit = X.size < X.shape[0] * X.shape[1]
+        self._model: FactorModel | None = None
 
     def take(self, index: Array) -> CheckedRows:
         chosen = self.X[index], self.y[index], self.sample_weight[index]
@@ -130,26 +120,27 @@ class CheckedRows(Rows, TrainingRows):
     def encoded(self, fit: Fit) -> AbstractContextManager[EncodedRows]:
         classes, targets, weights = fit.encode_labels(self.y, self.sample_weight)
         X, is_missing = self.X, self.has_missing
-        factor_model = cache(partial(fit_factor_model, X, weights, is_missing, fit.estimator.missing_rank))
         if self.are_filled and is_missing:
-            X, is_missing = fill_conditional(X, factor_model()), False
-        kind = NumberArray if fit.is_regression else ClassArray
-        rows = kind(X, targets, weights, 1 if classes is None else len(classes), is_missing)
-        if isinstance(rows, NumberArray):
-            rows.first_intercept = first_intercept(fit.problem.loss, targets, weights)
+            X, is_missing = fill_conditional(X, self._factor_model(fit)), False
+        n_classes, first = 1 if classes is None else len(classes), fit.first_intercept(targets, weights)
+        given = {"classes": classes, "has_missing": is_missing, "first_intercept": first}
+        return nullcontext(EncodedRows.of_matrix(X, targets, weights, n_classes, **given))
 
-        def statistics() -> FeatureStatistics:
-            if self.are_filled:
-                model = factor_model()  # of complete rows it is fitted when it is used
-                return FeatureStatistics(model.mean, None, model.factors, model.residual_variance)
-            if fit.uses_deviations:
-                return feature_statistics(X, weights, is_missing)
-            return FeatureStatistics(rows.feature_means, None)
+    def statistics(self, fit: Fit, encoded: EncodedRows) -> FeatureStatistics:
+        if not self.are_filled:
+            return super().statistics(fit, encoded)
+        model = self._factor_model(fit)
+        return FeatureStatistics(model.mean, None, model.factors, model.residual_variance)
 
-        return nullcontext(EncodedRows(classes, rows, statistics))
+    def _factor_model(self, fit: Fit) -> FactorModel:
+        """Return the Gaussian of the features, fitted when it is first used."""
+        if self._model is None:
+            _, _, weights = fit.encode_labels(self.y, self.sample_weight)
+            self._model = fit_factor_model(self.X, weights, self.has_missing, fit.estimator.missing_rank)
+        return self._model
 
     def mean_square(self) -> float:
-        return mean_square(self.X, self.sample_weight)
+        return EncodedRows.of_matrix(self.X, self.y, self.sample_weight, n_classes=1).mean_square()
 
     def residual_deviation(self, model: MarginalisedModel) -> float | None:
         """Return the standard deviation of the residuals of complete rows; ``None`` if there are too few rows."""
@@ -205,8 +196,8 @@ class Fit:
             problem = replace(problem, monitor=partial(_both, problem.monitor, monitor))
         with rows.encoded(self) as encoded:
             start = self.start(encoded.classes, rows.n_features) if start is None else start
-            result = solve(problem, encoded.rows, start, n_threads)
-        self.store(result, encoded, rows)
+            result = solve(problem, encoded, start, n_threads)
+            self.store(result, encoded, rows)
 
     def encode_labels(self, y: Array, weights: Array) -> tuple[Array | None, Array, Array]:
         """Return the classes, the index of the class of each row (-1: none), and its weight; numbers as they are."""
@@ -224,6 +215,18 @@ class Fit:
             return totals > 0.0, classes, np.ones(len(classes))
         own = self.estimator
         return validation.encode_classes(classes, totals, own.class_weight, type(own).__name__)
+
+    def first_intercept(self, y: Array, weights: Array) -> float:
+        """Return the intercept to start from: for numbers, their weighted mean, or one without any loss; else zero."""
+        loss = self.problem.loss
+        if not self.is_regression:
+            return 0.0
+        assert isinstance(loss, MomentLoss)
+        counted = y[weights > 0.0]
+        middle = 0.5 * (counted.min() + counted.max())
+        if not loss.value(counted, np.full_like(counted, middle), np.zeros_like(counted)).any():
+            return float(middle)
+        return float(np.average(y, weights=weights))
 
     def n_outputs(self, classes: Array | None) -> int:
         """Return the number of outputs for these classes."""
@@ -274,7 +277,7 @@ class Fit:
         own = self.estimator
         own.__dict__.pop("_stream", None)  # of an earlier `partial_fit`
         self.set_result(result, rows.dtype)
-        self.set_classes(encoded.classes, encoded.statistics())
+        self.set_classes(encoded.classes, rows.statistics(self, encoded))
         if self.is_regression:
             deviation = rows.residual_deviation(own) if isinstance(rows, CheckedRows) else None
             set_or_delete(own, "residual_deviation_", deviation)
@@ -300,16 +303,6 @@ def set_coefficients(model: MarginalisedModel, coef: Array, dtype: Any) -> None:
 
 def loss_of(model: MarginalisedModel) -> Loss:
     return model._make_loss()
-
-
-def first_intercept(loss: Loss, y: Array, weights: Array) -> float:
-    """Return the intercept to start from: the weighted mean of the targets, or one without any loss."""
-    assert isinstance(loss, MomentLoss)
-    counted = y[weights > 0.0]
-    middle = 0.5 * (counted.min() + counted.max())
-    if not loss.value(counted, np.full_like(counted, middle), np.zeros_like(counted)).any():
-        return float(middle)
-    return float(np.average(y, weights=weights))
 
 
 def set_or_delete(estimator: Any, name: str, value: Any) -> None:

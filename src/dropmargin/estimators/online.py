@@ -10,14 +10,14 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
-from dropmargin.data import binary_outputs, canonical
+from dropmargin.data import Rows, binary_outputs, canonical
 from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import FeatureStatistics
 from dropmargin.estimators import validation
 from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.estimators.fitting import Fit
 from dropmargin.losses import MomentLoss
-from dropmargin.online import Batch, Stream
+from dropmargin.online import Stream
 from dropmargin.solvers import Result, no_monitor
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
@@ -105,7 +105,7 @@ class OnlineMixin(MarginalisedClassifier):
         codes = _encode(y, known)
         weights = weights * _class_factors(self.class_weight, known)[codes]
         counted = weights > 0.0
-        batch = Batch(X, codes, weights) if counted.all() else Batch(X[counted], codes[counted], weights[counted])
+        batch = Rows(X, codes, weights) if counted.all() else Rows(X, codes, weights).take(counted)
         problems = binary_outputs(len(known), self.multi_class)
         if stream is None:
             stream = Stream.start(X.shape[1], len(problems), problem.penalty.l2)

@@ -15,20 +15,12 @@ import numpy as np
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from dropmargin.data import Partitions, Rows, canonical, entry_range, inputs, is_dense_matrix, worst_column
-from dropmargin.data.missing_values import FeatureStatistics, nan_to_negative_zero
-from dropmargin.data.partitioned import (
-    ClassPartitions,
-    LabelEncoding,
-    NumberPartitions,
-    encode_rows,
-    feature_statistics,
-    find_used_features,
-    mean_square,
-)
+from dropmargin.data import EncodedRows, Partitions, Rows, canonical, entry_range, inputs, is_dense_matrix, worst_column
+from dropmargin.data.encoding import LabelEncoding, encode_rows, find_used_features
+from dropmargin.data.missing_values import nan_to_negative_zero
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedModel
-from dropmargin.estimators.fitting import EncodedRows, Fit, TrainingRows, first_intercept
+from dropmargin.estimators.fitting import Fit, TrainingRows
 from dropmargin.noise import Noise
 from dropmargin.solvers import Monitor
 from dropmargin.typing import Array
@@ -243,24 +235,24 @@ class PartitionRows(TrainingRows):
         encoding = self._encoding(index, factors)
         with self.rows.map_partitions(encode_rows, encoding) as encoded:
             used = find_used_features(encoded, whole.n_stored, whole.n_features, whole.is_dense)
-            statistics = feature_statistics(encoded, whole.has_missing) if fit.uses_deviations else None
         with self.rows.map_partitions(encode_rows, replace(encoding, used=used)) as encoded:
-            used_features = None if used is None else (used, whole.n_features)
-            shape = whole.n_rows, whole.n_features if used is None else len(used)
             weights = (totals * factors)[present]
-            given = encoded, shape, weights, whole.is_dense, used_features, whole.has_missing
-            outputs: ClassPartitions = NumberPartitions(*given) if fit.is_regression else ClassPartitions(*given)
-            if isinstance(outputs, NumberPartitions):
-                outputs.first_intercept = first_intercept(fit.problem.loss, classes[present], weights)
-            if statistics is None:
-                statistics = FeatureStatistics(outputs.feature_means, None)
-            found = statistics
-            yield EncodedRows(None if fit.is_regression else classes[present], outputs, lambda: found)
+            yield EncodedRows(
+                encoded,
+                whole.n_rows,
+                whole.n_features if used is None else len(used),
+                np.array([weights.sum()]) if fit.is_regression else weights,
+                whole.is_dense,
+                None if fit.is_regression else classes[present],
+                None if used is None else (used, whole.n_features),
+                whole.has_missing,
+                fit.first_intercept(classes[present], weights),
+            )
 
     def mean_square(self) -> float:
-        n_classes = len(self.classes)
-        with self.rows.map_partitions(encode_rows, self._encoding(np.arange(n_classes), np.ones(n_classes))) as rows:
-            return mean_square(rows, self.summary.is_dense)
+        whole, index = self.summary, np.arange(len(self.classes))
+        with self.rows.map_partitions(encode_rows, self._encoding(index, np.ones(len(index)))) as rows:
+            return EncodedRows(rows, whole.n_rows, whole.n_features, whole.totals, whole.is_dense).mean_square()
 
     def _encoding(self, index: Array, factors: Array) -> LabelEncoding:
         is_dense, has_missing = self.summary.is_dense, self.has_missing

@@ -25,7 +25,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.data import canonical
+from dropmargin.data import canonical, one_partition
 from dropmargin.data.deletion import delete_entries
 from dropmargin.data.inputs import check_rows
 from dropmargin.data.matrix import as_dense
@@ -147,7 +147,7 @@ class RescalingClassifier(ClassifierMixin, BaseEstimator):
         X = canonical(X)
         is_missing = has_missing(X)
         X = nan_to_negative_zero(X) if is_missing else X
-        self.columns_ = feature_statistics(X, np.ones(X.shape[0]), is_missing)
+        self.columns_ = feature_statistics(one_partition(X), is_missing)
         if is_missing:
             X = fill_missing(X, self.columns_.mean)
         self.estimator_ = clone(self.estimator).fit(X, y)

@@ -25,7 +25,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.utils.multiclass import type_of_target
 
-from dropmargin.data import canonical, is_dense_matrix, mean_square
+from dropmargin.data import EncodedRows, canonical, is_dense_matrix
 from dropmargin.data.missing_values import has_missing, zero_missing
 from dropmargin.estimators.fitting import Fit
 from dropmargin.estimators.validation import check_choice
@@ -208,7 +208,7 @@ def _values_of_c(X: Any, y: Any, plan: Plan) -> Array:
     if plan.Cs is not None and not isinstance(plan.Cs, int):
         return np.asarray(plan.Cs, dtype=np.float64)
     X, ones = zero_missing(X) if has_missing(X) else X, np.ones(X.shape[0])
-    values = default_cs(mean_square(X, ones), plan.Cs or 7)
+    values = default_cs(EncodedRows.of_matrix(X, ones, ones, n_classes=1).mean_square(), plan.Cs or 7)
     if plan.Cs is None and not predicts_numbers(str(plan.loss)):
         values = values[:5]  # the two largest of seven values would take most of the time
     return values * Fit(plain_model(SEARCHES[str(plan.loss)]())).scale_of_C(y, ones)

@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from dropmargin.data import Partitions, PerPartition, Rows, stack_rows
+from dropmargin.data import Partitions, PerPartition, Rows, join_rows
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.fitting import set_coefficients
@@ -119,15 +119,15 @@ def search_partitions(
 
 
 def _gather_rows(rows: PartitionRows) -> Given:
-    parts = [part for part in rows.rows.gather(rows.rows.map(_whole)) if len(part.y)]
-    X: Any = stack_rows([part.X for part in parts])
+    parts = [part for part in rows.rows.gather(rows.rows.map(_whole)) if len(part)]
+    whole = join_rows(parts)
+    X = whole.X
     if rows.feature_names is not None:
         import pandas as pd
 
         X = pd.DataFrame(X, columns=list(rows.feature_names))
     is_weighted = any(part.sample_weight is not None for part in parts)
-    weights = [np.ones(len(part.y)) if part.sample_weight is None else part.sample_weight for part in parts]
-    return Given(X, np.concatenate([part.y for part in parts]), np.concatenate(weights) if is_weighted else None)
+    return Given(X, whole.y, whole.sample_weight if is_weighted else None)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dropmargin.data import BinaryArray, BinaryRows, ClassArray, ClassRows
+from dropmargin.data import EncodedRows, OutputRows
 from dropmargin.estimators.fitting import TrainingRows
 from dropmargin.losses import MomentLoss
 from dropmargin.model_selection.grid import Grid, Point
@@ -67,18 +67,18 @@ class PathSolver:
     problem : Problem
         The problem; its noise, ``C`` and tolerance are replaced.
     rows : TrainingRows
-    encoded : ClassRows
+    encoded : EncodedRows
         The same rows, with the index of their class.
     n_threads : int
     """
 
-    def __init__(self, grid: Grid, problem: Problem, rows: TrainingRows, encoded: ClassRows, n_threads: int) -> None:
+    def __init__(self, grid: Grid, problem: Problem, rows: TrainingRows, encoded: EncodedRows, n_threads: int) -> None:
         self.grid = grid
         self.problem = problem
         self.rows = rows
         self.encoded = encoded
         self.n_threads = n_threads
-        self._opened: dict[bool, list[tuple[slice, BinaryRows]]] = {}
+        self._opened: dict[bool, list[tuple[slice, OutputRows]]] = {}
 
     def solve_all(
         self, tol: float, score_point: ScorePoint, approximate: bool = False, skips_low: bool = False
@@ -204,13 +204,13 @@ class PathSolver:
         One call for all of them costs little more than one for each: NumPy's calls, not the arithmetic, take the time.
         """
         problem, encoded = self.problem, self.encoded
-        if not (isinstance(encoded, ClassArray) and encoded.shares_products and isinstance(problem.loss, MomentLoss)):
+        if not (encoded.is_matrix and encoded.is_dense and isinstance(problem.loss, MomentLoss)):
             return False
         if problem.penalty.l1 or problem.solver is not SOLVERS["newton"]:
             return False
         if any(noise is not None and noise.variance().groups is not None for noise in self.grid.noises):
             return False
-        n_rows, n_outputs = len(encoded.classes), encoded.n_classes if encoded.n_classes > 2 else 1
+        n_rows, n_outputs = encoded.n_rows, encoded.n_classes if encoded.n_classes > 2 else 1
         n_all = n_outputs * len(self.grid.Cs)
         is_few = n_rows * n_all <= _FEW_SCORES and has_cheap_matrices(n_rows, encoded.n_features, n_all)
         return is_few and (problem.multi_class == "ovr" or n_outputs == 1)
@@ -231,7 +231,6 @@ class PathSolver:
         Cs, whole = self.grid.Cs[list(columns)], replace(self.problem, noise=self.grid.noises[noise], C=1.0, tol=tol)
         problem, encoded = with_means(self.rows.problem(whole), self.encoded)
         ((_, rows),) = self._open(encoded)
-        assert isinstance(rows, BinaryArray)
         problem = replace(
             problem, penalty=replace(problem.penalty, l2=problem.penalty.l2 / np.repeat(Cs, rows.n_outputs))
         )
@@ -283,7 +282,7 @@ class PathSolver:
             for _, rows in outputs:
                 rows.close()
 
-    def _open(self, encoded: ClassRows) -> list[tuple[slice, BinaryRows]]:
+    def _open(self, encoded: EncodedRows) -> list[tuple[slice, OutputRows]]:
         """Return the outputs and their rows, opened once with missing entries and once with their means instead."""
         if encoded.has_missing not in self._opened:
             groups = open_outputs(self.problem.loss, encoded, self.problem.multi_class)
@@ -303,12 +302,12 @@ def _between(below: Solution, above: Solution, ends: list[float], C: float) -> S
     return Solution(share * below.coef + (1.0 - share) * above.coef, duals=below.duals)
 
 
-def _solve_free(problem: Problem, rows: BinaryRows, start: Array | None, constant: Result) -> Result:
+def _solve_free(problem: Problem, rows: OutputRows, start: Array | None, constant: Result) -> Result:
     """Return the solution for outputs that share their rows; those without coefficients in ``constant`` stay so."""
     free = np.flatnonzero(constant.coef[:-1].any(axis=0))
     if len(free) == 0:
         return constant
-    if len(free) == rows.n_outputs or not isinstance(rows, BinaryArray):
+    if len(free) == rows.n_outputs:
         return solve_outputs(problem, rows, start)
     found = solve_outputs(problem, rows.with_outputs(free), None if start is None else start[:, free])
     coef, objective = constant.coef.copy(), constant.objective.copy()

@@ -80,11 +80,11 @@ class Fold(ABC):
         encoded = self.stack.enter_context(self.rows.encoded(fit))
         if self.is_complete and isinstance(search.scorer, CheckedScorer):
             # Scores of complete rows depend on the means at most; the Gaussian of the features takes longer.
-            statistics = FeatureStatistics(encoded.rows.feature_means, None)
+            statistics = FeatureStatistics(encoded.feature_means, None)
         else:
-            statistics = encoded.statistics()
+            statistics = self.rows.statistics(fit, encoded)
         fit.set_classes(encoded.classes, statistics)
-        solver = PathSolver(search.grid, search.fit.problem, self.rows, encoded.rows, n_threads)
+        solver = PathSolver(search.grid, search.fit.problem, self.rows, encoded, n_threads)
         self.stack.callback(solver.close)
         return solver, fit.estimator
 

@@ -21,6 +21,7 @@ from dropmargin.data import (
     entry_range,
     entry_rows,
     map_entries,
+    one_partition,
     stores_zeros,
 )
 from dropmargin.data.inputs import check_rows
@@ -380,7 +381,7 @@ class Noise(BaseEstimator):
         X = check_rows(X)
         noise = self.resolve(X.shape[1])
         if noise.needs_means and stores_zeros(X):
-            noise = noise.with_means(feature_means(X, np.ones(X.shape[0]), has_missing=False))
+            noise = noise.with_means(feature_means(one_partition(X), has_missing=False))
         if not self.allows_negative and entry_range(X)[0] < 0.0:
             raise ValueError(
                 f"{type(self).__name__} needs X >= 0, but X has {entry_range(X)[0]:g}. "

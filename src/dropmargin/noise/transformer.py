@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dropmargin.data import canonical
+from dropmargin.data import canonical, one_partition
 from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import feature_means
 from dropmargin.noise.base import Noise, as_noise
@@ -128,7 +127,7 @@ class NoiseTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         noise = self._checked_noise()
         X = validate_rows(self, X, reset=True)
         if noise is not None and noise.needs_means:
-            self.feature_means_ = feature_means(canonical(X), np.ones(X.shape[0]), has_missing=False)
+            self.feature_means_ = feature_means(one_partition(canonical(X)), has_missing=False)
         elif hasattr(self, "feature_means_"):  # of an earlier fit
             del self.feature_means_
         return X, None if noise is None else self._resolve(noise)

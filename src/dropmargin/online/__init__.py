@@ -4,6 +4,6 @@
 penalty, ``stream`` the state and the blocks.
 """
 
-from dropmargin.online.stream import Batch, Stream
+from dropmargin.online.stream import Stream
 
-__all__ = ["Batch", "Stream"]
+__all__ = ["Stream"]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from dropmargin.data import LocalPartitions, Output, Rows, is_dense_matrix, row_block, target_summary
+from dropmargin.data import LocalPartitions, Output, Rows, is_dense_matrix, output_targets, row_block, target_summary
 from dropmargin.losses import MomentLoss
 from dropmargin.objective import Curvature, MomentObjective
 from dropmargin.objective.moment import MomentPoint
@@ -20,9 +20,6 @@ from dropmargin.online.summary import Summary
 from dropmargin.solvers import Options, Problem, conjugate_gradient
 from dropmargin.solvers.newton import newton
 from dropmargin.typing import Array
-
-if TYPE_CHECKING:
-    from dropmargin.online.stream import Batch
 
 # The most steps on a block, and the relative gap at which they stop. What they leave stays in the gradient of the
 # summary, for the next block.
@@ -88,24 +85,25 @@ def _n_products(point: MomentPoint) -> int:
     return data.n_products * target_summary(data).n_rows
 
 
-def block_objective(batch: Batch, problem: Problem, outputs: Sequence[Output], summary: Summary) -> MomentObjective:
+def block_objective(batch: Rows, problem: Problem, outputs: Sequence[Output], summary: Summary) -> MomentObjective:
     """Return the objective of some rows, with a summary as its penalty."""
-    loss, X = problem.loss, batch.X
+    loss = problem.loss
     assert isinstance(loss, MomentLoss)
-    variance = problem.variance if is_dense_matrix(X) else problem.variance.of_stored_entries()
+    variance = problem.variance if is_dense_matrix(batch.X) else problem.variance.of_stored_entries()
     if variance.is_zero and not loss.kink:
         loss = loss.without_noise()
     if loss.kink:
         loss = SmoothedByNoise(loss, _SMOOTHING * loss.kink)
-    X, targets, weights = batch.of_outputs(outputs)
-    block = row_block(X, variance.entry if variance.moves_entries else None)
-    data = LocalPartitions([Rows(block, targets, problem.C * weights)])
+    taken = outputs[0].takes_part(batch.y)
+    rows = batch if taken.all() else batch.take(taken)
+    block = row_block(rows.X, variance.entry if variance.moves_entries else None)
+    data = LocalPartitions([Rows(block, output_targets(outputs, rows.y), problem.C * rows.sample_weight)])
     common = summary, problem.fit_intercept, block.n_features, np.arange(len(outputs))
     groups = None if variance.groups is None or variance.is_zero else variance.feature_groups(block.n_features)
     return MomentObjective(data, loss, variance, *common, groups=groups)
 
 
-def add_at_zero(batch: Batch, problem: Problem, outputs: Sequence[Output], summary: Summary) -> Step:
+def add_at_zero(batch: Rows, problem: Problem, outputs: Sequence[Output], summary: Summary) -> Step:
     """Add rows of one target at the coefficients of the summary, zero, with the curvature of the majoriser.
 
     Steps would move the intercept to where the loss of these rows is flat, and a flat summary has no weight later.
@@ -114,7 +112,7 @@ def add_at_zero(batch: Batch, problem: Problem, outputs: Sequence[Output], summa
     return Step(summary, point, point.majoriser(), summary.coef.copy(), summary.last_step)
 
 
-def minimise(parts: Sequence[Batch], problem: Problem, outputs: Sequence[Output], summary: Summary) -> Step:
+def minimise(parts: Sequence[Rows], problem: Problem, outputs: Sequence[Output], summary: Summary) -> Step:
     """Minimise the loss of a block plus the summary, by steps on larger and larger parts of the block."""
     n_products = 0
     for part in parts:

@@ -7,14 +7,11 @@ as long as they are. If all rows so far are in the buffer, the problem is solved
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from dropmargin.data import Output, is_dense_matrix, row_block, row_slice, stack_rows
-from dropmargin.data.training import BinaryArray
+from dropmargin.data import EncodedRows, Output, Rows, is_dense_matrix, join_rows, row_block, target_weights
 from dropmargin.online.steps import add_at_zero, minimise
 from dropmargin.online.summary import Summary
 from dropmargin.solvers import Problem, solve_outputs
@@ -28,48 +25,13 @@ _GROWTH = 8
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Rows, the index of each row's class, and positive sample weights."""
-
-    X: Any
-    codes: Array
-    sample_weight: Array
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def rows(self, begin: int, end: int) -> Batch:
-        """Return some of the rows, as views."""
-        return Batch(row_slice(self.X, begin, end), self.codes[begin:end], self.sample_weight[begin:end])
-
-    def followed_by(self, other: Batch) -> Batch:
-        weights = np.concatenate([self.sample_weight, other.sample_weight])
-        return Batch(stack_rows([self.X, other.X]), np.concatenate([self.codes, other.codes]), weights)
-
-    def of_outputs(self, outputs: Sequence[Output]) -> tuple[Any, Array, Array]:
-        """Return the rows that take part in some outputs, their targets and their weights."""
-        taken = outputs[0].takes_part(self.codes)
-        own = self if taken.all() else Batch(self.X[taken], self.codes[taken], self.sample_weight[taken])
-        return own.X, np.stack([output.targets(own.codes) for output in outputs], axis=1), own.sample_weight
-
-    def target_weights(self, outputs: Sequence[Output]) -> Array:
-        """Return the weight of each output's rows with target -1, and of those with target +1."""
-        weights = np.bincount(self.codes, self.sample_weight)
-        classes, out = np.arange(len(weights)), []
-        for output in outputs:
-            taken, positive = output.takes_part(classes), output.targets(classes) > 0.0
-            out.append([weights[taken & ~positive].sum(), weights[taken & positive].sum()])
-        return np.array(out)
-
-
-@dataclass(frozen=True)
 class FeatureMeans:
     """Weighted means of the features, and the sum of the weights."""
 
     means: Array
     weight: float
 
-    def after(self, batch: Batch) -> FeatureMeans:
+    def after(self, batch: Rows) -> FeatureMeans:
         own = batch.sample_weight.sum()
         share = batch.sample_weight / (self.weight + own)
         means = self.means * (self.weight / (self.weight + own))
@@ -82,11 +44,11 @@ class Stream:
 
     # Of the rows of all blocks
     summaries: tuple[Summary, ...]  # one per output
-    target_weights: Array  # (n_outputs, 2), of targets -1 and +1
+    target_weights: Array  # (2, n_outputs), of targets +1 and -1
     n_rows: int
     means: FeatureMeans
     # Of all rows, those of the buffer included
-    buffer: Batch | None  # rows that are too few for a block
+    buffer: Rows | None  # rows that are too few for a block
     coef: Array  # (n_outputs, n_features + 1), intercept last
     objective: Array  # (n_outputs,), an estimate
     feature_means: Array
@@ -97,35 +59,35 @@ class Stream:
         """Return the state before the first row."""
         summaries = tuple(Summary.start(n_features, l2) for _ in range(n_outputs))
         coef, means = np.zeros((n_outputs, n_features + 1)), np.zeros(n_features)
-        target_weights, objective = np.zeros((n_outputs, 2)), np.zeros(n_outputs)
+        target_weights, objective = np.zeros((2, n_outputs)), np.zeros(n_outputs)
         return cls(summaries, target_weights, 0, FeatureMeans(means, 0.0), None, coef, objective, means)
 
-    def after(self, batch: Batch, problem: Problem, outputs: list[Output]) -> Stream:
+    def after(self, batch: Rows, problem: Problem, outputs: list[Output]) -> Stream:
         """Return the state after the rows of a batch."""
         state, begin, n_new = replace(self, n_passes=0.0), 0, len(batch)
         if not n_new:
             return state
         if self.buffer is not None:
-            batch = self.buffer.followed_by(batch)
+            batch = join_rows([self.buffer, batch])
         while len(batch) - begin >= (_LEAST_ROWS if state.n_rows else _FIRST_ROWS):
             end = min(len(batch), begin + _MOST_ROWS)
-            state = state._after_rows(batch.rows(begin, end), problem, outputs, is_block=True)
+            state = state._after_rows(batch.between(begin, end), problem, outputs, is_block=True)
             begin = end
         if begin < len(batch):
-            rest = batch.rows(begin, len(batch))
-            rest = replace(rest, X=stack_rows([rest.X]))  # not a view of the caller's array
+            rest = join_rows([batch.between(begin, len(batch))])  # not a view of the caller's array
             state = state._after_rows(rest, problem, outputs, is_block=False)
         return replace(state, n_passes=state.n_passes / n_new)
 
-    def _after_rows(self, batch: Batch, problem: Problem, outputs: list[Output], is_block: bool) -> Stream:
+    def _after_rows(self, batch: Rows, problem: Problem, outputs: list[Output], is_block: bool) -> Stream:
         """Return the state after a block, or with other rows in the buffer; passes are multiplied by the rows."""
         means = self.means.after(batch)
         if problem.noise is not None:
             problem = replace(problem, noise=problem.noise.with_means(means.means))
-        target_weights = self.target_weights + batch.target_weights(outputs)
-        has_both = np.all(target_weights > 0.0, axis=1)
+        class_weights = np.bincount(batch.y, batch.sample_weight)
+        weights = self.target_weights + target_weights(outputs, class_weights)
+        has_both = np.all(weights > 0.0, axis=0)
         sizes = _sizes(self.n_rows, len(batch)) if is_block else [len(batch)]
-        parts = [batch.rows(0, size) for size in sizes]
+        parts = [batch.between(0, size) for size in sizes]
         summaries, coef, objective = list(self.summaries), self.coef.copy(), self.objective.copy()
         n_passes = self.n_passes
         for group in _groups(batch, outputs, has_both):
@@ -133,8 +95,8 @@ class Stream:
             summary = earlier[0] if len(group) == 1 else Summary.join(earlier)
             start = np.ascontiguousarray(self.coef[group].T)
             if has_both[group[0]] and not (is_block or self.n_rows):
-                data = BinaryArray(*batch.of_outputs(own), n_threads=1)
-                result = solve_outputs(problem, data, start if start.any() else None)
+                data = EncodedRows.of_matrix(batch.X, batch.y, batch.sample_weight, len(class_weights))
+                result = solve_outputs(problem, data.open(own), start if start.any() else None)
                 coef[group], objective[group] = result.coef.T, result.objective
                 n_passes += result.n_passes * len(batch)
                 continue
@@ -143,7 +105,7 @@ class Stream:
             else:
                 step = add_at_zero(batch, problem, own, summary)
                 if problem.fit_intercept:  # the only target so far is predicted
-                    step.coef[-1] = (target_weights[group] > 0.0) @ [-1.0, 1.0]
+                    step.coef[-1] = np.array([1.0, -1.0]) @ (weights[:, group] > 0.0)
             coef[group], objective[group] = step.coef.T, step.point.value
             if is_block:
                 added = step.summary_after()
@@ -153,7 +115,7 @@ class Stream:
         state = replace(self, coef=coef, objective=objective, feature_means=means.means, n_passes=n_passes)
         if not is_block:
             return replace(state, buffer=batch)
-        state = replace(state, summaries=tuple(summaries), target_weights=target_weights, means=means)
+        state = replace(state, summaries=tuple(summaries), target_weights=weights, means=means)
         return replace(state, n_rows=self.n_rows + len(batch), buffer=None)
 
 
@@ -165,7 +127,7 @@ def _sizes(n_before: int, n_rows: int) -> list[int]:
     return sizes
 
 
-def _groups(batch: Batch, outputs: list[Output], has_both: Array) -> list[list[int]]:
+def _groups(batch: Rows, outputs: list[Output], has_both: Array) -> list[list[int]]:
     """Return the outputs that are minimised together: on dense rows, those that have all rows and both targets."""
     if not is_dense_matrix(batch.X) or outputs[0].negative is not None:
         return [[k] for k in range(len(outputs))]

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import BinaryRows, ClassRows, Output, Partitions, PerPartition, Rows
+from dropmargin.data import EncodedRows, Output, OutputRows, Partitions, PerPartition, Rows
 from dropmargin.data.training import SUBSAMPLE_EVERY, Subsample
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import DropoutNoise, Noise, Variance
@@ -155,10 +155,10 @@ class OutputGroup(NamedTuple):
     """Outputs that are solved together: their columns among all, and how to open their rows on so many threads."""
 
     columns: slice
-    open: Callable[[int], BinaryRows]
+    open: Callable[[int], OutputRows]
 
 
-def open_outputs(loss: Loss, rows: ClassRows, multi_class: str) -> list[OutputGroup]:
+def open_outputs(loss: Loss, rows: EncodedRows, multi_class: str) -> list[OutputGroup]:
     """Return the outputs of a classification, or the one of a regression, in groups.
 
     All one-vs-rest outputs are one group if they share products; each pair of classes is a group of its own.
@@ -172,13 +172,13 @@ def open_outputs(loss: Loss, rows: ClassRows, multi_class: str) -> list[OutputGr
     return [OutputGroup(slice(k * size, k * size + size), partial(rows.open, own)) for k, own in enumerate(groups)]
 
 
-def solve(problem: Problem, rows: ClassRows, start: Array | None = None, n_threads: int = 1) -> Result:
+def solve(problem: Problem, rows: EncodedRows, start: Array | None = None, n_threads: int = 1) -> Result:
     """Return the solution of a classification or regression problem.
 
     Parameters
     ----------
     problem : Problem
-    rows : ClassRows
+    rows : EncodedRows
     start : ndarray of shape (n_features + 1, n_outputs), default=None
         Coefficients near the solution, intercept last.
     n_threads : int, default=1
@@ -204,7 +204,7 @@ def solve(problem: Problem, rows: ClassRows, start: Array | None = None, n_threa
     return combine(in_threads([partial(job, group) for group in groups], n_threads, stop))
 
 
-def with_means(problem: Problem, rows: ClassRows) -> tuple[Problem, ClassRows]:
+def with_means(problem: Problem, rows: EncodedRows) -> tuple[Problem, EncodedRows]:
     """Return the problem with a noise for the feature means of the rows, if it needs them.
 
     Missing entries then take the mean of their feature, where the noise has no variance.
@@ -215,19 +215,19 @@ def with_means(problem: Problem, rows: ClassRows) -> tuple[Problem, ClassRows]:
     return problem, rows.filled if rows.has_missing else rows
 
 
-def solve_outputs(problem: Problem, rows: BinaryRows, start: Array | None = None, dual: Dual | None = None) -> Result:
+def solve_outputs(problem: Problem, rows: OutputRows, start: Array | None = None, dual: Dual | None = None) -> Result:
     """Return the solution for outputs that share their rows.
 
     Parameters
     ----------
     problem : Problem
-    rows : BinaryRows
+    rows : OutputRows
     start : ndarray of shape (n_features + 1, n_outputs), default=None
     dual : Dual, default=None
         Dual variables of the same problem with another ``C``, for a hinge without noise.
     """
-    if rows.used_features is not None:
-        used, n_features = rows.used_features
+    if rows.source.used_features is not None:
+        used, n_features = rows.source.used_features
         problem = replace(problem, noise=None if problem.noise is None else problem.noise.take(used))
         start = None if start is None else start[np.append(used, n_features)]
     with ExitStack() as stack:
@@ -244,7 +244,7 @@ def solve_outputs(problem: Problem, rows: BinaryRows, start: Array | None = None
                 subsample = None
         coef = np.zeros((rows.n_features + 1, rows.n_outputs)) if start is None else start.astype(np.float64)
         if start is None and problem.fit_intercept:
-            coef[-1] = rows.first_intercept
+            coef[-1] = rows.source.first_intercept
         # 2. Features far from zero are centred.
         means = _feature_means(problem, rows)
         if means is not None:
@@ -269,7 +269,7 @@ def solve_outputs(problem: Problem, rows: BinaryRows, start: Array | None = None
     coef = result.coef
     if means is not None:
         coef[-1] -= means @ coef[:-1]
-    if rows.used_features is not None:
+    if rows.source.used_features is not None:
         coef = np.zeros((n_features + 1, rows.n_outputs))
         coef[np.append(used, n_features)] = result.coef
     return replace(result, coef=coef, n_passes=n_passes)
@@ -365,14 +365,14 @@ def _rescale(part: Rows, dual: Array, ratio: float) -> Array:
     return np.where(dual >= 1.0, 1.0, np.clip(dual / ratio, 0.0, 1.0))
 
 
-def _suits_direct(problem: Problem, rows: BinaryRows) -> bool:
+def _suits_direct(problem: Problem, rows: OutputRows) -> bool:
     """Return whether one Newton step by a factorisation, which is exact, is the fastest way to the minimum."""
     is_quadratic = isinstance(problem.loss, MomentLoss) and problem.loss.is_quadratic and not problem.penalty.l1
     is_small = min(rows.n_features, rows.n_rows) <= DIRECT_SIZE
     return is_quadratic and problem.solver.run is newton and rows.is_dense and rows.n_outputs == 1 and is_small
 
 
-def _suits_subsample(problem: Problem, rows: BinaryRows) -> bool:
+def _suits_subsample(problem: Problem, rows: OutputRows) -> bool:
     """Return whether a first fit to a subsample saves passes: for a smooth loss, and many rows for each feature."""
     is_smooth = isinstance(problem.loss, MomentLoss) and not (problem.loss.kink and problem.variance.is_zero)
     benefits = problem.solver.benefits_from_subsample and is_smooth and not problem.penalty.l1
@@ -389,17 +389,17 @@ def _start_from_subsample(problem: Problem, subsample: Subsample, n_rows: int) -
     return result.coef if result.converged else None, result.n_passes * subsample.rows.n_rows / n_rows
 
 
-def _feature_means(problem: Problem, rows: BinaryRows) -> Array | None:
+def _feature_means(problem: Problem, rows: OutputRows) -> Array | None:
     """Return what to subtract from the features, if one is far from zero and the noise allows it."""
     noise = problem.noise
     if not problem.fit_intercept or (noise is not None and noise.shifted(np.zeros(rows.n_features)) is None):
         return None
     is_slow = isinstance(problem.loss, MGFLoss) or problem.penalty.l1 > 0.0
-    return rows.means_far_from_zero(_FAR_FOR_DIAGONAL if is_slow else _FAR)
+    return rows.source.means_far_from_zero(_FAR_FOR_DIAGONAL if is_slow else _FAR)
 
 
 def _objective(
-    problem: Problem, data: Partitions[Rows], variance: Variance, rows: BinaryRows, is_direct: bool
+    problem: Problem, data: Partitions[Rows], variance: Variance, rows: OutputRows, is_direct: bool
 ) -> Objective:
     """Return the objective: of all outputs for a moment loss, of the one output for a loss through the MGF."""
     if problem.multi_class == "multinomial" and rows.n_outputs > 1:
