@@ -353,9 +353,8 @@ def _both(first: Monitor, second: Monitor, entry: Iteration) -> None:
 def _show(name: str, entry: Iteration) -> None:
     """Print a line for an iteration (``verbose``)."""
     gap = "" if np.isnan(entry.gap) or np.isinf(entry.gap) else f"  gap {entry.gap / abs(entry.objective):8.1e}"
-    print(
+    line = (
         f"[{name}] iteration {entry.iteration:4d}  objective {entry.objective:.8g}{gap}"
-        f"  passes {entry.passes:g}  active {entry.n_active}",
-        file=sys.stderr,
-        flush=True,
+        f"  passes {entry.passes:g}  active {entry.n_active}\n"
     )
+    print(line, end="", file=sys.stderr, flush=True)  # one write: threads would mix text and line ends
