@@ -56,7 +56,7 @@ def find_used_features(data: Partitions[Rows], n_stored: int, n_features: int, i
     """Return the features that are not empty, if it is worth dropping the others."""
     if is_dense or has_full_columns(n_stored, n_features):
         return None
-    (counts,) = data.map_sum(_column_counts)
+    (counts,) = data.map_sum(stored_counts)
     return nonempty_features(counts > 0)
 
 
@@ -69,5 +69,6 @@ def _prepare(X: Any, encoding: LabelEncoding) -> Any:
     return X if encoding.used is None else keep_columns(X, encoding.used)
 
 
-def _column_counts(rows: Rows) -> tuple[Array]:
+def stored_counts(rows: Rows) -> tuple[Array]:
+    """Return the number of stored entries of each feature."""
     return (column_counts(rows.X),)

@@ -17,6 +17,7 @@ import numpy as np
 
 from dropmargin.data import missing_values
 from dropmargin.data.blocks import Block, EntryFunction
+from dropmargin.data.encoding import stored_counts
 from dropmargin.data.matrix import (
     ROUNDING,
     drop_empty_columns,
@@ -38,6 +39,8 @@ SUBSAMPLE_EVERY = 10
 _LEAST_OF_TARGET = 10
 _SMALL_WEIGHT = 0.01
 _REPRESENTED = 0.5
+# A feature whose mean is at least three times its standard deviation has at most one zero in ten entries.
+_FULL = 0.8
 
 
 @dataclass(eq=False)
@@ -156,7 +159,17 @@ class EncodedRows:
 
         With an intercept the solution does not depend on a shift of the features, but its rounding errors do.
         """
+        if not self._has_full_feature:
+            return None
         return means_to_subtract(self._own_means, self._own_deviations, ratio, not self.is_dense)
+
+    @cached_property
+    def _has_full_feature(self) -> bool:
+        """Whether nearly all entries of a feature are stored; if not, its mean is not far from zero."""
+        if self.is_dense:
+            return True
+        (counts,) = self.rows.map_sum(stored_counts)
+        return bool(np.any(counts >= _FULL * self.n_rows))
 
     def outputs(self, multi_class: str) -> list[Output]:
         """Return the outputs: the classes against the rest, or their pairs; one of a regression."""
