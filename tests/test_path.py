@@ -356,6 +356,15 @@ def test_fits_that_do_not_converge_are_counted_in_one_warning_at_the_callers_lin
     assert [record.filename for record in caught] == [__file__]
 
 
+def test_rows_of_weight_zero_take_no_part_in_a_path_of_a_small_table():
+    X, y = make_binary()
+    weights = np.where(np.arange(len(y)) % 5, 1.0, 0.0)
+    options = {"Cs": [0.1, 1.0, 10.0], "estimator": DropoutSVC(tol=1e-8), "verbose": 0}
+    whole = noise_path(X, y, [None, 0.3], sample_weight=weights, **options)
+    part = noise_path(X[weights > 0.0], y[weights > 0.0], [None, 0.3], **options)
+    np.testing.assert_allclose(whole.objectives, part.objectives, rtol=1e-7)
+
+
 # Values of C that are not solved ------------------------------------------------------------------------------------
 
 
@@ -379,7 +388,7 @@ class _KnownPath(PathSolver):
         noise, c = point
         return (np.arange(4.0) + 10.0 * noise)[:, None] + (np.arange(4.0)[::-1] - noise)[:, None] / self.grid.Cs[c]
 
-    def solve(self, point, tol, start, duals, constant=None):
+    def solve(self, point, tol, start=None, constant=None):
         self.starts[point] = start
         return Solution(self.coef(point), np.ones(1), 1)
 

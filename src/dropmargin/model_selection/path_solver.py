@@ -27,7 +27,7 @@ from dropmargin.estimators.fitting import TrainingRows
 from dropmargin.losses import MomentLoss
 from dropmargin.model_selection.grid import Grid, Point
 from dropmargin.objective.preconditioner import has_cheap_matrices
-from dropmargin.solvers import SOLVERS, Dual, Problem, Result, combine, open_outputs, solve_outputs, with_means
+from dropmargin.solvers import SOLVERS, Problem, Result, combine, open_outputs, solve_outputs, with_means
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 
@@ -48,7 +48,6 @@ class Solution(NamedTuple):
     objective: Array = np.empty(0)
     n_iter: int = 0
     converged: bool = True
-    duals: Sequence[Dual | None] = ()
     score: float = np.nan
 
 
@@ -141,14 +140,14 @@ class PathSolver:
             if noise in interpolated:
                 current[noise] = predicted[noise]
                 continue
-            start, duals = _extrapolate(noise, before, predicted, current)
+            start = _extrapolate(noise, before, predicted, current)
             constant = None
             if higher > c:
                 constant = known[higher][noise]
                 constant = constant._replace(objective=constant.objective * Cs[c] / Cs[higher])
             elif is_ascending and before is not None:
                 constant = current[before]
-            current[noise] = self.solve((noise, c), tol, start, duals, constant)
+            current[noise] = self.solve((noise, c), tol, start, constant)
         return current
 
     def _cannot_win(self, below: Solution, above: Solution) -> bool:
@@ -170,7 +169,7 @@ class PathSolver:
             score = score_point((noise, c), _combination(current, self.grid.interpolation(noise, knots)))
             low, high = sorted(current[knots[index]].score for index in (weaker - 1, weaker))
             if not score >= low - max(0.5 * (high - low), _BELOW * abs(low)):
-                score_point((noise, c), self.solve((noise, c), tol, current[knots[weaker]].coef, None))
+                score_point((noise, c), self.solve((noise, c), tol, current[knots[weaker]].coef))
 
     def refine(
         self,
@@ -185,7 +184,7 @@ class PathSolver:
                 before: Array | None = None
                 for point in points:
                     start = starts(point)
-                    solution = self.solve(point, tol, before if start is None else start, None)
+                    solution = self.solve(point, tol, before if start is None else start)
                     before = solution.coef
                     score_point(point, solution)
                 return
@@ -239,43 +238,31 @@ class PathSolver:
         result = solve_outputs(problem, rows, None if starts is None else np.hstack(starts))
         coefs = np.split(result.coef, len(Cs), axis=1)
         if not (result.converged and np.isfinite(result.coef).all()):
-            return [self.solve((noise, c), tol, None, None) for c in columns]
+            return [self.solve((noise, c), tol) for c in columns]
         values = Cs[:, None] * result.objective.reshape(len(Cs), -1)
         return [Solution(coef, value, result.n_iter) for coef, value in zip(coefs, values, strict=True)]
 
-    def solve(
-        self,
-        point: Point,
-        tol: float,
-        start: Array | None,
-        duals: Sequence[Dual | None] | None,
-        constant: Solution | None = None,
-    ) -> Solution:
+    def solve(self, point: Point, tol: float, start: Array | None = None, constant: Solution | None = None) -> Solution:
         """Return the solution of one point.
 
         ``constant`` is the solution for a larger ``C``, its objective in proportion to ``C``, or for a weaker noise:
         where it has no coefficients, the point has none either.
         """
         noise, c = point
-        C = float(self.grid.Cs[c])
-        problem = self.rows.problem(replace(self.problem, noise=self.grid.noises[noise], C=C, tol=tol))
+        own = replace(self.problem, noise=self.grid.noises[noise], C=float(self.grid.Cs[c]), tol=tol)
+        problem = self.rows.problem(own)
         problem, encoded = with_means(problem, self.encoded)
         results: list[Result] = []
-        for index, (columns, rows) in enumerate(self._open(encoded)):
+        for columns, rows in self._open(encoded):
             own_start = None if start is None else start[:, columns]
             if constant is not None and len(constant.objective) == constant.coef.shape[1]:
                 known = Result(constant.coef[:, columns], constant.objective[columns], 0, True, "")
                 results.append(_solve_free(problem, rows, own_start, known))
             else:
-                results.append(solve_outputs(problem, rows, own_start, duals[index] if duals else None))
+                results.append(solve_outputs(problem, rows, own_start))
         result = combine(results)
-        return Solution(
-            result.coef,
-            result.objective,
-            result.n_iter,
-            result.converged and bool(np.isfinite(result.coef).all()),
-            [None if own.dual is None else Dual(own.dual, C) for own in results],
-        )
+        converged = result.converged and bool(np.isfinite(result.coef).all())
+        return Solution(result.coef, result.objective, result.n_iter, converged)
 
     def close(self) -> None:
         """Close the rows of the outputs."""
@@ -300,7 +287,7 @@ def _combination(solved: Column, factors: dict[int, float]) -> Solution:
 def _between(below: Solution, above: Solution, ends: list[float], C: float) -> Solution:
     """Return an interpolation between the solutions for two values of ``C``, linear in ``1 / C``."""
     share = (1.0 / C - 1.0 / ends[1]) / (1.0 / ends[0] - 1.0 / ends[1])
-    return Solution(share * below.coef + (1.0 - share) * above.coef, duals=below.duals)
+    return Solution(share * below.coef + (1.0 - share) * above.coef)
 
 
 def _solve_free(problem: Problem, rows: BinaryRows, start: Array | None, constant: Result) -> Result:
@@ -316,18 +303,14 @@ def _solve_free(problem: Problem, rows: BinaryRows, start: Array | None, constan
     return replace(found, coef=coef, objective=objective)
 
 
-def _extrapolate(
-    noise: int, before: int | None, predicted: Column, current: Column
-) -> tuple[Array | None, Sequence[Dual | None] | None]:
-    """Return the start of a point, and the dual variables of its nearest neighbour.
+def _extrapolate(noise: int, before: int | None, predicted: Column, current: Column) -> Array | None:
+    """Return the start of a point.
 
     ``predicted`` are the solutions as those for other values of ``C`` predict them, ``before`` is the noise that was
     solved before this one.
     """
     if before is None:
-        neighbour = predicted.get(noise)
-        return (None, None) if neighbour is None else (neighbour.coef, neighbour.duals)
-    neighbour = current[before]
+        return predicted[noise].coef if noise in predicted else None
     if noise not in predicted:
-        return neighbour.coef, neighbour.duals
-    return neighbour.coef + predicted[noise].coef - predicted[before].coef, neighbour.duals
+        return current[before].coef
+    return current[before].coef + predicted[noise].coef - predicted[before].coef
