@@ -187,7 +187,7 @@ def test_points_that_cannot_be_the_best_are_not_solved(search, monkeypatch):
     assert pruned.best_score_ == pytest.approx(full.best_score_)
     is_interpolated = (pruned.n_iter_ == 0).all(axis=0)
     assert is_interpolated[2].any()  # strong noise
-    assert not is_interpolated[:, [0, 4, 6]].any()
+    assert not is_interpolated[:, ::2].any()
     assert full.n_iter_.all()
     assert np.isfinite(pruned.scores_).all()
     if search is DropoutLogisticRegressionCV:  # of what one standard error may choose, nothing is skipped

@@ -9,14 +9,14 @@ start is the nearest neighbour; the first point has a cold start. An approximate
 interpolates the others by cubic polynomials in the logarithm of the strength of the noise: on review text, four knots
 for nine dropout rates from 0.1 to 0.9 give the same scores as solving all.
 
-An approximate path over a dense ``X`` may solve every fourth ``C`` at first. Between two of them it interpolates the
+An approximate path over a dense ``X`` may solve every second ``C`` at first. Between two of them it interpolates the
 noises whose scores at both are too low to be the best, linearly in ``1 / C``. (On review text, where a start from the
 next ``C`` takes one step, that brought more finalists than it saved steps.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -98,12 +98,14 @@ class PathSolver:
         together = self._solve_together(knots, tol) if self._is_small() else {}
         columns: dict[int, Column] = {}
         skips = skips_low and not together and self.encoded.shares_products
-        for c, ends in self.grid.walk(self._descends(knots), skips):
-            if len(ends) == 1:
-                columns = {ends[0]: columns[ends[0]]}  # the others are not needed again
+        for c in self.grid.walk(self._descends(knots), skips):
+            below, above = [end for end in columns if end < c], [end for end in columns if end > c]
+            near = sorted(below)[-1:] + sorted(above)[:1]
             current = {noise: together[noise][c] for noise in together} or self._solve_column(
-                knots, c, {end: columns[end] for end in ends}, tol
+                knots, c, {end: columns[end] for end in near}, tol
             )
+            if not skips:
+                columns = {}  # the others are not needed again
             columns[c] = {
                 noise: solution._replace(score=score_point((noise, c), solution)) for noise, solution in current.items()
             }
@@ -180,22 +182,12 @@ class PathSolver:
     ) -> None:
         """Solve some points to ``tol``, each from ``starts(point)`` or from the point before, and score them."""
         with one_blas_thread():
-            if not self._is_small():
-                before: Array | None = None
-                for point in points:
-                    start = starts(point)
-                    solution = self.solve(point, tol, before if start is None else start)
-                    before = solution.coef
-                    score_point(point, solution)
-                return
-            by_noise: dict[int, list[int]] = {}
-            for noise, c in points:
-                by_noise.setdefault(noise, []).append(c)
-            for noise, columns in by_noise.items():
-                own = [start for c in columns if (start := starts((noise, c))) is not None]
-                found = self.solve_block(noise, columns, tol, own if len(own) == len(columns) else None)
-                for c, solution in zip(columns, found, strict=True):
-                    score_point((noise, c), solution)
+            before: Array | None = None
+            for point in points:
+                start = starts(point)
+                solution = self.solve(point, tol, before if start is None else start)
+                before = solution.coef
+                score_point(point, solution)
 
     def _is_small(self) -> bool:
         """Return whether the values of ``C`` are solved together: for a dense ``X`` of few entries, without l1 penalty.
@@ -215,32 +207,28 @@ class PathSolver:
         return is_few and (problem.multi_class == "ovr" or n_outputs == 1)
 
     def _solve_together(self, chain: list[int], tol: float) -> dict[int, list[Solution]]:
-        """Return the solutions for all values of ``C``, by noise; a noise starts from the next stronger one."""
-        found: dict[int, list[Solution]] = {}
-        for stronger, noise in zip([None, *chain], chain, strict=False):
-            start = None if stronger is None else [solution.coef for solution in found[stronger]]
-            found[noise] = self.solve_block(noise, range(len(self.grid.Cs)), tol, start)
-        return found
+        """Return the solutions for all values of ``C``, by noise; a noise starts from the next stronger one.
 
-    def solve_block(self, noise: int, columns: Sequence[int], tol: float, starts: list[Array] | None) -> list[Solution]:
-        """Return the solutions of one noise for some values of ``C``, all as outputs of one problem.
-
-        With ``C = 1`` and the penalty ``R(w) / C``, the objective is that of ``C``, divided by it.
+        They are outputs of one problem: with ``C = 1`` and the penalty ``R(w) / C``, the objective is that of ``C``,
+        divided by it.
         """
-        Cs, whole = self.grid.Cs[list(columns)], replace(self.problem, noise=self.grid.noises[noise], C=1.0, tol=tol)
-        problem, encoded = with_means(self.rows.problem(whole), self.encoded)
-        ((_, rows),) = self._open(encoded)
-        assert isinstance(rows, BinaryArray)
-        problem = replace(
-            problem, penalty=replace(problem.penalty, l2=problem.penalty.l2 / np.repeat(Cs, rows.n_outputs))
-        )
-        rows = rows.with_outputs(np.tile(np.arange(rows.n_outputs), len(Cs)))
-        result = solve_outputs(problem, rows, None if starts is None else np.hstack(starts))
-        coefs = np.split(result.coef, len(Cs), axis=1)
-        if not (result.converged and np.isfinite(result.coef).all()):
-            return [self.solve((noise, c), tol) for c in columns]
-        values = Cs[:, None] * result.objective.reshape(len(Cs), -1)
-        return [Solution(coef, value, result.n_iter) for coef, value in zip(coefs, values, strict=True)]
+        found: dict[int, list[Solution]] = {}
+        Cs, start = self.grid.Cs, None
+        for noise in chain:
+            problem, [(_, rows)] = self._problem(noise, 1.0, tol)
+            assert isinstance(rows, BinaryArray)
+            l2 = problem.penalty.l2 / np.repeat(Cs, rows.n_outputs)
+            problem = replace(problem, penalty=replace(problem.penalty, l2=l2))
+            result = solve_outputs(problem, rows.with_outputs(np.tile(np.arange(rows.n_outputs), len(Cs))), start)
+            if result.converged and np.isfinite(result.coef).all():
+                coefs, values = np.split(result.coef, len(Cs), axis=1), np.split(result.objective, len(Cs))
+                found[noise] = [
+                    Solution(coef, C * value, result.n_iter) for coef, C, value in zip(coefs, Cs, values, strict=True)
+                ]
+            else:
+                found[noise] = [self.solve((noise, c), tol) for c in range(len(Cs))]
+            start = np.hstack([solution.coef for solution in found[noise]])
+        return found
 
     def solve(self, point: Point, tol: float, start: Array | None = None, constant: Solution | None = None) -> Solution:
         """Return the solution of one point.
@@ -249,11 +237,9 @@ class PathSolver:
         where it has no coefficients, the point has none either.
         """
         noise, c = point
-        own = replace(self.problem, noise=self.grid.noises[noise], C=float(self.grid.Cs[c]), tol=tol)
-        problem = self.rows.problem(own)
-        problem, encoded = with_means(problem, self.encoded)
+        problem, outputs = self._problem(noise, float(self.grid.Cs[c]), tol)
         results: list[Result] = []
-        for columns, rows in self._open(encoded):
+        for columns, rows in outputs:
             own_start = None if start is None else start[:, columns]
             if constant is not None and len(constant.objective) == constant.coef.shape[1]:
                 known = Result(constant.coef[:, columns], constant.objective[columns], 0, True, "")
@@ -270,12 +256,17 @@ class PathSolver:
             for _, rows in outputs:
                 rows.close()
 
-    def _open(self, encoded: ClassRows) -> list[tuple[slice, BinaryRows]]:
-        """Return the outputs and their rows, opened once with missing entries and once with their means instead."""
+    def _problem(self, noise: int, C: float, tol: float) -> tuple[Problem, list[tuple[slice, BinaryRows]]]:
+        """Return the problem of a noise and a ``C``, and the outputs with their rows.
+
+        Rows are opened once with missing entries, and once with the means of the features instead.
+        """
+        problem = self.rows.problem(replace(self.problem, noise=self.grid.noises[noise], C=C, tol=tol))
+        problem, encoded = with_means(problem, self.encoded)
         if encoded.has_missing not in self._opened:
-            groups = open_outputs(self.problem.loss, encoded, self.problem.multi_class)
+            groups = open_outputs(problem.loss, encoded, problem.multi_class)
             self._opened[encoded.has_missing] = [(group.columns, group.open(self.n_threads)) for group in groups]
-        return self._opened[encoded.has_missing]
+        return problem, self._opened[encoded.has_missing]
 
 
 def _combination(solved: Column, factors: dict[int, float]) -> Solution:
