@@ -60,12 +60,13 @@ class Grid:
         return [sorted(members, key=lambda index: -_strength(self.noises[index])) for members in kinds.values()]
 
     def walk(self, descending: bool, skips: bool) -> Sequence[int]:
-        """Return the values of ``C`` in the order of their solution; if ``skips``, every second one comes first.
+        """Return the values of ``C`` in the order of their solution.
 
-        Short lists are in order.
+        If ``skips``, every fourth one comes first, then those halfway between, then the others. Short lists are in
+        order.
         """
         order = range(len(self.Cs))[:: -1 if descending else 1]
-        return [*order[::2], *order[1::2]] if skips and len(order) >= _MIN_CHAIN else order
+        return [*order[::4], *order[2::4], *order[1::2]] if skips and len(order) >= _MIN_CHAIN else order
 
     def knots(self, chain: list[int]) -> list[int]:
         """Return the noises of a chain that are solved; the others are interpolated. Short chains are all solved."""

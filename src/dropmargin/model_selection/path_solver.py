@@ -9,14 +9,14 @@ start is the nearest neighbour; the first point has a cold start. An approximate
 interpolates the others by cubic polynomials in the logarithm of the strength of the noise: on review text, four knots
 for nine dropout rates from 0.1 to 0.9 give the same scores as solving all.
 
-An approximate path over a dense ``X`` may solve every second ``C`` at first. Between two of them it interpolates the
+An approximate path over a dense ``X`` may solve every fourth ``C`` at first. Between two of them it interpolates the
 noises whose scores at both are too low to be the best, linearly in ``1 / C``. (On review text, where a start from the
 next ``C`` takes one step, that brought more finalists than it saved steps.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -182,12 +182,22 @@ class PathSolver:
     ) -> None:
         """Solve some points to ``tol``, each from ``starts(point)`` or from the point before, and score them."""
         with one_blas_thread():
-            before: Array | None = None
-            for point in points:
-                start = starts(point)
-                solution = self.solve(point, tol, before if start is None else start)
-                before = solution.coef
-                score_point(point, solution)
+            if not self._is_small():
+                before: Array | None = None
+                for point in points:
+                    start = starts(point)
+                    solution = self.solve(point, tol, before if start is None else start)
+                    before = solution.coef
+                    score_point(point, solution)
+                return
+            by_noise: dict[int, list[int]] = {}
+            for noise, c in points:
+                by_noise.setdefault(noise, []).append(c)
+            for noise, columns in by_noise.items():
+                own = [start for c in columns if (start := starts((noise, c))) is not None]
+                found = self._solve_block(noise, columns, tol, own if len(own) == len(columns) else None)
+                for c, solution in zip(columns, found, strict=True):
+                    score_point((noise, c), solution)
 
     def _is_small(self) -> bool:
         """Return whether the values of ``C`` are solved together: for a dense ``X`` of few entries, without l1 penalty.
@@ -207,28 +217,32 @@ class PathSolver:
         return is_few and (problem.multi_class == "ovr" or n_outputs == 1)
 
     def _solve_together(self, chain: list[int], tol: float) -> dict[int, list[Solution]]:
-        """Return the solutions for all values of ``C``, by noise; a noise starts from the next stronger one.
-
-        They are outputs of one problem: with ``C = 1`` and the penalty ``R(w) / C``, the objective is that of ``C``,
-        divided by it.
-        """
+        """Return the solutions for all values of ``C``, by noise; a noise starts from the next stronger one."""
         found: dict[int, list[Solution]] = {}
-        Cs, start = self.grid.Cs, None
+        starts: list[Array] | None = None
         for noise in chain:
-            problem, [(_, rows)] = self._problem(noise, 1.0, tol)
-            assert isinstance(rows, BinaryArray)
-            l2 = problem.penalty.l2 / np.repeat(Cs, rows.n_outputs)
-            problem = replace(problem, penalty=replace(problem.penalty, l2=l2))
-            result = solve_outputs(problem, rows.with_outputs(np.tile(np.arange(rows.n_outputs), len(Cs))), start)
-            if result.converged and np.isfinite(result.coef).all():
-                coefs, values = np.split(result.coef, len(Cs), axis=1), np.split(result.objective, len(Cs))
-                found[noise] = [
-                    Solution(coef, C * value, result.n_iter) for coef, C, value in zip(coefs, Cs, values, strict=True)
-                ]
-            else:
-                found[noise] = [self.solve((noise, c), tol) for c in range(len(Cs))]
-            start = np.hstack([solution.coef for solution in found[noise]])
+            found[noise] = self._solve_block(noise, range(len(self.grid.Cs)), tol, starts)
+            starts = [solution.coef for solution in found[noise]]
         return found
+
+    def _solve_block(
+        self, noise: int, columns: Sequence[int], tol: float, starts: list[Array] | None
+    ) -> list[Solution]:
+        """Return the solutions of one noise for some values of ``C``, all as outputs of one problem.
+
+        With ``C = 1`` and the penalty ``R(w) / C``, the objective is that of ``C``, divided by it.
+        """
+        Cs = self.grid.Cs[list(columns)]
+        problem, [(_, rows)] = self._problem(noise, 1.0, tol)
+        assert isinstance(rows, BinaryArray)
+        l2 = problem.penalty.l2 / np.repeat(Cs, rows.n_outputs)
+        problem = replace(problem, penalty=replace(problem.penalty, l2=l2))
+        rows = rows.with_outputs(np.tile(np.arange(rows.n_outputs), len(Cs)))
+        result = solve_outputs(problem, rows, None if starts is None else np.hstack(starts))
+        if not (result.converged and np.isfinite(result.coef).all()):
+            return [self.solve((noise, c), tol) for c in columns]
+        coefs, values = np.split(result.coef, len(Cs), axis=1), np.split(result.objective, len(Cs))
+        return [Solution(coef, C * value, result.n_iter) for coef, C, value in zip(coefs, Cs, values, strict=True)]
 
     def solve(self, point: Point, tol: float, start: Array | None = None, constant: Solution | None = None) -> Solution:
         """Return the solution of one point.
