@@ -181,13 +181,13 @@ def test_the_one_standard_error_rule_with_and_without_the_early_stop():
 def test_points_that_cannot_be_the_best_are_not_solved(search, monkeypatch):
     monkeypatch.setattr(path_solver, "_FEW_SCORES", 0)  # as for tables that are not small
     X, y = (part[:200] for part in load_digits(return_X_y=True))
-    grid = {"noises": [0.0, 0.2, 0.8], "Cs": np.logspace(-4, 2, 7), "cv": 2}
+    grid = {"noises": [0.0, 0.2, 0.8], "Cs": np.logspace(-4, 2, 9), "cv": 2}
     pruned, full = (search(**grid, prune=prune).fit(X, y) for prune in (True, False))
     assert pruned.best_index_ == full.best_index_
     assert pruned.best_score_ == pytest.approx(full.best_score_)
     is_interpolated = (pruned.n_iter_ == 0).all(axis=0)
     assert is_interpolated[2].any()  # strong noise
-    assert not is_interpolated[:, [0, 4, 6]].any()
+    assert not is_interpolated[:, ::4].any()
     assert full.n_iter_.all()
     assert np.isfinite(pruned.scores_).all()
     if search is DropoutLogisticRegressionCV:  # of what one standard error may choose, nothing is skipped

@@ -13,16 +13,16 @@ from sklearn.svm import SVC, LinearSVC
 
 from dealing import deal, together
 from dropmargin import DropoutSVC
-from dropmargin.data import LocalPartitions, PerPartition, Rows, canonical, kernels, row_blocks
+from dropmargin.data import LocalPartitions, Rows, canonical, kernels, row_blocks
 from dropmargin.losses import Hinge
 from dropmargin.noise import Variance
 from dropmargin.objective import MomentObjective
 from dropmargin.penalties import Penalty
-from dropmargin.solvers import SOLVERS, Dual, Options
+from dropmargin.solvers import SOLVERS, Options
 from dropmargin.solvers.central_path import follow_central_path
-from dropmargin.solvers.dual_coordinate import best_factor, best_intercept, descend_dual
+from dropmargin.solvers.dual_coordinate import DualVariables, best_factor, best_intercept, descend_dual
 from dropmargin.solvers.newton import newton
-from dropmargin.solvers.solve import choose_method, rescaled_dual
+from dropmargin.solvers.solve import choose_method
 
 pytestmark = pytest.mark.skipif(not kernels.available(), reason="the kernels were not built: no C compiler")
 
@@ -37,7 +37,7 @@ def _text(n_rows=150, n_features=60, seed=0, noise=1.0):
     return sparse.csr_array(X), y, rng.uniform(0.0, 2.0, n_rows) * (rng.uniform(size=n_rows) > 0.1)
 
 
-def _objective(X, y, weights, *, fit_intercept=True, l2=1.0, margin=1.0, n_parts=2, n_threads=1):
+def _objective(X, y, weights, *, fit_intercept=True, l2=1.0, margin=1.0, n_parts=2, n_threads=1, cache=None):
     edges = np.linspace(0, len(y), n_parts + 1).astype(int)
     parts = []
     for begin, end in pairwise(edges):
@@ -45,7 +45,13 @@ def _objective(X, y, weights, *, fit_intercept=True, l2=1.0, margin=1.0, n_parts
         parts.append(Rows(block, y[begin:end, None], weights[begin:end]))
     columns = np.array([0])
     return MomentObjective(
-        LocalPartitions(parts, n_threads), Hinge(margin), Variance(), Penalty(l2=l2), fit_intercept, X.shape[1], columns
+        LocalPartitions(parts, n_threads, cache),
+        Hinge(margin),
+        Variance(),
+        Penalty(l2=l2),
+        fit_intercept,
+        X.shape[1],
+        columns,
     )
 
 
@@ -54,8 +60,13 @@ def _primal(X, y, weights, coef, l2=1.0, margin=1.0):
     return 0.5 * l2 * coef[:-1] @ coef[:-1] + weights @ losses
 
 
-def _dual(X, y, weights, shares, l2=1.0, margin=1.0):
-    a = np.concatenate([own[:, 0] for own in shares]) * weights
+def _dual_variables(objective):
+    """Return what the last descent of the objective's rows left in their cache."""
+    (known,) = objective.data.shared_cache["dual variables"].values()
+    return known
+
+
+def _dual(X, y, a, l2=1.0, margin=1.0):
     combined = X.T @ (a * y)
     return margin * a.sum() - 0.5 / l2 * combined @ combined, abs(a @ y)
 
@@ -65,9 +76,9 @@ def _central_path(objective, tol):
     return follow_central_path(newton, objective, start, Options(tol, 1000))
 
 
-def _solve(objective, tol, dual=None, coef=None, max_iter=1000):
+def _solve(objective, tol, coef=None, max_iter=1000):
     start = objective.at(np.zeros((objective.n_features + 1, 1)) if coef is None else coef)
-    method = choose_method(SOLVERS["newton"], objective, dual)
+    method = choose_method(SOLVERS["newton"], objective)
     return method(objective, start, Options(tol, max_iter, warm=coef is not None))
 
 
@@ -81,10 +92,12 @@ def test_the_gap_is_at_most_the_tolerance_by_the_plain_formulas(tol, C, scales, 
     result = _solve(objective, tol)
     assert result.converged
     value = _primal(X, y, C * weights, result.coef[:, 0], l2, margin)
-    below, imbalance = _dual(X, y, C * weights, result.dual, l2, margin)
+    dual_values, upper = _dual_variables(objective)
+    below, imbalance = _dual(X, y, dual_values, l2, margin)
     assert result.objective[0] == pytest.approx(value, rel=1e-12)
     assert value - below <= tol * value * (1.0 + 1e-6) + 1e-13 * value
-    assert all(np.all((own >= 0.0) & (own <= 1.0)) for own in result.dual)
+    np.testing.assert_array_equal(upper, C * weights)
+    assert np.all((dual_values >= 0.0) & (dual_values <= upper))
     if fit_intercept:
         assert imbalance <= 1e-4 * tol * C * weights.sum() + 1e-13
     else:
@@ -144,11 +157,12 @@ def test_one_feature_and_no_feature_at_all():
 def test_rows_without_weight_are_as_if_they_were_not_there():
     X, y, weights = _text()
     there = weights > 0.0
-    whole = _solve(_objective(X, y, weights), 1e-10)
+    objective = _objective(X, y, weights)
+    whole = _solve(objective, 1e-10)
     part = _solve(_objective(X[there], y[there], weights[there]), 1e-10)
     assert whole.objective[0] == pytest.approx(part.objective[0], rel=1e-9)
     np.testing.assert_allclose(whole.coef[:-1], part.coef[:-1], atol=1e-5)
-    assert not np.concatenate(whole.dual)[~there].any()
+    assert not _dual_variables(objective).values[~there].any()
 
 
 def test_weight_two_is_the_row_twice():
@@ -178,7 +192,7 @@ def test_every_kind_of_data_gives_the_same_optimum(dtype, index):
     X = sparse.csr_array(np.round(X.toarray(), 2).astype(np.float32))  # the same numbers in both precisions
     kind = sparse.csr_array(X.astype(dtype))
     kind.indices, kind.indptr = kind.indices.astype(index), kind.indptr.astype(index)
-    result = descend_dual(_objective(kind, y, weights), None, Options(1e-6, 1000))
+    result = descend_dual(_objective(kind, y, weights), Options(1e-6, 1000))
     exact = _central_path(_objective(X.astype(np.float64), y, weights), tol=1e-9)
     assert result.converged
     assert result.objective[0] == pytest.approx(exact.objective[0], rel=1e-6)
@@ -187,9 +201,9 @@ def test_every_kind_of_data_gives_the_same_optimum(dtype, index):
 def test_the_other_solver_takes_over_without_kernels(monkeypatch):
     X, y, weights = _text()
     options = Options(1e-4, 100)
-    assert descend_dual(_objective(X, y, weights), None, options) is not None
+    assert descend_dual(_objective(X, y, weights), options) is not None
     monkeypatch.setattr(kernels, "_LIBRARY", None)
-    assert descend_dual(_objective(X, y, weights), None, options) is None
+    assert descend_dual(_objective(X, y, weights), options) is None
     assert _solve(_objective(X, y, weights), 1e-6).converged
 
 
@@ -200,9 +214,10 @@ def test_the_other_solver_takes_over_without_kernels(monkeypatch):
 def test_the_multipliers_of_the_optimum_are_a_start_that_saves_the_work(layout):
     X, y, weights = _text()
     X = X if layout == "sparse" else X.toarray()
-    cold = _solve(_objective(X, y, weights), 1e-6)
-    start = _objective(X, y, weights)
-    again = _solve(start, 1e-5, cold.dual, cold.coef, 99)
+    cache = {}
+    cold = _solve(_objective(X, y, weights, cache=cache), 1e-6)
+    start = _objective(X, y, weights, cache=cache)
+    again = _solve(start, 1e-5, cold.coef, 99)
     assert again.converged
     assert again.n_iter <= 2
     assert again.n_iter < cold.n_iter
@@ -212,22 +227,34 @@ def test_the_multipliers_of_the_optimum_are_a_start_that_saves_the_work(layout):
 @pytest.mark.parametrize("ratio", [0.2, 5.0])
 def test_rescaled_multipliers_start_a_problem_with_another_c(ratio):
     X, y, weights = _text()
-    objective = _objective(X, y, weights)
-    near = _solve(objective, 1e-6)
-    start = rescaled_dual(objective.data, Dual(near.dual, 1.0), ratio)
-    before = np.concatenate(near.dual)[:, 0]
-    after = np.concatenate(start)[:, 0]
-    assert np.all(after[before == 1.0] == 1.0)
-    np.testing.assert_allclose(after[before < 1.0], np.minimum(before[before < 1.0] / ratio, 1.0))
-    warm, cold = (_solve(_objective(X, y, ratio * weights), 1e-8, dual=dual) for dual in (start, None))
+    cache = {}
+    objective = _objective(X, y, weights, cache=cache)
+    _solve(objective, 1e-6)
+    before, upper = known = _dual_variables(objective)
+    after, is_bound = known.for_bounds(ratio * upper), before >= upper
+    np.testing.assert_allclose(after[is_bound], ratio * upper[is_bound])
+    np.testing.assert_allclose(after[~is_bound], np.minimum(before, ratio * upper)[~is_bound])
+    warm, cold = (_solve(_objective(X, y, ratio * weights, cache=own), 1e-8) for own in (cache, None))
     assert warm.objective[0] == pytest.approx(cold.objective[0], rel=2e-8)
+
+
+def test_the_multipliers_of_another_output_are_not_a_start():
+    X, y, weights = _text()
+    cache, other = {}, np.roll(y, 7)
+    _solve(_objective(X, y, weights, cache=cache), 1e-6)
+    warm, cold = (_solve(_objective(X, other, weights, cache=own), 1e-6) for own in (cache, None))
+    np.testing.assert_array_equal(warm.coef, cold.coef)
+    assert len(cache["dual variables"]) == 2
 
 
 def test_a_wild_start_of_the_multipliers_does_no_harm():
     X, y, weights = _text()
-    rng = np.random.default_rng(1)
-    wild = PerPartition(rng.normal(size=(n, 1)) * 10.0 for n in (75, 75))
-    result = _solve(_objective(X, y, weights), 1e-6, dual=wild)
+    cache = {}
+    objective = _objective(X, y, weights, cache=cache)
+    _solve(objective, 1e-6)
+    wild = np.random.default_rng(1).uniform(size=len(y)) * weights
+    cache["dual variables"] = {output: DualVariables(wild, weights) for output in cache["dual variables"]}
+    result = _solve(objective, 1e-6)
     assert result.converged
     assert result.objective[0] == pytest.approx(_solve(_objective(X, y, weights), 1e-6).objective[0], rel=2e-6)
 
@@ -236,7 +263,7 @@ def test_an_epoch_is_a_pass_and_every_round_is_shown():
     X, y, weights = _text()
     shown = []
     objective = _objective(X, y, weights)
-    result = descend_dual(objective, None, Options(1e-5, 1000, shown.append))
+    result = descend_dual(objective, Options(1e-5, 1000, shown.append))
     assert shown == result.history
     assert [entry.iteration for entry in shown] == list(range(1, result.n_iter + 1))
     assert shown[0].passes >= 4.0  # the first round has four epochs
@@ -262,7 +289,7 @@ def test_the_other_solver_takes_over_where_coordinate_descent_is_too_slow():
     scores = X @ np.logspace(2, -2, 8) + 3.0 * rng.normal(size=120)
     y = np.where(scores > np.median(scores), 1.0, -1.0)
     weights = np.append(0.0, np.full(119, 10.0))  # a weight of zero, so that the interior-point method does not apply
-    alone = descend_dual(_objective(X, y, weights), None, Options(1e-8, 1000))
+    alone = descend_dual(_objective(X, y, weights), Options(1e-8, 1000))
     assert not alone.converged
     assert alone.n_iter < 100
     result = _solve(_objective(X, y, weights), 1e-8)

@@ -17,6 +17,9 @@ from dropmargin.typing import Array
 class CheckedScorer(ABC):
     """A scorer of rows that have been checked; NaN is a missing entry."""
 
+    #: The name of the same score in scikit-learn, if it has one.
+    name: str
+
     @abstractmethod
     def __call__(self, model: Any, X: Any, y: Array, sample_weight: Any = None) -> float:
         """Return the score of a model."""
@@ -35,6 +38,8 @@ class MeanScorer(CheckedScorer):
 
 class Accuracy(MeanScorer):
     """Whether the label is predicted."""
+
+    name = "accuracy"
 
     def of_rows(self, model: MarginalisedClassifier, X: Any, y: Array) -> Array:
         return model._predicted_labels(X) == y
@@ -61,6 +66,8 @@ class ExpectedError(MeanScorer):
 
 
 class R2(CheckedScorer):
+    name = "r2"
+
     def __call__(self, model: MarginalisedRegressor, X: Any, y: Array, sample_weight: Any = None) -> float:
         if len(y) < 2:
             return float("nan")

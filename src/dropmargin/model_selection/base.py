@@ -71,8 +71,7 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
 
     #: The model with a given noise and ``C``.
     _plain_class: ClassVar[type[MarginalisedModel]]
-    #: The score for ``scoring=None``: its name, and the same for rows that have been checked.
-    _default_scoring: ClassVar[str]
+    #: The score for ``scoring=None``.
     _default_scorer: ClassVar[CheckedScorer]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
@@ -146,7 +145,7 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
         target = self._target_scorer(check_noise("target_noise", self.target_noise, rows))
         if target is not None:
             return target
-        return self._default_scorer if self.scoring in (None, self._default_scoring) else self._scorer()
+        return self._default_scorer if self.scoring in (None, default_scoring(self)) else self._scorer()
 
     def _route(self, sample_weight: Any, groups: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what the splitter and what the scorer are to be given."""
@@ -161,7 +160,7 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
         # Imported late, because it takes a good part of a second.
         from sklearn.metrics import check_scoring
 
-        return check_scoring(plain_model(self), scoring=self._default_scoring if self.scoring is None else self.scoring)
+        return check_scoring(plain_model(self), scoring=default_scoring(self) if self.scoring is None else self.scoring)
 
     def _store(self, grid: Grid, outcome: Outcome) -> None:
         chosen = outcome.chosen(self.rule)
@@ -331,7 +330,7 @@ def plain_model(search: MarginalisedModelCV) -> MarginalisedModel:
 
 def default_scoring(search: MarginalisedModelCV) -> str:
     """Return the name of the score for ``scoring=None``."""
-    return search._default_scoring
+    return search._default_scorer.name
 
 
 def _mapping(callee: str) -> MethodMapping:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from numbers import Integral
 from typing import Any
 
@@ -23,12 +22,10 @@ HIGHEST_RATE = 0.9
 _FIRST_FACTOR, _LAST_FACTOR = 0.1, 1e5
 
 # With pruning, this share of a chain of noises is solved if the chain has at least _MIN_CHAIN noises; the others are
-# interpolated by polynomials through _ORDER knots.
+# interpolated by polynomials through _ORDER knots. Some values of C may be interpolated if there are as many.
 _KNOTS = 0.4
 _MIN_CHAIN = 6
 _ORDER = 4
-# With pruning, a walk over at least _MIN_CHAIN values of C may take every so many first.
-_STRIDE = 4
 
 Point = tuple[int, int]
 
@@ -62,20 +59,14 @@ class Grid:
             kinds.setdefault(_kind(noise), []).append(index)
         return [sorted(members, key=lambda index: -_strength(self.noises[index])) for members in kinds.values()]
 
-    def walk(self, descending: bool, skips: bool) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """Yield the values of ``C`` in the order of their solution, each with the one before or the two around it.
+    def walk(self, descending: bool, skips: bool) -> Sequence[int]:
+        """Return the values of ``C`` in the order of their solution.
 
-        If ``skips``, these are every `_STRIDE`-th value, and after each of them the values between it and the one
-        before, by bisection. Short lists are in order.
+        If ``skips``, every fourth one comes first, then those halfway between, then the others. Short lists are in
+        order.
         """
-        last = len(self.Cs) - 1
-        stride = _STRIDE if skips and len(self.Cs) >= _MIN_CHAIN else 1
-        places = [*range(0, last, stride), last]
-        places = places[::-1] if descending else places
-        yield places[0], ()
-        for before, place in pairwise(places):
-            yield place, (before,)
-            yield from _bisection(min(before, place), max(before, place))
+        order = range(len(self.Cs))[:: -1 if descending else 1]
+        return [*order[::4], *order[2::4], *order[1::2]] if skips and len(order) >= _MIN_CHAIN else order
 
     def knots(self, chain: list[int]) -> list[int]:
         """Return the noises of a chain that are solved; the others are interpolated. Short chains are all solved."""
@@ -104,15 +95,6 @@ class Grid:
             knots[k]: float(np.prod([(here - places[m]) / (places[k] - places[m]) for m in near if m != k]))
             for k in near
         }
-
-
-def _bisection(lower: int, upper: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Yield what is between two indices, middle first, each with the nearest ones below and above that came before."""
-    if upper - lower > 1:
-        middle = (lower + upper) // 2
-        yield middle, (lower, upper)
-        yield from _bisection(lower, middle)
-        yield from _bisection(middle, upper)
 
 
 def noise_level(noise: Noise | None) -> float:

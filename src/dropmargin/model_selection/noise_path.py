@@ -12,7 +12,7 @@ from sklearn.base import clone
 from dropmargin.estimators import DropoutSVC
 from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.estimators.fitting import Fit
-from dropmargin.model_selection.classification import target_scorer
+from dropmargin.model_selection.classifiers import target_scorer
 from dropmargin.model_selection.grid import check_grid, check_noise, check_problems
 from dropmargin.model_selection.search import ArrayFold, Search, try_scorer, warn_unconverged
 from dropmargin.noise import Noise

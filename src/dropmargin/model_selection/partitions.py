@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from dropmargin.data import Partitions, PerPartition, Rows, join_rows
+from dropmargin.data import Partitions, PerPartition, Rows, stack_rows
 from dropmargin.estimators import validation
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.fitting import set_coefficients
@@ -106,28 +106,25 @@ def search_partitions(
         fit = partition_fit(plain_model(estimator))
         verbose = estimator.verbose if progress else 0
         with checked_rows(fit, data, names, feature_names) as rows:
-            if rows.n_bytes <= _GATHERED_BYTES and (feature_names is None or rows.summary.is_dense):
-                search_arrays(estimator, _gather_rows(rows), verbose)
-                return estimator
             targets = _gather_targets(rows)
             own = Rows(None, targets.labels[targets.codes], targets.sample_weight)
-            weights = targets.sample_weight if targets.is_weighted else None
-            given = Given(np.zeros((len(own.y), 1)), own.y, weights)
+            given = Given(np.zeros((len(own.y), 1)), own.y, own.sample_weight if targets.is_weighted else None)
+            if rows.n_bytes <= _GATHERED_BYTES and (feature_names is None or rows.summary.is_dense):
+                search_arrays(estimator, given._replace(X=_gather_features(rows)), verbose)
+                return estimator
             # Folds are solved one after the other: each uses all threads or workers.
             run_search(estimator, fit, rows, own, given, partial(PartitionFold, rows, targets), 1, verbose)
     return estimator
 
 
-def _gather_rows(rows: PartitionRows) -> Given:
-    parts = [part for part in rows.rows.gather(rows.rows.map(_whole)) if len(part)]
-    whole = join_rows(parts)
-    X = whole.X
-    if rows.feature_names is not None:
-        import pandas as pd
+def _gather_features(rows: PartitionRows) -> Any:
+    """Return the features of all rows, as a data frame if they have names."""
+    X = stack_rows([part for part in rows.rows.gather(rows.rows.map(_features_of)) if part.shape[0]])
+    if rows.feature_names is None:
+        return X
+    import pandas as pd
 
-        X = pd.DataFrame(X, columns=list(rows.feature_names))
-    is_weighted = any(part.sample_weight is not None for part in parts)
-    return Given(X, whole.y, whole.sample_weight if is_weighted else None)
+    return pd.DataFrame(X, columns=list(rows.feature_names))
 
 
 @dataclass(frozen=True)
@@ -220,8 +217,8 @@ def _of_scores(model: MarginalisedModel, scores: Array) -> MarginalisedModel:
 # Functions of one partition ---------------------------------------------------------------------------------------
 
 
-def _whole(rows: Rows) -> Rows:
-    return Rows(rows.X.copy(), rows.y, rows.sample_weight)
+def _features_of(rows: Rows) -> Any:
+    return rows.X.copy()
 
 
 def _targets_of(rows: Rows, classes: Array) -> tuple[Array, Array | None]:

@@ -27,7 +27,7 @@ from dropmargin.estimators.fitting import TrainingRows
 from dropmargin.losses import MomentLoss
 from dropmargin.model_selection.grid import Grid, Point
 from dropmargin.objective.preconditioner import has_cheap_matrices
-from dropmargin.solvers import SOLVERS, Dual, Problem, Result, combine, open_outputs, solve_outputs, with_means
+from dropmargin.solvers import SOLVERS, Problem, Result, combine, open_outputs, solve_outputs, with_means
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 
@@ -48,7 +48,6 @@ class Solution(NamedTuple):
     objective: Array = np.empty(0)
     n_iter: int = 0
     converged: bool = True
-    duals: Sequence[Dual | None] = ()
     score: float = np.nan
 
 
@@ -99,12 +98,14 @@ class PathSolver:
         together = self._solve_together(knots, tol) if self._is_small() else {}
         columns: dict[int, Column] = {}
         skips = skips_low and not together and self.encoded.shares_products
-        for c, ends in self.grid.walk(self._descends(knots), skips):
-            if len(ends) == 1:
-                columns = {ends[0]: columns[ends[0]]}  # the others are not needed again
+        for c in self.grid.walk(self._descends(knots), skips):
+            below, above = [end for end in columns if end < c], [end for end in columns if end > c]
+            near = sorted(below)[-1:] + sorted(above)[:1]
             current = {noise: together[noise][c] for noise in together} or self._solve_column(
-                knots, c, {end: columns[end] for end in ends}, tol
+                knots, c, {end: columns[end] for end in near}, tol
             )
+            if not skips:
+                columns = {}  # the others are not needed again
             columns[c] = {
                 noise: solution._replace(score=score_point((noise, c), solution)) for noise, solution in current.items()
             }
@@ -141,14 +142,14 @@ class PathSolver:
             if noise in interpolated:
                 current[noise] = predicted[noise]
                 continue
-            start, duals = _extrapolate(noise, before, predicted, current)
+            start = _extrapolate(noise, before, predicted, current)
             constant = None
             if higher > c:
                 constant = known[higher][noise]
                 constant = constant._replace(objective=constant.objective * Cs[c] / Cs[higher])
             elif is_ascending and before is not None:
                 constant = current[before]
-            current[noise] = self.solve((noise, c), tol, start, duals, constant)
+            current[noise] = self.solve((noise, c), tol, start, constant)
         return current
 
     def _cannot_win(self, below: Solution, above: Solution) -> bool:
@@ -170,7 +171,7 @@ class PathSolver:
             score = score_point((noise, c), _combination(current, self.grid.interpolation(noise, knots)))
             low, high = sorted(current[knots[index]].score for index in (weaker - 1, weaker))
             if not score >= low - max(0.5 * (high - low), _BELOW * abs(low)):
-                score_point((noise, c), self.solve((noise, c), tol, current[knots[weaker]].coef, None))
+                score_point((noise, c), self.solve((noise, c), tol, current[knots[weaker]].coef))
 
     def refine(
         self,
@@ -185,7 +186,7 @@ class PathSolver:
                 before: Array | None = None
                 for point in points:
                     start = starts(point)
-                    solution = self.solve(point, tol, before if start is None else start, None)
+                    solution = self.solve(point, tol, before if start is None else start)
                     before = solution.coef
                     score_point(point, solution)
                 return
@@ -194,7 +195,7 @@ class PathSolver:
                 by_noise.setdefault(noise, []).append(c)
             for noise, columns in by_noise.items():
                 own = [start for c in columns if (start := starts((noise, c))) is not None]
-                found = self.solve_block(noise, columns, tol, own if len(own) == len(columns) else None)
+                found = self._solve_block(noise, columns, tol, own if len(own) == len(columns) else None)
                 for c, solution in zip(columns, found, strict=True):
                     score_point((noise, c), solution)
 
@@ -218,63 +219,49 @@ class PathSolver:
     def _solve_together(self, chain: list[int], tol: float) -> dict[int, list[Solution]]:
         """Return the solutions for all values of ``C``, by noise; a noise starts from the next stronger one."""
         found: dict[int, list[Solution]] = {}
-        for stronger, noise in zip([None, *chain], chain, strict=False):
-            start = None if stronger is None else [solution.coef for solution in found[stronger]]
-            found[noise] = self.solve_block(noise, range(len(self.grid.Cs)), tol, start)
+        starts: list[Array] | None = None
+        for noise in chain:
+            found[noise] = self._solve_block(noise, range(len(self.grid.Cs)), tol, starts)
+            starts = [solution.coef for solution in found[noise]]
         return found
 
-    def solve_block(self, noise: int, columns: Sequence[int], tol: float, starts: list[Array] | None) -> list[Solution]:
+    def _solve_block(
+        self, noise: int, columns: Sequence[int], tol: float, starts: list[Array] | None
+    ) -> list[Solution]:
         """Return the solutions of one noise for some values of ``C``, all as outputs of one problem.
 
         With ``C = 1`` and the penalty ``R(w) / C``, the objective is that of ``C``, divided by it.
         """
-        Cs, whole = self.grid.Cs[list(columns)], replace(self.problem, noise=self.grid.noises[noise], C=1.0, tol=tol)
-        problem, encoded = with_means(self.rows.problem(whole), self.encoded)
-        ((_, rows),) = self._open(encoded)
-        problem = replace(
-            problem, penalty=replace(problem.penalty, l2=problem.penalty.l2 / np.repeat(Cs, rows.n_outputs))
-        )
+        Cs = self.grid.Cs[list(columns)]
+        problem, [(_, rows)] = self._problem(noise, 1.0, tol)
+        l2 = problem.penalty.l2 / np.repeat(Cs, rows.n_outputs)
+        problem = replace(problem, penalty=replace(problem.penalty, l2=l2))
         rows = rows.with_outputs(np.tile(np.arange(rows.n_outputs), len(Cs)))
         result = solve_outputs(problem, rows, None if starts is None else np.hstack(starts))
-        coefs = np.split(result.coef, len(Cs), axis=1)
         if not (result.converged and np.isfinite(result.coef).all()):
-            return [self.solve((noise, c), tol, None, None) for c in columns]
-        values = Cs[:, None] * result.objective.reshape(len(Cs), -1)
-        return [Solution(coef, value, result.n_iter) for coef, value in zip(coefs, values, strict=True)]
+            return [self.solve((noise, c), tol) for c in columns]
+        coefs, values = np.split(result.coef, len(Cs), axis=1), np.split(result.objective, len(Cs))
+        return [Solution(coef, C * value, result.n_iter) for coef, C, value in zip(coefs, Cs, values, strict=True)]
 
-    def solve(
-        self,
-        point: Point,
-        tol: float,
-        start: Array | None,
-        duals: Sequence[Dual | None] | None,
-        constant: Solution | None = None,
-    ) -> Solution:
+    def solve(self, point: Point, tol: float, start: Array | None = None, constant: Solution | None = None) -> Solution:
         """Return the solution of one point.
 
         ``constant`` is the solution for a larger ``C``, its objective in proportion to ``C``, or for a weaker noise:
         where it has no coefficients, the point has none either.
         """
         noise, c = point
-        C = float(self.grid.Cs[c])
-        problem = self.rows.problem(replace(self.problem, noise=self.grid.noises[noise], C=C, tol=tol))
-        problem, encoded = with_means(problem, self.encoded)
+        problem, outputs = self._problem(noise, float(self.grid.Cs[c]), tol)
         results: list[Result] = []
-        for index, (columns, rows) in enumerate(self._open(encoded)):
+        for columns, rows in outputs:
             own_start = None if start is None else start[:, columns]
             if constant is not None and len(constant.objective) == constant.coef.shape[1]:
                 known = Result(constant.coef[:, columns], constant.objective[columns], 0, True, "")
                 results.append(_solve_free(problem, rows, own_start, known))
             else:
-                results.append(solve_outputs(problem, rows, own_start, duals[index] if duals else None))
+                results.append(solve_outputs(problem, rows, own_start))
         result = combine(results)
-        return Solution(
-            result.coef,
-            result.objective,
-            result.n_iter,
-            result.converged and bool(np.isfinite(result.coef).all()),
-            [None if own.dual is None else Dual(own.dual, C) for own in results],
-        )
+        converged = result.converged and bool(np.isfinite(result.coef).all())
+        return Solution(result.coef, result.objective, result.n_iter, converged)
 
     def close(self) -> None:
         """Close the rows of the outputs."""
@@ -282,12 +269,17 @@ class PathSolver:
             for _, rows in outputs:
                 rows.close()
 
-    def _open(self, encoded: EncodedRows) -> list[tuple[slice, OutputRows]]:
-        """Return the outputs and their rows, opened once with missing entries and once with their means instead."""
+    def _problem(self, noise: int, C: float, tol: float) -> tuple[Problem, list[tuple[slice, OutputRows]]]:
+        """Return the problem of a noise and a ``C``, and the outputs with their rows.
+
+        Rows are opened once with missing entries, and once with the means of the features instead.
+        """
+        problem = self.rows.problem(replace(self.problem, noise=self.grid.noises[noise], C=C, tol=tol))
+        problem, encoded = with_means(problem, self.encoded)
         if encoded.has_missing not in self._opened:
-            groups = open_outputs(self.problem.loss, encoded, self.problem.multi_class)
+            groups = open_outputs(problem.loss, encoded, problem.multi_class)
             self._opened[encoded.has_missing] = [(group.columns, group.open(self.n_threads)) for group in groups]
-        return self._opened[encoded.has_missing]
+        return problem, self._opened[encoded.has_missing]
 
 
 def _combination(solved: Column, factors: dict[int, float]) -> Solution:
@@ -299,7 +291,7 @@ def _combination(solved: Column, factors: dict[int, float]) -> Solution:
 def _between(below: Solution, above: Solution, ends: list[float], C: float) -> Solution:
     """Return an interpolation between the solutions for two values of ``C``, linear in ``1 / C``."""
     share = (1.0 / C - 1.0 / ends[1]) / (1.0 / ends[0] - 1.0 / ends[1])
-    return Solution(share * below.coef + (1.0 - share) * above.coef, duals=below.duals)
+    return Solution(share * below.coef + (1.0 - share) * above.coef)
 
 
 def _solve_free(problem: Problem, rows: OutputRows, start: Array | None, constant: Result) -> Result:
@@ -315,18 +307,14 @@ def _solve_free(problem: Problem, rows: OutputRows, start: Array | None, constan
     return replace(found, coef=coef, objective=objective)
 
 
-def _extrapolate(
-    noise: int, before: int | None, predicted: Column, current: Column
-) -> tuple[Array | None, Sequence[Dual | None] | None]:
-    """Return the start of a point, and the dual variables of its nearest neighbour.
+def _extrapolate(noise: int, before: int | None, predicted: Column, current: Column) -> Array | None:
+    """Return the start of a point.
 
     ``predicted`` are the solutions as those for other values of ``C`` predict them, ``before`` is the noise that was
     solved before this one.
     """
     if before is None:
-        neighbour = predicted.get(noise)
-        return (None, None) if neighbour is None else (neighbour.coef, neighbour.duals)
-    neighbour = current[before]
+        return predicted[noise].coef if noise in predicted else None
     if noise not in predicted:
-        return neighbour.coef, neighbour.duals
-    return neighbour.coef + predicted[noise].coef - predicted[before].coef, neighbour.duals
+        return current[before].coef
+    return current[before].coef + predicted[noise].coef - predicted[before].coef

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 
 from dropmargin.errors import ParameterWarning
 from dropmargin.model_selection.grid import HIGHEST_RATE, Grid, Point, noise_level
@@ -39,15 +40,9 @@ def cv_results(grid: Grid, scores: Array, refined: Array) -> dict[str, Any]:
         **{f"split{fold}_test_score": own.copy() for fold, own in enumerate(by_fold)},
         "mean_test_score": mean,
         "std_test_score": deviation,
-        "rank_test_score": _ranks(ranked),
+        "rank_test_score": rankdata(-ranked, method="min").astype(np.int32),
         "refined": refined.ravel().copy(),
     }
-
-
-def _ranks(scores: Array) -> Array:
-    """Return the rank of each score, from 1 for the highest; equal scores have the same rank."""
-    _, inverse, counts = np.unique(-scores, return_inverse=True, return_counts=True)
-    return (1 + np.cumsum(counts) - counts)[inverse].astype(np.int32)
 
 
 def warn_at_ends(grid: Grid, mean: Array, chosen: Point, stacklevel: int) -> None:

@@ -66,11 +66,6 @@ def constant_scores(part: Rows, intercept: Array) -> Scores:
 
 
 @products(0)
-def take_outputs(part: Rows, values: Array, outputs: Any) -> Array:
-    return values[:, outputs]
-
-
-@products(0)
 def take_scores(part: Rows, scores: Scores, outputs: Any) -> Scores:
     return Scores(scores.mean[:, outputs], scores.variance[:, outputs])
 

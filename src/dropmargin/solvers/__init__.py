@@ -3,7 +3,6 @@
 from dropmargin.solvers.result import Iteration, Monitor, Options, Result, no_monitor
 from dropmargin.solvers.solve import (
     SOLVERS,
-    Dual,
     Problem,
     Solver,
     choose_solver,
@@ -16,7 +15,6 @@ from dropmargin.solvers.solve import (
 
 __all__ = [
     "SOLVERS",
-    "Dual",
     "Iteration",
     "Monitor",
     "Options",

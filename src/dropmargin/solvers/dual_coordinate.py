@@ -14,6 +14,9 @@ duality gap is then::
 
 The first digits come faster than by any other method on text; the last ones, or a large ``C``, may take thousands of
 epochs. If a forecast says so, the result is returned as not converged, and the central path takes over.
+
+The dual variables of an output stay in the cache of its rows: a search solves the same rows for one ``C`` after the
+other. Those at their upper bound stay there, and the others keep their values.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,16 +54,11 @@ _SPARSE_SHARE = 0.4
 _SAME_SUM = 1e-14
 
 
-def descend_dual(objective: MomentObjective, dual: PerPartition | None, options: Options) -> Result | None:
+def descend_dual(objective: MomentObjective, options: Options) -> Result | None:
     """Minimise to a relative duality gap of ``tol``, or as far as epochs are worth their time.
 
     An iteration of the result is a round of epochs, and an epoch counts as one pass over the data. If the problem is
     not for this method (rows elsewhere, no compiled code, a regression), there is no result. There is one output.
-
-    Parameters
-    ----------
-    dual : PerPartition of ndarray of shape (n_rows, 1), or None
-        Dual variables to start from, as shares of the rows' weights.
     """
     parts, cache, tol = objective.data.rows_in_memory(), objective.data.shared_cache, options.tol
     if parts is None or objective.loss.suits_regression:
@@ -70,8 +69,10 @@ def descend_dual(objective: MomentObjective, dual: PerPartition | None, options:
     if cache["rows for descent"] is None:
         return None
     rows = _AllRows(objective, parts, *cache["rows for descent"])
-    dual_values = rows.upper * np.clip(rows.joined(dual), 0.0, 1.0) if dual is not None else np.zeros_like(rows.upper)
-    proof = _Proof(rows, dual_values)
+    known = cache.setdefault("dual variables", {})  # by the positive rows of the output
+    output = np.packbits(rows.labels > 0.0).tobytes()
+    is_warm = output in known
+    proof = _Proof(rows, known[output].for_bounds(rows.upper) if is_warm else np.zeros_like(rows.upper))
     dual_values, weights, intercept = (
         proof.dual_values.copy(),
         proof.combined[:-1, 0].copy(),
@@ -84,7 +85,7 @@ def descend_dual(objective: MomentObjective, dual: PerPartition | None, options:
         history.append(Iteration(len(history) + 1, proof.value, proof.gap, objective.n_passes, 1))
         options.monitor(history[-1])
 
-    if dual is not None:  # it may be good enough as it is
+    if is_warm:  # it may be good enough as it is
         record()
     while not history or proof.gap > tol * abs(proof.value):
         if len(history) >= options.max_iter or _hopeless(gaps, tol * abs(proof.value)):
@@ -101,11 +102,26 @@ def descend_dual(objective: MomentObjective, dual: PerPartition | None, options:
         if proof.terms[rows.kernel.left_out()].sum() > _WRONGLY_LEFT_OUT * proof.gap:
             rows.kernel.restart()
     converged = proof.gap <= tol * abs(proof.value)
+    if converged:
+        known[output] = DualVariables(proof.dual_values, rows.upper)
     relative = proof.gap / abs(proof.value) if proof.gap else 0.0
     reason = "reached" if converged else f"stopped after {len(history)} rounds of coordinate descent at"
     message = f"{reason} a relative duality gap of {relative:.1e}" + ("" if converged else f" (tol={tol:g})")
-    value = np.array([proof.value])
-    return Result(proof.coef, value, len(history), converged, message, history, dual=rows.shares(proof.dual_values))
+    return Result(proof.coef, np.array([proof.value]), len(history), converged, message, history)
+
+
+class DualVariables(NamedTuple):
+    """Dual variables and their upper bounds, of shape ``(n_rows,)``."""
+
+    values: Array
+    upper: Array
+
+    def for_bounds(self, upper: Array) -> Array:
+        """Return dual variables for other upper bounds: what is at its bound stays there, the others keep their value.
+
+        (As a share of its bound, a value between falls if ``C`` grows.)
+        """
+        return np.where(self.values >= self.upper, upper, np.minimum(self.values, upper))
 
 
 def _hopeless(gaps: list[tuple[int, float]], aim: float) -> bool:
@@ -140,19 +156,10 @@ class _AllRows:
         self.edges = np.cumsum([0] + [part.X.n_rows for part in parts])
         self.labels = np.concatenate([part.y[:, column] for part in parts], dtype=np.float64)
         self.upper = np.concatenate([part.sample_weight for part in parts], dtype=np.float64)
-        scale, matrices = 1.0 / objective.penalty.l2, [block.rows for block in sparse]
+        scale, matrices = 1.0 / float(np.ravel(objective.penalty.l2)[0]), [block.rows for block in sparse]
         self.kernel = DualDescent(matrices, self.labels, self.upper, squares, objective.loss.kink, scale)
         self.mean_square = scale * float(squares.mean()) or 1.0
         self.n_entries = max(1, sum(matrix.nnz for matrix in matrices))
-
-    def joined(self, values: PerPartition) -> Array:
-        """Return the values of all partitions as one vector."""
-        return np.concatenate([own[:, 0] for own in values])
-
-    def shares(self, dual_values: Array) -> PerPartition:
-        """Return dual variables as shares of the rows' weights, by partition."""
-        out = np.divide(dual_values, self.upper, out=np.zeros_like(self.upper), where=self.upper > 0.0)
-        return PerPartition(out[begin:end, None] for begin, end in pairwise(self.edges))
 
     def run(self, n_epochs: int, intercept_step: float, dual_values: Array, weights: Array, intercept: Array) -> None:
         """Go over the rows so many times, in calls that let an interrupt through."""

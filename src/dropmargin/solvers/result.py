@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dropmargin.data import PerPartition
 from dropmargin.objective import Point
 from dropmargin.typing import Array
 
@@ -75,8 +74,6 @@ class Result:
     history : list of Iteration
     point : Point or None
         The objective at ``coef``, if the solver has it for all outputs together.
-    dual : PerPartition of ndarray of shape (n_rows, n_outputs), or None
-        The dual variables of a noise-free hinge, as shares of the rows' weights: a start for a similar problem.
     n_passes : float, default=0.0
         Passes over the data.
     """
@@ -88,7 +85,6 @@ class Result:
     message: str
     history: list[Iteration] = field(default_factory=list)
     point: Point | None = None
-    dual: PerPartition | None = None
     n_passes: float = 0.0
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import EncodedRows, Output, OutputRows, Partitions, PerPartition, Rows
+from dropmargin.data import EncodedRows, Output, OutputRows, Partitions, Rows
 from dropmargin.data.training import SUBSAMPLE_EVERY, Subsample
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import DropoutNoise, Noise, Variance
@@ -34,7 +34,6 @@ from dropmargin.objective import (
 from dropmargin.objective.moment import MomentPoint
 from dropmargin.objective.multinomial_rows import FeatureVariance, GroupVariance, LogMGF, ScoreVariance
 from dropmargin.objective.preconditioner import DIRECT_SIZE
-from dropmargin.objective.row_functions import take_outputs
 from dropmargin.penalties import Penalty
 from dropmargin.solvers.central_path import follow_central_path
 from dropmargin.solvers.dual_coordinate import descend_dual
@@ -144,13 +143,6 @@ class Problem:
         return Variance() if self.noise is None else self.noise.variance()
 
 
-class Dual(NamedTuple):
-    """The dual variables of a hinge without noise (`Result.dual`), and the ``C`` that they belong to."""
-
-    values: PerPartition
-    C: float
-
-
 class OutputGroup(NamedTuple):
     """Outputs that are solved together: their columns among all, and how to open their rows on so many threads."""
 
@@ -215,17 +207,8 @@ def with_means(problem: Problem, rows: EncodedRows) -> tuple[Problem, EncodedRow
     return problem, rows.filled if rows.has_missing else rows
 
 
-def solve_outputs(problem: Problem, rows: OutputRows, start: Array | None = None, dual: Dual | None = None) -> Result:
-    """Return the solution for outputs that share their rows.
-
-    Parameters
-    ----------
-    problem : Problem
-    rows : OutputRows
-    start : ndarray of shape (n_features + 1, n_outputs), default=None
-    dual : Dual, default=None
-        Dual variables of the same problem with another ``C``, for a hinge without noise.
-    """
+def solve_outputs(problem: Problem, rows: OutputRows, start: Array | None = None) -> Result:
+    """Return the solution for outputs that share their rows; ``start`` is of shape ``(n_features + 1, n_outputs)``."""
     if rows.source.used_features is not None:
         used, n_features = rows.source.used_features
         problem = replace(problem, noise=None if problem.noise is None else problem.noise.take(used))
@@ -262,7 +245,7 @@ def solve_outputs(problem: Problem, rows: OutputRows, start: Array | None = None
         # 4. The method that suits the objective.
         is_warm = start is not None or is_direct
         options = Options(problem.tol, problem.max_iter, problem.monitor, warm=is_warm, is_rough=problem.is_rough)
-        method = choose_method(problem.solver, objective, rescaled_dual(data, dual, problem.C))
+        method = choose_method(problem.solver, objective)
         result = method(objective, objective.at(objective.to_solver(coef)), options)
         result = replace(result, coef=objective.from_solver(result.coef))
         n_passes = objective.n_passes + first_passes
@@ -275,11 +258,8 @@ def solve_outputs(problem: Problem, rows: OutputRows, start: Array | None = None
     return replace(result, coef=coef, n_passes=n_passes)
 
 
-def choose_method(solver: Solver, objective: Any, dual: PerPartition | None = None) -> Callable[..., Result]:
-    """Return the method for an objective: a function of objective, start and options.
-
-    ``dual`` are dual variables to start from, as shares of the rows' weights, for a hinge without noise.
-    """
+def choose_method(solver: Solver, objective: Any) -> Callable[..., Result]:
+    """Return the method for an objective: a function of objective, start and options."""
     has_kink = is_noise_free = False
     if isinstance(objective, MomentObjective):
         has_kink, is_noise_free = objective.loss.kink > 0.0, objective.variance.is_zero
@@ -289,47 +269,31 @@ def choose_method(solver: Solver, objective: Any, dual: PerPartition | None = No
         method, is_joint = _solve_l1, False
     elif has_kink and is_noise_free and solver.run is newton:
         if suits_interior_point(objective):
-            return partial(_solve_few_rows, dual)
-        if objective.n_outputs > 1:
-            return partial(_one_by_one, _solve_noise_free, dual)
-        return partial(_solve_noise_free, dual=dual)
+            return _solve_few_rows
+        method, is_joint = _solve_noise_free, False
     elif has_kink:
         method = partial(follow_central_path, solver.run)
-    return method if is_joint or objective.n_outputs == 1 else partial(_one_by_one, method, None)
+    return method if is_joint or objective.n_outputs == 1 else partial(_one_by_one, method)
 
 
 def _one_by_one(
-    method: Callable[..., Result],
-    dual: PerPartition | None,
-    objective: MomentObjective,
-    start: MomentPoint,
-    options: Options,
+    method: Callable[..., Result], objective: MomentObjective, start: MomentPoint, options: Options
 ) -> Result:
-    """Solve the outputs one after the other, each from its dual variables if there are any."""
-    results = []
-    for k in range(objective.n_outputs):
-        own = {} if dual is None else {"dual": objective.data.map(take_outputs, dual, [k])}
-        results.append(method(objective.select([k]), start.select([k]), options, **own))
-    duals = [result.dual for result in results if result.dual is not None]
-    joined = PerPartition(map(np.hstack, zip(*duals, strict=True))) if len(duals) == len(results) else None
-    return replace(combine(results), dual=joined)
+    """Solve the outputs one after the other."""
+    return combine([method(objective.select([k]), start.select([k]), options) for k in range(objective.n_outputs)])
 
 
-def _solve_few_rows(
-    dual: PerPartition | None, objective: MomentObjective, start: MomentPoint, options: Options
-) -> Result:
+def _solve_few_rows(objective: MomentObjective, start: MomentPoint, options: Options) -> Result:
     """Minimise the hinge objective without noise for few rows: by an interior-point method, or else as for many."""
     found = interior_point(objective, options, start.coef if options.warm else None)
     if found.converged or found.n_iter >= options.max_iter or np.ndim(objective.penalty.l2) > 0:
         return found
-    return _one_by_one(_solve_noise_free, dual, objective, start, options)
+    return _one_by_one(_solve_noise_free, objective, start, options)
 
 
-def _solve_noise_free(
-    objective: MomentObjective, start: MomentPoint, options: Options, dual: PerPartition | None = None
-) -> Result:
+def _solve_noise_free(objective: MomentObjective, start: MomentPoint, options: Options) -> Result:
     """Minimise the hinge objective without noise: by coordinate descent in the dual, or else along the central path."""
-    found = descend_dual(objective, dual, options)
+    found = descend_dual(objective, options)
     if found is None:
         return follow_central_path(newton, objective, start, options)
     if found.converged or found.n_iter >= options.max_iter:
@@ -351,18 +315,6 @@ def _solve_l1(objective: Any, start: Any, options: Options) -> Result:
     whole = follow_central_path(newton, objective, start, replace(options, max_iter=n_left))
     history = found.history + [entry._replace(iteration=entry.iteration + found.n_iter) for entry in whole.history]
     return replace(whole, n_iter=len(history), history=history)
-
-
-def rescaled_dual(data: Partitions[Rows], dual: Dual | None, C: float) -> PerPartition | None:
-    """Return dual variables to start from, as shares of the rows' weights, from those for another ``C``.
-
-    Rows at their upper bound stay there; the others keep their values, which are smaller shares if ``C`` grows.
-    """
-    return None if dual is None else data.map(_rescale, dual.values, C / dual.C)
-
-
-def _rescale(part: Rows, dual: Array, ratio: float) -> Array:
-    return np.where(dual >= 1.0, 1.0, np.clip(dual / ratio, 0.0, 1.0))
 
 
 def _suits_direct(problem: Problem, rows: OutputRows) -> bool:
