@@ -16,6 +16,7 @@ from dealing import deal, together
 from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, GaussianNoise
 from dropmargin.penalties import Penalty
 from dropmargin.solvers import conjugate_gradient
+from dropmargin.solvers import orthant as orthant_module
 from dropmargin.solvers.deflation import Deflation
 from dropmargin.solvers.orthant import orthant, proved_gap
 from dropmargin.solvers.result import Options
@@ -342,3 +343,19 @@ def test_a_feature_that_is_needed_once_another_has_its_coefficient_enters_the_wo
     assert model.coef_[0, 1] < -0.5
     few = clone(model).fit(X[:, :2], y)
     assert abs(model.objective_ / few.objective_ - 1.0) <= 1e-7
+
+
+def test_a_round_without_a_step_is_not_repeated(monkeypatch):
+    X, y = _sparse_signal(n_features=100)
+    rounds = []
+    original = orthant_module._State.finish_round
+
+    def counted(self):
+        original(self)
+        rounds.append(len(self.history))
+
+    monkeypatch.setattr(orthant_module._State, "finish_round", counted)
+    monkeypatch.setattr(orthant_module, "_search", lambda *given: None)  # no step decreases the objective
+    classes = y + 2 * (X[:, [0]].toarray().ravel() > 0.0)
+    DropoutLogisticRegression(noise=0.2, C=0.05, l1_ratio=1.0, multi_class="multinomial", tol=1e-2).fit(X, classes)
+    assert rounds == [0]

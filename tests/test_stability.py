@@ -315,3 +315,15 @@ def test_single_precision_agrees_with_double():
         model.predict_stability(X, blankout(0.3)),
         atol=2e-2,
     )
+
+
+def test_numbers_of_rows_and_features_do_not_overflow_32_bits():
+    n_rows, n_features = 4000, 2**20
+    rng = np.random.default_rng(0)
+    indices = np.sort(rng.integers(0, n_features, (n_rows, 3)).astype(np.int32), axis=1).ravel()
+    X = sparse.csr_array((np.ones(3 * n_rows), indices, np.arange(0, 3 * n_rows + 1, 3, dtype=np.int32)))
+    X.resize((n_rows, n_features))
+    y = rng.integers(0, 2, n_rows)
+    model = DropoutSVC(noise=0.3, tol=1e-2).fit(X, y)
+    found = model.predict_stability(X)
+    np.testing.assert_array_equal(found[-5:], model.predict_stability(X[-5:]))

@@ -21,6 +21,9 @@ import numpy as np
 from dropmargin.data import column_dots
 from dropmargin.typing import Array
 
+# How sharply `Penalty.predict` tells coefficients that are zero at the optimum from the others.
+_SHARPNESS = 8
+
 
 @dataclass(frozen=True)
 class Penalty:
@@ -121,6 +124,18 @@ class Penalty:
         left = np.sign(coef) != signs
         left[-self.n_intercepts :] = False
         return np.where(left, 0.0, coef)
+
+    def predict(self, coef: Array, barrier: float) -> Array:
+        """Return coefficients near the minimum for a smaller barrier, if ``coef`` is the minimum for this one.
+
+        A coefficient that is zero at the optimum is proportional to the barrier; its gradient ``l1 w / s`` is well
+        inside the interval from ``-l1`` to ``l1``. The others hardly change.
+        """
+        w = coef[: -self.n_intercepts]
+        inactive = 1.0 - np.abs(w / self._bounds(w)[0]) ** _SHARPNESS
+        out = coef.copy()
+        out[: -self.n_intercepts] -= (1.0 - barrier / self.barrier) * inactive * w
+        return out
 
     def _bounds(self, w: Array) -> tuple[Array, Array]:
         """Return ``s`` and ``r``."""

@@ -170,7 +170,9 @@ def nonzero_entries(X: Any) -> tuple[Array, Array, Array]:
     """Return row, feature and value of each entry that is not zero, sorted by row and feature."""
     entries = sparse.coo_array(X)
     is_nonzero = entries.data != 0.0
-    return entries.row[is_nonzero], entries.col[is_nonzero], entries.data[is_nonzero]
+    # 64 bits: products of row and feature numbers do not overflow.
+    row, feature = (index[is_nonzero].astype(np.int64) for index in (entries.row, entries.col))
+    return row, feature, entries.data[is_nonzero]
 
 
 def worst_column(X: Any, smallest: bool) -> int:

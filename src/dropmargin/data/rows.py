@@ -117,12 +117,15 @@ def _summarize_targets(part: Rows) -> TargetSummary:
 def restrict_features(data: Partitions[Rows], features: Array, entry: EntryFunction | None) -> Partitions[Rows]:
     """Return the rows of an objective with some features alone, and with another function of their entries.
 
-    A product with them counts as a share of one with all features, by the number of stored entries.
+    A product with them counts as a share of one with all features, by the number of stored entries, and taking them
+    from all rows as a product with these.
     """
     rows = data.map_partitions(_take_features, features, stored=True)
     part = rows.map_partitions(_as_block, entry)
-    ((n_stored,), (n_all,)) = part.map_sum(_count_entries), data.map_sum(_count_entries)
-    part.pass_share = data.pass_share * n_stored / max(1, n_all)
+    if "stored entries" not in data.cache:
+        data.cache["stored entries"] = data.map_sum(_count_entries)[0]
+    data.n_products += 1
+    part.pass_share = data.pass_share * part.map_sum(_count_entries)[0] / max(1, data.cache["stored entries"])
     set_target_summary(part, target_summary(data))
     return part
 

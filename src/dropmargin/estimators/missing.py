@@ -105,6 +105,9 @@ class _ObservedOnly(Noise):
     def has_log_mgf(self) -> bool:
         return self.noise.has_log_mgf
 
+    def take(self, features: Any) -> _ObservedOnly:
+        return _ObservedOnly(self.noise.take(features))
+
     def variance(self) -> Variance:
         # Subtracting the missing entries from a floor could give negative variances by rounding.
         return Variance(entry=_is_observed, slope=self.noise.variance().floor)

@@ -37,8 +37,8 @@ class MomentCurvature(Curvature):
     def product(self, direction: Array) -> Array:
         moments = self.moments
         along = moments.along(direction)
-        sums = self.objective.data.map_sum(moments.row_product, moments, self.weights, *along)
-        return self._image(direction, *moments.product(sums, self.of_noise, *along))
+        sums = self.objective.data.map_sum(moments.row_product, self.weights, *along)
+        return self._image(direction, *moments.product(sums, self.of_noise, along))
 
     def _image(self, direction: Array, of_rows: Array, by_intercept: Array) -> Array:
         """Return the product with ``direction`` from that of the rows."""

@@ -57,16 +57,14 @@ class GroupMoments(GroupOperand, ScoreMoments):
 
     @staticmethod
     @products(2)
-    def row_product(
-        part: Rows, moments: GroupMoments, weights: CurvatureWeights, along: GroupDirection, shift: Array
-    ) -> Sums:
+    def row_product(part: Rows, weights: CurvatureWeights, along: GroupDirection, shift: Array) -> Sums:
         """Return the rows' part of a product, as `GroupSums`, and the sums of what ``X'`` multiplies."""
         product, totals = part.X.group_curvature(along, weights.values, shift)
         return *product, totals
 
-    def product(self, sums: Sums, of_noise: Sums, along: Any, shift: Array) -> tuple[Array, Array]:
+    def product(self, sums: Sums, of_noise: Sums, along: tuple[Any, ...]) -> tuple[Array, Array]:
         *found, totals = sums
-        return along.complete(GroupSums(*found), GroupSums(*of_noise)), totals
+        return along[0].complete(GroupSums(*found), GroupSums(*of_noise)), totals
 
     def half_slope(self, rows: Array, k: int) -> Array:
         groups, deviations = self.groups, rows - self.groups.reference

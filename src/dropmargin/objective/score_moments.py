@@ -37,8 +37,8 @@ class ScoreMoments(ABC):
     is_diagonal: bool
     #: The number of sums that `gradient_sums` returns.
     n_gradient_sums: int
-    #: The function of a partition behind `product`, called with the moments, weights and what `along` returns. It is
-    #: mapped itself, because every call between `fit` and a product costs time.
+    #: The function of a partition behind `product`, called with weights and what `along` returns. It is mapped itself,
+    #: because every call between `fit` and a product costs time.
     row_product: Callable[..., Sums]
 
     @abstractmethod
@@ -69,11 +69,11 @@ class ScoreMoments(ABC):
         """
 
     @abstractmethod
-    def along(self, direction: Array) -> tuple[Any, Any]:
+    def along(self, direction: Array) -> tuple[Any, ...]:
         """Return a direction, intercept last, in the form that `row_product` needs."""
 
     @abstractmethod
-    def product(self, sums: Sums, of_noise: Sums, along: Any, shift: Array) -> tuple[Array, Array]:
+    def product(self, sums: Sums, of_noise: Sums, along: tuple[Any, ...]) -> tuple[Array, Array]:
         """Return the product with a direction, less the noise's diagonal, and its entry for the intercept."""
 
     @abstractmethod
@@ -162,27 +162,29 @@ class FeatureMoments(ScoreMoments):
             images = images + np.hstack([self._floor_coef, self._floor_coef]) * totals[n_x:]
         return images
 
-    def along(self, direction: Array) -> tuple[Array, Array]:
-        return direction[:-1], np.concatenate([direction[-1], self._by_floor(direction[:-1])])
+    def along(self, direction: Array) -> tuple[Array, Array | None, Array]:
+        scale = self.scaled if self.variance.moves_entries else None
+        return direction[:-1], scale, np.concatenate([direction[-1], self._by_floor(direction[:-1])])
 
     @staticmethod
     @products(2)
-    def row_product(
-        part: Rows, moments: FeatureMoments, weights: CurvatureWeights, direction: Array, shift: Array
-    ) -> Sums:
-        """Return the rows' part of a product, and the sums of what ``X'`` and ``f(X)'`` multiply."""
+    def row_product(part: Rows, weights: CurvatureWeights, direction: Array, scale: Array | None, shift: Array) -> Sums:
+        """Return the rows' part of a product, and the sums of what ``X'`` and ``f(X)'`` multiply.
+
+        ``scale`` is ``slope * w``; ``None`` if the noise does not depend on ``X``.
+        """
         n = weights.n
         if not weights.is_coupled:
             return part.X.sandwich(direction, shift[:n], weights.values, n)
-        if moments.variance.moves_entries:
-            return part.X.coupled_product(direction, moments.scaled, shift, weights.values)
-        # The noise does not depend on X (Gaussian, Laplace): the same variance for every row.
+        if scale is not None:
+            return part.X.coupled_product(direction, scale, shift, weights.values)
+        # Gaussian and Laplace noise: the same variance for every row.
         mean = part.X.forward(direction, n) + shift[:n]
         by_mean = weights.by_mean * mean + weights.mixed * shift[n:]
         by_variance = weights.mixed * mean + weights.by_variance * shift[n:]
         return part.X.backward(by_mean, n), np.concatenate([by_mean.sum(axis=0), by_variance.sum(axis=0)])
 
-    def product(self, sums: Sums, of_noise: Sums, along: Any, shift: Array) -> tuple[Array, Array]:
+    def product(self, sums: Sums, of_noise: Sums, along: tuple[Any, ...]) -> tuple[Array, Array]:
         (image, totals), n = sums, self.coef.shape[1]
         if len(totals) > n and self.variance.has_floor:
             image += self._floor_coef * totals[n:]

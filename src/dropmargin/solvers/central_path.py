@@ -78,7 +78,7 @@ def follow_central_path(method: Method, objective: Any, start: Point, options: O
         is_last = is_last and bool(np.all(np.abs(before.value) <= _SIMILAR * np.abs(path.stage.value)))
         if is_last or path.n_left <= 0 or (method is orthant and not found.converged):
             break
-        path.decrease_barrier()
+        path.decrease_barrier(smooth)
     coef, value = path.stage.cleaned(smooth)
     converged, message = found.converged and is_last, found.message
     if not converged and path.n_left <= 0:
@@ -160,7 +160,7 @@ class _Path:
         self.may_shortcut = self.is_shortcut = self.is_smoothed_by_noise = False
         self.barrier = np.maximum(self.stage.barrier(self.last_error), self.fallback)
 
-    def decrease_barrier(self) -> None:
+    def decrease_barrier(self, smooth: Objective) -> None:
         """Choose the barrier of the next stage."""
         stage, error = self.stage, self.stage.error(self.barrier)
         self.may_shortcut = self.may_shortcut and error >= _LEAST_SHORTCUT_ERROR
@@ -169,6 +169,8 @@ class _Path:
         self.fallback = _FACTOR * self.barrier
         last = stage.barrier(self.last_error)
         self.barrier = last if self.is_shortcut else np.maximum(last, self.fallback)
+        if self.has_barrier:
+            self.stage = stage.predicted(smooth, self.barrier)
 
 
 class _Stage:
@@ -218,6 +220,13 @@ class _Stage:
         if isinstance(self.point, MomentPoint):
             return smooth, self.point.with_objective(smooth)
         return smooth, smooth.at(self.point.coef)
+
+    def predicted(self, smooth: Objective, barrier: Array) -> _Stage:
+        """Return a point nearer to the minimum for a smaller barrier, if the penalty's prediction is an improvement."""
+        coef = smooth.penalty.predict(self.point.coef, self.of_penalty(barrier))
+        predicted = _Stage(self.objective, self.objective.at(coef), self.has_kink, self.has_barrier)
+        # Coefficients of features far from zero move all scores, which only another intercept would make good.
+        return predicted if np.all(predicted.value <= self.value) else self
 
     def cleaned(self, smooth: Objective) -> tuple[Array, Array]:
         """Return the coefficients and the objective there, with exact zeros where the barrier left small numbers."""

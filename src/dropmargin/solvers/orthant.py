@@ -82,12 +82,16 @@ class _WorkingSet:
         self.whole, self.features = whole, features
         self.objective = whole if features is None else whole.restricted(features)
 
-    def includes(self, features: Array) -> bool:
-        """Return whether the set has these features, and not many more."""
+    def suits(self, features: Array) -> bool:
+        """Return whether steps of these features may go on in this set: it has them, and not many more."""
         if self.features is None:
             return len(features) > _RESTRICTED * self.whole.n_features
         is_large = len(self.features) * _RESTRICTED > len(features)
         return not is_large and bool(np.isin(features, self.features, assume_unique=True).all())
+
+    def has_all(self, free: Array) -> bool:
+        """Return whether the set has all features that may move."""
+        return self.features is None or bool(np.isin(np.flatnonzero(free[:-1]), self.features).all())
 
     def select(self, coef: Array) -> Array:
         """Return the coefficients of the set, intercept last."""
@@ -170,8 +174,9 @@ class _State:
     def choose_working_set(self) -> None:
         """Take the features that may move, and the present point of these alone."""
         features = _likely_features(self.whole)
-        if not self.working.includes(features):
+        if not self.working.suits(features):
             self.working.close()
+            self.working = _WorkingSet(self.objective, None)
             few = self.objective.can_restrict and 0 < len(features) <= _RESTRICTED * self.objective.n_features
             self.working = _WorkingSet(self.objective, features if few else None)
         if self.working.features is None:
@@ -220,7 +225,7 @@ class _State:
         self.converged = self.gap <= self.options.tol * self.scale and self.is_proved(self.whole)
         self.converged |= is_precise and proved_gap(self.whole) <= _PRECISION_GAP * self.scale
         # A minimum on the working set to the last digit need not be one of all features.
-        self.is_stuck &= self.working.includes(np.flatnonzero(_is_free(self.whole)[: self.objective.n_features]))
+        self.is_stuck &= self.working.has_all(_is_free(self.whole))
         self.round_tol = self.options.tol
 
     def result(self) -> Result:
@@ -284,7 +289,7 @@ def _search(point: Point, direction: Array, subgradient: Array, model: Curvature
 
 
 class _FreeCurvature(Curvature):
-    """A curvature on the free coefficients, the identity on the others.
+    """A curvature on the free coefficients, zero for the others.
 
     A hinge is nearly flat along the coefficients, so that deflation saves steps. Other losses take twice as many with
     it, as steps along the coefficients leave the orthant: only their intercept, which is coupled to all, is deflated.
