@@ -25,6 +25,7 @@ from dropmargin import (
     NoisyLinearClassifier,
     streaming,
 )
+from dropmargin.data import missing_values
 from dropmargin.data.missing_values import nan_to_negative_zero
 from dropmargin.estimators import conditional, factor_analysis
 from dropmargin.estimators.conditional import FactorModel, log_expected_expit
@@ -102,6 +103,18 @@ def test_scores_are_the_conditional_expectation_of_the_dense_gaussian(layout, pa
     np.testing.assert_allclose(np.concatenate([part.mean for part in found]), wanted[rows], atol=1e-10)
     covariance = np.array([coef @ left @ coef.T for _, left in moments])
     np.testing.assert_allclose(np.concatenate([part.covariance for part in found]), covariance[rows], atol=1e-10)
+
+
+@pytest.mark.parametrize("patterns", ["shared", "own"])
+@pytest.mark.parametrize("layout", [np.array, explicit])
+def test_scores_do_not_depend_on_the_chunks(layout, patterns, monkeypatch):
+    rng = np.random.default_rng(0)
+    model, _ = gaussian(rng)
+    X = layout(rows_with_nan(rng, patterns))
+    coef, intercept = rng.normal(size=(N_OUTPUTS, N_FEATURES)), rng.normal(size=N_OUTPUTS)
+    scores = model.scores(X, coef, intercept)
+    monkeypatch.setattr(missing_values, "_CHUNK_ENTRIES", 1)
+    np.testing.assert_allclose(model.scores(X, coef, intercept), scores, rtol=1e-12)
 
 
 @pytest.mark.parametrize("layout", [np.array, explicit])

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy.optimize import minimize
+from scipy.optimize import linprog, minimize
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC
@@ -208,6 +208,20 @@ def test_the_tolerance_is_kept(loss, noise, tol):
     model.fit(X, labels[:, 0], sample_weight=weights)
     minimum = _reference_minimum(loss, noise)
     assert minimum * (1.0 - 1e-7) <= model.objective_ <= minimum * (1.0 + 1.5 * tol)
+
+
+@pytest.mark.parametrize(("C", "tol"), [(0.1, 1e-2), (1.0, 1e-2), (1.0, 1e-5)])
+def test_gap_is_within_tol_for_a_hinge_without_noise_and_many_features_under_an_l1_penalty(C, tol):
+    """The minimum is that of a linear program in the positive and negative parts of the coefficients and the slacks."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 200))
+    y = np.where(X[:, :4].sum(axis=1) + rng.normal(size=60) > 0.0, 1.0, -1.0)
+    rows = y[:, None] * np.hstack([X, -X, np.ones((60, 1))])
+    costs = np.concatenate([np.ones(400), np.zeros(1), np.full(60, C)])
+    bounds = [(0.0, None)] * 400 + [(None, None)] + [(0.0, None)] * 60
+    minimum = linprog(costs, A_ub=-np.hstack([rows, np.eye(60)]), b_ub=-np.ones(60), bounds=bounds).fun
+    model = NoisyLinearClassifier(Hinge(), noise=None, C=C, l1_ratio=1.0, tol=tol).fit(X, y)
+    assert minimum * (1.0 - 1e-7) <= model.objective_ <= minimum * (1.0 + tol)
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,17 @@ def test_the_same_optimum_as_of_one_matrix(estimator, layout):
     assert_array_equal(estimator.predict(layout(X)), expected.predict(layout(X)))
 
 
+def test_features_with_one_entry_count_among_many_empty_ones():
+    X, y, weights = _data()
+    wide = np.zeros((len(X), 2000))
+    wide[:, ::250] = X
+    wide[5, 1] = wide[80, 3] = 2.0
+    estimator = DropoutLogisticRegression(tol=1e-12)
+    expected = clone(estimator).fit(sparse.csr_array(wide), y, weights)
+    assert np.all(expected.coef_[:, [1, 3]] != 0.0)
+    _assert_close(_fit(estimator, _parts(sparse.csr_array(wide), y, weights)), expected)
+
+
 @pytest.mark.parametrize("kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("array", "frame")), "csr"])
 def test_a_search_has_the_scores_and_the_choice_of_one_matrix_at_the_default_tol(kind):
     """Near the optimum a few labels depend on the path to it, so that the search over few rows is that in memory."""

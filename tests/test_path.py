@@ -150,6 +150,15 @@ def test_laplace_noise_keeps_within_the_bounds_of_its_mgf(loss):
     _assert_cold_fits(path, estimator, X, y)
 
 
+def test_features_far_from_zero_under_noises_of_which_some_allow_a_shift():
+    """Rows are centred for Gaussian noise, but not for dropout to zero: neither takes the other's."""
+    X, y = make_binary()
+    X = np.abs(X) + 10.0
+    estimator = MCFClassifier("logistic", tol=_TOL)
+    noises = [DropoutNoise(0.3, reference="zero"), GaussianNoise(scale=0.3)]
+    _assert_cold_fits(noise_path(X, y, noises, [0.1], estimator=estimator, verbose=0), estimator, X, y)
+
+
 def test_any_loss_by_name_and_the_default_one():
     X, y = make_binary()
     by_name = noise_path(X, y, [0.5], [1.0], estimator=NoisyLinearClassifier("hinge", tol=TIGHT))

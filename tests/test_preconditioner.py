@@ -33,7 +33,7 @@ LAYOUTS = ["dense", "sparse"]
 
 @together(
     ("loss", "noise", "kind", "layout", "fit_intercept"),
-    deal(MOMENT_LOSSES, INDEPENDENT, ["hessian", "majoriser"], LAYOUTS, [True, False]),
+    deal(MOMENT_LOSSES, NOISES, ["hessian", "majoriser"], LAYOUTS, [True, False]),
 )
 def test_direct_preconditioner_of_few_features_is_the_inverse(loss, noise, kind, layout, fit_intercept):
     objective, *_, coef = make_problem(loss, noise, layout, fit_intercept=fit_intercept)

@@ -17,6 +17,7 @@ from datasets import N_FEATURES, blankout, make_binary, make_multiclass
 from dealing import deal
 from dropmargin import (
     DropoutLogisticRegression,
+    DropoutNoise,
     DropoutSVC,
     DropoutSVCCV,
     GaussianNoise,
@@ -31,12 +32,16 @@ PER_FEATURE = np.linspace(0.0, 0.9, N_FEATURES)
 MOST_ERROR = 5.0 * 0.5  # five standard errors of one draw
 
 
-def by_all_patterns(model, rows, rate):
+def by_all_patterns(model, rows, rate, reference=0.0):
     """Return the total probability of the patterns that leave each label as it is; NaN stays NaN."""
     rate = np.broadcast_to(rate, rows.shape[1])
     kept = np.array(list(product([0.0, 1.0], repeat=rows.shape[1])))
     probability = np.prod(np.where(kept == 1.0, 1.0 - rate, rate), axis=1)
-    return np.array([probability @ (model.predict(row * kept / (1 - rate)) == model.predict([row])[0]) for row in rows])
+    out = []
+    for row in rows:
+        corrupted = reference + (row - reference) * kept / (1 - rate)
+        out.append(probability @ (model.predict(corrupted) == model.predict([row])[0]))
+    return np.array(out)
 
 
 def by_draws(model, rows, noise, n_draws=4000):
@@ -75,13 +80,14 @@ def test_few_features_are_exact(rate, make, options):
     assert np.ptp(exact) > 0.1  # there is something to find
 
 
+@pytest.mark.parametrize("reference", [0.0, np.linspace(-1.0, 1.5, N_FEATURES)], ids=["zero", "reference"])
 @pytest.mark.parametrize("make", [make_binary, make_multiclass])
-def test_few_features_are_exact_where_others_are_missing(make):
+def test_few_features_are_exact_where_others_are_missing(make, reference):
     X, y = make()
     model = DropoutLogisticRegression(noise=0.2, missing="rescale").fit(X, y)
     X[np.random.RandomState(3).uniform(size=X.shape) < 0.3] = np.nan
-    got = model.predict_stability(X[:15], blankout(0.4))
-    np.testing.assert_allclose(got, by_all_patterns(model, X[:15], 0.4), rtol=0, atol=1e-12)
+    got = model.predict_stability(X[:15], DropoutNoise(0.4, reference=reference))
+    np.testing.assert_allclose(got, by_all_patterns(model, X[:15], 0.4, reference), rtol=0, atol=1e-12)
 
 
 def test_features_without_coefficient_do_not_count():
