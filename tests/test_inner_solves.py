@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from dealing import deal, together
-from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, GaussianNoise
+from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, GaussianNoise, MCFClassifier
 from dropmargin.penalties import Penalty
 from dropmargin.solvers import conjugate_gradient
 from dropmargin.solvers import orthant as orthant_module
@@ -359,3 +359,18 @@ def test_a_round_without_a_step_is_not_repeated(monkeypatch):
     classes = y + 2 * (X[:, [0]].toarray().ravel() > 0.0)
     DropoutLogisticRegression(noise=0.2, C=0.05, l1_ratio=1.0, multi_class="multinomial", tol=1e-2).fit(X, classes)
     assert rounds == [0]
+
+
+@pytest.mark.parametrize("loss", ["logistic", "exponential"])
+def test_an_l1_penalty_takes_the_scales_of_its_working_set_with_missing_entries(loss):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 60))
+    y = (X[:, 0] - X[:, 1] + 0.3 * rng.normal(size=200) > 0.0).astype(int)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    scales = np.linspace(0.05, 0.3, 60)
+    given = {"C": 0.05, "l1_ratio": 1.0, "tol": 1e-8, "missing": "rescale"}
+    model = MCFClassifier(loss, noise=GaussianNoise(scales), **given).fit(X, y)
+    used = np.flatnonzero(model.coef_[0])
+    assert 0 < len(used) <= 12  # so that the solver has restricted the rows
+    alone = MCFClassifier(loss, noise=GaussianNoise(scales[used]), **given).fit(X[:, used], y)
+    assert abs(alone.objective_ / model.objective_ - 1.0) <= 1e-7

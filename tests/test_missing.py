@@ -444,18 +444,3 @@ def test_nan_without_the_option_is_an_error_that_names_it(estimator, layout):
     assert "HistGradientBoosting" not in str(error.value)
     with pytest.raises(ValueError, match=message):
         DropoutSVC().fit(X, y).predict(as_format(gapped, layout))
-
-
-@pytest.mark.parametrize("loss", ["logistic", "exponential"])
-def test_an_l1_penalty_takes_the_scales_of_its_working_set_with_missing_entries(loss):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(200, 60))
-    y = (X[:, 0] - X[:, 1] + 0.3 * rng.normal(size=200) > 0.0).astype(int)
-    X[rng.random(X.shape) < 0.1] = np.nan
-    scales = np.linspace(0.05, 0.3, 60)
-    given = {"C": 0.05, "l1_ratio": 1.0, "tol": 1e-8, "missing": "rescale"}
-    model = MCFClassifier(loss, noise=GaussianNoise(scales), **given).fit(X, y)
-    used = np.flatnonzero(model.coef_[0])
-    assert 0 < len(used) <= 12  # so that the solver has restricted the rows
-    alone = MCFClassifier(loss, noise=GaussianNoise(scales[used]), **given).fit(X[:, used], y)
-    assert abs(alone.objective_ / model.objective_ - 1.0) <= 1e-7

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from dropmargin.data import SquaredDeviation
-from dropmargin.noise.base import Noise, Variance
+from dropmargin.noise.base import Noise
 from dropmargin.noise.groups import group_features, group_rates
+from dropmargin.noise.variance import Variance
 from dropmargin.typing import Array
 
 _LARGEST = 1e100
