@@ -33,7 +33,7 @@ from dropmargin.data.matrix import (
 )
 from dropmargin.data.outputs import Output, binary_outputs, output_targets, target_weights
 from dropmargin.data.partitions import LocalPartitions, Partitions, PerPartition, products
-from dropmargin.data.rows import Rows, join_rows, one_partition, restrict_features, target_summary
+from dropmargin.data.rows import Rows, join_rows, one_partition, restrict_features, stored_entries, target_summary
 from dropmargin.data.training import EncodedRows, OutputRows
 
 __all__ = [
@@ -80,6 +80,7 @@ __all__ = [
     "rows_for_descent",
     "stack_blocks",
     "stack_rows",
+    "stored_entries",
     "stores_zeros",
     "target_summary",
     "target_weights",

@@ -122,12 +122,17 @@ def restrict_features(data: Partitions[Rows], features: Array, entry: EntryFunct
     """
     rows = data.map_partitions(_take_features, features, stored=True)
     part = rows.map_partitions(_as_block, entry)
-    if "stored entries" not in data.cache:
-        data.cache["stored entries"] = data.map_sum(_count_entries)[0]
     data.n_products += 1
-    part.pass_share = data.pass_share * part.map_sum(_count_entries)[0] / max(1, data.cache["stored entries"])
+    part.pass_share = data.pass_share * stored_entries(part) / max(1, stored_entries(data))
     set_target_summary(part, target_summary(data))
     return part
+
+
+def stored_entries(data: Partitions[Rows]) -> int:
+    """Return the number of stored entries of the rows of an objective, computed once."""
+    if "stored entries" not in data.cache:
+        (data.cache["stored entries"],) = data.map_sum(_count_entries)
+    return data.cache["stored entries"]
 
 
 def _take_features(part: Rows, features: Array) -> Rows:

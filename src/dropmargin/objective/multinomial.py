@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import Partitions, PerPartition, Rows, target_summary
+from dropmargin.data import Partitions, PerPartition, Rows, stored_entries, target_summary
 from dropmargin.noise import Variance
 from dropmargin.objective import multinomial_rows as row_functions
 from dropmargin.objective.base import Curvature, Objective, Point
@@ -123,9 +123,7 @@ class MultinomialObjective(Objective):
         """Return `parts` with what the noise computes of them at the coefficients, if that is small enough to keep."""
         if self.parts is None or not isinstance(self.noise, LogMGF):
             return self.parts
-        if "entries" not in self.data.cache:
-            self.data.cache["entries"] = self.data.map_sum(row_functions.count_entries)[0][0]
-        if self.data.cache["entries"] * self.n_classes > _MOST_OF_EXPANSION:
+        if stored_entries(self.data) * self.n_classes > _MOST_OF_EXPANSION:
             return self.parts
         return self.data.map(row_functions.expand_parts, self.noise, coef, self.parts)
 

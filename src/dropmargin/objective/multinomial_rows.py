@@ -286,11 +286,6 @@ def rows_by_class(part: Rows, noise: ScoreVariance) -> list[ClassPart]:
     return found
 
 
-def count_entries(part: Rows) -> tuple[Array]:
-    """Return the number of stored entries."""
-    return (np.array([part.X.entries().size]),)
-
-
 def expand_parts(part: Rows, noise: LogMGF, coef: Array, parts: list[ClassPart]) -> list[ClassPart]:
     """Return the rows of each class with their expansions in place of the block."""
     return [own._replace(block=list(noise.expand(own.block, own.differences(coef)))) for own in parts]  # type: ignore[arg-type]

@@ -176,7 +176,7 @@ class _State:
         features = _likely_features(self.whole)
         if not self.working.suits(features):
             self.working.close()
-            self.working = _WorkingSet(self.objective, None)
+            self.working = _WorkingSet(self.objective, None)  # so that none is closed twice if the next one fails
             few = self.objective.can_restrict and 0 < len(features) <= _RESTRICTED * self.objective.n_features
             self.working = _WorkingSet(self.objective, features if few else None)
         if self.working.features is None:
