@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from datasets import estimators, make_binary, make_centred, make_multiclass, make_separable, parameters
 from dealing import deal, together
-from dropmargin import DropoutLogisticRegression, DropoutSVC, GaussianNoise, LaplaceNoise
+from dropmargin import DropoutLogisticRegression, DropoutNoise, DropoutSVC, GaussianNoise, LaplaceNoise
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -171,10 +171,20 @@ def test_moment_losses_undo_a_shift_of_a_million_to_six_digits(name, noise):
 
 
 @pytest.mark.parametrize(("name", "rate"), deal(_ESTIMATORS, [0.1, 0.5], n=7))
-def test_a_large_shift_under_dropout_does_not_break_the_fit(name, rate):
+def test_a_large_shift_under_dropout_to_the_mean_changes_no_score(name, rate):
+    # the means, to which features are dropped, are shifted with them
+    X, y = make_centred()
+    wanted, _ = _fit(name, X, y, noise=rate)
+    model, warned = _fit(name, X + 1e8, y, noise=rate)
+    assert not warned
+    np.testing.assert_allclose(model.decision_function(X + 1e8), wanted.decision_function(X), atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "rate"), deal(_ESTIMATORS, [0.1, 0.5], n=7))
+def test_a_large_shift_under_dropout_to_zero_does_not_break_the_fit(name, rate):
     # here the shift is signal to be dropped, so that the solution is another one
     X, y = make_centred()
-    model, warned = _fit(name, X + 1e8, y, noise=rate)
+    model, warned = _fit(name, X + 1e8, y, noise=DropoutNoise(rate, reference="zero"))
     assert np.isfinite(model.decision_function(X + 1e8)).all()
     assert warned or model.score(X + 1e8, y) >= max(np.mean(y == 0), np.mean(y == 1))
 
