@@ -72,19 +72,13 @@ def brute_force(model, x, units, reference, is_sparse):
     other = int(scores.argmax())
     margin = score_against(model, x[None], label, other)
 
-    def members(some):
-        return np.flatnonzero(np.isin(units, some) & ~np.isnan(x))
-
-    def flips(some):
-        return model.predict(without(model, x, members(some), reference))[0] != label
-
-    contributions = {
-        u: margin - score_against(model, without(model, x, members([u]), reference), label, other) for u in present
-    }
+    subsets = [some for k in range(1, len(present) + 1) for some in itertools.combinations(present, k)]
+    changed = [without(model, x, np.flatnonzero(np.isin(units, some) & ~np.isnan(x)), reference) for some in subsets]
+    flips = dict(zip(map(frozenset, subsets), model.predict(np.vstack(changed)) != label, strict=True))
+    contributions = {u: margin - score_against(model, changed[i], label, other) for i, u in enumerate(present)}
     order = sorted(present, key=lambda u: -contributions[u])
-    counts = range(1, len(present) + 1)
-    flip = next((k for k in counts if flips(order[:k])), None)
-    least = next((k for k in counts if any(map(flips, itertools.combinations(present, k)))), None)
+    flip = next((k for k in range(1, len(order) + 1) if flips[frozenset(order[:k])]), None)
+    least = min((len(some) for some in subsets if flips[frozenset(some)]), default=None)
     return contributions, flip, least
 
 
@@ -116,7 +110,6 @@ def test_flip_counts_are_those_of_brute_force(cls, multi_class, n_classes, missi
     names = [f"u{u}" for u in units]
     explanation = explain(model, sparse.csr_array(rows) if is_sparse else rows, feature_names=names)
     assert_array_equal(explanation.labels, model.predict(rows))
-    assert explanation.least_is_exact == (missing == "error" and multi_class != "ovo")
     for x, found in zip(rows, explanation, strict=True):
         contributions, flip, least = brute_force(model, x, units, fill, is_sparse)
         assert found.n_present == len(contributions)
@@ -125,11 +118,7 @@ def test_flip_counts_are_those_of_brute_force(cls, multi_class, n_classes, missi
         assert {k: v for k, v in ours.items() if abs(v) > 1e-12} == pytest.approx(listed, abs=1e-9)
         assert list(found.contributions) == sorted(found.contributions, reverse=True)
         assert found.flip_count == flip
-        if explanation.least_is_exact:
-            assert found.least_count == least
-        else:
-            assert found.least_count == found.flip_count
-            assert least is None or flip is None or least <= flip
+        assert found.least_count == (least if missing == "error" and multi_class != "ovo" else None)
 
 
 def test_most_labels_of_the_brute_force_flip():
@@ -138,3 +127,225 @@ def test_most_labels_of_the_brute_force_flip():
     counts = explain(DropoutSVC().fit(X, y), X).flip_counts
     assert len(set(counts.tolist())) > 2
     assert np.isfinite(counts).mean() > 0.5
+
+
+@together(
+    ("cls", "options", "expected"),
+    [
+        # The score without any feature is exactly zero, for which the first class is predicted.
+        (DropoutSVC, {"noise": DropoutNoise(0.1, reference="zero"), "fit_intercept": False}, 0),
+        (DropoutSVC, {"noise": DropoutNoise(0.1, reference="zero"), "fit_intercept": False, "l1_ratio": 1.0}, 0),
+        (DropoutSVC, {"noise": GaussianNoise(0.1), "fit_intercept": False}, 0),
+    ],
+)
+def test_without_any_feature_the_first_class_wins_the_tie(cls, options, expected):
+    rng = np.random.default_rng(3)
+    X = rng.random((50, 8)) + 0.1
+    y = np.r_[0, np.ones(49, dtype=int)]
+    explanation = explain(cls(**options).fit(X, y), X)
+    for row in explanation:
+        assert row.label == 1
+        assert (row.flip_count, row.flips_to) == (row.least_count, expected)
+        assert row.flip_count <= 8
+
+
+def test_a_row_that_has_lost_all_its_features():
+    X, y = make_rows(3)
+    model = DropoutSVC(missing="rescale").fit(X, y)
+    (row,) = explain(model, np.full((1, N_FEATURES), np.nan))
+    assert (row.features, row.n_present, row.flip_count) == ([], 0, None)
+    (row,) = explain(DropoutSVC().fit(X, y), sparse.csr_array((1, N_FEATURES)))
+    assert (row.features, row.n_present, row.flip_count) == ([], 0, None)
+
+
+@pytest.mark.parametrize("missing", ["error", "rescale", "conditional"])
+def test_contributions_to_a_number_are_differences_of_predictions(missing):
+    X, _ = make_rows(2)
+    y = X @ np.arange(N_FEATURES) + 5.0
+    model = DropoutRidge(noise=0.1, missing=missing).fit(X, y)
+    for x, row in zip(X[:5], explain(model, X[:5], n=N_FEATURES), strict=True):
+        assert row.label == pytest.approx(model.predict(x[None])[0])
+        assert (row.runner_up, row.flip_count, row.least_count) == (None, None, None)
+        # all features at their means, which is the mean prediction
+        assert row.margin == pytest.approx(row.label - model.predict(X).mean())
+        for name, contribution in zip(row.features, row.contributions, strict=True):
+            changed = without(model, x, int(name[1:]), X.mean(axis=0))
+            assert contribution == pytest.approx(row.label - model.predict(changed)[0])
+    frame = explain(model, X[:5]).to_frame()
+    assert list(frame.columns[:4]) == ["prediction", "difference", "n_present", "feature_1"]
+
+
+# Names, groups and columns --------------------------------------------------------------------------------------------
+
+DOCUMENTS = ["a great film", "great fun", "a bore", "what a bore", "fun and great", "a bad bore"]
+STARS = ["five", "five", "one", "one", "five", "one"]
+
+
+@pytest.mark.parametrize("vectorizer", [CountVectorizer(), TfidfVectorizer(), TextEncoder()])
+def test_words_of_documents(vectorizer):
+    model = make_pipeline(vectorizer, DropoutSVC(noise=DropoutNoise(0.2, reference="zero"))).fit(DOCUMENTS, STARS)
+    explanation = explain(model, ["great great film", "such a bore"])
+    assert [(row.label, row.features[0], row.n_present) for row in explanation] == [
+        ("five", "great", 2),
+        ("one", "bore", 1),
+    ]
+    top = top_features(model, n=2)
+    assert top.classes == ["five", "one"]
+    assert [names[0] for names in top.names] == ["great", "bore"]
+    assert [strengths[0] > 0 for strengths in top.strengths] == [False, True]
+
+
+def make_table():
+    rng = np.random.default_rng(0)
+    colours = rng.choice(["red", "blue", "green", None], 60)
+    size = np.where(rng.random(60) < 0.2, 0.0, rng.normal(size=60))
+    return {"size": size, "colour": colours, "other": rng.normal(size=60)}, np.where(
+        size + (colours == "red") > 0, 1, 0
+    )
+
+
+@pytest.mark.parametrize("groups", [None, "columns", "both"])
+def test_columns_of_a_table_vanish_as_a_whole(groups):
+    pd = pytest.importorskip("pandas")
+    table, y = make_table()
+    frame = pd.DataFrame(table)
+    encoder = TableEncoder().fit(frame)
+    columns = encoder.feature_columns_
+    if groups is not None:
+        groups = columns if groups == "columns" else np.where(columns == "other", "other", "both")
+    noise = 0.1 if groups is None else DropoutNoise(0.1, groups=groups)
+    model = make_pipeline(encoder, StandardScaler(), DropoutSVC(noise=noise, missing="rescale")).fit(frame, y)
+    for i, row in enumerate(explain(model, frame[:20])):
+        expected = {"size", "other"} | (set() if frame["colour"].isna()[i] else {"colour"})
+        if groups is not None and "both" in groups:
+            expected = {"both", "other"}
+        assert set(row.features) == expected
+        for name, contribution in zip(row.features, row.contributions, strict=True):
+            changed = frame[i : i + 1].astype(object)
+            changed.loc[:, ["size", "colour"] if name == "both" else name] = None
+            before, after = (model.decision_function(rows)[0] for rows in (frame[i : i + 1], changed))
+            assert contribution == pytest.approx((2 * row.label - 1) * (before - after))
+
+
+def test_a_zero_of_a_sparse_table_can_vanish():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"size": [0.0, 1.0] * 300, "town": rng.integers(200, size=600).astype(str)})
+    encoder = TableEncoder(categorical=["town"], scale=False)
+    model = make_pipeline(encoder, DropoutSVC(missing="rescale")).fit(frame, [0, 1] * 300)
+    assert model[0].sparse_output_
+    assert explain(model, frame[:1])[0].n_present == 2
+    both = FrameEncoder(["text"]).fit({"text": DOCUMENTS, "size": [0.0, 1.0, 2.0] * 2})
+    words = make_pipeline(both, DropoutSVC()).fit({"text": DOCUMENTS, "size": [0.0, 1.0, 2.0] * 2}, STARS)
+    (row,) = explain(words, {"text": ["great fun"], "size": [1.0]})
+    assert set(row.features) <= {"size", "text: great", "text: fun"}
+    assert row.n_present == 3
+
+
+def test_names_of_features_and_groups():
+    pd = pytest.importorskip("pandas")
+    X, y = make_rows(2)
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    scaled = make_pipeline(StandardScaler(), DropoutSVC()).fit(frame, y)
+    unnamed = make_pipeline(FunctionTransformer(np.tanh), DropoutSVC()).fit(X, y)
+    searched = DropoutSVCCV(noises=[0.1, 0.2], Cs=[0.1], cv=2, verbose=0).fit(frame, y)
+    named = DropoutSVC(noise=DropoutNoise(0.1, groups={"left": ["a", "b"], "right": "e"})).fit(frame, y)
+    numbered = DropoutSVC(noise=DropoutNoise(0.1, groups=[0, 0, 0, 0, 1, 1])).fit(frame, y)
+    for model, rows, expected in [
+        (scaled, frame, set("abcdef")),
+        (searched, frame, set("abcdef")),
+        (unnamed, X, {f"x{d}" for d in range(6)}),
+        (named, frame, {"left", "right", "c", "d", "f"}),
+        (numbered, frame, {"a, b, c and 1 more", "e, f"}),
+    ]:
+        assert set(explain(model, rows[:1])[0].features) == expected
+    assert set(itertools.chain(*top_features(named).names)) == set("abcdef")
+    assert set(itertools.chain(*top_features(scaled, feature_names=range(6)).names)) == set("012345")
+
+
+# Strengths ------------------------------------------------------------------------------------------------------------
+
+
+def test_strengths_are_coefficients_times_deviations():
+    X, y = make_rows(3)
+    X = X * [1.0, 10.0, 0.1, 1.0, 1.0, 1.0]
+    for missing in ("error", "rescale", "conditional"):
+        model = DropoutLogisticRegression(multi_class="multinomial", missing=missing).fit(X, y)
+        top = top_features(model, n=N_FEATURES)
+        assert top.classes == [0, 1, 2]
+        assert top.is_scaled == (missing != "error")
+        expected = model.coef_ * (X.std(axis=0) if top.is_scaled else 1.0)
+        for k in range(3):
+            assert (np.diff(top.strengths[k]) <= 0.0).all()
+            assert len(top.names[k]) == np.count_nonzero(expected[k] > 0.0)
+            for name, strength in zip(top.names[k], top.strengths[k], strict=True):
+                assert strength == pytest.approx(expected[k, int(name[1:])], rel=1e-3)
+    pairs = top_features(DropoutSVC(multi_class="ovo").fit(X, y).sparsify(), n=1)
+    assert pairs.classes[:2] == ["0, not 1", "1, not 0"]
+    assert len(pairs.classes) == 6
+    assert top_features(DropoutRidge().fit(X, y), n=1).classes == ["higher", "lower"]
+    frame = pairs.to_frame()
+    assert list(frame.columns) == ["class", "feature", "strength"]
+
+
+# Errors, text and plots -----------------------------------------------------------------------------------------------
+
+
+def test_errors_name_what_is_wrong():
+    X, y = make_rows(2)
+    model = DropoutSVC().fit(X, y)
+    with pytest.raises(NotFittedError, match="explain needs a fitted model"):
+        explain(DropoutSVC(), X)
+    with pytest.raises(NotFittedError, match="top_features needs a fitted model"):
+        top_features(DropoutSVCCV())
+    with pytest.raises(TypeError, match="a model of dropmargin, such as DropoutSVC"):
+        explain(LogisticRegression().fit(X, y), X)
+    with pytest.raises(ValueError, match="feature_names has 2 names, but the model has 6 features"):
+        explain(model, X, feature_names=["a", "b"])
+    with pytest.raises(ValueError, match="n must be"):
+        explain(model, X, n=0)
+    with pytest.raises(ValueError, match="contains NaN"):
+        explain(model, np.where(X > 1.0, np.nan, X))
+    with pytest.raises(ValueError, match=r"missing='rescale' needs statistics of the training data"):
+        explain(copy.copy(model).set_params(missing="rescale"), X)
+
+
+def test_the_text_says_when_the_label_flips():
+    X, y = make_rows(4)
+    explanation = explain(DropoutSVC().fit(X, y), X)
+    assert repr(explanation).startswith("Explanation of 60 rows\nrow 0: ")
+    assert repr(explanation).endswith("... and 55 more")
+    for row in explanation:
+        line = repr(row).split("\n")
+        assert len(line) == 1 + len(row.features)
+        if row.flip_count is None:
+            assert "does not flip" in line[0]
+        else:
+            assert f"flips to {row.flips_to} when the strongest {row.flip_count} of 6 vanish" in line[0]
+            assert line[row.flip_count].endswith(f"<- flips to {row.flips_to}")
+        if row.least_count != row.flip_count:
+            assert f"the least number is {row.least_count}" in line[0]
+    frame = explanation.to_frame()
+    assert len(frame) == 60
+    assert_array_equal(frame["flip_count"].isna(), np.isinf(explanation.flip_counts))
+
+
+def test_plots(draw_in_memory):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    X, y = make_rows(3)
+    model = DropoutSVC(noise=0.1).fit(X, y)
+    explanation = explain(model, X, n=3)
+    row = next(i for i, row in enumerate(explanation) if row.flip_count == 2 and row.contributions[1] > 0.0)
+    explanation.plot(row)
+    own = explanation[row]
+    assert_allclose([bar.get_width() for bar in explanation.ax_.patches], own.contributions)
+    assert [text.get_text() for text in explanation.ax_.get_yticklabels()] == own.features
+    (line,) = explanation.lines_
+    assert_allclose(line.get_ydata(), 1.5)  # between the second bar and the third
+    never = int(np.flatnonzero(np.isinf(explanation.flip_counts))[0])
+    assert explanation.plot(never).lines_ == []
+    assert explanation.ax_.get_xlabel() == "contribution to the margin"
+    top = top_features(model, n=4).plot()
+    assert [ax.get_title() for ax in top.axes_] == ["0", "1", "2"]
+    with pytest.raises(ValueError, match="ax has 1 axes, but 3 are needed, one for each class: 0, 1, 2"):
+        top.plot(ax=plt.gca())

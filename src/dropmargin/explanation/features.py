@@ -85,12 +85,13 @@ class TopFeatures(Display):
         self : object
             The features, with their plot.
         """
-        n_panels = len(self.classes)
+        n_panels, figure = len(self.classes), None
         if ax is None:
             n_columns = min(n_panels, _MAX_COLUMNS)
             n_lines, height = math.ceil(n_panels / n_columns), 1.2 + 0.25 * max(map(len, self.names))
             size = {"figsize": (3.4 * n_columns, height * n_lines), "squeeze": False, "layout": "constrained"}
-            _, grid = import_matplotlib().subplots(n_lines, n_columns, **size)
+            figure, grid = import_matplotlib().subplots(n_lines, n_columns, **size)
+            figure.supxlabel(self.strength_text, fontsize="medium")
             ax = grid.ravel()[:n_panels]
             for empty in grid.ravel()[n_panels:]:
                 empty.remove()
@@ -98,8 +99,8 @@ class TopFeatures(Display):
         for own, label, names, values in zip(self.axes_, self.classes, self.names, self.strengths, strict=True):
             draw_bars(own, names, values)
             own.set_title(plain_text(label), fontsize="medium")
-        for own in self.axes_[-_MAX_COLUMNS:]:
-            own.set_xlabel(self.strength_text, fontsize="small")
+            if figure is None:
+                own.set_xlabel(self.strength_text)
         return self
 
 
@@ -175,11 +176,11 @@ def _directions(model: MarginalisedModel) -> list[tuple[Any, int, float]]:
     """Return a label for each class, and the output and the sign of the coefficients that speak for it."""
     if isinstance(model, RegressorMixin):
         return [("higher", 0, 1.0), ("lower", 0, -1.0)]
-    labels, n_outputs = model.classes_.tolist(), len(model.coef_)
+    labels = model.classes_.tolist()
     if len(labels) == 2:
         return [(labels[0], 0, -1.0), (labels[1], 0, 1.0)]
     if model.multi_class != "ovo":
         return [(label, output, 1.0) for output, label in enumerate(labels)]
-    pairs = zip(range(n_outputs), itertools.combinations(labels, 2), strict=True)
-    both = [[(f"{a}, not {b}", k, -1.0), (f"{b}, not {a}", k, 1.0)] for k, (a, b) in pairs]
+    pairs = enumerate(itertools.combinations(labels, 2))
+    both = [[(f"{a}, not {b}", output, -1.0), (f"{b}, not {a}", output, 1.0)] for output, (a, b) in pairs]
     return list(itertools.chain.from_iterable(both))

@@ -45,7 +45,9 @@ class RowExplanation:
     flips_to : object
         The label after that; ``None`` if it never flips.
     least_count : int or None
-        The least number of any of them that must vanish before the label flips, see `Explanation`.
+        The least number of any of them that must vanish before the label flips, for ``missing="error"`` except for
+        one-vs-one votes, where scores are sums over the features; ``None`` if it never flips, and for other models,
+        where ``flip_count`` is an upper bound.
     """
 
     label: Any
@@ -62,14 +64,21 @@ class RowExplanation:
     def text(self) -> str:
         """The label, and how many features must vanish before it flips, in words."""
         if self.runner_up is None:
-            return f"{self.label:.6g}"
-        if self.flip_count is None:
-            flip = f"does not flip, whichever of {self.n_present} vanish in turn"
-        else:
-            flip = f"flips to {self.flips_to} when the strongest {self.flip_count} of {self.n_present} vanish"
-        fewest = self.least_count
-        least = f", or any {fewest} at the least" if fewest is not None and fewest != self.flip_count else ""
-        return f"{self.label} (against {self.runner_up} by {self.margin:.4g}) {flip}{least}"
+            return f"{self.label:.6g} ({self.margin:+.4g} from {self.label - self.margin:.6g}, if all vanish)"
+        flip = f"does not flip when {self.n_present} vanish one after the other"
+        if self.flip_count is not None:
+            verb = "vanishes" if self.flip_count == 1 else "vanish"
+            flip = f"flips to {self.flips_to} when the strongest {self.flip_count} of {self.n_present} {verb}"
+        if self.least_count not in (None, self.flip_count):
+            flip += f"; the least number is {self.least_count}"
+        return f"{self.label} (by {self.margin:.4g} against {self.runner_up}) {flip}"
+
+    @property
+    def flip_is_listed(self) -> bool:
+        """Whether the listed features begin with those that must vanish before the label flips."""
+        is_whole = len(self.features) == self.n_present
+        n_first = self.n_present if is_whole else int(np.count_nonzero(self.contributions > 0.0))
+        return self.flip_count is not None and self.flip_count <= n_first
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes as plain values; a number has no runner-up and no flips."""
@@ -84,7 +93,7 @@ class RowExplanation:
     def __repr__(self) -> str:
         pairs = zip(self.features, self.contributions, strict=True)
         lines = [f"  {contribution:+10.4g}  {name}" for name, contribution in pairs]
-        if self.flip_count is not None and self.flip_count <= len(lines):
+        if self.flip_count is not None and self.flip_is_listed:
             lines[self.flip_count - 1] += f"  <- flips to {self.flips_to}"
         return "\n".join([self.text, *lines])
 
@@ -96,14 +105,10 @@ class Explanation(Display):
     ----------
     rows : list of RowExplanation
         An explanation per row.
-    least_is_exact : bool
-        Whether ``least_count`` is the least number of features that must vanish before a label flips, of all sets of
-        features: with ``missing="error"``, where scores are sums, except for one-vs-one votes. Else ``least_count`` is
-        ``flip_count``, an upper bound of it.
     """
 
-    def __init__(self, rows: list[RowExplanation], least_is_exact: bool) -> None:
-        self.rows, self.least_is_exact = rows, least_is_exact
+    def __init__(self, rows: list[RowExplanation]) -> None:
+        self.rows = rows
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -123,11 +128,6 @@ class Explanation(Display):
     def flip_counts(self) -> Array:
         """The flip count of each row; infinity if its label never flips."""
         return np.array([np.inf if row.flip_count is None else row.flip_count for row in self.rows])
-
-    @property
-    def least_counts(self) -> Array:
-        """The least count of each row; infinity if its label never flips."""
-        return np.array([np.inf if row.least_count is None else row.least_count for row in self.rows])
 
     def __repr__(self) -> str:
         shown = [f"row {i}: {row!r}" for i, row in enumerate(self.rows[:_MAX_ROWS])]
@@ -169,12 +169,13 @@ class Explanation(Display):
         draw_bars(self.ax_, own.features, own.contributions)
         self.ax_.set_xlabel(f"contribution to the {'prediction' if own.runner_up is None else 'margin'}")
         self.ax_.set_title(plain_text(own.text), fontsize="medium", wrap=True)
-        if own.flip_count is not None and own.flip_count <= len(own.features):
-            place = own.flip_count - 0.5
-            self.lines_.append(self.ax_.axhline(place, color=COLOURS[1], linestyle="--", linewidth=1.4))
-            style = {"color": COLOURS[1], "ha": "right", "va": "top", "fontsize": "small"}
+        if own.flip_count is not None and own.flip_is_listed:
+            place, colour = own.flip_count - 0.5, COLOURS[-1]
+            self.lines_.append(self.ax_.axhline(place, color=colour, linestyle="--", linewidth=1.4))
+            box = {"facecolor": self.ax_.get_facecolor(), "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
+            style = {"color": colour, "ha": "right", "va": "top", "fontsize": "small", "bbox": box}
             where = self.ax_.get_yaxis_transform()
-            self.ax_.text(1.0, place + 0.1, plain_text(f"flips to {own.flips_to}"), transform=where, **style)
+            self.ax_.text(1.0, place + 0.08, plain_text(f"flips to {own.flips_to}"), transform=where, **style)
         return self
 
 
@@ -200,7 +201,8 @@ def explain(estimator: Any, X: Any, feature_names: Any = None, n: int = 10, *, v
 
     The flip count is how many features must vanish before the label changes, if they vanish in the order of these
     contributions, the largest first; scores are computed anew after each. It is an upper bound of the least number of
-    features that changes the label, and equal to it for two classes and ``missing="error"``.
+    features that changes the label, which ``least_count`` has for ``missing="error"`` (except for one-vs-one votes);
+    for two classes these are equal.
 
     What can vanish are the features of a row that are not NaN; of a sparse row, those that it stores. If the noise has
     groups, a group vanishes as a whole; else, if a step of the pipeline is a `TableEncoder`, a column of the table.
@@ -267,7 +269,7 @@ def explain_rows(model: MarginalisedModel, X: Any, units: Units, n: int, verbose
         for row, label, rival in zip(vanishing.present(X), labels.tolist(), rivals.tolist(), strict=True):
             explained.append(_explain_row(vanishing, row, label, rival, units, n))
             progress.advance()
-    return Explanation(explained, vanishing.is_additive)
+    return Explanation(explained)
 
 
 def _explain_row(
@@ -285,7 +287,7 @@ def _explain_row(
         return RowExplanation(margin, margin - float(vanishing.empty(row) @ direction), **found)
     after = vanishing.classes(vanishing.without_first(row, order))
     flip_count = _first(after != label)
-    least = _least_count(vanishing, row, label) if vanishing.is_additive else flip_count
+    least = _least_count(vanishing, row, label) if vanishing.is_additive else None
     flips_to = None if flip_count is None else vanishing.labels[after[flip_count - 1]]
     found |= {"flip_count": flip_count, "flips_to": flips_to, "least_count": least}
     return RowExplanation(vanishing.labels[label], margin, runner_up=vanishing.labels[rival], **found)

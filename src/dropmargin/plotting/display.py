@@ -79,6 +79,7 @@ def draw_bars(ax: Any, names: Sequence[str], values: Array) -> Any:
     shown = [name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}\N{HORIZONTAL ELLIPSIS}" for name in names]
     ax.set_yticks(range(len(names)), [plain_text(name) for name in shown])
     ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.locator_params(axis="x", nbins=4)
     tidy(ax)
     ax.grid(visible=False, axis="y")
     ax.axvline(0.0, color=ax.xaxis.label.get_color(), linewidth=0.8)
