@@ -127,7 +127,7 @@ class Explanation(Display):
     @property
     def flip_counts(self) -> Array:
         """The flip count of each row; infinity if its label never flips."""
-        return np.array([np.inf if row.flip_count is None else row.flip_count for row in self.rows])
+        return np.array([np.inf if row.flip_count is None else float(row.flip_count) for row in self.rows])
 
     def __repr__(self) -> str:
         shown = [f"row {i}: {row!r}" for i, row in enumerate(self.rows[:_MAX_ROWS])]
