@@ -149,13 +149,15 @@ def test_without_any_feature_the_first_class_wins_the_tie(cls, options, expected
         assert row.flip_count <= 8
 
 
-def test_a_row_that_has_lost_all_its_features():
+@pytest.mark.parametrize("missing", ["error", "rescale", "conditional"])
+def test_a_row_that_has_lost_all_its_features(missing):
     X, y = make_rows(3)
-    model = DropoutSVC(missing="rescale").fit(X, y)
-    (row,) = explain(model, np.full((1, N_FEATURES), np.nan))
-    assert (row.features, row.n_present, row.flip_count) == ([], 0, None)
-    (row,) = explain(DropoutSVC().fit(X, y), sparse.csr_array((1, N_FEATURES)))
-    assert (row.features, row.n_present, row.flip_count) == ([], 0, None)
+    model = DropoutSVC(missing=missing).fit(X, y)
+    lost = [sparse.csr_array((1, N_FEATURES))] + ([] if missing == "error" else [np.full((1, N_FEATURES), np.nan)])
+    for rows in lost:
+        (row,) = explain(model, rows)
+        assert row.label == model.predict(rows)[0]
+        assert (row.features, row.n_present, row.flip_count) == ([], 0, None)
 
 
 @pytest.mark.parametrize("missing", ["error", "rescale", "conditional"])

@@ -7,8 +7,8 @@ import gzip
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterator
+from itertools import chain, islice
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -62,11 +62,9 @@ def explain(options: SimpleNamespace, console: Console) -> None:
 
     model, shown = SavedModel.from_file(options.model), max(options.rows, options.row if options.plot else 1)
     rows = _explained(model, options, console, None if options.output else shown)
-    first: list[RowExplanation] = []
-    if options.output is None:
-        first += rows
-    else:
-        write_atomically(options.output, _blocks(_keep(rows, first, shown), options))
+    first = list(islice(rows, shown))
+    if options.output is not None:
+        write_atomically(options.output, _blocks(chain(first, rows), options))
     facts = {"data": options.data, "model": options.model, "output": options.output, "plot": options.plot}
     facts["rows"] = [{"row": i, **row.to_dict()} for i, row in enumerate(first[: options.rows], 1)]
     saved = [f"saved {path}" for path in (options.output, options.plot) if path is not None]
@@ -101,14 +99,6 @@ def _explained(
         n_rows += X.shape[0]
         if n_rows == most:
             return
-
-
-def _keep(rows: Iterable[RowExplanation], first: list[RowExplanation], most: int) -> Iterator[RowExplanation]:
-    """Yield rows, and append the first ones to a list."""
-    for row in rows:
-        if len(first) < most:
-            first.append(row)
-        yield row
 
 
 def _blocks(rows: Iterator[RowExplanation], options: SimpleNamespace) -> Iterator[bytes]:

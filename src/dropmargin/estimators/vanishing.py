@@ -83,7 +83,9 @@ class _Conditional(_Reference):
         precise = self.factors.precision_factors[features]
         projected = (values - self.centre[features])[:, None] * precise
         matrices, cross = (loadings[:, :, None] * part[:, None, :] for part in (precise, self.coef.T[features]))
-        return np.hstack([own, projected, *(part.reshape(len(own), -1) for part in (matrices, cross))])
+        return np.hstack(
+            [own, projected, *(part.reshape(len(own), np.prod(part.shape[1:])) for part in (matrices, cross))]
+        )
 
     def scores(self, sums: Array) -> Array:
         n_outputs, rank = len(self.coef), self.factors.rank
