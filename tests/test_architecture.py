@@ -27,6 +27,7 @@ _ORDER = [
     "baselines",
     "evaluation",
     "plotting",
+    "explanation",
     "io",
     "streaming",
     "dask",

@@ -221,6 +221,7 @@ def test_notes_are_on_standard_error_unless_quiet(run, data):
         ),
         (["cv", "data.svm", "--noises", "0,0.5", "--cs", "0.1,1"], {"noise", "C", "score", "standard_error", "noises"}),
         (["predict", "data.svm", "m.safetensors", "-o", "out.csv"], {"rows", "columns", "out", "seconds"}),
+        (["explain", "data.svm", "m.safetensors"], {"data", "model", "rows", "output", "plot"}),
         (
             ["evaluate", "data.svm", "m.safetensors"],
             {"rows", "accuracy", "error", "classes", "confusion", "unknown_labels"},

@@ -46,7 +46,9 @@ def test_there_are_pages_with_snippets():
 def _commands(name):
     """Return the arguments of the commands of ``dropmargin`` that a page prints, each on a line of its own."""
     text = (ROOT / name).read_text(encoding="utf-8")
-    lines = re.findall(r"^ {4}dropmargin ((?:train|cv|predict|evaluate|stress|info|export) .*)$", text, re.MULTILINE)
+    lines = re.findall(
+        r"^ {4}dropmargin ((?:train|cv|predict|explain|evaluate|stress|info|export) .*)$", text, re.MULTILINE
+    )
     return [shlex.split(line.split(" > ")[0], comments=True) for line in lines]
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         NoisyLinearRegressor,
     )
     from dropmargin.evaluation import corruption_curve, deletion_curve
+    from dropmargin.explanation import explain, top_features
     from dropmargin.io.model import load, save
     from dropmargin.model_selection import (
         DropoutLogisticRegressionCV,
@@ -59,9 +60,11 @@ __all__ = [
     "corruption_curve",
     "deletion_curve",
     "estimate_dropout_rates",
+    "explain",
     "load",
     "noise_path",
     "save",
+    "top_features",
 ]
 
 # Names come from these packages when first asked for: `dropmargin --help` needs none of them, nor scikit-learn.
@@ -76,6 +79,7 @@ _PACKAGES = {
         "NoisyLinearRegressor",
     ),
     "evaluation": ("corruption_curve", "deletion_curve"),
+    "explanation": ("explain", "top_features"),
     "io.model": ("load", "save"),
     "noise": (
         "DropoutNoise",

@@ -8,6 +8,7 @@ from dropmargin import __version__
 from dropmargin.cli.cv import cv
 from dropmargin.cli.demo import demo
 from dropmargin.cli.evaluate import evaluate
+from dropmargin.cli.explain import explain
 from dropmargin.cli.export import export
 from dropmargin.cli.info import info
 from dropmargin.cli.predict import predict
@@ -34,5 +35,5 @@ def dropmargin() -> None:
     """
 
 
-for _command in (train, cv, predict, evaluate, stress, info, export, demo):
+for _command in (train, cv, predict, explain, evaluate, stress, info, export, demo):
     dropmargin.add_command(_command)

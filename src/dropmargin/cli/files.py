@@ -17,6 +17,7 @@ STANDARD = "-"
 _MAX_HEADER = 2**20
 # In the head of the pages of `dropmargin.report`.
 _REPORT_MARK = b'<meta name="generator" content="dropmargin">'
+_EXPLAINED = re.compile(rb'row([,\t])(label\1runner_up|prediction\1difference)\1|{"row": 1, "(label|prediction)": ')
 _PREDICTED = re.compile(r"label|stability|prediction|std|interval_(low|high)|(decision|probability)(_.*)?", re.DOTALL)
 
 
@@ -91,10 +92,9 @@ def _is_model(path: str, options: Any) -> bool:
 def _is_predictions(path: str, options: Any) -> bool:
     """Return whether the first line is the header of predictions, after a column of ids if the options name one."""
     try:
-        with (gzip.open if path.lower().endswith(".gz") else open)(path, "rb") as file:
-            line = file.readline(_MAX_HEADER).decode()
+        line = _start_of_text(path).decode()
         header = next(csv.reader([line], delimiter="\t" if "\t" in line else ","), [])
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error):
+    except (UnicodeDecodeError, csv.Error):
         return False
     header = header[1:] if options.ids is not None and header[:1] == [options.ids] else header
     return bool(header) and all(map(_PREDICTED.fullmatch, header))
@@ -104,10 +104,21 @@ def _is_predictions(path: str, options: Any) -> bool:
 _KINDS: dict[str, Callable[[str, Any], bool]] = {
     "a model": _is_model,
     "a file of predictions with a header": _is_predictions,
+    "a file of explanations": lambda path, options: _EXPLAINED.match(_start_of_text(path)) is not None,
+    "a plot": lambda path, options: _start(path).startswith((b"\x89PNG", b"%PDF")) or b"<svg" in _start(path),
     "an export for liblinear": lambda path, options: _start(path).startswith(b"solver_type"),
     "an export for onnx": lambda path, options: _start(path)[:1] == b"\x08" and b"dropmargin" in _start(path),
     "a report of dropmargin": lambda path, options: _REPORT_MARK in _start(path),
 }
+
+
+def _start_of_text(path: str) -> bytes:
+    """Return the first line of a file, decompressed if its name ends in .gz; nothing if that fails."""
+    try:
+        with (gzip.open if path.lower().endswith(".gz") else open)(path, "rb") as file:
+            return file.readline(_MAX_HEADER)
+    except (OSError, EOFError):
+        return b""
 
 
 def _start(path: str) -> bytes:

@@ -24,36 +24,30 @@ def info(options: SimpleNamespace, console: Console) -> None:
     from dropmargin.cli.reading import SavedModel
 
     model, facts = SavedModel.described(options.model)
-    names = facts.pop("feature_names")
+    facts.pop("feature_names")
     facts["preprocessing"] = None if facts["preprocessing"] is None else facts["preprocessing"]["kind"]
-    top = _top_features(model.estimator, names, model.summary, options.top)
-    text = _text(model, facts) + _top_text(model.estimator, top)
+    top = _top_features(model, options.top)
+    text = _text(model, facts) + _top_text(top)
     console.result({"path": options.model} | facts | {"top_features": top}, text)
 
 
-def _top_features(classifier: Any, names: list[str] | None, summary: dict[str, Any], n: int) -> list[dict[str, Any]]:
-    """Return the features with the largest coefficients of each output, in both directions.
+def _top_features(model: Any, n: int) -> list[dict[str, Any]]:
+    """Return the strongest features of each output, in both directions; see `feature_strengths`."""
+    from dropmargin.estimators.fitting import coefficients
+    from dropmargin.explanation.features import feature_strengths, strongest
 
-    Coefficients are compared after multiplication by the standard deviations of the features in the training data, if
-    the model has these.
-    """
-    import numpy as np
-
-    first = 0 if summary.get("zero_based") is True else 1  # index of the first feature in the data file
-    deviations = getattr(classifier, "feature_deviations_", None)
-    top = []
-    for (positive, negative), coef in zip(_directions(classifier), np.atleast_2d(classifier.coef_), strict=True):
-        compared = coef if deviations is None else coef * deviations
+    names, (strengths, is_scaled), top = model.feature_labels, feature_strengths(model.estimator), []
+    coefs = coefficients(model.estimator)[0]
+    for (positive, negative), coef, own in zip(_directions(model.estimator), coefs, strengths, strict=True):
         entry: dict[str, Any] = {"for": positive, "against": negative}
         for key, sign in (("features_for", 1.0), ("features_against", -1.0)):
-            order = np.argsort(-sign * compared, kind="stable")[:n]
             entry[key] = [
                 {
-                    "feature": str(j + first) if names is None else names[j],
+                    "feature": names[j],
                     "coefficient": float(coef[j]),
-                    "standardised": None if deviations is None else float(compared[j]),
+                    "standardised": float(own[j]) if is_scaled else None,
                 }
-                for j in order[sign * compared[order] > 0.0].tolist()
+                for j in strongest(sign * own, n)
             ]
         top.append(entry)
     return top
@@ -73,16 +67,17 @@ def _directions(classifier: Any) -> list[tuple[str, str]]:
     return [(f"for {label}", f"against {label}") for label in labels]
 
 
-def _top_text(classifier: Any, top: list[dict[str, Any]]) -> str:
+def _top_text(top: list[dict[str, Any]]) -> str:
     """Return the largest coefficients as text: a line per direction."""
-    is_scaled = hasattr(classifier, "feature_deviations_")
+    listed = [one for entry in top for one in (*entry["features_for"], *entry["features_against"])]
+    is_scaled = any(one["standardised"] is not None for one in listed)
     compared = "standardised" if is_scaled else "coefficient"
     scale = "times the standard deviation of their features" if is_scaled else "of features as they are"
     lines = [f"\n\nlargest coefficients, {scale}:"]
     for entry in top[:_MAX_CLASSES]:
         for key in ("for", "against"):
-            listed = [f"{one['feature']} {one[compared]:+.4g}" for one in entry[f"features_{key}"]]
-            lines.append(f"  {entry[key]}: {', '.join(listed)}")
+            texts = [f"{one['feature']} {one[compared]:+.4g}" for one in entry[f"features_{key}"]]
+            lines.append(f"  {entry[key]}: {', '.join(texts)}")
     return "\n".join(lines)
 
 

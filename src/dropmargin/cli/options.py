@@ -198,6 +198,7 @@ def n_jobs_option() -> click.Option:
 
 
 FORCE = option("--force", help="Replace an existing file of any kind.")
+SAFE_CSV = option("--safe-csv", help="Put a single quote before text that a spreadsheet would run as a formula.")
 IGNORE_EXTRA = option("--ignore-extra", help="svmlight: ignore features that the training data lack.")
 NOISE_HELP = f"One of {NOISE_FORMS}."
 LOSS_DEFAULT = "hinge, or ridge for numbers"

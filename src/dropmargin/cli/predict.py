@@ -38,7 +38,7 @@ _PARAMS = [
     shared.option("--coverage", type=shared.rate, default=0.9, metavar="R", help="Probability of an interval."),
     shared.option("--ids", type=shared.column_name, metavar="COLUMN", help="Tables: write this column first."),
     shared.option("--no-header", help="Omit the first line, the names of the columns."),
-    shared.option("--safe-csv", help="Put a single quote before labels that a spreadsheet would run as a formula."),
+    shared.SAFE_CSV,
     shared.IGNORE_EXTRA,
     *shared.DATA_OPTIONS,
 ]

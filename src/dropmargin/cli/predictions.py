@@ -75,18 +75,22 @@ class PredictionWriter:
 
     def _text(self, text: str) -> str:
         """Return the cell of a label or id, with ``--safe-csv`` so that a spreadsheet does not run it as a formula."""
-        try:
-            is_number = math.isfinite(float(text))
-        except ValueError:
-            is_number = False
-        is_formula = self._options.safe_csv and text.startswith(_FORMULA_STARTS) and not is_number
-        return self._cell(f"'{text}" if is_formula else text)
+        return self._cell(without_formula(text) if self._options.safe_csv else text)
 
     def _cell(self, text: str) -> str:
         """Return the text of a cell, in quotes if it needs them."""
         if text and not any(c in text for c in (self._separator, '"', "\n", "\r")) and text == text.strip():
             return text
         return '"' + text.replace('"', '""') + '"'
+
+
+def without_formula(text: str) -> str:
+    """Return a text that a spreadsheet does not run as a formula: a single quote is before what begins as one."""
+    try:
+        is_number = math.isfinite(float(text))
+    except ValueError:
+        is_number = False
+    return f"'{text}" if text.startswith(_FORMULA_STARTS) and not is_number else text
 
 
 def _check_output(output: str, model: SavedModel, noise: Any) -> None:

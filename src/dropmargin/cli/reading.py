@@ -61,6 +61,14 @@ class SavedModel:
         return getattr(self.estimator, "feature_names_in_", None)
 
     @property
+    def feature_labels(self) -> list[str]:
+        """The names of the features, or their numbers in the data file."""
+        if self.feature_names is not None:
+            return [str(name) for name in self.feature_names]
+        first = 0 if self.summary.get("zero_based") is True else 1
+        return [str(j + first) for j in range(self.estimator.n_features_in_)]
+
+    @property
     def predicts_numbers(self) -> bool:
         return not hasattr(self.estimator, "classes_")
 

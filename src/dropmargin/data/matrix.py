@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -173,6 +173,16 @@ def nonzero_entries(X: Any) -> tuple[Array, Array, Array]:
     # 64 bits: products of row and feature numbers do not overflow.
     row, feature = (index[is_nonzero].astype(np.int64) for index in (entries.row, entries.col))
     return row, feature, entries.data[is_nonzero]
+
+
+def row_entries(X: Any) -> Iterator[tuple[Any, Array]]:
+    """Yield, for each row, the features of its stored entries and their values; all features if ``X`` is dense."""
+    if not sparse.issparse(X):
+        yield from ((slice(None), row) for row in X)
+        return
+    rows = canonical(X)
+    for begin, end in pairwise(rows.indptr.tolist()):
+        yield rows.indices[begin:end], rows.data[begin:end]
 
 
 def worst_column(X: Any, smallest: bool) -> int:

@@ -215,14 +215,21 @@ def _factors(missing: Any, contribution: Array) -> tuple[Array, Array]:
     """
     n_features = missing.shape[1]
     count = _times(missing, np.ones((1, n_features)))
-    observed = 1.0 - count / n_features  # 1 - delta
-    total = contribution.sum(axis=1)
-    delta = count / n_features + np.zeros_like(total)
-    lost = np.divide(_times(missing, contribution), total, out=delta, where=total > 0.0)
-    share = np.maximum(1.0 - lost, 0.5 * observed)
-    factor = np.divide(1.0, share, out=np.zeros_like(share), where=count < n_features)
     complete = count == 0.0
+    factor = rescaling_factors(count, _times(missing, contribution), contribution.sum(axis=1), n_features)
     return np.where(complete, 1.0, factor), complete
+
+
+def rescaling_factors(count: Array, lost: Array, total: Array, n_features: int) -> Array:
+    """Return the factor of each row and output, 0 if no feature is observed; see the module's docstring.
+
+    ``count`` is the number of missing features of each row, of shape (n_rows, 1); ``lost`` and ``total`` are sums of
+    ``|w_d| sd_d``, over the missing features of each row and over all features.
+    """
+    delta = count / n_features + np.zeros_like(total)
+    lost_share = np.divide(lost, total, out=delta, where=total > 0.0)
+    share = np.maximum(1.0 - lost_share, 0.5 * (1.0 - count / n_features))
+    return np.divide(1.0, share, out=np.zeros_like(share), where=count < n_features)
 
 
 def anchored_scores(X: Any, coef: Array, intercept: Array, statistics: FeatureStatistics) -> Array:

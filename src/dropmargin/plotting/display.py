@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dropmargin.estimators.validation import check_choice
-from dropmargin.plotting.style import import_matplotlib
+from dropmargin.plotting.style import COLOURS, import_matplotlib, plain_text, tidy
 from dropmargin.typing import Array
+
+# Longest name beside a bar.
+_MAX_NAME = 40
 
 
 def named_estimators(estimators: Any) -> dict[str, Any]:
@@ -50,8 +53,11 @@ class Display:
     spreads_: list[Any]
     chosen_: list[Any]
 
-    def _set_axes(self, ax: Any, panels: Iterable[str] = ("",), **settings: Any) -> None:
-        """Set the axes, one per panel: the given ones, or those of a new figure with these settings."""
+    def _set_axes(self, ax: Any, panels: Iterable[str] = ("",), panel: str = "kind of noise", **settings: Any) -> None:
+        """Set the axes, one per panel: the given ones, or those of a new figure with these settings.
+
+        ``panel`` is what a panel shows, for the error.
+        """
         if ax is None:
             _, ax = import_matplotlib().subplots(layout="constrained", **settings)
         self.axes_, names = list(np.ravel(np.asarray(ax, dtype=object))), list(panels)
@@ -59,11 +65,25 @@ class Display:
             raise TypeError(f"ax must be matplotlib Axes or None, got {ax!r}.")
         if len(self.axes_) != len(names):
             raise ValueError(
-                f"ax has {len(self.axes_)} axes, but {len(names)} are needed, one for each kind of noise: "
+                f"ax has {len(self.axes_)} axes, but {len(names)} are needed, one for each {panel}: "
                 f"{', '.join(names)}. Give as many, or None for a new figure."
             )
         self.ax_, self.figure_ = self.axes_[0], self.axes_[0].figure
         self.lines_, self.spreads_, self.chosen_ = [], [], []
+
+
+def draw_bars(ax: Any, names: Sequence[str], values: Array) -> Any:
+    """Draw horizontal bars, the first on top; positive and negative values have different colours."""
+    colours = [COLOURS[0] if value >= 0.0 else COLOURS[1] for value in values]
+    bars = ax.barh(range(len(names)), values, color=colours, height=0.7)
+    shown = [name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}\N{HORIZONTAL ELLIPSIS}" for name in names]
+    ax.set_yticks(range(len(names)), [plain_text(name) for name in shown])
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.locator_params(axis="x", nbins=4)
+    tidy(ax)
+    ax.grid(visible=False, axis="y")
+    ax.axvline(0.0, color=ax.xaxis.label.get_color(), linewidth=0.8)
+    return bars
 
 
 #: Metrics of which one minus the score is an error rate.
