@@ -220,12 +220,10 @@ def test_products_of_dense_rows_do_not_depend_on_the_chunks(entry, monkeypatch):
         yield block.backward(left, 2)
         yield from block.sandwich(right, shift, weights[:, :6], 2)
         yield from block.sandwich(right, shift, weights[:, :4], 4)
-        yield from block.round_trip(right, 2, lambda rows, scores: scores * left[rows])
         yield from block.group_moments(GroupOperand(groups, right))
         along = GroupDirection(GroupOperand(groups, right[:, :2]), right[:, 2:])
         product, sums = block.group_curvature(along, weights[:, :8], shift[:2])
         yield from (*product, sums)
-        yield from (block.group_scores(right[:, 0], groups), block.group_transposed(left, groups))
         yield block.weighted_gram(weights[:, 0])
 
     whole = list(products(DenseBlock(X, entry)))
