@@ -28,6 +28,7 @@ _ORDER = [
     "evaluation",
     "plotting",
     "io",
+    "versions",
     "streaming",
     "dask",
     "report",

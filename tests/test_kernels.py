@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ import pytest
 from scipy import sparse
 
 from dealing import deal
-from dropmargin import DropoutSVC
+from dropmargin import DropoutSVC, compiled
 from dropmargin.data import (
     DenseBlock,
     FeatureGroups,
@@ -125,6 +126,37 @@ def test_a_variable_of_the_environment_turns_the_kernels_off():
         check=True,
     )
     assert done.stdout.split() == ["False"]
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.parametrize("source", ["int dropmargin_abi(void) { return -1; }", "int forward_f8i4(void) { return 1; }"])
+def test_a_library_of_another_version_is_not_used(source, tmp_path):
+    (tmp_path / "other.c").write_text(source)
+    subprocess.run(["cc", "-shared", "-fPIC", "other.c", "-o", "other.so"], cwd=tmp_path, check=True)
+    assert compiled.load_library(tmp_path / "other.so") is None
+    assert "another version" in compiled.problems[tmp_path / "other.so"]
+
+
+def test_missing_kernels_are_one_warning_at_the_first_fit():
+    script = """
+import warnings
+import dropmargin.compiled as compiled
+def not_built(path):
+    compiled.problems[path] = "not built"
+compiled.load_library = not_built
+from dropmargin import DropoutSVC, show_versions
+from scipy import sparse
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for _ in range(2):
+        DropoutSVC().fit(sparse.eye(4, format="csr"), [0, 1, 0, 1])
+print(len([entry for entry in caught if "compiled kernels" in str(entry.message)]))
+show_versions()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    first, *versions = done.stdout.splitlines()
+    assert first == "1"
+    assert {"kernels         not built", f"numpy           {np.__version__}"} <= set(versions)
 
 
 @pytest.mark.parametrize(
