@@ -50,7 +50,10 @@ class KernelBuildHook(BuildHookInterface):
         if shutil.which(compiler[0]) is None:
             self.app.display_warning(f"no C compiler ({compiler[0]}): dropmargin will use {instead}")
             return False
-        done = subprocess.run([*compiler, *_FLAGS, str(source), "-o", str(target)], capture_output=True, text=True)
+        # What the environment demands comes last, and so overrides ours; macOS names its architectures so.
+        wanted = [flag for name in ("CFLAGS", "ARCHFLAGS") for flag in shlex.split(os.environ.get(name, ""))]
+        command = [*compiler, *_FLAGS, *wanted, str(source), "-o", str(target)]
+        done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             self.app.display_warning(f"{shlex.join(compiler)} failed, dropmargin will use {instead}:\n{done.stderr}")
         return done.returncode == 0

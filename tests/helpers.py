@@ -22,7 +22,8 @@ from dropmargin.losses import (
     Quadratic,
 )
 from dropmargin.noise import DropoutNoise, GaussianNoise, LaplaceNoise, PoissonNoise, Variance
-from dropmargin.objective import MGFObjective, MomentObjective
+from dropmargin.objective import ClassObjective, MomentObjective
+from dropmargin.objective.scores import NoiseOfScores
 from dropmargin.penalties import Penalty
 from dropmargin.solvers import SOLVERS, Options
 from dropmargin.solvers.solve import choose_method
@@ -86,8 +87,8 @@ def make_objective(X, labels, weights, loss, noise, *, C=1.0, fit_intercept=True
         parts.append(Rows(block, labels[rows], C * weights[rows]))
     data = LocalPartitions(parts)
     if through_mgf:
-        noise = DropoutNoise(0.0, reference="zero") if noise is None else noise
-        return MGFObjective(data, loss, noise, Penalty(l2=l2), fit_intercept, X.shape[1], **groups)
+        of_scores = NoiseOfScores(variance, None if variance.is_zero else noise, groups.get("groups"))
+        return ClassObjective(data, of_scores, loss, Penalty(l2=l2), fit_intercept, X.shape[1])
     columns = np.arange(labels.shape[1])
     return MomentObjective(data, loss, variance, Penalty(l2=l2), fit_intercept, X.shape[1], columns, **groups)
 

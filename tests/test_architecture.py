@@ -29,6 +29,7 @@ _ORDER = [
     "plotting",
     "explanation",
     "io",
+    "versions",
     "streaming",
     "dask",
     "report",

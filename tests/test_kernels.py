@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ import pytest
 from scipy import sparse
 
 from dealing import deal
-from dropmargin import DropoutSVC
+from dropmargin import DropoutSVC, compiled
 from dropmargin.data import (
     DenseBlock,
     FeatureGroups,
@@ -127,6 +128,37 @@ def test_a_variable_of_the_environment_turns_the_kernels_off():
     assert done.stdout.split() == ["False"]
 
 
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.parametrize("source", ["int dropmargin_abi(void) { return -1; }", "int forward_f8i4(void) { return 1; }"])
+def test_a_library_of_another_version_is_not_used(source, tmp_path):
+    (tmp_path / "other.c").write_text(source)
+    subprocess.run(["cc", "-shared", "-fPIC", "other.c", "-o", "other.so"], cwd=tmp_path, check=True)
+    assert compiled.load_library(tmp_path / "other.so") is None
+    assert "another version" in compiled.problems[tmp_path / "other.so"]
+
+
+def test_missing_kernels_are_one_warning_at_the_first_fit():
+    script = """
+import warnings
+import dropmargin.compiled as compiled
+def not_built(path):
+    compiled.problems[path] = "not built"
+compiled.load_library = not_built
+from dropmargin import DropoutSVC, show_versions
+from scipy import sparse
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for _ in range(2):
+        DropoutSVC().fit(sparse.eye(4, format="csr"), [0, 1, 0, 1])
+print(len([entry for entry in caught if "compiled kernels" in str(entry.message)]))
+show_versions()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    first, *versions = done.stdout.splitlines()
+    assert first == "1"
+    assert {"kernels         not built", f"numpy           {np.__version__}"} <= set(versions)
+
+
 @pytest.mark.parametrize(
     ("backend", "n", "entry", "values", "dtype"),
     deal(_BACKENDS, [1, 2], ["square", "deviation", "absolute"], ["counts", "ones"], [np.float32, np.float64], n=24),
@@ -220,12 +252,10 @@ def test_products_of_dense_rows_do_not_depend_on_the_chunks(entry, monkeypatch):
         yield block.backward(left, 2)
         yield from block.sandwich(right, shift, weights[:, :6], 2)
         yield from block.sandwich(right, shift, weights[:, :4], 4)
-        yield from block.round_trip(right, 2, lambda rows, scores: scores * left[rows])
         yield from block.group_moments(GroupOperand(groups, right))
         along = GroupDirection(GroupOperand(groups, right[:, :2]), right[:, 2:])
         product, sums = block.group_curvature(along, weights[:, :8], shift[:2])
         yield from (*product, sums)
-        yield from (block.group_scores(right[:, 0], groups), block.group_transposed(left, groups))
         yield block.weighted_gram(weights[:, 0])
 
     whole = list(products(DenseBlock(X, entry)))

@@ -32,8 +32,8 @@ from dropmargin.data import LocalPartitions, Rows, row_blocks
 from dropmargin.estimators.conditional import log_expected_softmax
 from dropmargin.io.model import export_liblinear, export_onnx, to_sklearn
 from dropmargin.noise import Variance
-from dropmargin.objective import MultinomialObjective
-from dropmargin.objective.multinomial_rows import FeatureVariance, GroupVariance, LogMGF
+from dropmargin.objective import ClassObjective
+from dropmargin.objective.scores import NoiseOfScores
 from dropmargin.penalties import Penalty
 from helpers import N_FEATURES, NOISES, as_format, central_difference, plain_score_log_mgf, plain_score_variance
 
@@ -175,7 +175,7 @@ def test_many_features_and_rare_classes_converge(monkeypatch):
     rng = np.random.default_rng(3)
     X = sparse.random_array((300, 3000), density=0.01, format="csr", random_state=rng)
     y = np.minimum(rng.geometric(0.2, 300) - 1, 9)
-    monkeypatch.setattr("dropmargin.objective.multinomial._MOST_OF_NOISE", 0)
+    monkeypatch.setattr("dropmargin.objective.classes._MOST_KEPT", 0)
     fitted = model(noise=0.5, tol=1e-6).fit(X, y)
     assert fitted.converged_
     dense = model(noise=0.5, tol=1e-9, solver="lbfgs").fit(X.toarray(), y)
@@ -195,8 +195,8 @@ def test_warm_start_needs_fewer_passes():
 
 @pytest.mark.parametrize(("loss", "name", "layout"), deal(MODELS, NOISES, ["dense", "sparse"]))
 def test_gradient_and_hessian_product_by_finite_differences(loss, name, layout, monkeypatch):
-    for most_kept in (2**22, 0):  # the noise's part of the Hessian is kept, or computed for each product
-        monkeypatch.setattr("dropmargin.objective.multinomial._MOST_OF_NOISE", most_kept)
+    for most_kept in (2**22, 0):  # log-MGFs are kept, or computed for each product
+        monkeypatch.setattr("dropmargin.objective.classes._MOST_KEPT", most_kept)
         objective = make_objective(NOISES[name], layout, loss)
         rng = np.random.default_rng(4)
         at, direction = rng.normal(size=(2, 4 * N_FEATURES + 4, 1))
@@ -213,14 +213,12 @@ def make_objective(noise, layout, loss):
     if layout == "sparse":
         variance = variance.of_stored_entries()
     groups = None if variance.groups is None else variance.feature_groups(N_FEATURES)
-    of_scores = FeatureVariance(variance) if groups is None else GroupVariance(variance, groups)
-    if loss == "mcf-logistic" and noise is not None:
-        of_scores = LogMGF(noise, groups)
+    of_scores = NoiseOfScores(variance, noise if loss == "mcf-logistic" else None, groups)
     targets = np.where(_y[:, None] == np.arange(4), 1.0, -1.0)
     entry = variance.entry if variance.moves_entries else None
     blocks = row_blocks(X[:50], entry) + row_blocks(X[50:], entry)
     parts = [Rows(blocks[0], targets[:50], _weights[:50]), Rows(blocks[1], targets[50:], _weights[50:])]
-    return MultinomialObjective(LocalPartitions(parts), of_scores, Penalty(n_intercepts=4), True, N_FEATURES)
+    return ClassObjective(LocalPartitions(parts), of_scores, None, Penalty(n_intercepts=4), True, N_FEATURES)
 
 
 @pytest.mark.parametrize(("loss", "name"), deal(MODELS, NOISES))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         estimate_dropout_rates,
     )
     from dropmargin.plotting import DeletionCurveDisplay, NoiseGridDisplay, NoisePathDisplay
+    from dropmargin.versions import show_versions
 
 __version__ = "0.2.0.dev0"
 
@@ -65,6 +66,7 @@ __all__ = [
     "noise_path",
     "save",
     "top_features",
+    "show_versions",
 ]
 
 # Names come from these packages when first asked for: `dropmargin --help` needs none of them, nor scikit-learn.
@@ -98,6 +100,7 @@ _PACKAGES = {
         "noise_path",
     ),
     "plotting": ("DeletionCurveDisplay", "NoiseGridDisplay", "NoisePathDisplay"),
+    "versions": ("show_versions",),
 }
 # Packages of the library that are attributes of it. Dask is imported only if `dropmargin.dask` is used.
 _LAZY_PACKAGES = {package.partition(".")[0] for package in _PACKAGES} | {"baselines", "dask", "streaming"}

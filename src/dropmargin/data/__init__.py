@@ -9,7 +9,7 @@ from dropmargin.data.blocks import Block, EntryFunction, SquaredDeviation, apply
 from dropmargin.data.columns import add_scaled, column_dots
 from dropmargin.data.csr import SparseBlock, group_sums, rows_for_descent
 from dropmargin.data.dense import DenseBlock
-from dropmargin.data.groups import FeatureGroups, GroupDirection, GroupOperand, GroupSums
+from dropmargin.data.groups import Cells, FeatureGroups, GroupDirection, GroupOperand, GroupSums
 from dropmargin.data.kernels import DualDescent
 from dropmargin.data.matrix import (
     as_dense,
@@ -39,6 +39,7 @@ from dropmargin.data.training import EncodedRows, OutputRows
 
 __all__ = [
     "Block",
+    "Cells",
     "DenseBlock",
     "DualDescent",
     "EncodedRows",

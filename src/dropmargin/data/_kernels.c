@@ -24,12 +24,19 @@ typedef int64_t mask __attribute__((vector_size(16), may_alias));
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* AVX2 if the machine supports it; the operations, and therefore the results, are the same. */
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+/* AVX2 if the machine supports it; the operations, and therefore the results, are the same. The choice when the library
+ * is loaded needs GNU's C library. */
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
 #define CLONES __attribute__((target_clones("avx2", "default")))
 #else
 #define CLONES
 #endif
+
+/* compiled.py has the same number, and uses no library with another one: it changes with the arguments of a function. */
+int dropmargin_abi(void)
+{
+    return 1;
+}
 
 /* A random number by xorshift64*. The state must not be zero; the lowest bits, of poor quality, are dropped. */
 INLINE uint64_t next_random(uint64_t *state)

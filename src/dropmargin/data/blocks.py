@@ -22,7 +22,7 @@ from dropmargin.data.groups import GroupSums
 from dropmargin.typing import Array
 
 if TYPE_CHECKING:
-    from dropmargin.data.groups import FeatureGroups, GroupDirection, GroupOperand
+    from dropmargin.data.groups import Cells, FeatureGroups, GroupDirection, GroupOperand
 
 EntryFunction = Callable[[Array], Array]
 
@@ -94,25 +94,13 @@ class Block(ABC):
         ``X'(A a)`` and the sum of ``A a``.
         """
 
-    def round_trip(self, right: Array, n_x: int, weigh: Callable[[slice, Array], Array]) -> tuple[Array, Array]:
-        """Return `backward` of ``weigh(rows, scores)`` and its sums over the rows, in one pass where that is faster.
-
-        ``scores`` are `forward` of ``right`` for some rows, a slice of all; ``weigh`` may change them.
-        """
-        left = weigh(slice(None), self.forward(right, n_x))
-        return self.backward(left, n_x), left.sum(axis=0)
-
     @abstractmethod
     def group_moments(self, operand: GroupOperand) -> tuple[Array, Array]:
         """Return ``X @ coef`` and the variances ``v`` of `data.groups`, of shape (n_rows, n_outputs)."""
 
     @abstractmethod
-    def group_scores(self, coef: Array, groups: FeatureGroups) -> Array:
-        """Return ``s_ig`` of `data.groups` for one output, of shape (n_rows, n_groups)."""
-
-    @abstractmethod
-    def group_transposed(self, values: Array, groups: FeatureGroups) -> Array:
-        """Return, for each feature ``d`` of group ``g``, ``sum_i values_ig (x_id - r_d)``."""
+    def cells(self, groups: FeatureGroups) -> Cells:
+        """Return the scores of the groups in each row, as functions of the coefficients."""
 
     @abstractmethod
     def group_products(

@@ -11,7 +11,15 @@ from scipy import sparse
 
 from dropmargin.data import kernels
 from dropmargin.data.blocks import Block, EntryFunction, SquaredDeviation, apply_curvature, apply_entry, chunks
-from dropmargin.data.groups import FeatureGroups, GroupDirection, GroupOperand, GroupSums, outputs_of, row_weights
+from dropmargin.data.groups import (
+    FeatureGroups,
+    GroupDirection,
+    GroupOperand,
+    GroupSums,
+    SparseCells,
+    outputs_of,
+    row_weights,
+)
 from dropmargin.typing import Array
 
 # Rows are converted to dense arrays in chunks of about this many entries.
@@ -103,14 +111,8 @@ class SparseBlock(Block):
         variance += along.constant
         return mean, variance
 
-    def group_scores(self, coef: Array, groups: FeatureGroups) -> Array:
-        return group_sums(self.rows, coef, groups.numbers) - groups.at_reference(coef[:, None])[:, 0]
-
-    def group_transposed(self, values: Array, groups: FeatureGroups) -> Array:
-        row = np.repeat(np.arange(self.n_rows), np.diff(self.rows.indptr))
-        entries = self.rows.data * values[row, groups.numbers[self.rows.indices]]
-        by_feature = np.bincount(self.rows.indices, entries, minlength=self.n_features)
-        return by_feature - groups.reference * values.sum(axis=0)[groups.numbers]
+    def cells(self, groups: FeatureGroups) -> SparseCells:
+        return SparseCells(self.rows, groups)
 
     def group_products(
         self, weights: Array, coef: Array, direction: Array | None, shift: Array | None, groups: FeatureGroups

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from dropmargin.data.blocks import Block, EntryFunction, SquaredDeviation, apply_curvature, chunks
-from dropmargin.data.groups import FeatureGroups, GroupOperand, row_weights
+from dropmargin.data.groups import DenseCells, FeatureGroups, GroupOperand, row_weights
 from dropmargin.typing import Array
 
 # Rows are processed in chunks of about this many entries, so that a chunk and f of it fit into the CPU cache.
@@ -78,24 +78,6 @@ class DenseBlock(Block):
                 out[:, n:] += (left[:, n:].T @ transformed).T
         return out, sums
 
-    def round_trip(self, right: Array, n_x: int, weigh: Callable[[slice, Array], Array]) -> tuple[Array, Array]:
-        first, second = self._split(right, n_x)
-        out, sums = np.zeros((0, 0)), np.zeros(0)
-        for number, (where, rows, transformed) in enumerate(self._chunks(right.shape[1] > n_x)):
-            scores = np.empty((len(rows), right.shape[1]))
-            scores[:, :n_x] = rows @ first
-            if right.shape[1] > n_x:
-                scores[:, n_x:] = transformed @ second
-            left = weigh(where, scores)
-            if number == 0:
-                out, sums = np.zeros((self.n_features, left.shape[1])), np.zeros(left.shape[1])
-            sums += left.sum(axis=0)
-            left = left.astype(self.rows.dtype, copy=False)
-            out[:, :n_x] += (left[:, :n_x].T @ rows).T
-            if left.shape[1] > n_x:
-                out[:, n_x:] += (left[:, n_x:].T @ transformed).T
-        return out, sums
-
     def group_moments(self, operand: GroupOperand) -> tuple[Array, Array]:
         groups, coef = operand.groups, operand.coef
         mean, variance = (np.empty((self.n_rows, coef.shape[1])) for _ in range(2))
@@ -105,17 +87,8 @@ class DenseBlock(Block):
             variance[where] = np.einsum("g,gik->ik", groups.slope, np.square(scores))
         return mean, variance
 
-    def group_scores(self, coef: Array, groups: FeatureGroups) -> Array:
-        out = np.empty((self.n_rows, groups.n_groups))
-        for where, _, deviations in self._deviations(groups):
-            out[where] = _group_scores(deviations, coef[:, None], groups)[:, :, 0].T
-        return out
-
-    def group_transposed(self, values: Array, groups: FeatureGroups) -> Array:
-        out = np.zeros(self.n_features)
-        for where, _, deviations in self._deviations(groups):
-            out += np.einsum("id,id->d", deviations, values[where][:, groups.numbers])
-        return out
+    def cells(self, groups: FeatureGroups) -> DenseCells:
+        return DenseCells(self.rows, groups)
 
     def group_products(
         self, weights: Array, coef: Array, direction: Array | None, shift: Array | None, groups: FeatureGroups

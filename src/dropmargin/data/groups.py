@@ -11,6 +11,7 @@ diagonal, is the same function of sums over all rows, and is added once for all 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -236,3 +237,129 @@ def outputs_of(weights: Array, n: int) -> Iterator[Array]:
     """Yield the weights of each output."""
     for k in range(n):
         yield weights[:, k::n]
+
+
+class Cells(ABC):
+    """The scores of the groups in each row: a cell is a row and a group of which it has entries.
+
+    Arrays of cells have one column per output; the first axes depend on the rows. ``s_ig`` of a row without entries of
+    a group is ``-sum of w_d r_d``, the same for all rows.
+
+    Attributes
+    ----------
+    groups : FeatureGroups
+    groups_of_cells : ndarray of int
+        The group of each cell, in a shape that broadcasts with the first axes of arrays of cells.
+    has_zeros : bool
+        Whether rows may lack cells whose ``s_ig`` is not zero.
+    """
+
+    groups: FeatureGroups
+    groups_of_cells: Array
+    has_zeros = False
+
+    @abstractmethod
+    def sums(self, coef: Array) -> Array:
+        """Return ``s_ig`` of each cell."""
+
+    @abstractmethod
+    def transposed(self, values: Array) -> Array:
+        """Return ``sum_i values_ig (x_id - r_d)`` by feature; where rows lack cells, with ``x_id`` alone."""
+
+    @abstractmethod
+    def squares_transposed(self, values: Array) -> Array:
+        """Return the same with the squares."""
+
+    @abstractmethod
+    def by_row(self, values: Array) -> Array:
+        """Return the sums over the cells of each row."""
+
+    @abstractmethod
+    def of_rows(self, values: Array) -> Array:
+        """Return the values of the row of each cell."""
+
+    def at_zero(self, coef: Array) -> Array | None:
+        """Return ``s_ig`` of a row without entries, of shape (n_groups, n_outputs), if rows may lack cells."""
+        return -self.groups.at_reference(coef) if self.has_zeros else None
+
+    def of_groups(self, values: Array) -> Array:
+        """Return the values of the group of each cell."""
+        return values[self.groups_of_cells]
+
+    def by_group(self, values: Array) -> Array:
+        """Return the sums over the cells of each group."""
+        raise NotImplementedError
+
+
+class DenseCells(Cells):
+    """Cells of dense rows, in arrays of shape (n_groups, n_rows, n_outputs)."""
+
+    def __init__(self, rows: Array, groups: FeatureGroups) -> None:
+        self.groups, self.groups_of_cells = groups, np.arange(groups.n_groups)[:, None]
+        deviations = rows - groups.reference.astype(rows.dtype) if groups.has_reference else rows
+        self.parts = [np.ascontiguousarray(deviations[:, members]) for members in groups.members]
+
+    def sums(self, coef: Array) -> Array:
+        out = np.empty((len(self.parts), len(self.parts[0]), coef.shape[1]))
+        for own, part, members in zip(out, self.parts, self.groups.members, strict=True):
+            own[:] = part @ coef[members].astype(part.dtype, copy=False)
+        return out
+
+    def transposed(self, values: Array) -> Array:
+        return self._transposed(self.parts, values)
+
+    def squares_transposed(self, values: Array) -> Array:
+        return self._transposed([np.square(part) for part in self.parts], values)
+
+    def _transposed(self, parts: list[Array], values: Array) -> Array:
+        out = np.empty((len(self.groups.numbers), values.shape[2]))
+        for own, part, members in zip(values, parts, self.groups.members, strict=True):
+            out[members] = (own.T.astype(part.dtype, copy=False) @ part).T
+        return out
+
+    def by_row(self, values: Array) -> Array:
+        return values.sum(axis=0)
+
+    def of_rows(self, values: Array) -> Array:
+        return values
+
+
+class SparseCells(Cells):
+    """Cells of CSR rows, in arrays of shape (n_cells, n_outputs): rows of a finer CSR matrix."""
+
+    def __init__(self, rows: Any, groups: FeatureGroups) -> None:
+        numbers, n_rows = groups.numbers[rows.indices], rows.shape[0]
+        row = np.repeat(np.arange(n_rows), np.diff(rows.indptr))
+        order = np.lexsort((numbers, row))
+        is_first = np.ones(len(order), dtype=bool)
+        is_first[1:] = (np.diff(row[order]) != 0) | (np.diff(numbers[order]) != 0)
+        first = np.flatnonzero(is_first)
+        pointers = np.append(first, len(order))
+        data, features = rows.data[order].astype(np.float64), rows.indices[order]
+        self.groups, self.groups_of_cells, self.has_zeros = groups, numbers[order][first], groups.has_reference
+        self.entries = sparse.csr_array((data, features, pointers), shape=(len(first), rows.shape[1]))
+        self.rows_of_cells = row[order][first]
+        counts = np.bincount(self.rows_of_cells, minlength=n_rows)
+        ones, index = np.ones(len(first)), np.arange(len(first))
+        self._to_rows = sparse.csr_array((ones, index, np.append(0, np.cumsum(counts))), shape=(n_rows, len(first)))
+        shape = groups.n_groups, len(first)
+        self._to_groups = sparse.csr_array((ones, (self.groups_of_cells, index)), shape=shape)
+
+    def sums(self, coef: Array) -> Array:
+        sums = self.entries @ coef
+        return sums - self.of_groups(self.groups.at_reference(coef)) if self.has_zeros else sums
+
+    def transposed(self, values: Array) -> Array:
+        return self.entries.T @ values
+
+    def squares_transposed(self, values: Array) -> Array:
+        return self.entries.power(2).T @ values
+
+    def by_row(self, values: Array) -> Array:
+        return self._to_rows @ values
+
+    def of_rows(self, values: Array) -> Array:
+        return values[self.rows_of_cells]
+
+    def by_group(self, values: Array) -> Array:
+        return self._to_groups @ values

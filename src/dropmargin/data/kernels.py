@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dropmargin.compiled import load_library
+from dropmargin.compiled import load_library, warn_if_missing
 from dropmargin.typing import Array
 
 #: The function ``f`` of ``f(X)``, as the C code numbers it: none, the square, the identity, an array of values,
@@ -25,8 +25,11 @@ MAX_WIDTH = 512
 _SEED = 0x9E3779B97F4A7C15
 
 
+LIBRARY_PATH = Path(__file__).with_name("_kernels.so")
+
+
 def _load() -> ctypes.CDLL | None:
-    library = load_library(Path(__file__).with_name("_kernels.so"))
+    library = load_library(LIBRARY_PATH)
     if library is None:
         return None
     pointer, integer, real, size = ctypes.c_void_p, ctypes.c_int, ctypes.c_double, ctypes.c_int64
@@ -56,7 +59,9 @@ _LIBRARY = _load()
 
 
 def available() -> bool:
-    """Return whether the compiled kernels are in use."""
+    """Return whether the compiled kernels are in use; the first call warns if they are not there."""
+    if _LIBRARY is None:
+        warn_if_missing(LIBRARY_PATH)
     return _LIBRARY is not None
 
 

@@ -4,16 +4,14 @@ At a `Point` it has a value, a gradient, and products with the majoriser and the
 """
 
 from dropmargin.objective.base import Curvature, DeflationSpace, Objective, Point
-from dropmargin.objective.mgf import MGFObjective
+from dropmargin.objective.classes import ClassObjective
 from dropmargin.objective.moment import MomentObjective
-from dropmargin.objective.multinomial import MultinomialObjective
 
 __all__ = [
+    "ClassObjective",
     "Curvature",
     "DeflationSpace",
-    "MGFObjective",
     "MomentObjective",
-    "MultinomialObjective",
     "Objective",
     "Point",
 ]

@@ -21,9 +21,9 @@ from dropmargin.typing import Array
 
 if TYPE_CHECKING:
     from dropmargin.data import PerPartition, Rows
+    from dropmargin.objective.classes import ClassObjective
     from dropmargin.objective.curvature import CurvatureWeights
     from dropmargin.objective.moment import MomentObjective, MomentPoint
-    from dropmargin.objective.multinomial import MultinomialObjective
     from dropmargin.objective.score_moments import ScoreMoments
 
 # Up to this many features and products of entries the matrices of all outputs are computed at once.
@@ -69,7 +69,7 @@ def _one_by_one(point: MomentPoint, weights: PerPartition, own: Array) -> Iterat
         yield with_diagonal(matrix, objective, own[:, k])
 
 
-def with_diagonal(matrix: Array, objective: MomentObjective | MultinomialObjective, own: Array) -> Array:
+def with_diagonal(matrix: Array, objective: MomentObjective | ClassObjective, own: Array) -> Array:
     """Add the diagonal of penalty and noise to the data's part, in place; take the intercept out if there is none.
 
     ``matrix`` may be a stack of matrices and ``own`` of their diagonals.
@@ -83,7 +83,7 @@ def with_diagonal(matrix: Array, objective: MomentObjective | MultinomialObjecti
     return matrix
 
 
-def intercept_floor(objective: MomentObjective | MultinomialObjective) -> float:
+def intercept_floor(objective: MomentObjective | ClassObjective) -> float:
     """Return a tiny curvature of the intercept, for hinges that are all far from their kinks."""
     return _INTERCEPT_FLOOR * target_summary(objective.data).weight
 

@@ -23,9 +23,9 @@ from dropmargin.typing import Array
 
 if TYPE_CHECKING:
     from dropmargin.data import Block, PerPartition, Rows
+    from dropmargin.objective.classes import ClassColumns
     from dropmargin.objective.curvature import CurvatureWeights
     from dropmargin.objective.moment import MomentObjective, MomentPoint
-    from dropmargin.objective.multinomial import ClassColumns
 
 
 #: Up to this many features, or rows if they are fewer, a request for a factorisation is met.
@@ -47,6 +47,8 @@ _GRAM_ROWS = 8
 # From this many outputs on its eigenvectors are computed, unless its eigenvalues exceed this ratio.
 _MANY_OUTPUTS = 4
 _EIGEN_RANGE = 1e10
+# Eigenvalues of the coupling of classes count as at least this share of the largest one.
+_LEAST_COUPLING = 1e-10
 
 
 class Preconditioner(ABC):
@@ -153,6 +155,19 @@ class Eigenvectors(Preconditioner):
         return Eigenvectors(values, self.vectors, self.feature_means, self.of_intercept[outputs])
 
 
+class Rotated(Preconditioner):
+    """A preconditioner of linear combinations of the classes of one softmax: of the eigenvectors of their coupling."""
+
+    def __init__(self, inner: Preconditioner, rotation: Array) -> None:
+        self.inner, self.rotation = inner, rotation
+
+    def solve(self, residual: Array) -> Array:
+        return self.inner.solve(residual @ self.rotation) @ self.rotation.T
+
+    def select(self, outputs: Any) -> Rotated:
+        return self
+
+
 class Woodbury(Preconditioner):
     """The inverse of ``diag(a) + X' diag(h) X`` for few rows, by the matrix ``I + h^1/2 X diag(1/a) X' h^1/2``.
 
@@ -218,17 +233,25 @@ def suits_woodbury(point: MomentPoint, n_active: Array, direct: bool = False) ->
 
 
 def gram_preconditioner(
-    point: MomentPoint | ClassColumns, n_active: Array, totals: Array, own: Array, is_coupled: bool
+    point: MomentPoint | ClassColumns,
+    n_active: Array,
+    totals: Array,
+    own: Array,
+    is_coupled: bool,
+    class_coupling: Array | None = None,
 ) -> Preconditioner | None:
     """Return the inverse of the shared Gram matrix, scaled for each output by the sum of its curvature weights.
 
-    ``own`` is the diagonal of penalty and noise.
+    ``own`` is the diagonal of penalty and noise. With ``class_coupling``, the matrix of the sums of the curvature
+    weights between the classes of a softmax, it is that of ``class_coupling (x) X'SX`` where that is possible.
     ``None``, if fewer rows than features have curvature, or if the matrix cannot be inverted.
     """
     if np.max(n_active) < point.objective.n_features:
         return None
-    many = target_summary(point.objective.data).n_outputs >= _MANY_OUTPUTS and not point.objective.penalty.l1
-    shared = shared_eigenvectors(point, totals, is_coupled) if many else None
+    many = target_summary(point.objective.data).n_outputs >= _MANY_OUTPUTS or class_coupling is not None
+    shared: Preconditioner | None = None
+    if many and not point.objective.penalty.l1:
+        shared = shared_eigenvectors(point, totals, is_coupled, class_coupling)
     return shared or cholesky(shared_gram(point, totals, own), is_exact=False)
 
 
@@ -247,7 +270,9 @@ def shared_gram(point: MomentPoint | ClassColumns, totals: Array, own: Array) ->
         yield with_diagonal(gram * totals[k], point.objective, own[:, k])
 
 
-def shared_eigenvectors(point: MomentPoint | ClassColumns, totals: Array, is_coupled: bool) -> Eigenvectors | None:
+def shared_eigenvectors(
+    point: MomentPoint | ClassColumns, totals: Array, is_coupled: bool, class_coupling: Array | None
+) -> Preconditioner | None:
     """Return the inverse of ``l2 + sum(h) (X'SX + N)``, or ``None`` where the numbers are too far apart for that.
 
     ``N`` is the noise's diagonal at the first step, on average over the outputs: an approximation, so that one
@@ -265,12 +290,17 @@ def shared_eigenvectors(point: MomentPoint | ClassColumns, totals: Array, is_cou
         matrix[index, index] += np.mean(point.noise_curvature / np.maximum(totals, np.finfo(float).tiny), axis=1)
         cache[key] = *eigh(matrix, driver="evd", check_finite=False, overwrite_a=True), feature_means
     values, vectors, feature_means = cache[key]
-    l2 = objective.penalty.l2
+    rotation, l2 = None, objective.penalty.l2
+    if class_coupling is not None:
+        totals, rotation = np.linalg.eigh(class_coupling)
+        # A constant added to all classes changes nothing but the penalty.
+        totals = np.maximum(totals, _LEAST_COUPLING * totals[-1])
     values = l2 + totals * np.maximum(values, 0.0)[:, None]
     if not (np.isfinite(values).all() and np.all(values <= _EIGEN_RANGE * l2)):
         return None
     of_intercept = np.maximum(totals, intercept_floor(objective)) if objective.fit_intercept else np.ones_like(totals)
-    return Eigenvectors(values, vectors, feature_means, of_intercept)
+    found = Eigenvectors(values, vectors, feature_means, of_intercept)
+    return found if rotation is None else Rotated(found, rotation)
 
 
 def _gram_of_rows(point: MomentPoint | ClassColumns) -> Array:

@@ -19,8 +19,8 @@ def lbfgs(objective: Objective, start: Point, options: Options) -> Result:
     def value_and_gradient(flat: Array) -> tuple[float, Array]:
         with np.errstate(over="ignore", invalid="ignore"):
             point = objective.at(flat[:, None])
-        latest[0] = float(point.value[0])
-        return latest[0], np.nan_to_num(point.gradient[:, 0])
+            latest[0] = float(point.value[0])
+            return latest[0], np.nan_to_num(point.gradient[:, 0])
 
     def record(flat: Array) -> None:
         history.append(Iteration(len(history) + 1, latest[0], np.nan, objective.n_passes, 1))

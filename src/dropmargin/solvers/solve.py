@@ -24,16 +24,11 @@ import numpy as np
 from dropmargin.data import EncodedRows, Output, OutputRows, Partitions, Rows
 from dropmargin.data.training import SUBSAMPLE_EVERY, Subsample
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
-from dropmargin.noise import DropoutNoise, Noise, Variance
-from dropmargin.objective import (
-    MGFObjective,
-    MomentObjective,
-    MultinomialObjective,
-    Objective,
-)
+from dropmargin.noise import Noise, Variance
+from dropmargin.objective import ClassObjective, MomentObjective, Objective
 from dropmargin.objective.moment import MomentPoint
-from dropmargin.objective.multinomial_rows import FeatureVariance, GroupVariance, LogMGF, ScoreVariance
 from dropmargin.objective.preconditioner import DIRECT_SIZE
+from dropmargin.objective.scores import NoiseOfScores
 from dropmargin.penalties import Penalty
 from dropmargin.solvers.central_path import follow_central_path
 from dropmargin.solvers.dual_coordinate import descend_dual
@@ -354,28 +349,15 @@ def _objective(
     problem: Problem, data: Partitions[Rows], variance: Variance, rows: OutputRows, is_direct: bool
 ) -> Objective:
     """Return the objective: of all outputs for a moment loss, of the one output for a loss through the MGF."""
-    if problem.multi_class == "multinomial" and rows.n_outputs > 1:
+    is_multinomial = problem.multi_class == "multinomial" and rows.n_outputs > 1
+    groups = None if variance.groups is None or variance.is_zero else variance.feature_groups(rows.n_features)
+    common = problem.fit_intercept, rows.n_features
+    if is_multinomial or isinstance(problem.loss, MGFLoss):
+        through_mgf = problem.loss if isinstance(problem.loss, MGFLoss) else None
+        noise = NoiseOfScores(variance, None if through_mgf is None or variance.is_zero else problem.noise, groups)
         penalty = replace(problem.penalty, n_intercepts=rows.n_outputs)
-        noise_of_scores = _noise_of_scores(problem, variance, rows.n_features)
-        return MultinomialObjective(data, noise_of_scores, penalty, problem.fit_intercept, rows.n_features)
-    common = problem.penalty, problem.fit_intercept, rows.n_features
-    groups = None if variance.groups is None else variance.feature_groups(rows.n_features)
-    if isinstance(problem.loss, MGFLoss):
-        noise = DropoutNoise(rate=0.0, reference="zero") if problem.noise is None else problem.noise
-        return MGFObjective(data, problem.loss, noise, *common, groups)
+        return ClassObjective(data, noise, None if is_multinomial else through_mgf, penalty, *common)
     assert isinstance(problem.loss, MomentLoss)
     loss = problem.loss.without_noise() if variance.is_zero else problem.loss
-    groups = None if variance.is_zero else groups
     outputs = np.arange(rows.n_outputs)
-    return MomentObjective(data, loss, variance, *common, outputs, is_stiff=is_direct, groups=groups)
-
-
-def _noise_of_scores(problem: Problem, variance: Variance, n_features: int) -> ScoreVariance:
-    """Return the noise of a multinomial objective: its variance, or its log-MGF for a loss through the MGF."""
-    if variance.is_zero:
-        return FeatureVariance(variance)
-    groups = None if variance.groups is None else variance.feature_groups(n_features)
-    if isinstance(problem.loss, MGFLoss):
-        assert problem.noise is not None
-        return LogMGF(problem.noise, groups)
-    return FeatureVariance(variance) if groups is None else GroupVariance(variance, groups)
+    return MomentObjective(data, loss, variance, problem.penalty, *common, outputs, is_stiff=is_direct, groups=groups)

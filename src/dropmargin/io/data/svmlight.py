@@ -173,8 +173,11 @@ class _State(ctypes.Structure):
     ]
 
 
+LIBRARY_PATH = Path(__file__).with_name("_svmlight.so")
+
+
 def _load() -> ctypes.CDLL | None:
-    library = load_library(Path(__file__).with_name("_svmlight.so"))
+    library = load_library(LIBRARY_PATH)
     if library is None:
         return None
     pointer = ctypes.c_void_p
