@@ -65,8 +65,8 @@ __all__ = [
     "load",
     "noise_path",
     "save",
-    "top_features",
     "show_versions",
+    "top_features",
 ]
 
 # Names come from these packages when first asked for: `dropmargin --help` needs none of them, nor scikit-learn.
