@@ -155,9 +155,18 @@ class ClassPoint(Point):
         self.objective, self.coef, self.matrix = objective, coef, objective.as_matrix(coef)
         shared = 0.5 * np.asarray(objective.of_floor(self.matrix[:-1], self.matrix[:-1]))
         self.rows: Any = Recipe(objective.noise, objective.loss, self.matrix, shared)
-        n_numbers = stored_entries(objective.data) * objective.n_columns if objective.rows is not None else 0
-        if objective.rows is not None and (objective.noise.noise is None or n_numbers <= _MOST_KEPT):
+        if objective.rows is not None and self._n_kept() <= _MOST_KEPT:
             self.rows = objective.data.map(rows_at, self.rows, objective.rows)
+
+    def _n_kept(self) -> int:
+        """Return the size of what scores keep of the rows: nothing for moments of independent features."""
+        data, noise = self.objective.data, self.objective.noise
+        if noise.noise is None and noise.groups is None:
+            return 0
+        n_entries = stored_entries(data)
+        if noise.groups is not None:
+            n_entries = min(n_entries, target_summary(data).n_rows * noise.groups.n_groups)
+        return n_entries * self.objective.n_columns
 
     def sum(self, function: Any, *args: Any) -> tuple[Any, ...]:
         """Return the sums of a function of the rows at this point, which are computed anew if they are not kept."""
