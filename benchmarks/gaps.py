@@ -1,10 +1,11 @@
 """Time to a relative gap of 1e-2, 1e-4 and 1e-6 on problems that all solvers can solve: no noise, no intercept.
 
 ``python -m benchmarks.gaps [CASE ...]`` minimises ``|w|^2 / 2 + C sum loss(y x.w)`` for the hinge and the logistic loss
-by our estimators and by LIBLINEAR, scikit-learn's solvers, and skglm and ReHLine (hinge) and Cyanure (logistic) where
-they are installed (``pip install skglm cyanure rehline``). Each solver runs from zero at tolerances that decrease by factors of ten; its
-time to a gap is the least of the runs that reach it, the best of several each. The optimum is the lowest value that any
-solver finds. The price of the noise is the time of our estimators with noise, to the same gaps of their own optimum.
+by our estimators and by LIBLINEAR, scikit-learn's solvers, and, where they are installed (``pip install skglm cyanure
+rehline``), skglm and ReHLine for the hinge and Cyanure for the logistic loss. Each solver runs from zero at tolerances
+that decrease by factors of ten; its time to a gap is the least of the runs that reach it, the best of several each. The
+optimum is the lowest value that any solver finds. The price of the noise is the time of our estimators with noise, to
+the same gaps of their own optimum.
 """
 
 from __future__ import annotations
