@@ -105,6 +105,9 @@ class _Step:
         The decrease that the model predicts.
     is_from_model : boolean ndarray of shape (n_outputs,)
         Where the direction is the model's, and not that of the majoriser in its place.
+    rejected : ndarray of shape (n_outputs,)
+        The gap by the model where it is not; infinite if the model is not plausible. A short step of the majoriser,
+        which is far from tight, proves nothing.
     """
 
     def __init__(self, model: Curvature, direction: Array, remaining: Array, lowest: Array, predicted: Array) -> None:
@@ -114,6 +117,7 @@ class _Step:
         self.lowest = lowest
         self.predicted = predicted
         self.is_from_model = np.ones(len(predicted), dtype=bool)
+        self.rejected = np.full(len(predicted), np.inf)
 
     @classmethod
     def solve(cls, model: Curvature, point: Point, rtol: float, atol: Array, max_inner: int) -> _Step:
@@ -133,6 +137,8 @@ class _Step:
 
     def replace_by_majoriser(self, objective: Objective, point: Point, outputs: Array, state: _State) -> bool:
         """Take the majoriser's direction for these outputs; return whether anything changed."""
+        is_usable = outputs & self.is_from_model & self.is_plausible(state.largest_decrease())
+        self.rejected[is_usable] = (self.predicted + self.remaining)[is_usable]
         self.is_from_model &= ~outputs
         if not (objective.has_quadratic_bound and outputs.any()):
             return False
@@ -264,7 +270,7 @@ class _State:
     def _gap(self, step: _Step, length: Array, decrease: Array, scale: Array, objective: Objective) -> Array:
         """Return the estimated gap after a step; see the module's docstring."""
         error, self.lowest = np.abs(step.predicted - decrease), np.minimum(self.lowest, step.lowest)
-        gap = error + step.remaining
+        gap = np.where(step.is_from_model, error + step.remaining, step.rejected)
         is_small = bool(np.all(gap <= self.options.tol * scale))
         if is_small:
             # Conjugate gradients may have left more than their steps show: the new gradient must agree. With a poor
