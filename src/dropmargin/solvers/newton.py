@@ -207,6 +207,8 @@ class _State:
         and ``n_flat`` those without a decrease of the objective.
     lowest : ndarray
         The lowest Ritz value of all steps.
+    before : ndarray
+        The estimated gaps before the last step.
     """
 
     def __init__(self, start: Point, options: Options, is_linear: bool) -> None:
@@ -219,7 +221,7 @@ class _State:
         self.gaps = np.full(n_outputs, np.inf)
         self.previous, self.least = np.full(n_outputs, np.inf), np.full(n_outputs, np.inf)
         self.n_stagnant, self.n_flat = np.zeros((2, n_outputs), dtype=int)
-        self.lowest = np.full(n_outputs, np.inf)
+        self.lowest, self.before = np.full((2, n_outputs), np.inf)
         self.history: list[Iteration] = []
         self.is_sampled = False
         self.converged = True
@@ -258,6 +260,8 @@ class _State:
         self.n_stagnant = np.where(step.predicted < _STAGNATION * self.least, 0, self.n_stagnant + 1)
         self.previous = np.where(step.predicted > 0.0, step.predicted, np.finfo(float).tiny)
         self.least = np.minimum(self.least, self.previous)
+        if objective.needs_second_step:
+            gaps, self.before = np.maximum(gaps, self.before), gaps
         self.gaps[self.outputs] = np.inf if is_first else gaps
         self.history.append(
             Iteration(iteration, float(self.values.sum()), float(self.gaps.sum()), objective.n_passes, self.n_active)
@@ -316,7 +320,7 @@ class _State:
             self.outputs, self.point = self.outputs[~finished], self.point.select(~finished)
             self.previous, self.least = self.previous[~finished], self.least[~finished]
             self.n_stagnant, self.n_flat = self.n_stagnant[~finished], self.n_flat[~finished]
-            self.lowest = self.lowest[~finished]
+            self.lowest, self.before = self.lowest[~finished], self.before[~finished]
 
     def result(self, n_iter: int) -> Result:
         point = self.point if self.point.coef.shape == self.coef.shape else None
