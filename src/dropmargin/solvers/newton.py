@@ -250,8 +250,10 @@ class _State:
         self, iteration: int, step: _Step, length: Array, trial: Point, is_first: bool, objective: Objective
     ) -> None:
         """Move to the new point, estimate the gaps, and drop the outputs that have converged or failed."""
-        scale, before = self.scale(), self.point.value
+        before = self.point.value
         values = np.where(length > 0.0, trial.value, before)
+        # The tolerance is relative to the objective that was reached: the first step may decrease it a thousand times.
+        scale = np.abs(values) if self.options.scale is None else self.options.scale[self.outputs]
         self.point = trial
         self.coef[:, self.outputs], self.values[self.outputs] = trial.coef, values
         gaps = self._linear_gap(step) if self.is_linear else self._gap(step, length, before - values, scale, objective)
