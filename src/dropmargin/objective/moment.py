@@ -23,13 +23,14 @@ from typing import Any, Self
 import numpy as np
 
 from dropmargin.data import FeatureGroups, Partitions, PerPartition, Rows, restrict_features, target_summary
-from dropmargin.losses import MomentLoss
+from dropmargin.losses import Hinge, MomentLoss
 from dropmargin.noise import Variance
 from dropmargin.objective import row_functions
 from dropmargin.objective.base import Curvature, Objective, Point
 from dropmargin.objective.curvature import MomentCurvature
 from dropmargin.objective.grouped import GroupMoments
 from dropmargin.objective.preconditioner import (
+    FEW_FEATURES,
     Preconditioner,
     diagonal,
     exact_preconditioner,
@@ -88,7 +89,6 @@ class MomentObjective(Objective):
     subsample: Partitions[Rows] | None = None
     groups: FeatureGroups | None = None
     is_stiff: bool = False
-    is_well_preconditioned: bool = True
     has_quadratic_bound: bool = True
     can_restrict: bool = True
 
@@ -109,9 +109,25 @@ class MomentObjective(Objective):
 
     @property
     def has_cheap_hessian(self) -> bool:  # type: ignore[override]
-        summary, is_ridge = target_summary(self.data), self.penalty.is_positive_diagonal and not self.penalty.l1
-        is_small = has_cheap_matrices(summary.n_rows, self.n_features, summary.n_outputs)
-        return is_ridge and is_small and self.groups is None
+        if self.penalty.l1 or not self.penalty.is_positive_diagonal:
+            return False
+        if self.groups is not None:
+            return self.n_features <= FEW_FEATURES
+        summary = target_summary(self.data)
+        return has_cheap_matrices(summary.n_rows, self.n_features, summary.n_outputs)
+
+    @property
+    def is_well_preconditioned(self) -> bool:  # type: ignore[override]
+        """Not with groups: far from the reference, their features are nearly dependent, which a diagonal misses."""
+        return self.groups is None
+
+    @property
+    def is_noise_free_hinge(self) -> bool:  # type: ignore[override]
+        return isinstance(self.loss, Hinge) and self.variance.is_zero
+
+    @property
+    def needs_second_step(self) -> bool:  # type: ignore[override]
+        return self.loss.has_local_kink
 
     @property
     def row_loss(self) -> RowLoss:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import EncodedRows, Output, OutputRows, Partitions, Rows
+from dropmargin.data import EncodedRows, Output, OutputRows, Partitions, Rows, SquaredDeviation
 from dropmargin.data.training import SUBSAMPLE_EVERY, Subsample
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import Noise, Variance
@@ -50,6 +50,13 @@ _LEAST_SUBSAMPLE = 1000
 _SUBSAMPLE_ITERATIONS = 40
 # With this many rows for each feature, Hessians are estimated from the subsample as well.
 _ROWS_FOR_SAMPLED_HESSIAN = 50
+
+# Without an intercept, rounding errors may be this share of the curvature.
+_LOST_CURVATURE = 0.01
+_BEYOND_PRECISION = (
+    "the features are so far from zero that without an intercept rounding errors exceed what distinguishes the rows; "
+    "centre X, or set fit_intercept=True"
+)
 
 
 @dataclass(frozen=True)
@@ -194,12 +201,14 @@ def solve(problem: Problem, rows: EncodedRows, start: Array | None = None, n_thr
 def with_means(problem: Problem, rows: EncodedRows) -> tuple[Problem, EncodedRows]:
     """Return the problem with a noise for the feature means of the rows, if it needs them.
 
-    Missing entries then take the mean of their feature, where the noise has no variance.
+    Missing entries take the reference value of their feature, where the noise has no variance.
     """
-    if problem.noise is None or not problem.noise.needs_means:
+    if problem.noise is None:
         return problem, rows
-    problem = replace(problem, noise=problem.noise.with_means(rows.feature_means))
-    return problem, rows.filled if rows.has_missing else rows
+    noise = problem.noise.with_means(rows.feature_means) if problem.noise.needs_means else problem.noise
+    if rows.has_missing and noise.missing_values is not None:
+        rows = rows.filled(noise.missing_values)
+    return replace(problem, noise=noise), rows
 
 
 def solve_outputs(problem: Problem, rows: OutputRows, start: Array | None = None) -> Result:
@@ -247,6 +256,8 @@ def solve_outputs(problem: Problem, rows: OutputRows, start: Array | None = None
     coef = result.coef
     if means is not None:
         coef[-1] -= means @ coef[:-1]
+    if result.converged and not problem.fit_intercept and _exceeds_precision(problem, rows):
+        result = replace(result, converged=False, message=_BEYOND_PRECISION)
     if rows.source.used_features is not None:
         coef = np.zeros((n_features + 1, rows.n_outputs))
         coef[np.append(used, n_features)] = result.coef
@@ -255,16 +266,14 @@ def solve_outputs(problem: Problem, rows: OutputRows, start: Array | None = None
 
 def choose_method(solver: Solver, objective: Any) -> Callable[..., Result]:
     """Return the method for an objective: a function of objective, start and options."""
-    has_kink = is_noise_free = False
-    if isinstance(objective, MomentObjective):
-        has_kink, is_noise_free = objective.loss.kink > 0.0, objective.variance.is_zero
+    has_kink = isinstance(objective, MomentObjective) and objective.loss.kink > 0.0
     method: Callable[..., Result] = solver.run
     is_joint = solver.is_joint
     if objective.penalty.l1:
         method, is_joint = _solve_l1, False
-    elif has_kink and is_noise_free and solver.run is newton:
-        if suits_interior_point(objective):
-            return _solve_few_rows
+    elif solver.run is newton and suits_interior_point(objective):
+        return _solve_few_rows
+    elif solver.run is newton and objective.is_noise_free_hinge:
         method, is_joint = _solve_noise_free, False
     elif has_kink:
         method = partial(follow_central_path, solver.run)
@@ -275,7 +284,13 @@ def _one_by_one(
     method: Callable[..., Result], objective: MomentObjective, start: MomentPoint, options: Options
 ) -> Result:
     """Solve the outputs one after the other."""
-    return combine([method(objective.select([k]), start.select([k]), options) for k in range(objective.n_outputs)])
+    results: list[Result] = []
+    for k in range(objective.n_outputs):
+        before = objective.n_passes if results else 0.0  # those of the outputs before, which share the count
+        found = method(objective.select([k]), start.select([k]), options)
+        history = [entry._replace(passes=entry.passes - before) for entry in found.history]
+        results.append(replace(found, history=history))
+    return combine(results)
 
 
 def _solve_few_rows(objective: MomentObjective, start: MomentPoint, options: Options) -> Result:
@@ -283,7 +298,7 @@ def _solve_few_rows(objective: MomentObjective, start: MomentPoint, options: Opt
     found = interior_point(objective, options, start.coef if options.warm else None)
     if found.converged or found.n_iter >= options.max_iter or np.ndim(objective.penalty.l2) > 0:
         return found
-    return _one_by_one(_solve_noise_free, objective, start, options)
+    return _then(found, partial(_one_by_one, _solve_noise_free), objective, start, options)
 
 
 def _solve_noise_free(objective: MomentObjective, start: MomentPoint, options: Options) -> Result:
@@ -291,9 +306,9 @@ def _solve_noise_free(objective: MomentObjective, start: MomentPoint, options: O
     found = descend_dual(objective, options)
     if found is None:
         return follow_central_path(newton, objective, start, options)
-    if found.converged or found.n_iter >= options.max_iter:
+    if found.converged or options.n_before + found.n_iter >= options.max_iter:
         return found
-    return follow_central_path(newton, objective, start, replace(options, warm=False))
+    return _then(found, partial(follow_central_path, newton), objective, start, replace(options, warm=False))
 
 
 def _solve_l1(objective: Any, start: Any, options: Options) -> Result:
@@ -304,12 +319,15 @@ def _solve_l1(objective: Any, start: Any, options: Options) -> Result:
         return follow_central_path(newton, objective, start, options)
     else:
         found = follow_central_path(orthant, objective, start, options)
-    n_left = options.max_iter - found.n_iter
-    if found.converged or n_left <= 0:
+    if found.converged or found.n_iter >= options.max_iter:
         return found
-    whole = follow_central_path(newton, objective, start, replace(options, max_iter=n_left))
-    history = found.history + [entry._replace(iteration=entry.iteration + found.n_iter) for entry in whole.history]
-    return replace(whole, n_iter=len(history), history=history)
+    return _then(found, partial(follow_central_path, newton), objective, start, options)
+
+
+def _then(found: Result, method: Callable[..., Result], objective: Any, start: Any, options: Options) -> Result:
+    """Return the result of a method for the iterations that another one has left."""
+    rest = method(objective, start, replace(options, n_before=options.n_before + found.n_iter))
+    return replace(rest, n_iter=found.n_iter + rest.n_iter, history=found.history + rest.history)
 
 
 def _suits_direct(problem: Problem, rows: OutputRows) -> bool:
@@ -345,11 +363,29 @@ def _feature_means(problem: Problem, rows: OutputRows) -> Array | None:
     return rows.source.means_far_from_zero(_FAR_FOR_DIAGONAL if is_slow else _FAR)
 
 
+def _exceeds_precision(problem: Problem, rows: OutputRows) -> bool:
+    """Return whether rounding errors of the curvature along the feature means exceed the curvature of a feature.
+
+    That is so if features are very far from zero, and there is no intercept that would allow to centre them.
+    """
+    statistics = rows.source.own_statistics()
+    if statistics is None:
+        return False
+    mean, deviation = statistics
+    weight = problem.C * float(rows.target_weights[:, 0].sum())
+    noise = problem.variance
+    reference = noise.entry.reference if isinstance(noise.entry, SquaredDeviation) else np.zeros_like(mean)
+    of_noise = noise.floor + np.multiply(noise.slope, np.square(mean - reference) + np.square(deviation))
+    own = np.min(problem.penalty.l2) + weight * (np.square(deviation) + of_noise)
+    rounding = np.finfo(float).eps * weight * float(mean @ mean)
+    return bool(np.any((rounding > _LOST_CURVATURE * own) & (deviation > 0.0)))
+
+
 def _objective(
     problem: Problem, data: Partitions[Rows], variance: Variance, rows: OutputRows, is_direct: bool
 ) -> Objective:
     """Return the objective: of all outputs for a moment loss, of the one output for a loss through the MGF."""
-    is_multinomial = problem.multi_class == "multinomial" and rows.n_outputs > 1
+    is_multinomial = problem.multi_class == "multinomial" and rows.source.n_classes > 2
     groups = None if variance.groups is None or variance.is_zero else variance.feature_groups(rows.n_features)
     common = problem.fit_intercept, rows.n_features
     if is_multinomial or isinstance(problem.loss, MGFLoss):
