@@ -12,9 +12,10 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.data import as_dense, as_sparse, linear_scores
+from dropmargin.data.deletion import DeletedRows
 from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import FeatureStatistics, has_missing, incomplete_rows, zero_missing
-from dropmargin.estimators import missing, stability, validation
+from dropmargin.estimators import deleted, missing, stability, validation
 from dropmargin.estimators.conditional import FactorModel, NormalScores
 from dropmargin.estimators.fitting import Fit, coefficients
 from dropmargin.estimators.parameters import ModelParameters, check_parameter
@@ -92,16 +93,25 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
             return self._factor_model().scores(X, as_dense(coef), intercept)
         return missing.anchored_scores(X, as_dense(coef), intercept, self._feature_statistics())
 
+    def _deleted_rows(self, rows: DeletedRows) -> deleted.ScoredRows:
+        """Return rows with deleted features, to score with other coefficients of this model."""
+        if self.missing != "conditional":
+            return deleted.RescaledRows(rows, self._feature_statistics())
+        of_kind = deleted.FilledRows if rows.is_dense else deleted.SparseFilledRows
+        return of_kind(rows, self._factor_model())
+
     def _feature_statistics(self) -> FeatureStatistics:
         return FeatureStatistics(self.feature_means_, self.feature_deviations_)
 
     def _factor_model(self) -> FactorModel:
         return FactorModel(self.feature_means_, self.feature_factors_, self.residual_variances_)
 
-    def _normal_scores(self, X: Any, variance: Variance | None = None) -> Iterator[NormalScores]:
+    def _normal_scores(
+        self, X: Any, variance: Variance | None = None, of_complete: bool = True
+    ) -> Iterator[NormalScores]:
         """Yield the incomplete rows with the moments of their scores; see `FactorModel.normal_scores`."""
         coef, intercept = coefficients(self)
-        return self._factor_model().normal_scores(X, as_dense(coef), intercept, variance)
+        return self._factor_model().normal_scores(X, as_dense(coef), intercept, variance, of_complete)
 
     def _resolved_noise(self, noise: Any) -> Noise:
         """Return a noise for the features and their training means; ``None`` means that of the estimator."""
@@ -110,14 +120,20 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
         found = found.resolve(self.n_features_in_, getattr(self, "feature_names_in_", None))
         return found.with_means(self.feature_means_) if found.needs_means else found
 
-    def _noisy_scores(self, X: Any, noise: Noise) -> Iterator[tuple[Array, stability.ScoreMoments]]:
-        """Yield indices of checked rows, and the moments of the scores of these under a resolved noise."""
+    def _noisy_scores(
+        self, X: Any, noise: Noise, of_complete: bool = False
+    ) -> Iterator[tuple[Array, stability.ScoreMoments]]:
+        """Yield indices of checked rows, and the moments of the scores of these under a resolved noise.
+
+        ``of_complete``: with ``missing="conditional"``, the scores are those of the complete rows, which vary by the
+        missing features as well.
+        """
         coef, intercept = coefficients(self)
         coef, variance, names = as_dense(coef), noise.variance(), getattr(self, "feature_names_in_", None)
         members, statistics = np.arange(X.shape[0]), None
         if self.missing == "conditional" and has_missing(X):
             validation.check_entries(zero_missing(X), noise, names)
-            for scores in self._normal_scores(X, variance):
+            for scores in self._normal_scores(X, variance, of_complete):
                 yield scores.rows, scores
             members = np.flatnonzero(~incomplete_rows(X))
             X = X[members]

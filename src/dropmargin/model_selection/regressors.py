@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from dropmargin.estimators import DropoutRidge, DropoutSVR
 from dropmargin.estimators.parameters import EpsilonParameter
 from dropmargin.estimators.regression import MarginalisedRegressor
-from dropmargin.estimators.scorers import R2, ExpectedError
+from dropmargin.estimators.scorers import R2, Error, ExpectedError
 from dropmargin.model_selection.base import MarginalisedModelCV
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
@@ -31,15 +31,14 @@ class MarginalisedRegressorCV(RegressorMixin, MarginalisedModelCV):
         if not len(y):
             raise ValueError(f"Fold {index} of cv has no training row, or only rows of weight 0.")
 
-    def _target_scorer(self, noise: Noise | None) -> ExpectedError | None:
-        if noise is None:
-            return None
+    def _target_scorers(self, noise: Noise) -> tuple[Error, ExpectedError]:
         if self.scoring is not None and (not isinstance(self.scoring, str) or self.scoring not in _METRICS):
             raise ValueError(
                 f"With target_noise, scoring must be None or one of {sorted(_METRICS)}, whose expectation under noise "
                 f"has a closed form; got {self.scoring!r}."
             )
-        return ExpectedError(noise, self._target_metric if self.scoring is None else _METRICS[self.scoring])
+        metric = self._target_metric if self.scoring is None else _METRICS[self.scoring]
+        return Error(metric), ExpectedError(noise, metric)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the predicted number of each row of ``X``.
@@ -101,10 +100,16 @@ class DropoutRidgeCV(MarginalisedRegressorCV):
         The score to maximise: a name or a scorer of scikit-learn; ``None`` means the coefficient of
         determination R^2.
     target_noise : float, Noise or None, default=None
-        The noise under which the model will be used: the score is then minus the expected squared error of the held-out
-        rows under this noise, in closed form (`expected_error`); ``scoring`` may choose between
-        ``"neg_mean_squared_error"`` and ``"neg_mean_absolute_error"``. A search on complete rows alone prefers little
-        noise. A number means ``DropoutNoise(rate=target_noise)``.
+        The noise under which the model will be used, which held-out rows are scored with: the score is then minus the
+        squared error; ``scoring`` may choose between ``"neg_mean_squared_error"`` and
+        ``"neg_mean_absolute_error"``. A number means ``DropoutNoise(rate=target_noise)``. A search on complete rows
+        alone prefers little noise.
+        With dropout, and ``missing="rescale"`` or ``"conditional"``, a dropped feature is a missing one: the error of a
+        row is the mean error of its copies. In each copy, every feature, or group of features, is NaN with the
+        probability ``rate``. There are ``8192 / n_samples`` copies of a row, rounded up, which are the same for all
+        points of the grid and in all folds; see `DropoutSVCCV` for how they are drawn.
+        With ``missing="error"``, or with other noise, nothing is missing: the error is the expected one under the
+        noise, in closed form (`DropoutRidge.expected_error`).
     rule : {"best", "one-se"}, default="best"
         ``"best"`` chooses the highest mean score. ``"one-se"`` chooses the smallest ``C`` with a score within one
         standard error of it, and the best noise for that ``C``. Of equal scores, the smallest ``C`` is chosen, then the
@@ -192,10 +197,16 @@ class DropoutSVRCV(EpsilonParameter, MarginalisedRegressorCV):
         The score to maximise: a name or a scorer of scikit-learn; ``None`` means the coefficient of
         determination R^2.
     target_noise : float, Noise or None, default=None
-        The noise under which the model will be used: the score is then minus the expected absolute error of the
-        held-out rows under this noise, in closed form (`expected_error`); ``scoring`` may choose between
-        ``"neg_mean_squared_error"`` and ``"neg_mean_absolute_error"``. A search on complete rows alone prefers little
-        noise. A number means ``DropoutNoise(rate=target_noise)``.
+        The noise under which the model will be used, which held-out rows are scored with: the score is then minus the
+        absolute error; ``scoring`` may choose between ``"neg_mean_squared_error"`` and
+        ``"neg_mean_absolute_error"``. A number means ``DropoutNoise(rate=target_noise)``. A search on complete rows
+        alone prefers little noise.
+        With dropout, and ``missing="rescale"`` or ``"conditional"``, a dropped feature is a missing one: the error of a
+        row is the mean error of its copies. In each copy, every feature, or group of features, is NaN with the
+        probability ``rate``. There are ``8192 / n_samples`` copies of a row, rounded up, which are the same for all
+        points of the grid and in all folds; see `DropoutSVCCV` for how they are drawn.
+        With ``missing="error"``, or with other noise, nothing is missing: the error is the expected one under the
+        noise, in closed form (`DropoutRidge.expected_error`).
     rule : {"best", "one-se"}, default="best"
         ``"best"`` chooses the highest mean score. ``"one-se"`` chooses the smallest ``C`` with a score within one
         standard error of it, and the best noise for that ``C``. Of equal scores, the smallest ``C`` is chosen, then the

@@ -3,9 +3,10 @@
 An approximate solution, solved to a large tolerance or interpolated between two such, has nearly the score of the
 precise one. The error is estimated: the points of the highest scores are solved precisely first. Then every point whose
 approximate score is below the best by less than twice the error is solved precisely, until there is no such point. The
-error is the largest rise of a score so far, or the largest change for the same noise. (A score that falls says nothing
-about lower ones: under noise that leaves few coefficients, approximate scores may be far too high.) The chosen point is
-always solved precisely.
+error is the largest rise of a score so far, or the largest change for the same noise. Interpolations between noises
+have larger errors than solutions, so the rises of both are compared with points of the same kind alone, as soon as one
+of it is solved precisely. (A score that falls says nothing about lower ones: under noise that leaves few coefficients,
+approximate scores may be far too high.) The chosen point is always solved precisely.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from dropmargin.data.missing_values import FeatureStatistics, negative_zero_to_n
 from dropmargin.errors import ParameterError
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.fitting import CheckedRows, Fit, TrainingRows, set_coefficients
-from dropmargin.estimators.scorers import Accuracy, CheckedScorer
+from dropmargin.estimators.scorers import CheckedScorer, MeanScorer
 from dropmargin.model_selection.grid import Grid, Point
 from dropmargin.model_selection.path_solver import PathSolver, ScorePoint, Solution
 from dropmargin.progress import Progress
@@ -78,7 +79,7 @@ class Fold(ABC):
         """Return the solver of the training rows, and a model for `Search.score`."""
         fit = Fit(copy(search.fit.estimator))
         encoded = self.stack.enter_context(self.rows.encoded(fit))
-        if self.is_complete and isinstance(search.scorer, CheckedScorer):
+        if self.is_complete and isinstance(search.scorer, CheckedScorer) and not search.scorer.deletes:
             # Scores of complete rows depend on the means at most; the Gaussian of the features takes longer.
             statistics = FeatureStatistics(encoded.feature_means, None)
         else:
@@ -106,15 +107,22 @@ class ArrayFold(Fold):
         Further arguments of the scorer.
     test : CheckedRows, default=None
         The test rows after all checks, which a `CheckedScorer` needs.
+    index : ndarray of int, default=None
+        The places of the test rows in the data; ``None`` if they are all of the data.
     """
 
     def __init__(
-        self, rows: CheckedRows, X: Any, y: Any, score_params: dict[str, Any], test: CheckedRows | None = None
+        self,
+        rows: CheckedRows,
+        X: Any,
+        y: Any,
+        score_params: dict[str, Any],
+        test: CheckedRows | None = None,
+        index: Array | None = None,
     ) -> None:
         super().__init__(rows)
         self.X, self.y, self.score_params, self.is_complete = X, y, score_params, not rows.has_missing
-        if test is not None:
-            self.checked = test.X if self.is_complete else negative_zero_to_nan(test.X), test.y
+        self.test, self.index, self.prepared = test, index, None
 
     @classmethod
     def load(
@@ -128,12 +136,17 @@ class ArrayFold(Fold):
         own = {
             name: _safe_indexing(value, test) if is_per_row(value) else value for name, value in score_params.items()
         }
-        return cls(rows.take(train), _safe_indexing(X, test), _safe_indexing(y, test), own, rows.take(test))
+        given = _safe_indexing(X, test), _safe_indexing(y, test)
+        return cls(rows.take(train), *given, own, rows.take(test), test)
 
     def score(self, scorer: Callable[..., Any], model: MarginalisedModel) -> Any:
         if not isinstance(scorer, CheckedScorer):
             return scorer(model, self.X, self.y, **self.score_params)
-        return scorer(model, *self.checked, self.score_params.get("sample_weight"))
+        assert self.test is not None
+        if self.prepared is None:
+            X = negative_zero_to_nan(self.test.X) if self.test.has_missing else self.test.X
+            self.prepared = scorer.prepare(model, X, np.arange(X.shape[0]) if self.index is None else self.index)
+        return scorer(model, self.prepared, self.test.y, self.score_params.get("sample_weight"))
 
 
 @dataclass(frozen=True)
@@ -173,8 +186,8 @@ class Search:
         """Return the scores of all points on all folds; ``folds`` are functions that load a fold."""
         is_rough = self.rough_tol > self.tol
         outcome = Outcome(self.grid, len(folds), refined=not is_rough)
-        if isinstance(self.scorer, Accuracy):
-            outcome.errors[:] = 1.0 / self.n_rows  # the smallest possible error: one row
+        if isinstance(self.scorer, MeanScorer):
+            outcome.errors[:] = self.scorer.smallest_change(self.n_rows)
 
         def solve(index: int, solver: PathSolver, score_point: ScorePoint) -> None:
             solver.solve_all(self.rough_tol, score_point, is_rough, skips_low=is_rough and self.rule == "best")
@@ -282,7 +295,8 @@ def warn_unconverged(converged: Array, stacklevel: int) -> None:
 class Outcome:
     """Scores, iterations, objectives and coefficients of a search; an interpolated point has the objective 0.
 
-    ``refined`` are the points that are solved precisely, ``errors`` the errors of approximate scores, one per noise.
+    ``refined`` are the points that are solved precisely, ``errors`` the errors of approximate scores, one per noise,
+    and ``rises`` the largest rises of a score: of noises that were solved, and of those that were interpolated.
     """
 
     def __init__(self, grid: Grid, n_folds: int, refined: bool) -> None:
@@ -290,6 +304,10 @@ class Outcome:
         self.scores, self.n_iter = np.full(shape, np.nan), np.zeros(shape, dtype=int)
         self.converged, self.refined = np.ones(shape, dtype=bool), np.full(grid.shape, refined)
         self.errors, self.objectives = np.zeros(grid.shape[0]), np.zeros(shape)
+        self.is_constant = np.zeros(shape, dtype=bool)  # whether there are no coefficients
+        self.rises, self._is_interpolated = np.full(2, np.nan), np.ones(grid.shape[0], dtype=int)
+        for chain in grid.chains:
+            self._is_interpolated[grid.knots(chain)] = 0
         self.coefs: Array | None = None
         self._lock = threading.Lock()
 
@@ -298,6 +316,7 @@ class Outcome:
         where = (fold, *point)
         self.scores[where], self.n_iter[where] = score, self.n_iter[where] + solution.n_iter
         self.converged[where], self.objectives[where] = solution.converged, solution.objective.sum()
+        self.is_constant[where] = not solution.coef[:-1].any()
         if store_coef:
             with self._lock:
                 if self.coefs is None:
@@ -345,10 +364,11 @@ class Outcome:
             count = max(_MIN_LEADERS, mean.size // _LEADERS)
             leaders = np.unravel_index(np.argsort(-mean, axis=None, kind="stable")[:count], mean.shape)
             return _sorted({*_points(leaders), chosen})
-        slack = _SLACK * self.errors[:, None] + _EQUAL
+        rises = np.where(np.isnan(self.rises), np.nanmax(self.rises), self.rises)[self._is_interpolated]
+        slack = _SLACK * np.maximum(self.errors, rises)[:, None] + _EQUAL
         is_candidate = mean >= mean[self.best()] - slack
         # The rule of one standard error may choose a point of lower C with a score below the best.
-        is_candidate[:, : chosen[1] + 1] |= mean[:, : chosen[1] + 1] >= self._threshold(rule) - slack
+        is_candidate[:, : chosen[1] + 1] |= (mean >= self._threshold(rule) - slack)[:, : chosen[1] + 1]
         points = _points(np.nonzero(is_candidate & ~self.refined))
         return _sorted(points if self.refined[chosen] else {*points, chosen})
 
@@ -360,7 +380,7 @@ class Outcome:
             changes = self.mean[where] - before[where]
         changes = np.where(np.isfinite(changes), changes, 0.0)
         np.maximum.at(self.errors, where[0], np.abs(changes))
-        np.maximum(self.errors, changes.max(), out=self.errors)
+        np.fmax.at(self.rises, self._is_interpolated[where[0]], np.maximum(changes, 0.0))
 
 
 def _points(indices: tuple[Array, ...]) -> set[Point]:
