@@ -10,12 +10,13 @@ Coefficients are one vector, class by class, the intercept of a class after its 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import logsumexp
 
-from .reference import BinaryProblem, _entry_log_mgf, _variance
+from .reference import BinaryProblem
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,10 @@ class MultinomialProblem(BinaryProblem):
     @property
     def n_coef(self) -> int:
         return self.n_classes * (self.X.shape[1] + 1)
+
+    @property
+    def is_centred(self) -> bool:
+        return self.fit_intercept
 
     def centred(self) -> _CentredClasses:
         return _CentredClasses(self)
@@ -54,12 +59,14 @@ class _CentredClasses:
     """The objective as a function of the coefficients of centred features."""
 
     deviation_per_barrier = 0.0
+    constraints = None
 
     def __init__(self, problem: MultinomialProblem) -> None:
         self.p = problem
         self.shape = problem.n_classes, problem.X.shape[1] + 1
-        self.variance = _variance(problem.noise, problem.X)
         self.rows = [np.flatnonzero(problem.y == k) for k in range(problem.n_classes)]
+        self.noisy = [problem.noisy_rows().take(rows) for rows in self.rows]
+        self.variances = [noisy.variance() for noisy in self.noisy]
 
     def value(self, coef: np.ndarray, barrier: float) -> float:
         p, W = self.p, coef.reshape(self.shape)
@@ -69,7 +76,7 @@ class _CentredClasses:
                 s = barrier / p.l1 + np.hypot(barrier / p.l1, W[:, :-1])
                 total += p.l1 * s.sum() - (barrier * np.log(barrier * s).sum() if barrier else 0.0)
             for label, rows in enumerate(self.rows):
-                e = np.stack([self._exponent(rows, d)[0] for d in W - W[label]], axis=1)
+                e = np.stack([self._exponent(label, d)[0] for d in W - W[label]], axis=1)
                 total += p.weight[rows] @ logsumexp(e, axis=1)
         return float(total) if np.isfinite(total) else np.inf
 
@@ -77,7 +84,7 @@ class _CentredClasses:
         p, W, (n_classes, size) = self.p, coef.reshape(self.shape), self.shape
         gradient, hessian = np.zeros(coef.size), np.zeros((coef.size, coef.size))
         for label, rows in enumerate(self.rows):
-            parts = [self._exponent(rows, d) for d in W - W[label]]
+            parts = [self._exponent(label, d) for d in W - W[label]]
             e, jacobian = np.stack([part[0] for part in parts], axis=1), np.stack([part[1] for part in parts], axis=1)
             share = np.exp(e - logsumexp(e, axis=1, keepdims=True))
             left = p.weight[rows, None] * share
@@ -88,7 +95,8 @@ class _CentredClasses:
             for k in range(n_classes):
                 own = slice(k * size, (k + 1) * size)
                 of_both[own, own] += (left[:, [k]] * jacobian[:, k]).T @ jacobian[:, k]
-                of_both[own, own] += np.diag(np.append(left[:, k] @ parts[k][2], 0.0))
+                inner = slice(k * size, (k + 1) * size - 1)
+                of_both[inner, inner] += parts[k][2](left[:, k])
             # A change of ``w_y`` changes all differences.
             slopes, blocks = by_difference.reshape(self.shape), of_both.reshape(*self.shape, *self.shape)
             slopes[label] -= slopes.sum(axis=0)
@@ -115,14 +123,13 @@ class _CentredClasses:
         gradient[is_fixed], hessian[is_fixed], hessian[:, is_fixed] = 0.0, 0.0, 0.0
         hessian[index[is_fixed], index[is_fixed]] = 1.0
 
-    def _exponent(self, rows: np.ndarray, d: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return ``e`` of some rows for one class, its Jacobian and its second derivative, which is diagonal."""
-        p, X = self.p, self.p.X[rows]
-        t = np.broadcast_to(d[:-1], X.shape)
+    def _exponent(self, label: int, d: np.ndarray) -> tuple[np.ndarray, np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+        """Return ``e`` of the rows of a class for one class, its Jacobian, and its weighted second derivatives."""
+        p, noisy = self.p, self.noisy[label]
         if p.loss == "logistic":
-            variance = self.variance[rows]
-            value, slope, second = t * X + 0.5 * variance * t**2, X + variance * t, variance
+            v, half_slope = self.variances[label].at(d[:-1])
+            value, slope, second = noisy.X @ d[:-1] + 0.5 * v, noisy.X + half_slope, self.variances[label].second
         else:
-            value, slope, second = _entry_log_mgf(p.noise, t, X)
-        means, one = p.means(), np.full((len(rows), 1), float(p.fit_intercept))
-        return (value - t * means).sum(axis=1) + one[:, 0] * d[-1], np.hstack([slope - means, one]), second
+            value, slope, second = noisy.log_mgf(np.broadcast_to(d[:-1], noisy.X.shape))
+        means, one = p.means(), np.full((len(value), 1), float(p.fit_intercept))
+        return value - d[:-1] @ means + one[:, 0] * d[-1], np.hstack([slope - means, one]), second

@@ -1,7 +1,8 @@
 """Random problems, each fitted by the package and by an independent optimiser: which fits stop short, and say nothing?
 
-``python -m tests.fuzz.optima N SEED`` draws ``N`` problems over losses, noises, penalties, shifts and scales of the
-features, sample weights, sizes, warm starts, one-vs-rest and one-vs-one; with ``--multinomial``, the same problems
+``python -m tests.fuzz.optima N SEED`` draws ``N`` classifications and regressions over losses, noises with all
+references and with groups of features, penalties, shifts and scales of the features, missing values, sample weights,
+sizes, warm starts, one-vs-rest, one-vs-one and multinomial; with ``--multinomial``, classifications
 with three or more classes and one softmax over all of them. It prints each problem whose relative gap to
 the optimum is more than ten times ``tol`` without a warning, and each error, with the seed that draws it again:
 ``python -m tests.fuzz.optima --show SEED INDEX``. The exit code is 1 if there are any.
@@ -27,10 +28,20 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
-from dropmargin import DropoutNoise, GaussianNoise, LaplaceNoise, NoisyLinearClassifier, PoissonNoise
+from dropmargin import (
+    DropoutNoise,
+    DropoutRidge,
+    DropoutSVR,
+    GaussianNoise,
+    LaplaceNoise,
+    NoisyLinearClassifier,
+    NoisyLinearRegressor,
+    PoissonNoise,
+)
+from dropmargin.losses import GaussianHuber, Huber
 
 from .multinomial import MultinomialProblem
-from .reference import MGF_LOSSES, MOMENT_LOSSES, BinaryProblem, minimise
+from .reference import MGF_LOSSES, MOMENT_LOSSES, REGRESSION_LOSSES, BinaryProblem, minimise
 
 # A fit may miss its tolerance by this factor.
 ALLOWED = 10.0
@@ -62,55 +73,88 @@ class Case:
     multi_class: str
     layout: str
     warm: str | None
-    described: str
-
-    def estimator(self) -> NoisyLinearClassifier:
-        name, _, kind = self.loss.rpartition("gaussian-")
-        approximation = "gaussian" if _ else "bound"
-        name, *parameter = self.noise
-        return NoisyLinearClassifier(
-            kind,
-            approximation=approximation,
-            noise=None if name == "none" else _NOISES[name](*parameter[:1], **self.reference),
-            C=self.C,
-            l1_ratio=self.l1_ratio,
-            tol=self.tol,
-            fit_intercept=self.fit_intercept,
-            multi_class=self.multi_class,
-            warm_start=self.warm is not None,
-            max_iter=3000,
-        )
+    described: str = ""
+    groups: np.ndarray | None = None
+    parameter: float = 1.0
 
     @property
-    def reference(self) -> dict[str, str]:
-        return {"reference": self.noise[2]} if self.noise[0] == "dropout" else {}
+    def is_regression(self) -> bool:
+        return self.multi_class == "regression"
+
+    @property
+    def has_missing(self) -> bool:
+        return bool(np.isnan(self.X).any())
+
+    def estimator(self) -> Any:
+        given = {
+            "noise": None if self.noise[0] == "none" else self.make_noise(*self.noise[1:2]),
+            "C": self.C,
+            "l1_ratio": self.l1_ratio,
+            "tol": self.tol,
+            "fit_intercept": self.fit_intercept,
+            "warm_start": self.warm is not None,
+            "missing": "rescale" if self.has_missing else "error",
+            "max_iter": 3000,
+        }
+        if not self.is_regression:
+            _, is_gaussian, kind = self.loss.rpartition("gaussian-")
+            given |= {"approximation": "gaussian" if is_gaussian else "bound", "multi_class": self.multi_class}
+            return NoisyLinearClassifier(kind, **given)
+        if self.loss == "quadratic":
+            return DropoutRidge(**given)
+        if self.loss == "epsilon-insensitive":
+            return DropoutSVR(epsilon=self.parameter, **given)
+        return NoisyLinearRegressor(
+            {"huber": Huber, "gaussian-huber": GaussianHuber}[self.loss](self.parameter), **given
+        )
+
+    def make_noise(self, *level: Any) -> Any:
+        """Return the noise with a rate or scale."""
+        if self.noise[0] != "dropout":
+            return _NOISES[self.noise[0]](*level)
+        return DropoutNoise(*level, reference=self.noise[2], groups=self.groups)
 
     def rows(self) -> Any:
         return sparse.csr_array(self.X) if self.layout == "sparse" else self.X
 
-    def problems(self, classes: np.ndarray) -> list[BinaryProblem]:
-        """Return the binary problem of each row of ``coef_``, or the multinomial problem of all."""
+    def problems(self, classes: np.ndarray | None) -> list[BinaryProblem]:
+        """Return the binary problem of each row of ``coef_``, the multinomial problem of all, or the regression."""
         weight = self.C * (np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight)
-        is_multinomial = self.multi_class == "multinomial" and len(classes) > 2
-        if is_multinomial:
-            sides = [(self.y > 0, self.y == 0)]
-        elif self.multi_class == "ovo" and len(classes) > 2:
-            sides = [(self.y == a, self.y == b) for a, b in combinations(classes, 2)]
-        else:
-            sides = [(self.y != k, self.y == k) for k in (classes if len(classes) > 2 else classes[1:])]
-        noise = self.noise
-        if self.reference == {"reference": "mean"}:  # the weighted mean of all rows
-            noise = (*noise[:2], weight @ self.X / weight.sum())
+        is_multinomial = self.multi_class == "multinomial" and classes is not None and len(classes) > 2
+        X, noise, is_missing = self._filled(weight)
         out = []
-        for negative, positive in sides:
-            used = (negative | positive) & (weight > 0.0)
-            y = np.where(positive, 1.0, -1.0)[used]
-            kind = BinaryProblem
-            if is_multinomial:
-                y, kind = np.searchsorted(classes, self.y[used]), MultinomialProblem
+        for used, y in self._targets(classes, is_multinomial):
+            used &= weight > 0.0
+            kind = MultinomialProblem if is_multinomial else BinaryProblem
             penalty = self.l1_ratio, 1.0 - self.l1_ratio
-            out.append(kind(self.loss, noise, self.X[used], y, weight[used], *penalty, self.fit_intercept))
+            others = self.groups, is_missing[used], self.parameter
+            out.append(kind(self.loss, noise, X[used], y[used], weight[used], *penalty, self.fit_intercept, *others))
         return out
+
+    def _filled(self, weight: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...], np.ndarray]:
+        """Return the rows with the reference for missing entries, the noise with the mean for its name, and which."""
+        noise, is_missing = self.noise, np.isnan(self.X)
+        if noise[0] == "dropout" and isinstance(noise[2], str) and noise[2] == "mean":
+            # the weighted mean of the observed entries of all rows
+            observed = weight @ ~is_missing
+            sums = weight @ np.where(is_missing, 0.0, self.X)
+            noise = (*noise[:2], np.divide(sums, observed, out=np.zeros(len(sums)), where=observed > 0.0))
+        value = noise[2] if noise[0] == "dropout" and not isinstance(noise[2], str) else 0.0
+        return np.where(is_missing, value, self.X), noise, is_missing
+
+    def _targets(self, classes: np.ndarray | None, is_multinomial: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield for each problem which rows take part, and the targets of all rows."""
+        every = np.ones(len(self.y), dtype=bool)
+        if classes is None:
+            yield every, self.y
+        elif is_multinomial:
+            yield every, np.searchsorted(classes, self.y)
+        elif self.multi_class == "ovo" and len(classes) > 2:
+            for a, b in combinations(classes, 2):
+                yield (self.y == a) | (self.y == b), np.where(self.y == b, 1.0, -1.0)
+        else:
+            for k in classes if len(classes) > 2 else classes[1:]:
+                yield every.copy(), np.where(self.y == k, 1.0, -1.0)
 
 
 class Outcome(NamedTuple):
@@ -132,17 +176,20 @@ def draw(seed: int, index: int, multinomial: bool = False) -> Case:
     shape = names[int(rng.choice(len(names), p=[share for share, *_ in _SHAPES.values()]))]
     _, rows, features = _SHAPES[shape]
     n, d = (int(rng.integers(low, high + 1)) for low, high in (rows, features))
-    n_classes = 2 if shape == "tall" else int(rng.choice([2, 2, 2, 3, 5]))
-    loss = str(rng.choice(["hinge", "hinge", "logistic", "quadratic", *MOMENT_LOSSES[3:], *MGF_LOSSES]))
+    loss, multi_class, n_classes = _draw_task(rng, 2 if shape == "tall" else int(rng.choice([2, 2, 2, 3, 5])), d)
     if multinomial:
         n_classes, loss = max(3, n_classes), "mcf-logistic" if loss == "mcf-logistic" else "logistic"
-    noise = _draw_noise(rng, d)
-    if noise[0] == "dropout":
-        noise = (*noise, "mean" if index % 2 else "zero")
+        multi_class = "multinomial"
+    noise, groups = _draw_noise(rng, d)
     layout = str(rng.choice(["dense", "sparse"]))
     X, kind = _draw_features(rng, n, d, noise[0] == "poisson", loss in MGF_LOSSES, layout == "sparse")
-    y = _draw_labels(rng, X, n_classes)
+    if noise[0] == "dropout":
+        near = X.mean(axis=0) + rng.normal(size=d) * X.std(axis=0)
+        noise = (*noise, ("zero", "mean", near)[int(rng.integers(3))])
+    y = _draw_numbers(rng, X) if multi_class == "regression" else _draw_labels(rng, X, n_classes)
     weight = _draw_weights(rng, y)
+    if rng.uniform() < 0.2 and "shifted by 1e+08" not in kind:
+        X, kind = _delete(rng, X, noise, layout), f"{kind} with missing values"
     l1_ratio = float(rng.choice([0.0, 0.0, 1.0, rng.uniform(0.05, 0.95)]))
     C = float(10.0 ** rng.uniform(-3.0, 2.0 if loss in MGF_LOSSES else 4.0))
     tol = float(rng.choice([1e-2, 1e-3, 1e-4, 1e-4, 1e-6, 1e-8]))
@@ -151,29 +198,55 @@ def draw(seed: int, index: int, multinomial: bool = False) -> Case:
     case = Case(
         X, y, weight, loss, noise, C, l1_ratio, tol,
         fit_intercept=bool(rng.uniform() < 0.85),
-        multi_class="multinomial" if multinomial else str(rng.choice(["ovr", "ovo"])),
+        multi_class=multi_class,
         layout=layout,
         warm=str(rng.choice(["C", "noise", "same"])) if rng.uniform() < 0.2 else None,
-        described="",
+        groups=groups,
+        parameter=float(rng.choice([0.0, 0.01, 0.1, 1.0])) if loss == "epsilon-insensitive" else 1.35,
     )  # fmt: skip
+    task = f"{n_classes} classes ({multi_class})" if multi_class != "regression" else _describe_numbers(y)
     weights = "none" if weight is None else f"{weight[weight > 0].min():.2g} to {weight.max():.2g}"
     described = (
-        f"{n} x {d} {kind}, {case.layout}, {n_classes} classes ({case.multi_class}), loss={loss}, "
-        f"noise={_short(noise)}, C={C:.3g}, l1_ratio={l1_ratio:.2g}, tol={tol:g}, "
-        f"fit_intercept={case.fit_intercept}, weights {weights}, warm={case.warm}"
+        f"{n} x {d} {kind}, {layout}, {task}, loss={loss}({case.parameter:g}), noise={_short(noise, groups)}, "
+        f"C={C:.3g}, l1_ratio={l1_ratio:.2g}, tol={tol:g}, fit_intercept={case.fit_intercept}, weights {weights}, "
+        f"warm={case.warm}"
     )
-    return Case(**{**vars(case), "described": described})
+    return replace(case, described=described)
 
 
-def _draw_noise(rng: np.random.Generator, d: int) -> tuple[Any, ...]:
-    name = str(rng.choice(["none", "dropout", "dropout", "gaussian", "laplace", "poisson"]))
+def _draw_task(rng: np.random.Generator, n_classes: int, d: int) -> tuple[str, str, int]:
+    """Return loss, ``multi_class`` ("regression" for a regression), and the number of classes."""
+    loss = str(rng.choice(["hinge", "hinge", "logistic", "quadratic", *MOMENT_LOSSES[3:], *MGF_LOSSES]))
+    if rng.uniform() < 0.25:
+        return str(rng.choice(REGRESSION_LOSSES)), "regression", 0
+    choices = ["ovr", "ovo"]
+    if loss in ("logistic", "mcf-logistic") and n_classes * d <= 200:  # the reference has one Hessian of all classes
+        choices.append("multinomial")
+    return loss, str(rng.choice(choices)), n_classes
+
+
+def _draw_noise(rng: np.random.Generator, d: int) -> tuple[tuple[Any, ...], np.ndarray | None]:
+    """Return the noise, without the reference of dropout, and groups of features, or ``None``."""
+    name = str(rng.choice(["none", "dropout", "dropout", "dropout", "gaussian", "laplace", "poisson"]))
     if name in ("none", "poisson"):
-        return (name,)
-    if name == "dropout":
-        rate = float(rng.choice([1e-6, 1e-3, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99]))
-        return name, (rng.uniform(0.0, 0.95, d) if rng.uniform() < 0.15 else rate)
-    scale = float(10.0 ** rng.uniform(-6.0, 0.3))
-    return name, (scale * rng.uniform(0.0, 1.0, d) if rng.uniform() < 0.15 else scale)
+        return (name,), None
+    has_many = rng.uniform() < 0.15  # levels
+    if name != "dropout":
+        scale = float(10.0 ** rng.uniform(-6.0, 0.3))
+        return (name, scale * rng.uniform(0.0, 1.0, d) if has_many else scale), None
+    rate = float(rng.choice([1e-6, 1e-3, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99]))
+    if d == 1 or rng.uniform() < 0.6:
+        return (name, rng.uniform(0.0, 0.95, d) if has_many else rate), None
+    groups = np.unique(rng.integers(0, rng.integers(1, d), d), return_inverse=True)[1]
+    return (name, rng.uniform(0.0, 0.95, groups.max() + 1)[groups] if has_many else rate), groups
+
+
+def _delete(rng: np.random.Generator, X: np.ndarray, noise: tuple[Any, ...], layout: str) -> np.ndarray:
+    """Return a copy with NaN, where the package accepts it: additive noise on sparse rows corrupts all zeros."""
+    if layout == "sparse" and noise[0] in ("gaussian", "laplace"):
+        return X
+    is_deleted = rng.uniform(size=X.shape) < rng.choice([0.02, 0.1, 0.4])
+    return np.where(is_deleted, np.nan, X)
 
 
 def _draw_features(
@@ -203,6 +276,20 @@ def _draw_features(
     return X, kind
 
 
+def _draw_numbers(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
+    """Return targets of a regression: numbers that depend on the features, or only -1 and +1."""
+    scaled = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-300)
+    y = scaled @ rng.normal(size=X.shape[1])
+    y = y / max(float(y.std()), 1e-300) + rng.choice([0.01, 0.3, 3.0]) * rng.standard_t(3.0, size=len(y))
+    if rng.uniform() < 0.3:
+        return np.where(y > 0.0, 1.0, -1.0)
+    return rng.choice([0.0, 0.0, 100.0]) + 10.0 ** rng.uniform(-1.0, 2.0) * y
+
+
+def _describe_numbers(y: np.ndarray) -> str:
+    return "regression of -1 and +1" if np.all(np.abs(y) == 1.0) else f"regression of {y.min():.2g} to {y.max():.2g}"
+
+
 def _draw_labels(rng: np.random.Generator, X: np.ndarray, n_classes: int) -> np.ndarray:
     """Return labels that depend on the features, separable or not, balanced or not; every class is there."""
     n, d = X.shape
@@ -220,18 +307,20 @@ def _draw_weights(rng: np.random.Generator, y: np.ndarray) -> np.ndarray | None:
     kind = rng.choice(["none", "decades", "zeros", "classes"], p=[0.55, 0.2, 0.1, 0.15])
     if kind == "none":
         return None
-    weight = 10.0 ** rng.uniform(-1.0, 1.0, len(y))
+    weight, is_class = 10.0 ** rng.uniform(-1.0, 1.0, len(y)), y.dtype.kind == "i"
     if kind == "zeros":
         weight[(rng.uniform(size=len(y)) < 0.3)] = 0.0
-        weight[[int(np.argmax(y == k)) for k in np.unique(y)]] = 1.0  # no class without weight
-    elif kind == "classes":
+        weight[[int(np.argmax(y == k)) for k in np.unique(y)] if is_class else 0] = 1.0  # no class without weight
+    elif kind == "classes" and is_class:
         weight = (10.0 ** rng.uniform(-2.0, 0.0, y.max() + 1))[y]
     return weight
 
 
-def _short(noise: tuple[Any, ...]) -> str:
-    name, *parameter = noise
-    return name if not parameter else f"{name}({parameter[0]:.3g})" if np.ndim(parameter[0]) == 0 else f"{name}(array)"
+def _short(noise: tuple[Any, ...], groups: np.ndarray | None) -> str:
+    name, *parameters = noise
+    shown = [p if isinstance(p, str) else f"{p:.3g}" if np.ndim(p) == 0 else "array" for p in parameters]
+    shown += [] if groups is None else [f"{groups.max() + 1} groups"]
+    return f"{name}({', '.join(shown)})" if shown else name
 
 
 def run(
@@ -255,11 +344,11 @@ def run(
             return Outcome(index, "error", np.nan, 0.0, 0.0, case.described, f"{type(error).__name__}: {error}")
         warned = [str(entry.message) for entry in caught if issubclass(entry.category, ConvergenceWarning)]
         others = [str(entry.message) for entry in caught if not issubclass(entry.category, ConvergenceWarning)]
-    problems = case.problems(model.classes_)
-    coefs = np.column_stack([model.coef_, model.intercept_]).reshape(len(problems), -1)
+    problems = case.problems(getattr(model, "classes_", None))
+    coefs = np.column_stack([np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)]).reshape(len(problems), -1)
     gaps = [relative_gap(problem, coef) for problem, coef in zip(problems, coefs, strict=True)]
     gap, lowest = max(gaps), min(gaps)
-    peer_seconds = _peer_seconds(case, X) if peer else np.nan
+    peer_seconds = _peer_seconds(case, X) if peer and not (case.is_regression or case.has_missing) else np.nan
     if others:
         return Outcome(index, "error", gap, taken, peer_seconds, case.described, f"warning: {others[0]}")
     if lowest < -ALLOWED * case.tol:
@@ -295,13 +384,13 @@ def relative_gap(problem: BinaryProblem, coef: np.ndarray) -> float:
     return missing / max(abs(best), np.finfo(float).tiny)
 
 
-def _prepare_warm_start(case: Case, model: NoisyLinearClassifier, X: Any) -> None:
+def _prepare_warm_start(case: Case, model: Any, X: Any) -> None:
     """Fit a neighbour of the problem, to start from."""
     if case.warm is None:
         return
     changed: dict[str, Any] = {"tol": 1e-2} if case.warm == "same" else {"C": 0.1 * case.C}
     if case.warm == "noise" and case.noise[0] == "dropout":
-        changed = {"noise": DropoutNoise(0.5 * np.asarray(case.noise[1]) + 0.2, **case.reference)}
+        changed = {"noise": case.make_noise(0.5 * np.asarray(case.noise[1]) + 0.2)}
     own = model.get_params(deep=False)
     model.set_params(**changed).fit(X, case.y, sample_weight=case.sample_weight)
     model.set_params(**{name: own[name] for name in changed})

@@ -1,6 +1,6 @@
 r"""An independent optimiser for small problems: dense Newton steps along a barrier path, with no call into the package.
 
-It minimises, for one binary problem with labels in {-1, +1}::
+It minimises, for one binary problem with labels in {-1, +1}, or for a regression::
 
     J(w, b) = l2 / 2 |w|^2 + l1 |w|_1 + sum_i c_i phi_i(w, b)
 
@@ -12,10 +12,13 @@ barriers of weight ``mu``, which falls to nothing; each minimum is the start of 
 - The hinge bound ``(z + sqrt(z^2 + v)) / 2`` is the least ``xi >= 0`` with ``xi (xi - z) >= v / 4``; with the barrier
   ``-mu log(xi (xi - z) - v / 4)`` its derivatives are ``xi / T`` by ``z`` and ``1 / (4 T)`` by ``v``, with
   ``S = sqrt(z^2 + v + 4 mu^2)``, ``T = 2 mu + S`` and ``xi = (z + T) / 2`` (``mu`` in units of ``c_i``).
+- The epsilon-insensitive loss is the sum of two such hinges, with the barrier ``mu`` each.
 - The hinge of a normal score takes additional variance; its root is proportional to ``mu``, at first twice the margin.
 
 Features are centred, which the free intercept makes exact, and the Newton systems are scaled to a unit diagonal: the
-result does not depend on the shift and the scale of the features, but for rounding.
+result does not depend on the shift and the scale of the features, but for rounding. Without an intercept, features far
+from zero are centred as well, and the intercept ``b`` of the centred features is bound by ``b = mean.w``: so the Newton
+systems of features at 1e8 have no more than the condition number of the centred ones.
 """
 
 from __future__ import annotations
@@ -27,9 +30,14 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit, ndtr
 
+from .noises import NoisyRows
+
 MOMENT_LOSSES = ("hinge", "logistic", "quadratic", "gaussian-hinge", "gaussian-logistic")
 MGF_LOSSES = ("exponential", "mcf-logistic")
-_HAS_KINK = ("hinge", "gaussian-hinge")
+REGRESSION_LOSSES = ("quadratic", "epsilon-insensitive", "huber", "gaussian-huber")
+_HAS_KINK = ("hinge", "gaussian-hinge", "epsilon-insensitive")
+# Without an intercept, features are centred if a mean is this many times the standard deviation.
+_FAR = 100.0
 # The last weight of the barrier, relative to the objective and to the number of terms.
 _LAST_BARRIER = 1e-13
 _BARRIER_FACTOR = 0.15
@@ -43,17 +51,22 @@ class BinaryProblem:
     Parameters
     ----------
     loss : str
-        A name in `MOMENT_LOSSES` or `MGF_LOSSES`.
+        A name in `MOMENT_LOSSES`, `MGF_LOSSES` or `REGRESSION_LOSSES`.
     noise : tuple
-        ``("none",)``, ``("dropout", rate, reference)``, ``("gaussian", scale)``, ``("laplace", scale)`` or
-        ``("poisson",)``; a parameter is a number or one number per feature, and a reference may be ``"zero"``.
+        See `noises.NoisyRows`.
     X : ndarray of shape (n_samples, n_features)
     y : ndarray of shape (n_samples,)
-        -1 or +1.
+        -1 or +1; any numbers for a loss of regression.
     weight : ndarray of shape (n_samples,)
         ``C`` times the sample weight, all positive.
     l1, l2 : float
     fit_intercept : bool
+    groups : ndarray of int, of shape (n_features,), default=None
+        The groups of features that dropout corrupts together.
+    is_missing : boolean ndarray of shape (n_samples, n_features), default=None
+        Entries without noise.
+    parameter : float, default=1.0
+        The epsilon or delta of a loss of regression.
     """
 
     loss: str
@@ -64,10 +77,31 @@ class BinaryProblem:
     l1: float
     l2: float
     fit_intercept: bool
+    groups: np.ndarray | None = None
+    is_missing: np.ndarray | None = None
+    parameter: float = 1.0
+
+    def noisy_rows(self) -> NoisyRows:
+        """Return the rows with their noise."""
+        is_missing = np.zeros(self.X.shape, dtype=bool) if self.is_missing is None else self.is_missing
+        return NoisyRows(self.noise, self.X, is_missing, self.groups)
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether the features are centred: with an intercept, or if they are far from zero."""
+        means, deviations = self.X.mean(axis=0), self.X.std(axis=0)
+        return self.fit_intercept or bool(np.any((np.abs(means) > _FAR * deviations) & (deviations > 0.0)))
 
     def means(self) -> np.ndarray:
-        """Return what is subtracted from the features: their means, or zeros where the intercept is not free."""
-        return self.X.mean(axis=0) if self.fit_intercept else np.zeros(self.X.shape[1])
+        """Return what is subtracted from the features: their means, or zeros."""
+        return self.X.mean(axis=0) if self.is_centred else np.zeros(self.X.shape[1])
+
+    def constraints(self) -> np.ndarray | None:
+        """Return what is orthogonal to all steps, one column each: those that keep ``b = mean.w``."""
+        if self.fit_intercept or not self.is_centred:
+            return None
+        means = self.means()
+        return (np.append(means, -1.0) / np.linalg.norm(means))[:, None]
 
     def value(self, coef: np.ndarray) -> float:
         """Return ``J`` at ``coef``, the coefficients with the intercept last."""
@@ -85,14 +119,17 @@ class BinaryProblem:
         """Return the coefficients for centred features (``sign`` 1), or back for the given ones (-1)."""
         out = coef.astype(np.float64)
         out[-1] += sign * self.means() @ coef[:-1]
+        if not self.fit_intercept and sign < 0.0:
+            out[-1] = 0.0
         return out
 
     def rounding(self, coef: np.ndarray) -> float:
         """Return how much ``J`` changes if the intercept is off by its rounding error, or the scores by theirs."""
         means = self.means()
         error = 8.0 * np.finfo(float).eps * (abs(coef[-1]) + float(np.abs(means * coef[:-1]).sum()))
-        here = self.value(coef)
-        return max(abs(self.value(coef + error * sign * np.eye(len(coef))[-1]) - here) for sign in (-1.0, 1.0))
+        centred, here = self.centred(), self.shifted(coef, 1.0)
+        value = centred.value(here, 0.0)
+        return max(abs(centred.value(here + error * sign * np.eye(len(coef))[-1], 0.0) - value) for sign in (-1.0, 1.0))
 
 
 def minimise(problem: BinaryProblem, start: np.ndarray | None = None) -> np.ndarray:
@@ -122,7 +159,7 @@ def _newton(centred: Any, coef: np.ndarray, barrier: float) -> np.ndarray:
     value = centred.value(coef, barrier)
     for _ in range(_NEWTON_STEPS):
         gradient, hessian = centred.derivatives(coef, barrier)
-        step = _solve(hessian, -gradient)
+        step = _solve(hessian, -gradient, centred.constraints)
         decrease = -float(gradient @ step)
         if not decrease > 1e-15 * abs(value):
             break
@@ -138,7 +175,8 @@ def _newton(centred: Any, coef: np.ndarray, barrier: float) -> np.ndarray:
     return coef
 
 
-def _solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _solve(matrix: np.ndarray, right: np.ndarray, constraints: np.ndarray | None) -> np.ndarray:
+    """Return the minimum of the quadratic model among the steps that are orthogonal to the constraints."""
     scale = 1.0 / np.sqrt(np.maximum(np.diag(matrix), 1e-300))
     scaled = matrix * scale * scale[:, None]
     ridge = 0.0
@@ -148,7 +186,11 @@ def _solve(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
         except np.linalg.LinAlgError:
             ridge = max(1e-15, 10.0 * ridge)
             continue
-        return scale * cho_solve(factor, scale * right, check_finite=False)
+        step = scale * cho_solve(factor, scale * right, check_finite=False)
+        if constraints is None:
+            return step
+        away = scale[:, None] * cho_solve(factor, scale[:, None] * constraints, check_finite=False)
+        return step - away @ np.linalg.solve(constraints.T @ away, constraints.T @ step)
 
 
 class _Centred:
@@ -156,12 +198,15 @@ class _Centred:
 
     def __init__(self, problem: BinaryProblem) -> None:
         self.p = problem
-        self.X = problem.X - problem.means()
-        self.rows = np.hstack([self.X, np.full((len(self.X), 1), float(problem.fit_intercept))])
-        self.is_moment = problem.loss in MOMENT_LOSSES
+        self.constraints = problem.constraints()
+        self.means, self.noisy = problem.means(), problem.noisy_rows()
+        self.X = problem.X - self.means
+        self.has_intercept = float(problem.is_centred)
+        self.rows = np.hstack([self.X, np.full((len(self.X), 1), self.has_intercept)])
+        self.is_moment = problem.loss not in MGF_LOSSES
         self.deviation_per_barrier = 0.0
         if self.is_moment:
-            self.V = _variance(problem.noise, problem.X)
+            self.variance = self.noisy.variance()
 
     def value(self, coef: np.ndarray, barrier: float) -> float:
         w, p = coef[:-1], self.p
@@ -188,48 +233,50 @@ class _Centred:
             gradient[:-1] += p.l1 * w / s
             diagonal += p.l1 * (s - w * w / root) / s**2
         hessian[np.arange(len(w)), np.arange(len(w))] += diagonal
-        if not p.fit_intercept:
+        if not self.has_intercept:
             gradient[-1], hessian[-1], hessian[:, -1], hessian[-1, -1] = 0.0, 0.0, 0.0, 1.0
         return gradient, hessian
 
     def _moment(self, coef: np.ndarray, barrier: float) -> tuple[np.ndarray, ...]:
         """Return the weighted losses and their derivatives by mean and variance: m, v, mm, mv, vv."""
         p = self.p
-        m, v = self.rows @ coef, self.V @ coef[:-1] ** 2
+        m, v = self.rows @ coef, self.variance.at(coef[:-1])[0]
         if p.loss == "hinge":
             return _hinge(p.y, m, v, p.weight, barrier)
+        if p.loss == "epsilon-insensitive":
+            # two hinges of labels +1 and -1, for scores that are too low and too high
+            sides = (_hinge(y, m - p.y + y * (1.0 + p.parameter), v, p.weight, barrier) for y in (1.0, -1.0))
+            return tuple(low + high for low, high in zip(*sides, strict=True))
         added = (self.deviation_per_barrier * barrier) ** 2 if p.loss == "gaussian-hinge" else 0.0
-        return tuple(p.weight * part for part in _MOMENT[p.loss](p.y, m, v + added))
+        given = (p.parameter,) if p.loss in ("huber", "gaussian-huber") else ()
+        return tuple(p.weight * part for part in _MOMENT[p.loss](p.y, m, v + added, *given))
 
     def _moment_derivatives(self, coef: np.ndarray, barrier: float) -> tuple[np.ndarray, np.ndarray]:
         _, m, v, mm, mv, vv = self._moment(coef, barrier)
         spread = np.zeros_like(self.rows)  # half the derivative of the variance by the coefficients
-        spread[:, :-1] = self.V * coef[:-1]
+        spread[:, :-1] = self.variance.at(coef[:-1])[1]
         gradient = self.rows.T @ m + 2.0 * spread.T @ v
         cross = (self.rows * (2.0 * mv)[:, None]).T @ spread
         hessian = (self.rows * mm[:, None]).T @ self.rows + cross + cross.T
         hessian += (spread * (4.0 * vv)[:, None]).T @ spread
-        index = np.arange(self.X.shape[1])
-        hessian[index, index] += 2.0 * self.V.T @ v
+        hessian[:-1, :-1] += self.variance.second(2.0 * v)
         return gradient, hessian
 
-    def _log_mgf(self, coef: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return ``log E exp(-y score)`` per row, its Jacobian and its second derivative, which is diagonal."""
+    def _log_mgf(self, coef: np.ndarray) -> tuple[np.ndarray, np.ndarray, Any]:
+        """Return ``log E exp(-y score)`` per row, its Jacobian, and its weighted second derivatives."""
         p, w = self.p, coef[:-1]
         t = -p.y[:, None] * w
-        value, slope, second = _entry_log_mgf(p.noise, t, p.X)
+        value, slope, second = self.noisy.log_mgf(t)
         # Centring moves every entry by the same number: K(t; x) - t mean.
-        means = p.means()
-        jacobian = np.hstack([-p.y[:, None] * (slope - means), -p.y[:, None] * float(p.fit_intercept)])
-        return (value - t * means).sum(axis=1) - p.y * coef[-1] * p.fit_intercept, jacobian, second
+        jacobian = np.hstack([-p.y[:, None] * (slope - self.means), -p.y[:, None] * self.has_intercept])
+        return value - t @ self.means - p.y * coef[-1] * self.has_intercept, jacobian, second
 
     def _mgf(self, coef: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         p = self.p
         K, jacobian, second = self._log_mgf(coef)
         _, slope, curvature = _of_log_mgf(p.loss, K)
         hessian = (jacobian * (p.weight * curvature)[:, None]).T @ jacobian
-        index = np.arange(self.X.shape[1])
-        hessian[index, index] += second.T @ (p.weight * slope)
+        hessian[:-1, :-1] += second(p.weight * slope)
         return jacobian.T @ (p.weight * slope), hessian
 
 
@@ -316,7 +363,34 @@ def _gaussian_logistic(y: np.ndarray, m: np.ndarray, v: np.ndarray) -> tuple[np.
     return tuple(out)
 
 
+def _huber(y: np.ndarray, m: np.ndarray, v: np.ndarray, delta: float) -> tuple[np.ndarray, ...]:
+    u = m - y
+    r = np.sqrt(u * u + v)
+    far, safe = r > delta, np.maximum(r, 1e-300)
+    gamma = np.where(far, delta / safe, 1.0)  # psi' / r
+    kappa = np.where(far, -delta / safe**3, 0.0)  # gamma' / r
+    value = np.where(far, delta * (r - 0.5 * delta), 0.5 * r * r)
+    return value, gamma * u, 0.5 * gamma, gamma + kappa * u * u, 0.5 * kappa * u, 0.25 * kappa
+
+
+def _squared_ramp(z: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return ``E max(0, Z)^2 / 2`` of ``Z ~ N(z, v)`` and its derivatives: z, v, zz, zv, vv."""
+    ramp, by_z, _, zz, zv, _ = _ramp(z, v)
+    return 0.5 * (z * ramp + v * by_z), ramp, 0.5 * by_z, by_z, 0.5 * zz, 0.5 * zv
+
+
+def _gaussian_huber(y: np.ndarray, m: np.ndarray, v: np.ndarray, delta: float) -> tuple[np.ndarray, ...]:
+    """Return the expected Huber loss of a normal score: half a square, less those beyond ``delta`` on both sides."""
+    u, one = m - y, np.ones_like(m)
+    above, below = _squared_ramp(u - delta, v), _squared_ramp(-u - delta, v)
+    square = 0.5 * (u * u + v), u, 0.5 * one, one, 0.0 * one, 0.0 * one
+    signs = 1.0, -1.0, 1.0, 1.0, -1.0, 1.0  # by the mean, ``below`` is a function of ``-u``
+    return tuple(s - a - sign * b for s, a, b, sign in zip(square, above, below, signs, strict=True))
+
+
 _MOMENT = {
+    "huber": _huber,
+    "gaussian-huber": _gaussian_huber,
     "logistic": _logistic,
     "quadratic": _quadratic,
     "gaussian-hinge": _gaussian_hinge,
@@ -329,48 +403,3 @@ def _of_log_mgf(loss: str, K: np.ndarray) -> tuple[np.ndarray, ...]:
         value = np.exp(K)
         return value, value, value
     return np.logaddexp(0.0, K), expit(K), expit(K) * expit(-K)
-
-
-# Noises ---------------------------------------------------------------------------------------------------------------
-
-
-def _variance(noise: tuple[Any, ...], X: np.ndarray) -> np.ndarray:
-    name, *rest = noise
-    parameter = np.asarray(rest[0], dtype=float) if rest else np.zeros(())
-    if name == "dropout":
-        return parameter / (1.0 - parameter) * (X - _reference(noise)) ** 2
-    if name == "poisson":
-        return X.copy()
-    factor = {"none": 0.0, "gaussian": 1.0, "laplace": 2.0}[name]
-    return np.broadcast_to(factor * parameter**2, X.shape).astype(float)
-
-
-def _entry_log_mgf(noise: tuple[Any, ...], t: np.ndarray, X: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return ``K_d(t) = log E exp(t x~_d)`` and its first two derivatives."""
-    name, *rest = noise
-    parameter = np.asarray(rest[0], dtype=float) if rest else np.zeros(())
-    with np.errstate(all="ignore"):
-        if name == "none":
-            return t * X, X, np.zeros_like(X)
-        if name == "gaussian":
-            square = parameter**2
-            return t * X + 0.5 * square * t**2, X + square * t, np.broadcast_to(square, X.shape)
-        if name == "laplace":
-            square = parameter**2
-            rest_ = 1.0 - square * t**2
-            value = np.where(rest_ > 0.0, t * X - np.log(np.abs(rest_)), np.inf)
-            return value, X + 2.0 * square * t / rest_, 2.0 * square * (1.0 + square * t**2) / rest_**2
-        if name == "poisson":
-            growth = X * np.exp(t)
-            return X * np.expm1(t), growth, growth
-        reference = _reference(noise)
-        scaled = (X - reference) / (1.0 - parameter)
-        kept = np.log1p(-parameter) + t * scaled
-        value = np.logaddexp(np.log(parameter), kept)
-        share = np.exp(kept - value)
-        return t * reference + value, reference + share * scaled, share * (1.0 - share) * scaled**2
-
-
-def _reference(noise: tuple[Any, ...]) -> Any:
-    """Return the reference values of dropout, zero by name."""
-    return 0.0 if isinstance(noise[2], str) else noise[2]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -78,6 +78,7 @@ class EncodedRows:
     has_missing: bool = False
     first_intercept: float = 0.0
     is_matrix: bool = False
+    _filled: dict[bytes, EncodedRows] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of_matrix(cls, X: Any, y: Array, sample_weight: Array, n_classes: int, **given: Any) -> EncodedRows:
@@ -144,10 +145,14 @@ class EncodedRows:
             return square + centre
         return square if square > ROUNDING * centre else 0.0
 
-    @cached_property
-    def filled(self) -> EncodedRows:
-        """The rows with the feature means for missing entries."""
-        return replace(self, rows=self.rows.map_partitions(_fill_missing, self._own_means), has_missing=False)
+    def filled(self, values: Array) -> EncodedRows:
+        """Return the rows with these values, one per feature, for missing entries; they are computed once."""
+        own = values if self.used_features is None else values[self.used_features[0]]
+        key = own.tobytes()
+        if key not in self._filled:
+            rows = self.rows.map_partitions(_fill_missing, own)
+            self._filled[key] = replace(self, rows=rows, has_missing=False)
+        return self._filled[key]
 
     @cached_property
     def by_class(self) -> EncodedRows:

@@ -77,7 +77,7 @@ class PathSolver:
         self.rows = rows
         self.encoded = encoded
         self.n_threads = n_threads
-        self._opened: dict[bool, list[tuple[slice, OutputRows]]] = {}
+        self._opened: dict[EncodedRows, list[tuple[slice, OutputRows]]] = {}
 
     def solve_all(
         self, tol: float, score_point: ScorePoint, approximate: bool = False, skips_low: bool = False
@@ -272,14 +272,14 @@ class PathSolver:
     def _problem(self, noise: int, C: float, tol: float) -> tuple[Problem, list[tuple[slice, OutputRows]]]:
         """Return the problem of a noise and a ``C``, and the outputs with their rows.
 
-        Rows are opened once with missing entries, and once with the means of the features instead.
+        Rows are opened once with missing entries, and once for each reference that these take.
         """
         problem = self.rows.problem(replace(self.problem, noise=self.grid.noises[noise], C=C, tol=tol))
         problem, encoded = with_means(problem, self.encoded)
-        if encoded.has_missing not in self._opened:
+        if encoded not in self._opened:
             groups = open_outputs(problem.loss, encoded, problem.multi_class)
-            self._opened[encoded.has_missing] = [(group.columns, group.open(self.n_threads)) for group in groups]
-        return problem, self._opened[encoded.has_missing]
+            self._opened[encoded] = [(group.columns, group.open(self.n_threads)) for group in groups]
+        return problem, self._opened[encoded]
 
 
 def _combination(solved: Column, factors: dict[int, float]) -> Solution:

@@ -150,6 +150,14 @@ class Noise(BaseEstimator):
         """Whether the noise depends on the means of the features in the training data, see `with_means`."""
         return False
 
+    @property
+    def missing_values(self) -> Array | None:
+        """The value of each feature that a missing entry of the training data takes; ``None``: zero.
+
+        The noise has no variance there.
+        """
+        return None
+
     def resolve(self, n_features: int, feature_names: Sequence[str] | None = None) -> Noise:
         """Check the parameters against the features, and return the noise with one number per feature where names were.
 

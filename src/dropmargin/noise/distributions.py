@@ -131,6 +131,10 @@ class DropoutNoise(Noise):
             raise ValueError("DropoutNoise(reference='mean') needs feature means: use with_means(X.mean(axis=0)).")
         return 0.0 if isinstance(self.reference, str) else np.asarray(self.reference, dtype=np.float64)
 
+    @property
+    def missing_values(self) -> Array | None:
+        return None if isinstance(self.reference, str) else self.reference_values
+
     def log_mgf(self, t: Array, x: Array) -> tuple[Array, Array, Array]:
         rate, reference = np.asarray(self.rate, dtype=np.float64), self.reference_values
         scaled = (x - reference) / (1.0 - rate)

@@ -98,6 +98,8 @@ class Objective(ABC):
     has_subsample: bool = False
     #: Whether an output has several classes, whose coupling the preconditioner ignores.
     has_coupled_classes: bool = False
+    #: Whether the loss is the hinge itself, with a kink and two targets: what methods in the dual need.
+    is_noise_free_hinge: bool = False
     #: Whether there is `restricted`.
     can_restrict: bool = False
 

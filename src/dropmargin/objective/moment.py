@@ -23,7 +23,7 @@ from typing import Any, Self
 import numpy as np
 
 from dropmargin.data import FeatureGroups, Partitions, PerPartition, Rows, restrict_features, target_summary
-from dropmargin.losses import MomentLoss
+from dropmargin.losses import Hinge, MomentLoss
 from dropmargin.noise import Variance
 from dropmargin.objective import row_functions
 from dropmargin.objective.base import Curvature, Objective, Point
@@ -112,6 +112,10 @@ class MomentObjective(Objective):
         summary, is_ridge = target_summary(self.data), self.penalty.is_positive_diagonal and not self.penalty.l1
         is_small = has_cheap_matrices(summary.n_rows, self.n_features, summary.n_outputs)
         return is_ridge and is_small and self.groups is None
+
+    @property
+    def is_noise_free_hinge(self) -> bool:  # type: ignore[override]
+        return isinstance(self.loss, Hinge) and self.variance.is_zero
 
     @property
     def row_loss(self) -> RowLoss:

@@ -58,10 +58,10 @@ def descend_dual(objective: MomentObjective, options: Options) -> Result | None:
     """Minimise to a relative duality gap of ``tol``, or as far as epochs are worth their time.
 
     An iteration of the result is a round of epochs, and an epoch counts as one pass over the data. If the problem is
-    not for this method (rows elsewhere, no compiled code, a regression), there is no result. There is one output.
+    not for this method (rows elsewhere, no compiled code), there is no result. There is one output.
     """
     parts, cache, tol = objective.data.rows_in_memory(), objective.data.shared_cache, options.tol
-    if parts is None or objective.loss.suits_regression:
+    if parts is None:
         return None
     if "rows for descent" not in cache:  # shared by the outputs and by all values of C
         blocks = rows_for_descent([part.X for part in parts])

@@ -55,11 +55,12 @@ _TABLE_SHARE = 3
 _PRODUCTS = 7
 
 
-def suits_interior_point(objective: MomentObjective) -> bool:
-    """Return whether the rows are in memory, all of positive weight, and few enough."""
+def suits_interior_point(objective: Any) -> bool:
+    """Return whether it is the hinge without noise, and the rows are in memory, of positive weight, and few enough."""
     parts = objective.data.rows_in_memory()
     return (
-        parts is not None
+        objective.is_noise_free_hinge
+        and parts is not None
         and suits_tables(objective)
         and objective.penalty.is_positive_diagonal
         and all(np.all(part.sample_weight > 0.0) for part in parts)

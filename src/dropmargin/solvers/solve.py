@@ -199,12 +199,14 @@ def solve(problem: Problem, rows: EncodedRows, start: Array | None = None, n_thr
 def with_means(problem: Problem, rows: EncodedRows) -> tuple[Problem, EncodedRows]:
     """Return the problem with a noise for the feature means of the rows, if it needs them.
 
-    Missing entries then take the mean of their feature, where the noise has no variance.
+    Missing entries take the reference value of their feature, where the noise has no variance.
     """
-    if problem.noise is None or not problem.noise.needs_means:
+    if problem.noise is None:
         return problem, rows
-    problem = replace(problem, noise=problem.noise.with_means(rows.feature_means))
-    return problem, rows.filled if rows.has_missing else rows
+    noise = problem.noise.with_means(rows.feature_means) if problem.noise.needs_means else problem.noise
+    if rows.has_missing and noise.missing_values is not None:
+        rows = rows.filled(noise.missing_values)
+    return replace(problem, noise=noise), rows
 
 
 def solve_outputs(problem: Problem, rows: OutputRows, start: Array | None = None) -> Result:
@@ -260,16 +262,14 @@ def solve_outputs(problem: Problem, rows: OutputRows, start: Array | None = None
 
 def choose_method(solver: Solver, objective: Any) -> Callable[..., Result]:
     """Return the method for an objective: a function of objective, start and options."""
-    has_kink = is_noise_free = False
-    if isinstance(objective, MomentObjective):
-        has_kink, is_noise_free = objective.loss.kink > 0.0, objective.variance.is_zero
+    has_kink = isinstance(objective, MomentObjective) and objective.loss.kink > 0.0
     method: Callable[..., Result] = solver.run
     is_joint = solver.is_joint
     if objective.penalty.l1:
         method, is_joint = _solve_l1, False
-    elif has_kink and is_noise_free and solver.run is newton:
-        if suits_interior_point(objective):
-            return _solve_few_rows
+    elif solver.run is newton and suits_interior_point(objective):
+        return _solve_few_rows
+    elif solver.run is newton and objective.is_noise_free_hinge:
         method, is_joint = _solve_noise_free, False
     elif has_kink:
         method = partial(follow_central_path, solver.run)
@@ -354,7 +354,7 @@ def _objective(
     problem: Problem, data: Partitions[Rows], variance: Variance, rows: OutputRows, is_direct: bool
 ) -> Objective:
     """Return the objective: of all outputs for a moment loss, of the one output for a loss through the MGF."""
-    if problem.multi_class == "multinomial" and rows.n_outputs > 1:
+    if problem.multi_class == "multinomial" and rows.source.n_classes > 2:
         penalty = replace(problem.penalty, n_intercepts=rows.n_outputs)
         noise_of_scores = _noise_of_scores(problem, variance, rows.n_features)
         return MultinomialObjective(data, noise_of_scores, penalty, problem.fit_intercept, rows.n_features)
