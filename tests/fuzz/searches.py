@@ -88,7 +88,7 @@ class Case:
 
     @property
     def epsilon(self) -> float:
-        return self.parameters["epsilon"]
+        return self.parameters.get("epsilon", 1.0)
 
     @property
     def tol(self) -> float:
@@ -255,7 +255,7 @@ def _draw_noises(
         return [*first, PoissonNoise()]
     if kind == "many":
         return [*first, *np.round(np.linspace(0.1, 0.9, int(rng.integers(6, 10))), 3).tolist()]
-    references: list[Any] = ["zero", "mean"] if fills else ["zero", "mean", np.round(np.nanmean(X, axis=0) + 0.3, 3)]
+    references: list[Any] = ["zero", "mean", np.round(np.nanmean(X, axis=0) + 0.3, 3)]
     reference = references[int(rng.integers(len(references)))]
     if kind == "dropout":
         if rng.uniform() < 0.2:

@@ -24,7 +24,6 @@ The exit code is 1 if there are any.
 from __future__ import annotations
 
 import argparse
-import copy
 import sys
 import time
 import warnings
@@ -33,12 +32,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
-from sklearn.metrics import get_scorer
+from sklearn.exceptions import UndefinedMetricWarning
 
 from dropmargin.errors import ParameterWarning
 
-from . import objectives
+from .held_out import Fold
 from .optima import ALLOWED, _time_limit
 from .searches import Case, draw
 
@@ -67,74 +65,6 @@ class Outcome(NamedTuple):
     described: str
 
 
-class Fold:
-    """The plain models of a fold at all grid points.
-
-    Parameters
-    ----------
-    case : Case
-    train, test : ndarray of int
-    noises, Cs
-        Those of the fitted search.
-    """
-
-    def __init__(self, case: Case, train: np.ndarray, test: np.ndarray, noises: Any, Cs: np.ndarray) -> None:
-        self.case, self.train, self.test, self.noises, self.Cs = case, train, test, noises, Cs
-        self.models = {
-            (i, j): self.fit((i, j), min(_TIGHT, _SHARE * case.tol)) for i in range(len(noises)) for j in range(len(Cs))
-        }
-
-    def fit(self, point: tuple[int, int], tol: float) -> Any:
-        """Return the plain model of a point, fitted to the training rows."""
-        case, train = self.case, self.train
-        model = case.plain(self.noises[point[0]], float(self.Cs[point[1]]), tol)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # what counts is the gap to the better solution
-            return model.fit(case.rows(train), case.y[train], sample_weight=case.weight(train))
-
-    def score(self, model: Any) -> float:
-        """Return the score of a model on the test rows."""
-        case, test = self.case, self.test
-        weights = {} if case.sample_weight is None else {"sample_weight": case.sample_weight[test]}
-        scorer = get_scorer(case.scoring or ("r2" if case.is_regression else "accuracy"))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # classes that are not predicted
-            return float(scorer(model, case.rows(test), case.y[test], **weights))
-
-    def with_coefficients(self, point: tuple[int, int], coef: np.ndarray) -> Any:
-        """Return the plain model of a point with other coefficients; the intercept is the last column."""
-        model = copy.copy(self.models[point])
-        model.coef_, model.intercept_ = coef[:, :-1].copy(), coef[:, -1].copy()
-        if self.case.is_regression:
-            model.coef_, model.intercept_ = model.coef_[0], model.intercept_[0]
-        return model
-
-    def gap(self, point: tuple[int, int], coef: np.ndarray) -> tuple[float, float]:
-        """Return the largest relative gap of an output at some coefficients, and the error of the formulas.
-
-        The latter is the relative difference of the sum over the outputs to ``objective_`` of the plain model.
-        """
-        case, model = self.case, self.models[point]
-        used = self.train if case.sample_weight is None else self.train[case.sample_weight[self.train] > 0.0]
-        X, y = case.X[used], case.y[used]
-        if case.missing == "conditional":
-            X = objectives.conditional_means(X, model)
-        weight = np.ones(len(used)) if case.sample_weight is None else case.sample_weight[used]
-        if case.parameters.get("class_weight") == "balanced":
-            totals = np.bincount(y, weight)
-            weight = weight * (totals.sum() / (len(totals) * totals))[y]
-        given = X, y, float(self.Cs[point[1]]) * weight, self.noises[point[0]]
-        own = objectives.values(case, coefficients(model), *given)
-        there = objectives.values(case, coef, *given)
-        best = np.maximum(np.minimum(own, there), np.finfo(float).tiny)
-        return float(((there - best) / best).max()), abs(own.sum() / model.objective_ - 1.0)
-
-
-def coefficients(model: Any) -> np.ndarray:
-    """Return the coefficients of a model, one row per output, with the intercept last."""
-    return np.column_stack([np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)])
-
-
 def run(seed: int, index: int, seconds: int = 120) -> Outcome:
     """Run a search, for so many seconds at most, and compare it with plain models."""
     case = draw(seed, index)
@@ -148,7 +78,8 @@ def run(seed: int, index: int, seconds: int = 120) -> Outcome:
             return Outcome(index, [("crash", f"{type(error).__name__}: {error}")], 0.0, 0.0, 0.0, 0.0, case.described)
     taken = time.perf_counter() - begun
     findings = _warnings(search, caught)
-    folds = [Fold(case, train, test, search.noises_, search.Cs_) for train, test in case.folds()]
+    tol = min(_TIGHT, _SHARE * case.tol)
+    folds = [Fold(case, train, test, search.noises_, search.Cs_, tol) for train, test in case.folds()]
     exact = np.array([[[fold.score(fold.models[point]) for point in row] for row in _grid(search)] for fold in folds])
     findings += _claimed(search, folds)
     problems, missed = _chosen(case, search, folds, exact)
