@@ -1,21 +1,36 @@
-"""The plain models of a fold at all grid points of a search: their objectives and their scores on the held-out rows."""
+r"""The plain models of a fold at all grid points of a search: their objectives and their scores on the held-out rows.
+
+Scores are those of scikit-learn on what `predict` and other public methods return, or, under a target noise:
+
+- dropout, and a model with a rule for missing features: the mean score of copies of the rows whose dropped features are
+  NaN. The copies are drawn here, the same for all points of a fold.
+- else the closed form for normal scores, with their means ``m_k`` and covariances ``S_kl`` under the noise. The
+  label ``k`` is predicted if all differences ``m_k - m_j`` to other labels are positive; these are taken as independent
+  given the score of ``k``. Of ``n`` labels whose scores are equal whatever the noise, each has a share ``1 / n``.
+"""
 
 from __future__ import annotations
 
 import copy
 import warnings
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import get_scorer
 
-from dropmargin import DropoutNoise, PoissonNoise
+from dropmargin import DropoutNoise, LaplaceNoise, PoissonNoise
+from dropmargin.noise import as_noise
 
 from . import optima
 from .searches import Case
 
 Point = tuple[int, int]
+#: Copies of each held-out row, if its features are deleted.
+N_COPIES = 100
+_NODES = ndtri((np.arange(4000) + 0.5) / 4000)
 
 
 class Fold:
@@ -53,14 +68,53 @@ class Fold:
             model.coef_, model.intercept_ = model.coef_[0], model.intercept_[0]
         return model
 
-    def score(self, model: Any) -> float:
-        """Return the score of a model on the test rows."""
+    def score(self, model: Any) -> np.ndarray:
+        """Return the score of a model on the test rows: one number, or one for each copy with deleted features."""
         case, test = self.case, self.test
+        if case.target_noise is not None:
+            return self._deleted_scores(model) if case.deletes else np.array([self._expected_score(model)])
         weights = {} if case.sample_weight is None else {"sample_weight": case.sample_weight[test]}
         scorer = get_scorer(case.scoring or ("r2" if case.is_regression else "accuracy"))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # classes that are not predicted
-            return float(scorer(model, case.rows(test), case.y[test], **weights))
+            return np.array([scorer(model, case.rows(test), case.y[test], **weights)])
+
+    def _deleted_scores(self, model: Any) -> np.ndarray:
+        """Return the score of each copy of the test rows."""
+        y, weight = self.case.y[self.test], self.case.weight(self.test)
+        predicted = model.predict(self._copies).reshape(N_COPIES, len(y))
+        if not self.case.is_regression:
+            own = (predicted == y).astype(float)
+        else:
+            own = -(np.square if self.case.target_metric == "squared" else np.abs)(predicted - y)
+        return np.average(own, axis=1, weights=weight)
+
+    @cached_property
+    def _copies(self) -> Any:
+        """The copies of the test rows, one after the other, with NaN for features that are deleted."""
+        target = as_noise(self.case.target_noise)
+        groups = np.arange(self.case.X.shape[1]) if target.groups is None else np.asarray(target.groups)
+        rng = np.random.default_rng([len(self.test), *self.test[:5]])
+        X = np.tile(self.case.X[self.test], (N_COPIES, 1))
+        X[rng.uniform(size=(len(X), groups.max() + 1))[:, groups] < target.rate] = np.nan
+        return self.case.in_layout(X)
+
+    def _expected_score(self, model: Any) -> float:
+        """Return the expected score under a target noise, in closed form."""
+        case, coef = self.case, coefficients(model)
+        noise, scores = as_noise(case.target_noise), []
+        for x, label in zip(case.X[self.test], case.y[self.test], strict=True):
+            own, mean, covariance = _incomplete_row(model, coef, x)
+            root = own @ _noise_root(noise, x, model.feature_means_)
+            covariance = covariance + root @ root.T
+            if case.is_regression:
+                scores.append(-_expected_error(label - mean[0], covariance[0, 0], case.target_metric))
+            else:
+                if len(mean) == 1:  # two classes
+                    mean, covariance = np.append(-mean, mean), np.kron(covariance, [[1.0, -1.0], [-1.0, 1.0]])
+                    mean, covariance = 0.5 * mean, 0.25 * covariance
+                scores.append(_label_probability(mean, covariance, int(np.searchsorted(model.classes_, label))))
+        return float(np.average(scores, weights=case.weight(self.test)))
 
     def gap(self, point: Point, coef: np.ndarray) -> tuple[float, float]:
         """Return the largest relative gap of an output at some coefficients, and the error of the formulas.
@@ -122,3 +176,75 @@ def conditional_means(X: np.ndarray, model: Any) -> np.ndarray:
             observed = covariance[np.ix_(~missing, ~missing)]
             row[missing] += covariance[np.ix_(missing, ~missing)] @ np.linalg.pinv(observed) @ deviation
     return filled
+
+
+# Scores under noise ---------------------------------------------------------------------------------------------------
+
+
+def _noise_root(noise: Any, x: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """Return a matrix ``A`` such that the covariance of a row under a noise is ``A A'``; missing features have none."""
+    observed = ~np.isnan(x)
+    if isinstance(noise, DropoutNoise):
+        reference = {"zero": 0.0, "mean": means}[noise.reference] if isinstance(noise.reference, str) else noise.reference
+        groups = np.arange(len(x)) if noise.groups is None else np.asarray(noise.groups)
+        deviation = np.where(observed, np.sqrt(noise.rate / (1.0 - np.asarray(noise.rate))) * (x - reference), 0.0)
+        return deviation[:, None] * np.eye(groups.max() + 1)[groups]
+    if isinstance(noise, PoissonNoise):
+        return np.diag(np.sqrt(np.where(observed, x, 0.0)))
+    factor = np.sqrt(2.0) if isinstance(noise, LaplaceNoise) else 1.0
+    return np.diag(factor * noise.scale * observed)
+
+
+def _incomplete_row(model: Any, coef: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the coefficients of the observed features of a row, and mean and covariance of its scores without noise.
+
+    With ``missing="conditional"`` they are those of the complete row given its observed features.
+    """
+    W, missing = coef[:, :-1], np.isnan(x)
+    none = np.zeros((len(W), len(W)))
+    if not missing.any():
+        return W, W @ x + coef[:, -1], none
+    observed, mu = ~missing, model.feature_means_
+    deviation = np.where(observed, x - mu, 0.0)
+    if model.missing == "conditional":
+        S = model.feature_factors_ @ model.feature_factors_.T + np.diag(model.residual_variances_)
+        rule = S[np.ix_(missing, observed)] @ np.linalg.pinv(S[np.ix_(observed, observed)])
+        rest = S[np.ix_(missing, missing)] - rule @ S[np.ix_(observed, missing)]
+        own = np.where(observed, W, 0.0)
+        own[:, observed] += W[:, missing] @ rule
+        none = W[:, missing] @ rest @ W[:, missing].T
+    else:
+        contribution = np.abs(W) * model.feature_deviations_
+        total, share = contribution.sum(axis=1), np.full(len(W), observed.mean())
+        np.divide(contribution[:, observed].sum(axis=1), total, out=share, where=total > 0.0)
+        share = np.maximum(share, 0.5 * observed.mean())
+        own = np.divide(np.where(observed, W, 0.0), share[:, None], out=np.zeros_like(W), where=share[:, None] > 0.0)
+    return own, coef[:, -1] + W @ mu + own @ deviation, none
+
+
+def _label_probability(mean: np.ndarray, covariance: np.ndarray, label: int) -> float:
+    """Return the probability that a label has the highest of normal scores."""
+    others = np.flatnonzero(np.arange(len(mean)) != label)
+    gap = mean[label] - mean[others]
+    variance = covariance[label, label] + np.diagonal(covariance)[others] - 2.0 * covariance[label, others]
+    variance[variance < 1e-12 * np.trace(covariance)] = 0.0
+    is_tie = (variance == 0.0) & (np.abs(gap) <= 1e-12 * np.abs(mean).max())
+    deviation = np.sqrt(max(covariance[label, label], 0.0))
+    slope = (covariance[label, label] - covariance[label, others]) / (deviation if deviation > 0.0 else 1.0)
+    if len(others) == 1:
+        slope = np.zeros(1)
+    rest = np.maximum(variance - slope**2, 0.0)
+    rest[rest < 1e-12 * variance] = 0.0
+    total = np.ones(len(_NODES))
+    for k in np.flatnonzero(~is_tie):
+        shifted = gap[k] + slope[k] * _NODES
+        total *= ndtr(shifted / np.sqrt(rest[k])) if rest[k] > 0.0 else shifted > 0.0
+    return float(total.mean()) / (1 + is_tie.sum())
+
+
+def _expected_error(residual: float, variance: float, metric: str) -> float:
+    if metric == "squared":
+        return residual**2 + variance
+    sd = np.sqrt(max(variance, 1e-300))
+    density = np.exp(-0.5 * (residual / sd) ** 2) / np.sqrt(2.0 * np.pi)
+    return float(residual * (2.0 * ndtr(residual / sd) - 1.0) + 2.0 * sd * density)

@@ -32,6 +32,7 @@ from dropmargin import (
     NoisyLinearClassifierCV,
     PoissonNoise,
 )
+from dropmargin.noise import as_noise
 
 #: Per loss: the search, the plain model, their parameters, and how often it is drawn.
 _MODELS: dict[str, tuple[Any, Any, dict[str, Any], float]] = {
@@ -94,6 +95,17 @@ class Case:
     def tol(self) -> float:
         return self.parameters["tol"]
 
+    @property
+    def deletes(self) -> bool:
+        """Whether held-out rows are scored with deleted features."""
+        return self.missing != "error" and isinstance(as_noise(self.target_noise), DropoutNoise)
+
+    @property
+    def target_metric(self) -> str:
+        """The error of a regression under a target noise."""
+        default = "absolute" if self.loss == "svr" else "squared"
+        return {"neg_mean_squared_error": "squared", "neg_mean_absolute_error": "absolute"}.get(self.scoring, default)
+
     def search(self) -> Any:
         return _MODELS[self.loss][0](
             noises=self.noises,
@@ -113,7 +125,10 @@ class Case:
 
     def rows(self, index: Any = slice(None)) -> Any:
         """Return some rows in the drawn layout."""
-        return sparse.csr_array(self.X[index]) if self.layout == "sparse" else self.X[index]
+        return self.in_layout(self.X[index])
+
+    def in_layout(self, X: np.ndarray) -> Any:
+        return sparse.csr_array(X) if self.layout == "sparse" else X
 
     def weight(self, index: Any = slice(None)) -> np.ndarray | None:
         return None if self.sample_weight is None else self.sample_weight[index]

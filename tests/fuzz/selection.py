@@ -46,8 +46,13 @@ _SHARE = 0.1
 _TIGHT = 1e-9
 # Equal scores differ by less.
 _EQUAL = 1e-12
-# Two ways to compute the same score differ by less.
+# Two ways to compute the same score differ by less, and an integral over the score of a class by less.
 _ROUNDING = 1e-8
+_QUADRATURE = 5e-3
+# A search with deleted features draws at least this many copies in all; means over draws differ by so many standard
+# errors at most.
+_SEARCH_COPIES = 8192
+_STANDARD_ERRORS = 6.0
 
 
 class Outcome(NamedTuple):
@@ -83,7 +88,7 @@ def run(seed: int, index: int, seconds: int = 120) -> Outcome:
     exact = np.array([[[fold.score(fold.models[point]) for point in row] for row in _grid(search)] for fold in folds])
     findings += _claimed(search, folds)
     problems, missed = _chosen(case, search, folds, exact)
-    difference = np.abs(exact - search.scores_)[:, search.refined_].max(initial=0.0)
+    difference = np.abs(exact.mean(axis=-1) - search.scores_)[:, search.refined_].max(initial=0.0)
     findings += problems
     return Outcome(index, findings, taken, float(search.refined_.mean()), missed, float(difference), case.described)
 
@@ -112,9 +117,10 @@ def _claimed(search: Any, folds: list[Fold]) -> list[tuple[str, str]]:
         for point in (point for row in _grid(search) for point in row):
             where = f"fold {k}, noise {search.noises_[point[0]]}, C {search.Cs_[point[1]]:.4g}"
             coef, claimed = search.coefs_paths_[(k, *point)], search.scores_[(k, *point)]
-            own = fold.score(fold.with_coefficients(point, coef))
-            if not abs(own - claimed) <= _ROUNDING * max(1.0, abs(own)):
-                found.append(("claimed", f"{where}: the score {claimed:.6g} is {own:.6g}"))
+            copies = fold.score(fold.with_coefficients(point, coef))
+            own, error = copies.mean(), _error(fold.case, copies, len(fold.test))
+            if not abs(own - claimed) <= error:
+                found.append(("claimed", f"{where}: the score {claimed:.6g} is {own:.6g}, within {error:.1g}"))
             if search.refined_[point]:
                 gap, error = fold.gap(point, coef)
                 if gap > allowed:
@@ -122,6 +128,18 @@ def _claimed(search: Any, folds: list[Fold]) -> list[tuple[str, str]]:
                 if error > 1e-6:
                     found.append(("claimed", f"{where}: objective_ is off by {error:.1e}"))
     return found
+
+
+def _error(case: Case, copies: np.ndarray, n_rows: int) -> float:
+    """Return how far a score may be from that of a search; ``copies`` are those of `Fold.score`, or differences."""
+    scale = max(1.0, float(np.abs(copies).max()))
+    if case.deletes:  # two means over draws, and one copy of a row more
+        n_drawn = int(np.ceil(_SEARCH_COPIES / len(case.y)))
+        spread = copies.std(ddof=1) * np.sqrt(1.0 / len(copies) + 1.0 / n_drawn)
+        return float(_STANDARD_ERRORS * spread + 3.0 * scale / (n_rows * min(len(copies), n_drawn)))
+    if case.target_noise is not None and not case.is_regression and len(np.unique(case.y)) > 2:
+        return _QUADRATURE
+    return _ROUNDING * scale
 
 
 def choose(scores: np.ndarray, rule: str) -> tuple[int, int]:
@@ -149,21 +167,48 @@ def _chosen(case: Case, search: Any, folds: list[Fold], exact: np.ndarray) -> tu
         found.append(("chosen", f"{chosen} where the scores give {own}"))
     if refined.all():
         return found, 0.0
-    scores = np.where(refined, search.scores_, exact)
-    better = choose(scores, case.rule)
-    gain = scores.mean(axis=0)[better] - scores.mean(axis=0)[chosen]
-    if refined[better] or (case.rule == "best" and gain <= _EQUAL):
-        return found, 0.0
-    # Another solution within the tolerance may have another score.
+    # Scores on the same rows for all points: those of the search, or for copies those of its coefficients.
+    scores = exact.copy()
     for k, fold in enumerate(folds):
-        for point in zip(*np.nonzero(~refined & (exact.mean(axis=0) >= scores.mean(axis=0)[chosen])), strict=True):
-            scores[(k, *point)] = min(scores[(k, *point)], fold.score(fold.fit(point, _SHARE * case.tol)))
-    better = choose(scores, case.rule)
-    gain = scores.mean(axis=0)[better] - scores.mean(axis=0)[chosen]
-    if refined[better] or (case.rule == "best" and gain <= _EQUAL):
-        return found, 0.0
-    found.append(("chosen", f"{chosen} where {better}, which pruning did not solve, scores {gain:.4g} more"))
-    return found, float(gain)
+        for point in _points(refined):
+            own = search.scores_[(k, *point)]
+            if case.deletes:
+                own = fold.score(fold.with_coefficients(point, search.coefs_paths_[(k, *point)]))
+            scores[(k, *point)] = own
+    gain = _gain(case, scores, chosen, refined)
+    if gain > 0.0:  # another solution within the tolerance may have another score
+        for k, fold in enumerate(folds):
+            for point in _points(~refined & (scores.mean(axis=(0, -1)) >= scores[(slice(None), *chosen)].mean())):
+                other = fold.score(fold.fit(point, _SHARE * case.tol))
+                scores[(k, *point)] = min(scores[(k, *point)], other, key=np.mean)
+        gain = _gain(case, scores, chosen, refined)
+    if gain > 0.0:
+        better = choose(scores.mean(axis=-1), case.rule)
+        found.append(("chosen", f"{chosen} where {better}, which pruning did not solve, scores {gain:.4g} more"))
+    return found, gain
+
+
+def _points(mask: np.ndarray) -> list[tuple[int, int]]:
+    return [(int(i), int(j)) for i, j in zip(*np.nonzero(mask), strict=True)]
+
+
+def _gain(case: Case, scores: np.ndarray, chosen: tuple[int, int], refined: np.ndarray) -> float:
+    """Return how much more than the chosen point another scores that pruning did not solve, 0 if there is none.
+
+    ``scores`` are of shape (n_folds, n_noises, n_Cs, n_copies). By the rule of one standard error the better point may
+    have the lower score: then it is the difference to the lowest score that the rule accepts.
+    """
+    mean = scores.mean(axis=-1)
+    better = choose(mean, case.rule)
+    if refined[better] or better == chosen:
+        return 0.0
+    difference = scores[(slice(None), *better)] - scores[(slice(None), *chosen)]
+    if case.rule == "one-se":
+        best = choose(mean, "best")
+        own = scores[(slice(None), *best)]
+        difference = scores[(slice(None), *better)] - own + mean[(slice(None), *best)].std(ddof=1) / np.sqrt(len(own))
+    gain, error = float(difference.mean()), _error(case, difference.mean(axis=0), len(case.y))
+    return gain if gain > error else 0.0
 
 
 def main(argv: list[str] | None = None) -> int:
