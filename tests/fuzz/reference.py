@@ -139,9 +139,10 @@ def minimise(problem: BinaryProblem, start: np.ndarray | None = None) -> np.ndar
     best, best_value = coef, centred.value(coef, 0.0)
     n_terms = len(problem.y) + problem.n_coef - 1
     has_barrier = problem.l1 > 0.0 or problem.loss in _HAS_KINK
-    if not np.isfinite(best_value):
+    at_zero = centred.value(np.zeros_like(coef), 0.0)
+    if not np.isfinite(best_value) or at_zero == 0.0:  # no loss is negative
         return np.zeros_like(coef)
-    first = 0.1 * centred.value(np.zeros_like(coef), 0.0) / n_terms if has_barrier else 0.0
+    first = 0.1 * at_zero / n_terms if has_barrier else 0.0
     centred.deviation_per_barrier = 2.0 / first if has_barrier else 0.0
     barrier = first if start is None else min(first, 1e-5 * best_value / n_terms)
     while True:
@@ -177,7 +178,7 @@ def _newton(centred: Any, coef: np.ndarray, barrier: float) -> np.ndarray:
 
 def _solve(matrix: np.ndarray, right: np.ndarray, constraints: np.ndarray | None) -> np.ndarray:
     """Return the minimum of the quadratic model among the steps that are orthogonal to the constraints."""
-    scale = 1.0 / np.sqrt(np.maximum(np.diag(matrix), 1e-300))
+    scale = 1.0 / np.sqrt(np.maximum(np.diag(matrix), 1e-200))
     scaled = matrix * scale * scale[:, None]
     ridge = 0.0
     while True:
@@ -366,7 +367,8 @@ def _gaussian_logistic(y: np.ndarray, m: np.ndarray, v: np.ndarray) -> tuple[np.
 def _huber(y: np.ndarray, m: np.ndarray, v: np.ndarray, delta: float) -> tuple[np.ndarray, ...]:
     u = m - y
     r = np.sqrt(u * u + v)
-    far, safe = r > delta, np.maximum(r, 1e-300)
+    far = r > delta
+    safe = np.where(far, r, 1.0)
     gamma = np.where(far, delta / safe, 1.0)  # psi' / r
     kappa = np.where(far, -delta / safe**3, 0.0)  # gamma' / r
     value = np.where(far, delta * (r - 0.5 * delta), 0.5 * r * r)

@@ -44,7 +44,8 @@ def explicit_curvature(point: MomentPoint, weights: PerPartition, of_penalty: Ar
     objective = point.objective
     is_coupled = not objective.variance.is_zero
     # With noise the tables are several times as large, and each noise has its own.
-    if not (objective.has_cheap_hessian if is_coupled else suits_tables(objective)):
+    has_tables = objective.has_cheap_hessian and objective.groups is None if is_coupled else suits_tables(objective)
+    if not has_tables:
         return _one_by_one(point, weights, point.curvature_diagonal(of_penalty))
     with np.errstate(over="ignore", invalid="ignore"):  # a matrix that is not finite is not factorised
         tables = tables_of(objective, is_coupled) if objective.data.keeps_large_values else None

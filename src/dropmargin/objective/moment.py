@@ -30,6 +30,7 @@ from dropmargin.objective.base import Curvature, Objective, Point
 from dropmargin.objective.curvature import MomentCurvature
 from dropmargin.objective.grouped import GroupMoments
 from dropmargin.objective.preconditioner import (
+    FEW_FEATURES,
     Preconditioner,
     diagonal,
     exact_preconditioner,
@@ -88,7 +89,6 @@ class MomentObjective(Objective):
     subsample: Partitions[Rows] | None = None
     groups: FeatureGroups | None = None
     is_stiff: bool = False
-    is_well_preconditioned: bool = True
     has_quadratic_bound: bool = True
     can_restrict: bool = True
 
@@ -109,9 +109,17 @@ class MomentObjective(Objective):
 
     @property
     def has_cheap_hessian(self) -> bool:  # type: ignore[override]
-        summary, is_ridge = target_summary(self.data), self.penalty.is_positive_diagonal and not self.penalty.l1
-        is_small = has_cheap_matrices(summary.n_rows, self.n_features, summary.n_outputs)
-        return is_ridge and is_small and self.groups is None
+        if self.penalty.l1 or not self.penalty.is_positive_diagonal:
+            return False
+        if self.groups is not None:
+            return self.n_features <= FEW_FEATURES
+        summary = target_summary(self.data)
+        return has_cheap_matrices(summary.n_rows, self.n_features, summary.n_outputs)
+
+    @property
+    def is_well_preconditioned(self) -> bool:  # type: ignore[override]
+        """Not with groups: far from the reference, their features are nearly dependent, which a diagonal misses."""
+        return self.groups is None
 
     @property
     def is_noise_free_hinge(self) -> bool:  # type: ignore[override]

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 #: Up to this many features, or rows if they are fewer, a request for a factorisation is met.
 DIRECT_SIZE = 1500
-# Up to this many features a Cholesky factor is preferred: features of very different units cost it no digits.
-_FEW_FEATURES = 100
+#: Up to this many features a Cholesky factor is preferred: features of very different units cost it no digits.
+FEW_FEATURES = 100
 # Hessians are computed as matrices without a request if there are at most so many products of entries per output. The
 # products of the entries of each row are computed once for all outputs, of which no more than the other number count.
 _CHEAP_ENTRIES = 2**17
@@ -190,7 +190,7 @@ def exact_preconditioner(
     point: MomentPoint, weights: PerPartition, of_penalty: Array | float, direct: bool
 ) -> Preconditioner | None:
     """Return the curvature's inverse, if there are few rows with curvature, or few features; else ``None``."""
-    if not direct or point.objective.n_features > _FEW_FEATURES:
+    if not direct or point.objective.n_features > FEW_FEATURES:
         (n_active,) = point.objective.data.map_sum(_count, weights)
         if suits_woodbury(point, n_active, direct):
             found = woodbury(point, weights, of_penalty + point.noise_curvature)

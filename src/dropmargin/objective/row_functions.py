@@ -55,7 +55,8 @@ class RowLoss(NamedTuple):
 def row_scores(part: Rows, moments: ScoreMoments, intercept: Array) -> Scores:
     """Return means and variances of the scores."""
     mean, variance = moments.scores(part.X)
-    return Scores(mean + intercept, variance)
+    # On sparse rows the variance is a difference, which rounding may leave below zero.
+    return Scores(mean + intercept, np.maximum(variance, 0.0))
 
 
 @products(0)

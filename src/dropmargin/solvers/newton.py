@@ -44,6 +44,8 @@ _FAR_GAP = 1e-2
 _PRECISION_GAP = 1e-8
 _STAGNATION = 0.7
 _STAGNANT_STEPS = 4
+# So many steps in turn without a decrease of the objective are no progress, however small its gap should become.
+_FLAT_STEPS = 10
 
 
 def irls(objective: Objective, start: Point, options: Options) -> Result:
@@ -195,7 +197,8 @@ class _State:
     coef, values, gaps : ndarray
         Coefficients, objectives and estimated gaps of all outputs.
     previous, least : ndarray
-        The last and the least predicted decrease of the active outputs; ``n_stagnant`` counts steps with hardly less.
+        The last and the least predicted decrease of the active outputs; ``n_stagnant`` counts steps with hardly less,
+        and ``n_flat`` those without a decrease of the objective.
     lowest : ndarray
         The lowest Ritz value of all steps.
     """
@@ -209,7 +212,8 @@ class _State:
         self.coef, self.values = start.coef.copy(), np.full(n_outputs, np.nan)
         self.gaps = np.full(n_outputs, np.inf)
         self.previous, self.least = np.full(n_outputs, np.inf), np.full(n_outputs, np.inf)
-        self.n_stagnant, self.lowest = np.zeros(n_outputs, dtype=int), np.full(n_outputs, np.inf)
+        self.n_stagnant, self.n_flat = np.zeros((2, n_outputs), dtype=int)
+        self.lowest = np.full(n_outputs, np.inf)
         self.history: list[Iteration] = []
         self.is_sampled = False
         self.converged = True
@@ -253,7 +257,9 @@ class _State:
             Iteration(iteration, float(self.values.sum()), float(self.gaps.sum()), objective.n_passes, self.n_active)
         )
         self.options.monitor(self.history[-1])
-        self._drop(self._finished(self.gaps[self.outputs], scale, length == 0.0))
+        self.n_flat = np.where(before - values > _ROUNDING * scale, 0, self.n_flat + 1)
+        is_stuck = (length == 0.0) | (self.n_flat >= _FLAT_STEPS)
+        self._drop(self._finished(self.gaps[self.outputs], scale, is_stuck))
 
     def _gap(self, step: _Step, length: Array, decrease: Array, scale: Array, objective: Objective) -> Array:
         """Return the estimated gap after a step; see the module's docstring."""
@@ -302,7 +308,8 @@ class _State:
         elif finished.any():
             self.outputs, self.point = self.outputs[~finished], self.point.select(~finished)
             self.previous, self.least = self.previous[~finished], self.least[~finished]
-            self.n_stagnant, self.lowest = self.n_stagnant[~finished], self.lowest[~finished]
+            self.n_stagnant, self.n_flat = self.n_stagnant[~finished], self.n_flat[~finished]
+            self.lowest = self.lowest[~finished]
 
     def result(self, n_iter: int) -> Result:
         point = self.point if self.point.coef.shape == self.coef.shape else None
