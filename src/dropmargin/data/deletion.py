@@ -9,6 +9,8 @@ deleted entry of a document is a word that is left out.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +24,9 @@ from dropmargin.typing import Array
 
 # Random numbers are drawn for this many entries at a time: a mask takes little memory compared with the data.
 _MASK_ENTRIES = 2**20
+# `DeletedCopies` are at least this many rows. Their patterns have at most so many entries, but there are some anyway.
+_MIN_COPIES = 2**13
+_PATTERN_ENTRIES, _MIN_PATTERNS = 2**22, 64
 
 
 def delete_entries(
@@ -176,3 +181,93 @@ def _sparse_fill(fill: Any) -> float:
 
 def _as_given(X: Any, rows: Any) -> Any:
     return rows if isinstance(X, sparse.sparray) else sparse.csr_matrix(rows)
+
+
+# Copies of rows, to score models on ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class DeletedCopies:
+    """Copies of the rows of a table with deleted features, which are the same whenever they are made.
+
+    Copy ``c`` of row ``i`` lacks the features of the pattern ``(c * n_rows + i) % n_patterns``.
+
+    Parameters
+    ----------
+    rate : float or ndarray of shape (n_features,)
+        The probability that a feature is deleted.
+    groups : ndarray of shape (n_features,) or None
+        The number of each feature's group; the features of a group are deleted together.
+    n_rows, n_features : int
+        The shape of the whole table.
+    """
+
+    rate: Any
+    groups: Array | None
+    n_rows: int
+    n_features: int
+
+    @property
+    def n_copies(self) -> int:
+        """The number of copies of each row: one of a large table."""
+        return -(-_MIN_COPIES // self.n_rows)
+
+    @cached_property
+    def patterns(self) -> Array:
+        """Which features a pattern lacks, of shape (n_patterns, n_features): one per copy, unless they are too large.
+
+        (The zeros of a sparse table can be missing, too, so the patterns are dense even if the rows are sparse.)
+        """
+        most = max(_MIN_PATTERNS, _PATTERN_ENTRIES // self.n_features)
+        rng, n_patterns = np.random.default_rng(0), min(self.n_copies * self.n_rows, most)
+        if self.groups is None:
+            return rng.random((n_patterns, self.n_features)) < self.rate
+        return rng.random((n_patterns, int(self.groups.max()) + 1))[:, self.groups] < self.rate
+
+    def of_rows(self, X: Any, index: Array) -> DeletedRows:
+        """Return the copies of some rows, all first copies first; ``index`` is the place of each row in the table.
+
+        NaN in ``X`` is a missing entry, in all copies of the row.
+        """
+        numbers = np.arange(self.n_copies)[:, None] * self.n_rows + index
+        used, pattern = np.unique(numbers.ravel() % len(self.patterns), return_inverse=True)
+        return DeletedRows(X[np.tile(np.arange(X.shape[0]), self.n_copies)], self.patterns[used], pattern)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The patterns are drawn where they are used: they take more time to send.
+        return {name: value for name, value in self.__dict__.items() if name != "patterns"}
+
+
+class DeletedRows:
+    """Rows with 0 in place of missing entries (``filled``), and which these are.
+
+    The missing features of row ``i`` are those of ``patterns[pattern[i]]``, and those of row ``i`` of ``others``, if
+    that is not ``None``; both have 1 for a missing feature, else 0.
+    """
+
+    def __init__(self, rows: Any, patterns: Array, pattern: Array) -> None:
+        self.patterns, self.pattern = patterns.astype(np.float64), pattern
+        self.is_dense = not sparse.issparse(rows)
+        values = rows if self.is_dense else rows.data
+        deleted = patterns[pattern] if self.is_dense else patterns[pattern[entry_rows(rows)], rows.indices]
+        is_other = np.isnan(values) & ~deleted
+        self.others = None
+        if is_other.any():
+            marks = is_other.astype(np.float64)
+            self.others = sparse.csr_array(marks if self.is_dense else with_data(rows, marks), copy=True)
+            self.others.eliminate_zeros()
+        filled = np.where(deleted | is_other, values.dtype.type(0.0), values)
+        self.filled = filled if self.is_dense else with_data(rows, filled)
+        self.shape = self.filled.shape
+        if not self.is_dense:
+            self.filled.eliminate_zeros()
+
+    def missing(self, where: slice) -> Array:
+        """Return 1 for missing features and 0 for others of some rows, dense."""
+        own = self.patterns[self.pattern[where]]
+        return own if self.others is None else own + self.others[where].toarray()
+
+    def missing_sums(self, values: Array) -> Array:
+        """Return the sums over the missing features of each row of several vectors, the rows of ``values``."""
+        sums = (self.patterns @ values.T)[self.pattern]
+        return sums if self.others is None else sums + self.others @ values.T

@@ -12,9 +12,10 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.data import as_dense, as_sparse, linear_scores
+from dropmargin.data.deletion import DeletedRows
 from dropmargin.data.inputs import validate_rows
 from dropmargin.data.missing_values import FeatureStatistics, has_missing, incomplete_rows, zero_missing
-from dropmargin.estimators import missing, stability, validation
+from dropmargin.estimators import deleted, missing, stability, validation
 from dropmargin.estimators.conditional import FactorModel, NormalScores
 from dropmargin.estimators.fitting import Fit, coefficients
 from dropmargin.estimators.parameters import ModelParameters, check_parameter
@@ -91,6 +92,13 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
         if self.missing == "conditional":
             return self._factor_model().scores(X, as_dense(coef), intercept)
         return missing.anchored_scores(X, as_dense(coef), intercept, self._feature_statistics())
+
+    def _deleted_rows(self, rows: DeletedRows) -> deleted.ScoredRows:
+        """Return rows with deleted features, to score with other coefficients of this model."""
+        if self.missing != "conditional":
+            return deleted.RescaledRows(rows, self._feature_statistics())
+        of_kind = deleted.FilledRows if rows.is_dense else deleted.SparseFilledRows
+        return of_kind(rows, self._factor_model())
 
     def _feature_statistics(self) -> FeatureStatistics:
         return FeatureStatistics(self.feature_means_, self.feature_deviations_)

@@ -200,7 +200,11 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
 
     def _predicted_labels(self, X: Any) -> Array:
         """Return the predicted labels of checked rows."""
-        return self.classes_[self._winners(self._scores(X))]
+        return self._labels_of(self._scores(X))
+
+    def _labels_of(self, scores: Array) -> Array:
+        """Return the predicted labels from the scores of all outputs."""
+        return self.classes_[self._winners(scores)]
 
     def _winners(self, scores: Array) -> Array:
         """Return the index of the predicted class from the scores of all outputs."""

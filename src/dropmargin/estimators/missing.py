@@ -19,7 +19,7 @@ row without observed features has the score ``b + w.mu`` of the mean training ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -200,29 +200,31 @@ def anchored_rows(
             yield where, IncompleteRows(rows, None, np.ones(shape), np.broadcast_to(intercept, shape))
             continue
         missing = mark_missing(rows)
-        at_mean = statistics.mean * coef.astype(np.float64)
-        anchor = at_mean.sum(axis=1)
-        factor, complete = _factors(missing, np.abs(coef) * statistics.deviation)
-        shift = intercept + anchor - factor * (anchor - _times(missing, at_mean))
-        filled = zero_missing(rows)
-        yield where, IncompleteRows(filled, missing, factor, np.where(complete, intercept, shift))
+        factor, shift = anchor(partial(_times, missing), coef, intercept, statistics)
+        yield where, IncompleteRows(zero_missing(rows), missing, factor, shift)
 
 
-def _factors(missing: Any, contribution: Array) -> tuple[Array, Array]:
-    """Return the factor of each row and output, 0 if no feature is observed, and whether a row is complete.
+def anchor(
+    missing_sums: Callable[[Array], Array], coef: Array, intercept: Array, statistics: FeatureStatistics
+) -> tuple[Array, Array]:
+    """Return the factor and the shift of the scores of rows, each of shape (n_rows, n_outputs).
 
-    ``contribution`` is ``|w_d| sd_d``, one row per output.
+    ``missing_sums`` returns the sums over the missing features of each row of several vectors, the rows of a matrix.
+    The factor of a row without observed features is 0.
     """
-    n_features = missing.shape[1]
-    count = _times(missing, np.ones((1, n_features)))
-    observed = 1.0 - count / n_features  # 1 - delta
-    total = contribution.sum(axis=1)
-    delta = count / n_features + np.zeros_like(total)
-    lost = np.divide(_times(missing, contribution), total, out=delta, where=total > 0.0)
-    share = np.maximum(1.0 - lost, 0.5 * observed)
+    n_outputs, n_features = coef.shape
+    at_mean = statistics.mean * coef.astype(np.float64)
+    contribution = np.abs(coef) * statistics.deviation
+    sums = missing_sums(np.vstack([np.ones(n_features), contribution, at_mean]))
+    count, lost, mean_lost = sums[:, :1], sums[:, 1 : n_outputs + 1], sums[:, n_outputs + 1 :]
+    total, delta = contribution.sum(axis=1), count / n_features
+    lost = np.divide(lost, total, out=np.tile(delta, n_outputs), where=total > 0.0)
+    share = np.maximum(1.0 - lost, 0.5 * (1.0 - delta))
     factor = np.divide(1.0, share, out=np.zeros_like(share), where=count < n_features)
     complete = count == 0.0
-    return np.where(complete, 1.0, factor), complete
+    factor = np.where(complete, 1.0, factor)
+    at_mean = at_mean.sum(axis=1)
+    return factor, np.where(complete, intercept, intercept + at_mean - factor * (at_mean - mean_lost))
 
 
 def anchored_scores(X: Any, coef: Array, intercept: Array, statistics: FeatureStatistics) -> Array:

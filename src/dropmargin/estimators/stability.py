@@ -148,9 +148,12 @@ def label_probabilities(scores: ScoreMoments, labels: Array) -> Array:
     """Return, for each row, the probability that a given class is predicted, for normally distributed scores.
 
     ``labels`` are the indices of the classes. With more than two classes, the differences to the other classes are
-    assumed to be independent given the score of the class; that takes two products with the rows.
+    assumed to be independent given the score of the class; that takes two products with the rows. Classes whose scores
+    are equal whatever the noise are equally probable.
     """
-    return normal_given_predicted(_differences(scores, labels))
+    differences = _differences(scores, labels)
+    n_equal = np.count_nonzero((differences.mean == 0.0) & (differences.variance == 0.0), axis=1)
+    return normal_given_predicted(differences) / (1.0 + n_equal)
 
 
 def _survives_normal_draws(scores: ScoreMoments, predict: PredictIndex, n_draws: int, seed: int) -> Array:

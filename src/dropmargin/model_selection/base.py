@@ -30,7 +30,7 @@ from dropmargin.estimators.parameters import (
     parameter,
     specification,
 )
-from dropmargin.estimators.scorers import CheckedScorer
+from dropmargin.estimators.scorers import CheckedScorer, MeanScorer, PredictionScorer, target_scorer
 from dropmargin.model_selection.grid import Grid, check_grid, check_noise, check_problems
 from dropmargin.model_selection.results import cv_results, warn_at_ends
 from dropmargin.model_selection.search import (
@@ -136,15 +136,16 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
         """Raise an error if the targets of the training rows of a fold, without those of weight 0, are too few."""
         raise NotImplementedError
 
-    def _target_scorer(self, noise: Noise | None) -> CheckedScorer | None:
-        """Return the scorer of a noise that is ``target_noise``; ``None`` if it is ``None``."""
+    def _target_scorers(self, noise: Noise) -> tuple[PredictionScorer, MeanScorer]:
+        """Return the scorers of a noise that is ``target_noise``: of a copy of a row, and in closed form."""
         raise NotImplementedError
 
-    def _search_scorer(self, rows: TrainingRows) -> Any:
+    def _search_scorer(self, rows: TrainingRows, n_rows: int) -> Any:
         """Return the scorer of the search, which scores checked rows where that is possible."""
-        target = self._target_scorer(check_noise("target_noise", self.target_noise, rows))
-        if target is not None:
-            return target
+        noise = check_noise("target_noise", self.target_noise, rows)
+        if noise is not None:
+            shape, names = (n_rows, rows.n_features), rows.feature_names
+            return target_scorer(noise, self.missing, shape, names, *self._target_scorers(noise))
         return self._default_scorer if self.scoring in (None, default_scoring(self)) else self._scorer()
 
     def _route(self, sample_weight: Any, groups: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -304,7 +305,7 @@ def run_search(
     split_params, score_params = estimator._route(given.sample_weight, given.groups)
     splits = estimator._splits(given.X, given.y, targets, classes, split_params)
     folds = [partial(load_fold, train, test, score_params) for train, test in splits]
-    scorer = estimator._search_scorer(rows)
+    scorer = estimator._search_scorer(rows, len(targets.y))
     tol = FINAL_SHARE * fit.problem.tol
     rough_tol = max(fit.problem.tol, ROUGH_TOL) if estimator.prune else tol
     store = estimator._stores(len(folds), grid, fit.n_outputs(classes), rows.n_features)

@@ -27,10 +27,8 @@ def _plain_has(name: str) -> Any:
     return check
 
 
-def target_scorer(noise: Noise | None, scoring: Any, multi_class: str) -> ExpectedAccuracy | None:
-    """Return the scorer of a noise that is the parameter ``target_noise``."""
-    if noise is None:
-        return None
+def target_scorers(noise: Noise, scoring: Any, multi_class: str) -> tuple[Accuracy, ExpectedAccuracy]:
+    """Return the scorers of a noise that is the parameter ``target_noise``."""
     if scoring is not None:
         raise ValueError(
             f"scoring={scoring!r} scores complete rows, target_noise={noise!r} rows under noise by their expected "
@@ -38,7 +36,7 @@ def target_scorer(noise: Noise | None, scoring: Any, multi_class: str) -> Expect
         )
     if multi_class == "ovo":
         raise ValueError("target_noise needs multi_class='ovr', got multi_class='ovo'.")
-    return ExpectedAccuracy(noise)
+    return Accuracy(), ExpectedAccuracy(noise)
 
 
 class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedModelCV):
@@ -58,8 +56,8 @@ class MarginalisedClassifierCV(ClassParameters, ClassifierMixin, MarginalisedMod
                 "(sklearn.model_selection.StratifiedKFold), or leave out classes with hardly any rows."
             )
 
-    def _target_scorer(self, noise: Noise | None) -> ExpectedAccuracy | None:
-        return target_scorer(noise, self.scoring, self.multi_class)
+    def _target_scorers(self, noise: Noise) -> tuple[Accuracy, ExpectedAccuracy]:
+        return target_scorers(noise, self.scoring, self.multi_class)
 
     def predict(self, X: Any) -> Array:
         """Return the predicted label of each row of ``X``.

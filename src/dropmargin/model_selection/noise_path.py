@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from joblib import effective_n_jobs
 from sklearn.base import clone
+from sklearn.utils.validation import _num_samples
 
 from dropmargin.estimators import DropoutSVC
 from dropmargin.estimators.classification import MarginalisedClassifier
 from dropmargin.estimators.fitting import Fit
-from dropmargin.model_selection.classifiers import target_scorer
+from dropmargin.estimators.scorers import OfGivenRows, target_scorer
+from dropmargin.model_selection.classifiers import target_scorers
 from dropmargin.model_selection.grid import check_grid, check_noise, check_problems
 from dropmargin.model_selection.search import ArrayFold, Search, try_scorer, warn_unconverged
 from dropmargin.noise import Noise
@@ -140,12 +141,14 @@ def noise_path(
     classes, _, _ = fit.encode_labels(rows.y, rows.sample_weight)
     grid = check_grid(noises, Cs, rows)
     check_problems(fit, rows, grid)
-    target = target_scorer(check_noise("target_noise", target_noise, rows), scoring, estimator.multi_class)
+    given = (X, y) if X_test is None else (X_test, y_test)
+    target = check_noise("target_noise", target_noise, rows)
     if target is None:
         scorer = check_scoring(fit.estimator, scoring="accuracy" if scoring is None else scoring)
     else:
-        scorer = partial(MarginalisedClassifier.expected_accuracy, noise=target.noise)
-    fold = ArrayFold(rows, X if X_test is None else X_test, y if y_test is None else y_test, {})
+        shape, both = (_num_samples(given[0]), rows.n_features), target_scorers(target, scoring, estimator.multi_class)
+        scorer = OfGivenRows(target_scorer(target, estimator.missing, shape, rows.feature_names, *both))
+    fold = ArrayFold(rows, *given, {})
     n_threads = effective_n_jobs(estimator.n_jobs)
     search = Search(fit, grid, scorer, fit.problem.tol, fit.problem.tol, len(rows.y), n_threads=n_threads)
     try_scorer(search, fold)

@@ -195,7 +195,8 @@ class PartitionFold(Fold):
 
     def score(self, scorer: Callable[..., Any], model: MarginalisedModel) -> Any:
         if isinstance(scorer, MeanScorer):
-            found, total = self.every.map_sum(_sum_scores, self._test_index, model, scorer, self.is_weighted)
+            first = PerPartition(np.cumsum([0, *self.targets.sizes[:-1]]).tolist())
+            found, total = self.every.map_sum(_sum_scores, self._test_index, first, model, scorer, self.is_weighted)
             return found / total
         scores = np.concatenate(self.every.gather(self.every.map(_scores_of, self._test_index, model)))
         weights = {"sample_weight": self.targets.sample_weight[self.test]} if self.is_weighted else {}
@@ -235,13 +236,17 @@ def _own_value(rows: Rows, value: Any) -> Any:
 
 
 def _sum_scores(
-    rows: Rows, index: Array, model: MarginalisedModel, scorer: MeanScorer, is_weighted: bool
+    rows: Rows, index: Array, first: int, model: MarginalisedModel, scorer: MeanScorer, is_weighted: bool
 ) -> tuple[float, float]:
-    """Return the sum of the scores of the test rows, times their weights, and the sum of the weights."""
+    """Return the sum of the scores of the test rows, times their weights, and the sum of the weights.
+
+    ``first`` is the place of the first row of the partition in the data.
+    """
     if not len(index):
         return 0.0, 0.0
     weights = rows.sample_weight[index] if is_weighted and rows.sample_weight is not None else np.ones(len(index))
-    return float(weights @ scorer.of_rows(model, rows.X[index], rows.y[index])), float(weights.sum())
+    X = scorer.prepare(model, rows.X[index], first + index)
+    return float(weights @ scorer.of_rows(model, X, rows.y[index])), float(weights.sum())
 
 
 def _scores_of(rows: Rows, index: Array, model: MarginalisedModel) -> Array:

@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from dropmargin.estimators import DropoutRidge, DropoutSVR
 from dropmargin.estimators.parameters import EpsilonParameter
 from dropmargin.estimators.regression import MarginalisedRegressor
-from dropmargin.estimators.scorers import R2, ExpectedError
+from dropmargin.estimators.scorers import R2, Error, ExpectedError
 from dropmargin.model_selection.base import MarginalisedModelCV
 from dropmargin.noise import Noise
 from dropmargin.typing import Array
@@ -31,15 +31,14 @@ class MarginalisedRegressorCV(RegressorMixin, MarginalisedModelCV):
         if not len(y):
             raise ValueError(f"Fold {index} of cv has no training row, or only rows of weight 0.")
 
-    def _target_scorer(self, noise: Noise | None) -> ExpectedError | None:
-        if noise is None:
-            return None
+    def _target_scorers(self, noise: Noise) -> tuple[Error, ExpectedError]:
         if self.scoring is not None and (not isinstance(self.scoring, str) or self.scoring not in _METRICS):
             raise ValueError(
                 f"With target_noise, scoring must be None or one of {sorted(_METRICS)}, whose expectation under noise "
                 f"has a closed form; got {self.scoring!r}."
             )
-        return ExpectedError(noise, self._target_metric if self.scoring is None else _METRICS[self.scoring])
+        metric = self._target_metric if self.scoring is None else _METRICS[self.scoring]
+        return Error(metric), ExpectedError(noise, metric)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the predicted number of each row of ``X``.

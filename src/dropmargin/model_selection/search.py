@@ -31,7 +31,7 @@ from dropmargin.data.missing_values import FeatureStatistics, negative_zero_to_n
 from dropmargin.errors import ParameterError
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.fitting import CheckedRows, Fit, TrainingRows, set_coefficients
-from dropmargin.estimators.scorers import Accuracy, CheckedScorer
+from dropmargin.estimators.scorers import CheckedScorer, MeanScorer
 from dropmargin.model_selection.grid import Grid, Point
 from dropmargin.model_selection.path_solver import PathSolver, ScorePoint, Solution
 from dropmargin.progress import Progress
@@ -78,7 +78,7 @@ class Fold(ABC):
         """Return the solver of the training rows, and a model for `Search.score`."""
         fit = Fit(copy(search.fit.estimator))
         encoded = self.stack.enter_context(self.rows.encoded(fit))
-        if self.is_complete and isinstance(search.scorer, CheckedScorer):
+        if self.is_complete and isinstance(search.scorer, CheckedScorer) and not search.scorer.deletes:
             # Scores of complete rows depend on the means at most; the Gaussian of the features takes longer.
             statistics = FeatureStatistics(encoded.feature_means, None)
         else:
@@ -106,15 +106,22 @@ class ArrayFold(Fold):
         Further arguments of the scorer.
     test : CheckedRows, default=None
         The test rows after all checks, which a `CheckedScorer` needs.
+    index : ndarray of int, default=None
+        The places of the test rows in the data; ``None`` if they are all of the data.
     """
 
     def __init__(
-        self, rows: CheckedRows, X: Any, y: Any, score_params: dict[str, Any], test: CheckedRows | None = None
+        self,
+        rows: CheckedRows,
+        X: Any,
+        y: Any,
+        score_params: dict[str, Any],
+        test: CheckedRows | None = None,
+        index: Array | None = None,
     ) -> None:
         super().__init__(rows)
         self.X, self.y, self.score_params, self.is_complete = X, y, score_params, not rows.has_missing
-        if test is not None:
-            self.checked = test.X if self.is_complete else negative_zero_to_nan(test.X), test.y
+        self.test, self.index, self.prepared = test, index, None
 
     @classmethod
     def load(
@@ -128,12 +135,17 @@ class ArrayFold(Fold):
         own = {
             name: _safe_indexing(value, test) if is_per_row(value) else value for name, value in score_params.items()
         }
-        return cls(rows.take(train), _safe_indexing(X, test), _safe_indexing(y, test), own, rows.take(test))
+        given = _safe_indexing(X, test), _safe_indexing(y, test)
+        return cls(rows.take(train), *given, own, rows.take(test), test)
 
     def score(self, scorer: Callable[..., Any], model: MarginalisedModel) -> Any:
         if not isinstance(scorer, CheckedScorer):
             return scorer(model, self.X, self.y, **self.score_params)
-        return scorer(model, *self.checked, self.score_params.get("sample_weight"))
+        assert self.test is not None
+        if self.prepared is None:
+            X = negative_zero_to_nan(self.test.X) if self.test.has_missing else self.test.X
+            self.prepared = scorer.prepare(model, X, np.arange(X.shape[0]) if self.index is None else self.index)
+        return scorer(model, self.prepared, self.test.y, self.score_params.get("sample_weight"))
 
 
 @dataclass(frozen=True)
@@ -173,8 +185,8 @@ class Search:
         """Return the scores of all points on all folds; ``folds`` are functions that load a fold."""
         is_rough = self.rough_tol > self.tol
         outcome = Outcome(self.grid, len(folds), refined=not is_rough)
-        if isinstance(self.scorer, Accuracy):
-            outcome.errors[:] = 1.0 / self.n_rows  # the smallest possible error: one row
+        if isinstance(self.scorer, MeanScorer):
+            outcome.errors[:] = self.scorer.smallest_change(self.n_rows)
 
         def solve(index: int, solver: PathSolver, score_point: ScorePoint) -> None:
             solver.solve_all(self.rough_tol, score_point, is_rough, skips_low=is_rough and self.rule == "best")
