@@ -185,7 +185,9 @@ def _noise_root(noise: Any, x: np.ndarray, means: np.ndarray) -> np.ndarray:
     """Return a matrix ``A`` such that the covariance of a row under a noise is ``A A'``; missing features have none."""
     observed = ~np.isnan(x)
     if isinstance(noise, DropoutNoise):
-        reference = {"zero": 0.0, "mean": means}[noise.reference] if isinstance(noise.reference, str) else noise.reference
+        reference = (
+            {"zero": 0.0, "mean": means}[noise.reference] if isinstance(noise.reference, str) else noise.reference
+        )
         groups = np.arange(len(x)) if noise.groups is None else np.asarray(noise.groups)
         deviation = np.where(observed, np.sqrt(noise.rate / (1.0 - np.asarray(noise.rate))) * (x - reference), 0.0)
         return deviation[:, None] * np.eye(groups.max() + 1)[groups]

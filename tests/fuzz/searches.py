@@ -200,9 +200,7 @@ def draw(seed: int, index: int) -> Case:
     return Case(**{**vars(case), "described": " ".join(described.split())})
 
 
-def _draw_features(
-    rng: np.random.Generator, n: int, d: int, is_count: bool, is_sparse: bool
-) -> tuple[np.ndarray, str]:
+def _draw_features(rng: np.random.Generator, n: int, d: int, is_count: bool, is_sparse: bool) -> tuple[np.ndarray, str]:
     kind = "counts" if is_count else str(rng.choice(["normal", "normal", "correlated", "binary", "counts"]))
     if kind == "normal":
         X = rng.normal(size=(n, d))

@@ -101,9 +101,12 @@ def _warnings(search: Any, caught: list[Any]) -> list[tuple[str, str]]:
     """Return the warnings that a search should not give, and that of a constant model if it is absent."""
     expected = ParameterWarning, UndefinedMetricWarning
     texts = [str(entry.message) for entry in caught]
-    found = [("crash", f"{entry.category.__name__}: {entry.message}") for entry in caught
-             if not issubclass(entry.category, expected) and "y_pred contains classes" not in str(entry.message)]  # fmt: skip
-    if not np.any(search.coef_) and not any("coefficient" in text for text in texts):
+    found = [
+        ("crash", f"{entry.category.__name__}: {entry.message}")
+        for entry, text in zip(caught, texts, strict=True)
+        if not issubclass(entry.category, expected) and "y_pred contains classes" not in text
+    ]
+    if not np.any(search.coef_) and not any("no coefficients" in text for text in texts):
         found.append(("constant", "the chosen model has no coefficients, and there is no warning"))
     return found
 
