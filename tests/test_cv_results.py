@@ -11,15 +11,7 @@ from numpy.testing import assert_array_equal
 from sklearn.model_selection import GridSearchCV
 
 from dealing import together
-from dropmargin import (
-    DropoutNoise,
-    DropoutRidgeCV,
-    DropoutSVC,
-    DropoutSVCCV,
-    GaussianNoise,
-    NoisyLinearClassifierCV,
-    PoissonNoise,
-)
+from dropmargin import DropoutNoise, DropoutSVC, DropoutSVCCV, GaussianNoise, NoisyLinearClassifierCV, PoissonNoise
 from dropmargin.errors import ParameterWarning
 from dropmargin.model_selection.grid import Grid
 from dropmargin.model_selection.results import cv_results, warn_at_ends
@@ -131,15 +123,3 @@ def test_a_search_warns_where_it_is_called():
     with pytest.warns(UserWarning, match="is the largest of Cs; larger values may score higher") as caught:
         NoisyLinearClassifierCV("logistic", noises=[None], Cs=[0.1, 1.0, 10.0], cv=2).fit(X, labels[:, 0])
     assert [one.filename for one in caught] == [__file__]
-
-
-@pytest.mark.parametrize("search", [DropoutSVCCV, DropoutRidgeCV])
-def test_a_search_warns_if_the_chosen_model_has_no_coefficients(search):
-    X, labels, _ = make_data(n_samples=60)
-    with pytest.warns(ParameterWarning, match="has no coefficients, so that its prediction is the same") as caught:
-        model = search(noises=[0.1], Cs=[1e-4], l1_ratio=1.0, cv=2).fit(X, labels[:, 0])
-    assert not model.coef_.any()
-    assert [one.filename for one in caught] == [__file__]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert search(noises=[0.1], Cs=[10.0], l1_ratio=1.0, cv=2).fit(X, labels[:, 0]).coef_.any()

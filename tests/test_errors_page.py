@@ -32,9 +32,6 @@ IN_PYTHON = {
     "The chosen C=... is the largest of Cs": lambda folder: DropoutLogisticRegressionCV(
         noises=[0.1], Cs=[0.001, 0.01, 0.1], scoring="neg_log_loss"
     ).fit(X, Y),
-    "The chosen model, of C=... and noise ..., has no coefficients": lambda folder: DropoutLogisticRegressionCV(
-        noises=[0.1], Cs=[1e-3], l1_ratio=1.0
-    ).fit(X, Y),
     "X has values up to ... in feature ..., whose squares overflow": lambda folder: DropoutSVC().fit(X * 1e200, Y),
     "could not convert string to float": lambda folder: DropoutSVC().fit([["red"], ["blue"]], [0, 1]),
     "Unknown label type: continuous": lambda folder: DropoutSVC().fit(X, X[:, 0]),

@@ -32,7 +32,7 @@ from dropmargin.estimators.parameters import (
 )
 from dropmargin.estimators.scorers import CheckedScorer, MeanScorer, PredictionScorer, target_scorer
 from dropmargin.model_selection.grid import Grid, check_grid, check_noise, check_problems
-from dropmargin.model_selection.results import cv_results, warn_at_ends, warn_if_constant
+from dropmargin.model_selection.results import cv_results, warn_at_ends
 from dropmargin.model_selection.search import (
     FINAL_SHARE,
     ROUGH_TOL,
@@ -99,8 +99,7 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
         UserWarning
             If the chosen ``C``, or the chosen noise among those of its class, is at an end of the grid, so that values
             outside of the grid may score higher. There is no warning for a grid of one value, where the score does not
-            change towards the end, or at a natural end: no noise, and dropout rates from 0.9 on. Also if the chosen
-            model has no coefficients.
+            change towards the end, or at a natural end: no noise, and dropout rates from 0.9 on.
         ConvergenceWarning
             If a fit did not converge.
         """
@@ -321,7 +320,6 @@ def run_search(
     estimator._refit(fit.estimator, rows, outcome, n_threads)
     warn_unconverged(np.append(outcome.converged, estimator.best_estimator_.converged_), stacklevel=5)
     warn_at_ends(grid, outcome.mean, estimator.best_index_, stacklevel=4)
-    warn_if_constant(estimator.coef_, estimator.noise_, estimator.C_, stacklevel=4)
 
 
 def plain_model(search: MarginalisedModelCV) -> MarginalisedModel:

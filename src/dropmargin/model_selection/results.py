@@ -1,4 +1,4 @@
-"""The results of a search: a table like that of scikit-learn's `GridSearchCV`, and warnings about the choice."""
+"""The results of a search: a table like that of scikit-learn's `GridSearchCV`, and warnings at the ends of the grid."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 
 from dropmargin.errors import ParameterWarning
 from dropmargin.model_selection.grid import HIGHEST_RATE, Grid, Point, noise_level
-from dropmargin.noise import DropoutNoise, Noise
+from dropmargin.noise import DropoutNoise
 from dropmargin.typing import Array
 
 # Mean scores that differ by less than this many decimal digits are equal.
@@ -55,21 +55,6 @@ def warn_at_ends(grid: Grid, mean: Array, chosen: Point, stacklevel: int) -> Non
     for warning in (_end_of_cs(grid, mean, chosen), _end_of_noises(grid, mean, chosen)):
         if warning is not None:
             warnings.warn(warning, stacklevel=stacklevel + 1)
-
-
-def warn_if_constant(coef: Array, noise: Noise | None, C: float, stacklevel: int) -> None:
-    """Warn if the chosen model has no coefficients; ``stacklevel`` is as in `warnings.warn`, as if by the caller."""
-    if np.any(coef):
-        return
-    what = "has no coefficients, so that its prediction is the same for every row"
-    remedy = "Add larger values, weaker noise or no noise to the grid, or choose a smaller l1_ratio"
-    warning = ParameterWarning(
-        f"The chosen model, of C={C:.6g} and noise {noise!r}, {what}. {remedy}; if it stays so, the features do not "
-        "predict y.",
-        "Cs",
-        f"the chosen model, of C {C:.6g}, {what}. Larger values, or weaker noise, may score higher",
-    )
-    warnings.warn(warning, stacklevel=stacklevel + 1)
 
 
 def _end_of_cs(grid: Grid, mean: Array, chosen: Point) -> ParameterWarning | None:
