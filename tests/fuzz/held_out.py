@@ -30,7 +30,7 @@ from .searches import Case
 Point = tuple[int, int]
 #: Copies of each held-out row, if its features are deleted.
 N_COPIES = 100
-_NODES = ndtri((np.arange(4000) + 0.5) / 4000)
+_NODES = ndtri((np.arange(1000) + 0.5) / 1000)
 
 
 class Fold:
