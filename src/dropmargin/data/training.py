@@ -137,6 +137,12 @@ class EncodedRows:
         """Return mean and deviation of each feature's observed entries."""
         return missing_values.FeatureStatistics(self.feature_means, self._of_all_features(self._own_deviations))
 
+    def own_statistics(self) -> tuple[Array, Array] | None:
+        """Return mean and deviation of the features of ``X``; ``None`` if most entries of a sparse ``X`` are zero."""
+        if not self._has_full_feature:
+            return None
+        return self._own_means, self._own_deviations
+
     def mean_square(self) -> float:
         """Return the weighted mean of the squared norm of a row; dense rows are centred."""
         mean, deviation = self._own_means, self._own_deviations

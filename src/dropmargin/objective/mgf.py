@@ -14,6 +14,7 @@ There is no quadratic majoriser; ``w = 0`` is a good start for Newton's method, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -156,11 +157,16 @@ class MGFPoint(Point):
         self.objective, self.coef, self.data = objective, coef, objective.data
         recipe, rows = objective.recipe(coef), objective.rows_by_target
         self.expansion = recipe if rows is None else self.data.map(_expand, recipe, rows)
-        risk, gradient = self.data.map_sum(_risk_and_gradient, self.expansion)
+        risk, gradient = self.map_sum(_risk_and_gradient)
         self.value = objective.penalty.value(coef) + risk
         self.gradient = np.zeros_like(coef)
         self.gradient[:-1] = objective.penalty.gradient(coef) + gradient[:-1]
         self.gradient[-1] = gradient[-1] if objective.fit_intercept else 0.0
+
+    def map_sum(self, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
+        """Return the sums of a function of the expansion; a function that computes it itself has one more product."""
+        self.data.n_products += isinstance(self.expansion, Recipe)
+        return self.data.map_sum(function, self.expansion, *args)
 
     def hessian(self, direct: bool = False) -> MGFCurvature:
         return MGFCurvature(self)
@@ -178,7 +184,7 @@ class MGFCurvature(Curvature):
     def __init__(self, point: MGFPoint) -> None:
         self.point = point
         objective = point.objective
-        of_rows, of_noise = point.data.map_sum(_diagonals, point.expansion)
+        of_rows, of_noise = point.map_sum(_diagonals)
         of_penalty = objective.penalty.curvature(point.coef)
         # The noise's part of the Hessian is diagonal for independent features; for groups each product computes it.
         self.is_diagonal = objective.groups is None
@@ -191,7 +197,7 @@ class MGFCurvature(Curvature):
 
     def product(self, direction: Array) -> Array:
         point = self.point
-        (product,) = point.data.map_sum(_hessian_product, point.expansion, direction, not self.is_diagonal)
+        (product,) = point.map_sum(_hessian_product, direction, not self.is_diagonal)
         out = np.empty_like(direction)
         out[:-1] = product[:-1] + self.diagonal * direction[:-1]
         out[-1] = product[-1] if point.objective.fit_intercept else direction[-1]

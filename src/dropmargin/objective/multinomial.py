@@ -26,6 +26,7 @@ row, followed by the intercepts. The preconditioners are those of one-vs-rest, o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -158,6 +159,12 @@ class MultinomialPoint(Point):
             row_functions.exponents, objective.noise, self.given.coef, shared, self.parts
         )
 
+    def map_sum(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Return the sums of a function of the rows by class; one that expands a log-MGF has one more product."""
+        objective = self.objective
+        objective.data.n_products += isinstance(objective.noise, LogMGF) and self.parts is objective.parts
+        return objective.data.map_sum(function, *args)
+
     @cached_property
     def value(self) -> Array:  # type: ignore[override]
         (loss,) = self.objective.data.map_sum(row_functions.loss, self._exponents)
@@ -172,7 +179,7 @@ class MultinomialPoint(Point):
     def _evaluated(self) -> tuple[Array, Array, Array]:
         """The loss's gradient but for ``floor``, ``sum s p_k`` of each class, and ``V'(s p_k)`` if that is kept."""
         objective = self.objective
-        return objective.data.map_sum(
+        return self.map_sum(
             row_functions.gradient,
             objective.noise,
             self.given.coef,
@@ -248,7 +255,7 @@ class MultinomialCurvature(Curvature):
         """Return the diagonal of the Hessian: of intercepts, of the noise and, ``with_squares``, of the rows."""
         point, objective, kept = self.point, self.point.objective, self.point.of_noise
         with_noise = kept is None and not objective.variance.is_zero
-        totals, of_noise, squares = objective.data.map_sum(
+        totals, of_noise, squares = point.map_sum(
             row_functions.diagonals,
             objective.noise,
             point.given.coef,
@@ -268,7 +275,7 @@ class MultinomialCurvature(Curvature):
         along = Coefficients.of_vector(direction, n)
         with_noise = not (objective.keeps_noise or objective.variance.is_zero)
         shared = _differences(along.intercept) + objective.of_floor(point.given.coef, along.coef)
-        by_coef, sums = objective.data.map_sum(
+        by_coef, sums = point.map_sum(
             row_functions.hessian_product,
             objective.noise,
             point.given.coef,

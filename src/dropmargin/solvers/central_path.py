@@ -118,7 +118,7 @@ class _Path:
     @property
     def n_left(self) -> int:
         """Iterations that are left."""
-        return self.options.max_iter - len(self.history)
+        return self.options.max_iter - self.options.n_before - len(self.history)
 
     @property
     def is_last(self) -> bool:
@@ -132,7 +132,8 @@ class _Path:
         def record(entry: Iteration) -> None:
             # Before the last stage the objective is another one: the last known value of the true one is reported.
             shown = entry.objective if is_last else value
-            self.history.append(entry._replace(iteration=len(self.history) + 1, objective=shown))
+            number = self.options.n_before + len(self.history) + 1
+            self.history.append(entry._replace(iteration=number, objective=shown))
             self.options.monitor(self.history[-1])
 
         max_iter = max(1, self.n_left)
@@ -147,7 +148,7 @@ class _Path:
             elif not (self.is_smoothed_by_noise or self.options.is_rough):
                 tol *= _NEARLY_CENTRED
         warm = self.options.warm or bool(self.history)
-        return Options(tol, max_iter, record, warm, scale=np.abs(self.stage.value))
+        return Options(tol, max_iter, record, warm=warm, scale=np.abs(self.stage.value))
 
     def stage_at(self, point: Point) -> _Stage:
         """Return the stage that ends at a point; what the next one needs to know is part of the same request."""

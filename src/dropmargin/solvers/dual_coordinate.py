@@ -82,13 +82,14 @@ def descend_dual(objective: MomentObjective, options: Options) -> Result | None:
     gaps, n_epochs, size = [(0, proof.gap)], 0, float(_FIRST_EPOCHS)
 
     def record() -> None:
-        history.append(Iteration(len(history) + 1, proof.value, proof.gap, objective.n_passes, 1))
+        number = options.n_before + len(history) + 1
+        history.append(Iteration(number, proof.value, proof.gap, objective.n_passes, 1))
         options.monitor(history[-1])
 
     if is_warm:  # it may be good enough as it is
         record()
     while not history or proof.gap > tol * abs(proof.value):
-        if len(history) >= options.max_iter or _hopeless(gaps, tol * abs(proof.value)):
+        if options.n_before + len(history) >= options.max_iter or _hopeless(gaps, tol * abs(proof.value)):
             break
         # 1. A round of epochs, and of proximal steps of the intercept.
         rows.run(int(size), rows.intercept_step(dual_values), dual_values, weights, intercept)

@@ -266,12 +266,13 @@ class _State:
         error, self.lowest = np.abs(step.predicted - decrease), np.minimum(self.lowest, step.lowest)
         gap = error + step.remaining
         is_small = bool(np.all(gap <= self.options.tol * scale))
-        if is_small and not objective.is_well_preconditioned:
-            # Conjugate gradients may have left more than their steps show: the new gradient must agree, with the lowest
-            # Ritz value of all steps, because a short iteration does not see the lowest eigenvalues.
-            return np.maximum(gap, conjugate_gradient.decrease_bound(step.model, self.point.gradient, self.lowest))
+        if is_small:
+            # Conjugate gradients may have left more than their steps show: the new gradient must agree. With a poor
+            # preconditioner a short iteration does not see the lowest eigenvalues: the lowest of all steps counts.
+            lowest = step.lowest if objective.is_well_preconditioned else self.lowest
+            return np.maximum(gap, conjugate_gradient.decrease_bound(step.model, self.point.gradient, lowest))
         # A poor preconditioner says too little of the curvature to replace the estimate.
-        if is_small or not objective.is_well_preconditioned:
+        if not objective.is_well_preconditioned:
             return gap
         ahead = conjugate_gradient.decrease_bound(step.model, self.point.gradient, step.lowest)
         # After a step longer than the model's, or with a negative number, which is rounding, the model is not used.

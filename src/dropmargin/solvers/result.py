@@ -39,7 +39,10 @@ class Options:
     tol : float
         The relative gap to stop at.
     max_iter : int
+        The most iterations, including those of a method before this one.
     monitor : callable
+    n_before : int, default=0
+        The iterations of a method before this one.
     warm : bool, default=False
         Whether the start is near the solution.
     is_rough : bool, default=False
@@ -53,6 +56,7 @@ class Options:
     tol: float
     max_iter: int
     monitor: Monitor = no_monitor
+    n_before: int = 0
     warm: bool = False
     is_rough: bool = False
     scale: Array | None = None
@@ -99,6 +103,23 @@ def combine(results: list[Result]) -> Result:
         n_iter=max(result.n_iter for result in results),
         converged=not failed,
         message=(failed or results)[0].message,
-        history=[entry for result in results for entry in result.history],
+        history=_joint_history(results),
         n_passes=sum(result.n_passes for result in results),
     )
+
+
+def _joint_history(results: list[Result]) -> list[Iteration]:
+    """Return the iterations of outputs as if they had been taken together; an output that has finished stays there."""
+    joint = []
+    for k in range(max(len(result.history) for result in results)):
+        objective = gap = passes = 0.0
+        n_active = 0
+        for result in results:
+            if not result.history:  # the start was the solution
+                objective += float(result.objective.sum())
+                continue
+            entry = result.history[min(k, len(result.history) - 1)]
+            objective, gap, passes = objective + entry.objective, gap + entry.gap, passes + entry.passes
+            n_active += entry.n_active if k < len(result.history) else 0
+        joint.append(Iteration(k + 1, objective, gap, passes, n_active))
+    return joint

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropmargin.data import EncodedRows, Output, OutputRows, Partitions, Rows
+from dropmargin.data import EncodedRows, Output, OutputRows, Partitions, Rows, SquaredDeviation
 from dropmargin.data.training import SUBSAMPLE_EVERY, Subsample
 from dropmargin.losses import Loss, MGFLoss, MomentLoss
 from dropmargin.noise import DropoutNoise, Noise, Variance
@@ -55,6 +55,13 @@ _LEAST_SUBSAMPLE = 1000
 _SUBSAMPLE_ITERATIONS = 40
 # With this many rows for each feature, Hessians are estimated from the subsample as well.
 _ROWS_FOR_SAMPLED_HESSIAN = 50
+
+# Without an intercept, rounding errors may be this share of the curvature.
+_LOST_CURVATURE = 0.01
+_BEYOND_PRECISION = (
+    "the features are so far from zero that without an intercept rounding errors exceed what distinguishes the rows; "
+    "centre X, or set fit_intercept=True"
+)
 
 
 @dataclass(frozen=True)
@@ -254,6 +261,8 @@ def solve_outputs(problem: Problem, rows: OutputRows, start: Array | None = None
     coef = result.coef
     if means is not None:
         coef[-1] -= means @ coef[:-1]
+    if result.converged and not problem.fit_intercept and _exceeds_precision(problem, rows):
+        result = replace(result, converged=False, message=_BEYOND_PRECISION)
     if rows.source.used_features is not None:
         coef = np.zeros((n_features + 1, rows.n_outputs))
         coef[np.append(used, n_features)] = result.coef
@@ -288,7 +297,7 @@ def _solve_few_rows(objective: MomentObjective, start: MomentPoint, options: Opt
     found = interior_point(objective, options, start.coef if options.warm else None)
     if found.converged or found.n_iter >= options.max_iter or np.ndim(objective.penalty.l2) > 0:
         return found
-    return _one_by_one(_solve_noise_free, objective, start, options)
+    return _then(found, partial(_one_by_one, _solve_noise_free), objective, start, options)
 
 
 def _solve_noise_free(objective: MomentObjective, start: MomentPoint, options: Options) -> Result:
@@ -296,9 +305,9 @@ def _solve_noise_free(objective: MomentObjective, start: MomentPoint, options: O
     found = descend_dual(objective, options)
     if found is None:
         return follow_central_path(newton, objective, start, options)
-    if found.converged or found.n_iter >= options.max_iter:
+    if found.converged or options.n_before + found.n_iter >= options.max_iter:
         return found
-    return follow_central_path(newton, objective, start, replace(options, warm=False))
+    return _then(found, partial(follow_central_path, newton), objective, start, replace(options, warm=False))
 
 
 def _solve_l1(objective: Any, start: Any, options: Options) -> Result:
@@ -309,12 +318,15 @@ def _solve_l1(objective: Any, start: Any, options: Options) -> Result:
         return follow_central_path(newton, objective, start, options)
     else:
         found = follow_central_path(orthant, objective, start, options)
-    n_left = options.max_iter - found.n_iter
-    if found.converged or n_left <= 0:
+    if found.converged or found.n_iter >= options.max_iter:
         return found
-    whole = follow_central_path(newton, objective, start, replace(options, max_iter=n_left))
-    history = found.history + [entry._replace(iteration=entry.iteration + found.n_iter) for entry in whole.history]
-    return replace(whole, n_iter=len(history), history=history)
+    return _then(found, partial(follow_central_path, newton), objective, start, options)
+
+
+def _then(found: Result, method: Callable[..., Result], objective: Any, start: Any, options: Options) -> Result:
+    """Return the result of a method for the iterations that another one has left."""
+    rest = method(objective, start, replace(options, n_before=options.n_before + found.n_iter))
+    return replace(rest, n_iter=found.n_iter + rest.n_iter, history=found.history + rest.history)
 
 
 def _suits_direct(problem: Problem, rows: OutputRows) -> bool:
@@ -348,6 +360,24 @@ def _feature_means(problem: Problem, rows: OutputRows) -> Array | None:
         return None
     is_slow = isinstance(problem.loss, MGFLoss) or problem.penalty.l1 > 0.0
     return rows.source.means_far_from_zero(_FAR_FOR_DIAGONAL if is_slow else _FAR)
+
+
+def _exceeds_precision(problem: Problem, rows: OutputRows) -> bool:
+    """Return whether rounding errors of the curvature along the feature means exceed the curvature of a feature.
+
+    That is so if features are very far from zero, and there is no intercept that would allow to centre them.
+    """
+    statistics = rows.source.own_statistics()
+    if statistics is None:
+        return False
+    mean, deviation = statistics
+    weight = problem.C * float(rows.target_weights[:, 0].sum())
+    noise = problem.variance
+    reference = noise.entry.reference if isinstance(noise.entry, SquaredDeviation) else np.zeros_like(mean)
+    of_noise = noise.floor + np.multiply(noise.slope, np.square(mean - reference) + np.square(deviation))
+    own = np.min(problem.penalty.l2) + weight * (np.square(deviation) + of_noise)
+    rounding = np.finfo(float).eps * weight * float(mean @ mean)
+    return bool(np.any((rounding > _LOST_CURVATURE * own) & (deviation > 0.0)))
 
 
 def _objective(
