@@ -58,6 +58,9 @@ def cv(options: SimpleNamespace, console: Console) -> int:
         "cv": folds,
         "verbose": 0 if console.quiet else 1,
     }
+    if options.missing_rate is not None and options.missing is None and training.has_cells(data):
+        options.missing = "rescale"
+        console.note("--missing-rate: the model is trained with --missing rescale (--missing conditional is the other)")
     search = training.make_model(options, data.X, console, **own)
     search.fit(data.X, data.y)
     facts = _facts(search, options) | {"seconds": round(time.perf_counter() - started, 3)}

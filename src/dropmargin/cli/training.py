@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from dropmargin import estimators, model_selection
 from dropmargin.cli.console import Console, UsageError, plural
 from dropmargin.cli.files import read_text
-from dropmargin.data import canonical, one_partition
+from dropmargin.data import canonical, one_partition, stores_zeros
 from dropmargin.data.missing_values import feature_statistics, has_missing, nan_to_negative_zero
 from dropmargin.errors import ParameterWarning
 from dropmargin.estimators.parameters import specification
@@ -268,6 +268,13 @@ def check_loss(options: SimpleNamespace) -> None:
             f"--approximation {options.approximation} is for --loss hinge and logistic; "
             f"the expected {options.loss} loss needs no approximation"
         ) from None
+
+
+def has_cells(data: TrainingData) -> bool:
+    """Return whether the features of a row may be missing; a lost word, or a lost entry of sparse rows, is a zero."""
+    if data.encoder is not None:
+        return not isinstance(data.encoder, TextEncoder)
+    return stores_zeros(data.X)
 
 
 def make_model(options: SimpleNamespace, X: Any, console: Console, **own: Any) -> Any:

@@ -106,10 +106,12 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
     def _factor_model(self) -> FactorModel:
         return FactorModel(self.feature_means_, self.feature_factors_, self.residual_variances_)
 
-    def _normal_scores(self, X: Any, variance: Variance | None = None) -> Iterator[NormalScores]:
+    def _normal_scores(
+        self, X: Any, variance: Variance | None = None, of_complete: bool = True
+    ) -> Iterator[NormalScores]:
         """Yield the incomplete rows with the moments of their scores; see `FactorModel.normal_scores`."""
         coef, intercept = coefficients(self)
-        return self._factor_model().normal_scores(X, as_dense(coef), intercept, variance)
+        return self._factor_model().normal_scores(X, as_dense(coef), intercept, variance, of_complete)
 
     def _resolved_noise(self, noise: Any) -> Noise:
         """Return a noise for the features and their training means; ``None`` means that of the estimator."""
@@ -118,14 +120,20 @@ class MarginalisedModel(ModelParameters, BaseEstimator):
         found = found.resolve(self.n_features_in_, getattr(self, "feature_names_in_", None))
         return found.with_means(self.feature_means_) if found.needs_means else found
 
-    def _noisy_scores(self, X: Any, noise: Noise) -> Iterator[tuple[Array, stability.ScoreMoments]]:
-        """Yield indices of checked rows, and the moments of the scores of these under a resolved noise."""
+    def _noisy_scores(
+        self, X: Any, noise: Noise, of_complete: bool = False
+    ) -> Iterator[tuple[Array, stability.ScoreMoments]]:
+        """Yield indices of checked rows, and the moments of the scores of these under a resolved noise.
+
+        ``of_complete``: with ``missing="conditional"``, the scores are those of the complete rows, which vary by the
+        missing features as well.
+        """
         coef, intercept = coefficients(self)
         coef, variance, names = as_dense(coef), noise.variance(), getattr(self, "feature_names_in_", None)
         members, statistics = np.arange(X.shape[0]), None
         if self.missing == "conditional" and has_missing(X):
             validation.check_entries(zero_missing(X), noise, names)
-            for scores in self._normal_scores(X, variance):
+            for scores in self._normal_scores(X, variance, of_complete):
                 yield scores.rows, scores
             members = np.flatnonzero(~incomplete_rows(X))
             X = X[members]

@@ -145,7 +145,7 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         labels = stability.LabelStability(
             as_dense(self.coef_), noise, self._winners, method, self._has_votes(), n_draws, seed
         )
-        for rows, scores in self._noisy_scores(X, noise):
+        for rows, scores in self._noisy_scores(X, noise, of_complete=True):
             out[rows] = labels.of_scores(scores)
         return out
 
@@ -157,12 +157,18 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
         """Return the expected accuracy if the features are corrupted by noise, in closed form.
 
         It is the mean probability that the predicted label of a row is the given one, for normally distributed scores.
-        Nothing is sampled.
+        Nothing is sampled. Labels whose scores are equal whatever the noise are predicted with equal probabilities.
+
+        The noise is unbiased, ``E[x~] = x``: dropout replaces a feature by its reference value, and divides the
+        deviations of the others by ``1 - rate``. A dropped feature is not a missing one, whatever ``missing`` is. For
+        the accuracy with missing features, see `deletion_curve` with ``fill=float("nan")``, and ``target_noise`` of
+        `DropoutSVCCV`.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Complete data, or with NaN for missing features unless ``missing="error"``.
+            Complete data, or with NaN for missing features unless ``missing="error"``. Missing features are those that
+            `predict` would not know either: the noise corrupts the others.
         y : array-like of shape (n_samples,)
             The correct labels.
         noise : float, Noise or None, default=None

@@ -124,19 +124,20 @@ class FactorModel:
         return scores
 
     def normal_scores(
-        self, X: Any, coef: Array, intercept: Array, noise: Variance | None = None
+        self, X: Any, coef: Array, intercept: Array, noise: Variance | None = None, of_complete: bool = True
     ) -> Iterator[NormalScores]:
-        """Yield the incomplete rows with the moments of their scores.
+        """Yield the incomplete rows with the moments of the scores of the complete rows, or of their expected scores.
 
         Noise on the observed features changes the expected score, and so adds a variance, by the coefficients of the
-        module's docstring.
+        module's docstring. Unless ``of_complete``, there is no other.
         """
         if noise is not None and noise.is_zero:
             noise = None
         n_results = (self.rank + len(coef)) * len(coef) + (0 if noise is None else coef.size)
         for rows, solved in self._solved(X, coef, intercept, n_results):
             own = X[rows]
-            covariance = np.broadcast_to(solved.covariance(), (len(rows), len(coef), len(coef)))
+            covariance = solved.covariance() if of_complete else np.zeros(())
+            covariance = np.broadcast_to(covariance, (len(rows), len(coef), len(coef)))
             if noise is not None:
                 covariance = covariance + solved.noise_covariance(own, noise)
             yield NormalScores(rows, solved.scores(own), covariance)

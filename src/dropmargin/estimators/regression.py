@@ -136,12 +136,15 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
         """Return the expected error of the predictions if the features are corrupted by noise, in closed form.
 
         Nothing is sampled. The squared error is exact for every noise; the absolute error is that of normally
-        distributed predictions.
+        distributed predictions. A feature that dropout drops takes its reference value, and is not a missing one,
+        whatever ``missing`` is. For the error with missing features, see `deletion_curve` with ``fill=float("nan")``,
+        and ``target_noise`` of `DropoutRidgeCV`.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Complete data, or with NaN for missing features unless ``missing="error"``.
+            Complete data, or with NaN for missing features unless ``missing="error"``. Missing features are those that
+            `predict` would not know either: the noise corrupts the others.
         y : array-like of shape (n_samples,)
             The correct numbers.
         noise : float, Noise or None, default=None

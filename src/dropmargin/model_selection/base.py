@@ -32,7 +32,7 @@ from dropmargin.estimators.parameters import (
 )
 from dropmargin.estimators.scorers import CheckedScorer, MeanScorer, PredictionScorer, target_scorer
 from dropmargin.model_selection.grid import Grid, check_grid, check_noise, check_problems
-from dropmargin.model_selection.results import cv_results, warn_at_ends
+from dropmargin.model_selection.results import cv_results, warn_at_ends, warn_constant
 from dropmargin.model_selection.search import (
     FINAL_SHARE,
     ROUGH_TOL,
@@ -99,7 +99,8 @@ class MarginalisedModelCV(RunParameters, SharedParameters, GridParameters, BaseE
         UserWarning
             If the chosen ``C``, or the chosen noise among those of its class, is at an end of the grid, so that values
             outside of the grid may score higher. There is no warning for a grid of one value, where the score does not
-            change towards the end, or at a natural end: no noise, and dropout rates from 0.9 on.
+            change towards the end, or at a natural end: no noise, and dropout rates from 0.9 on. Or if the chosen model
+            has no coefficients, so that it predicts the same for all rows.
         ConvergenceWarning
             If a fit did not converge.
         """
@@ -319,7 +320,11 @@ def run_search(
     estimator._store(grid, outcome)
     estimator._refit(fit.estimator, rows, outcome, n_threads)
     warn_unconverged(np.append(outcome.converged, estimator.best_estimator_.converged_), stacklevel=5)
-    warn_at_ends(grid, outcome.mean, estimator.best_index_, stacklevel=4)
+    chosen = estimator.best_index_
+    if outcome.is_constant[(slice(None), *chosen)].all() or not np.any(estimator.coef_):
+        warn_constant("number" if classes is None else "label", stacklevel=4)
+    else:
+        warn_at_ends(grid, outcome.mean, chosen, stacklevel=4)
 
 
 def plain_model(search: MarginalisedModelCV) -> MarginalisedModel:

@@ -170,9 +170,17 @@ class DropoutSVCCV(ApproximationParameter, MarginalisedClassifierCV):
     scoring : str, callable or None, default=None
         The score to maximise: a name or a scorer of scikit-learn; ``None`` means accuracy.
     target_noise : float, Noise or None, default=None
-        The noise under which the model will be used: the score is then the expected accuracy of the held-out rows under
-        this noise, in closed form (`expected_accuracy`). A search on complete rows alone prefers little noise. A number
-        means ``DropoutNoise(rate=target_noise)``.
+        The noise under which the model will be used, which held-out rows are scored with. A number means
+        ``DropoutNoise(rate=target_noise)``. A search on complete rows alone prefers little noise.
+        With dropout, and ``missing="rescale"`` or ``"conditional"``, a dropped feature is a missing one: the score of a
+        row is the share of its copies whose label is predicted. In each copy, every feature, or group of features, is
+        NaN with the probability ``rate``. There are ``8192 / n_samples`` copies of a row, rounded up. The copies of a
+        row are the same for all points of the grid and in all folds: NaN are the features ``d`` with
+        ``u[(c * n_samples + i) % len(u), d] < rate`` in copy ``c`` of row ``i``, where ``u`` are
+        ``numpy.random.default_rng(0).random((m, n_features))``, or ``(m, n_groups)`` with one column per group,
+        and ``m`` is the smaller of the number of copies and ``max(64, 2**22 // n_features)``.
+        With ``missing="error"``, or with other noise, nothing is missing: the score is the expected accuracy under the
+        noise, in closed form (`DropoutSVC.expected_accuracy`).
     rule : {"best", "one-se"}, default="best"
         ``"best"`` chooses the highest mean score. ``"one-se"`` chooses the smallest ``C`` with a score within one
         standard error of it, and the best noise for that ``C``. Of equal scores, the smallest ``C`` is chosen, then the
@@ -263,9 +271,17 @@ class DropoutLogisticRegressionCV(ApproximationParameter, MarginalisedClassifier
     scoring : str, callable or None, default=None
         The score to maximise: a name or a scorer of scikit-learn; ``None`` means accuracy.
     target_noise : float, Noise or None, default=None
-        The noise under which the model will be used: the score is then the expected accuracy of the held-out rows under
-        this noise, in closed form (`expected_accuracy`). A search on complete rows alone prefers little noise. A number
-        means ``DropoutNoise(rate=target_noise)``.
+        The noise under which the model will be used, which held-out rows are scored with. A number means
+        ``DropoutNoise(rate=target_noise)``. A search on complete rows alone prefers little noise.
+        With dropout, and ``missing="rescale"`` or ``"conditional"``, a dropped feature is a missing one: the score of a
+        row is the share of its copies whose label is predicted. In each copy, every feature, or group of features, is
+        NaN with the probability ``rate``. There are ``8192 / n_samples`` copies of a row, rounded up. The copies of a
+        row are the same for all points of the grid and in all folds: NaN are the features ``d`` with
+        ``u[(c * n_samples + i) % len(u), d] < rate`` in copy ``c`` of row ``i``, where ``u`` are
+        ``numpy.random.default_rng(0).random((m, n_features))``, or ``(m, n_groups)`` with one column per group,
+        and ``m`` is the smaller of the number of copies and ``max(64, 2**22 // n_features)``.
+        With ``missing="error"``, or with other noise, nothing is missing: the score is the expected accuracy under the
+        noise, in closed form (`DropoutSVC.expected_accuracy`).
     rule : {"best", "one-se"}, default="best"
         ``"best"`` chooses the highest mean score. ``"one-se"`` chooses the smallest ``C`` with a score within one
         standard error of it, and the best noise for that ``C``. Of equal scores, the smallest ``C`` is chosen, then the
@@ -354,9 +370,17 @@ class NoisyLinearClassifierCV(LossParameter, ApproximationParameter, Marginalise
     scoring : str, callable or None, default=None
         The score to maximise: a name or a scorer of scikit-learn; ``None`` means accuracy.
     target_noise : float, Noise or None, default=None
-        The noise under which the model will be used: the score is then the expected accuracy of the held-out rows under
-        this noise, in closed form (`expected_accuracy`). A search on complete rows alone prefers little noise. A number
-        means ``DropoutNoise(rate=target_noise)``.
+        The noise under which the model will be used, which held-out rows are scored with. A number means
+        ``DropoutNoise(rate=target_noise)``. A search on complete rows alone prefers little noise.
+        With dropout, and ``missing="rescale"`` or ``"conditional"``, a dropped feature is a missing one: the score of a
+        row is the share of its copies whose label is predicted. In each copy, every feature, or group of features, is
+        NaN with the probability ``rate``. There are ``8192 / n_samples`` copies of a row, rounded up. The copies of a
+        row are the same for all points of the grid and in all folds: NaN are the features ``d`` with
+        ``u[(c * n_samples + i) % len(u), d] < rate`` in copy ``c`` of row ``i``, where ``u`` are
+        ``numpy.random.default_rng(0).random((m, n_features))``, or ``(m, n_groups)`` with one column per group,
+        and ``m`` is the smaller of the number of copies and ``max(64, 2**22 // n_features)``.
+        With ``missing="error"``, or with other noise, nothing is missing: the score is the expected accuracy under the
+        noise, in closed form (`DropoutSVC.expected_accuracy`).
     rule : {"best", "one-se"}, default="best"
         ``"best"`` chooses the highest mean score. ``"one-se"`` chooses the smallest ``C`` with a score within one
         standard error of it, and the best noise for that ``C``. Of equal scores, the smallest ``C`` is chosen, then the

@@ -101,7 +101,8 @@ def noise_path(
     scoring : str, callable or None, default=None
         The score: a name or a scorer of scikit-learn; ``None`` means accuracy.
     target_noise : float, Noise or None, default=None
-        Scores are the expected accuracy under this noise, see `DropoutSVCCV`.
+        Scores are the accuracy under this noise: of copies with missing features, or expected, see `DropoutSVCCV`. The
+        number of copies is that for the rows that are scored.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the training rows.
     verbose : int, default=1

@@ -100,10 +100,16 @@ class DropoutRidgeCV(MarginalisedRegressorCV):
         The score to maximise: a name or a scorer of scikit-learn; ``None`` means the coefficient of
         determination R^2.
     target_noise : float, Noise or None, default=None
-        The noise under which the model will be used: the score is then minus the expected squared error of the held-out
-        rows under this noise, in closed form (`expected_error`); ``scoring`` may choose between
-        ``"neg_mean_squared_error"`` and ``"neg_mean_absolute_error"``. A search on complete rows alone prefers little
-        noise. A number means ``DropoutNoise(rate=target_noise)``.
+        The noise under which the model will be used, which held-out rows are scored with: the score is then minus the
+        squared error; ``scoring`` may choose between ``"neg_mean_squared_error"`` and
+        ``"neg_mean_absolute_error"``. A number means ``DropoutNoise(rate=target_noise)``. A search on complete rows
+        alone prefers little noise.
+        With dropout, and ``missing="rescale"`` or ``"conditional"``, a dropped feature is a missing one: the error of a
+        row is the mean error of its copies. In each copy, every feature, or group of features, is NaN with the
+        probability ``rate``. There are ``8192 / n_samples`` copies of a row, rounded up, which are the same for all
+        points of the grid and in all folds; see `DropoutSVCCV` for how they are drawn.
+        With ``missing="error"``, or with other noise, nothing is missing: the error is the expected one under the
+        noise, in closed form (`DropoutRidge.expected_error`).
     rule : {"best", "one-se"}, default="best"
         ``"best"`` chooses the highest mean score. ``"one-se"`` chooses the smallest ``C`` with a score within one
         standard error of it, and the best noise for that ``C``. Of equal scores, the smallest ``C`` is chosen, then the
@@ -191,10 +197,16 @@ class DropoutSVRCV(EpsilonParameter, MarginalisedRegressorCV):
         The score to maximise: a name or a scorer of scikit-learn; ``None`` means the coefficient of
         determination R^2.
     target_noise : float, Noise or None, default=None
-        The noise under which the model will be used: the score is then minus the expected absolute error of the
-        held-out rows under this noise, in closed form (`expected_error`); ``scoring`` may choose between
-        ``"neg_mean_squared_error"`` and ``"neg_mean_absolute_error"``. A search on complete rows alone prefers little
-        noise. A number means ``DropoutNoise(rate=target_noise)``.
+        The noise under which the model will be used, which held-out rows are scored with: the score is then minus the
+        absolute error; ``scoring`` may choose between ``"neg_mean_squared_error"`` and
+        ``"neg_mean_absolute_error"``. A number means ``DropoutNoise(rate=target_noise)``. A search on complete rows
+        alone prefers little noise.
+        With dropout, and ``missing="rescale"`` or ``"conditional"``, a dropped feature is a missing one: the error of a
+        row is the mean error of its copies. In each copy, every feature, or group of features, is NaN with the
+        probability ``rate``. There are ``8192 / n_samples`` copies of a row, rounded up, which are the same for all
+        points of the grid and in all folds; see `DropoutSVCCV` for how they are drawn.
+        With ``missing="error"``, or with other noise, nothing is missing: the error is the expected one under the
+        noise, in closed form (`DropoutRidge.expected_error`).
     rule : {"best", "one-se"}, default="best"
         ``"best"`` chooses the highest mean score. ``"one-se"`` chooses the smallest ``C`` with a score within one
         standard error of it, and the best noise for that ``C``. Of equal scores, the smallest ``C`` is chosen, then the

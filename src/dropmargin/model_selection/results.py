@@ -45,6 +45,17 @@ def cv_results(grid: Grid, scores: Array, refined: Array) -> dict[str, Any]:
     }
 
 
+def warn_constant(target: str, stacklevel: int) -> None:
+    """Warn that the chosen model has no coefficients; ``target`` is what it predicts, a label or a number.
+
+    ``stacklevel`` is as in `warnings.warn`, as if called by the caller.
+    """
+    reason = f"it has no coefficients and predicts the same {target} for all rows, and no point of the grid scores"
+    message = f"The chosen model is constant: {reason} higher. Add larger values to Cs, or weaker noise to noises."
+    option = f"the chosen model is constant: {reason} higher. Add larger values, or weaker noise to --noises"
+    warnings.warn(ParameterWarning(message, "Cs", option), stacklevel=stacklevel + 1)
+
+
 def warn_at_ends(grid: Grid, mean: Array, chosen: Point, stacklevel: int) -> None:
     """Warn if the chosen ``C`` or noise is at an end of its grid, where the best value may lie outside.
 

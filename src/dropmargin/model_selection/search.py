@@ -3,9 +3,10 @@
 An approximate solution, solved to a large tolerance or interpolated between two such, has nearly the score of the
 precise one. The error is estimated: the points of the highest scores are solved precisely first. Then every point whose
 approximate score is below the best by less than twice the error is solved precisely, until there is no such point. The
-error is the largest rise of a score so far, or the largest change for the same noise. (A score that falls says nothing
-about lower ones: under noise that leaves few coefficients, approximate scores may be far too high.) The chosen point is
-always solved precisely.
+error is the largest rise of a score so far, or the largest change for the same noise. Interpolations between noises
+have larger errors than solutions, so the rises of both are compared with points of the same kind alone, as soon as one
+of it is solved precisely. (A score that falls says nothing about lower ones: under noise that leaves few coefficients,
+approximate scores may be far too high.) The chosen point is always solved precisely.
 """
 
 from __future__ import annotations
@@ -294,7 +295,8 @@ def warn_unconverged(converged: Array, stacklevel: int) -> None:
 class Outcome:
     """Scores, iterations, objectives and coefficients of a search; an interpolated point has the objective 0.
 
-    ``refined`` are the points that are solved precisely, ``errors`` the errors of approximate scores, one per noise.
+    ``refined`` are the points that are solved precisely, ``errors`` the errors of approximate scores, one per noise,
+    and ``rises`` the largest rises of a score: of noises that were solved, and of those that were interpolated.
     """
 
     def __init__(self, grid: Grid, n_folds: int, refined: bool) -> None:
@@ -302,6 +304,10 @@ class Outcome:
         self.scores, self.n_iter = np.full(shape, np.nan), np.zeros(shape, dtype=int)
         self.converged, self.refined = np.ones(shape, dtype=bool), np.full(grid.shape, refined)
         self.errors, self.objectives = np.zeros(grid.shape[0]), np.zeros(shape)
+        self.is_constant = np.zeros(shape, dtype=bool)  # whether there are no coefficients
+        self.rises, self._is_interpolated = np.full(2, np.nan), np.ones(grid.shape[0], dtype=int)
+        for chain in grid.chains:
+            self._is_interpolated[grid.knots(chain)] = 0
         self.coefs: Array | None = None
         self._lock = threading.Lock()
 
@@ -310,6 +316,7 @@ class Outcome:
         where = (fold, *point)
         self.scores[where], self.n_iter[where] = score, self.n_iter[where] + solution.n_iter
         self.converged[where], self.objectives[where] = solution.converged, solution.objective.sum()
+        self.is_constant[where] = not solution.coef[:-1].any()
         if store_coef:
             with self._lock:
                 if self.coefs is None:
@@ -357,10 +364,11 @@ class Outcome:
             count = max(_MIN_LEADERS, mean.size // _LEADERS)
             leaders = np.unravel_index(np.argsort(-mean, axis=None, kind="stable")[:count], mean.shape)
             return _sorted({*_points(leaders), chosen})
-        slack = _SLACK * self.errors[:, None] + _EQUAL
+        rises = np.where(np.isnan(self.rises), np.nanmax(self.rises), self.rises)[self._is_interpolated]
+        slack = _SLACK * np.maximum(self.errors, rises)[:, None] + _EQUAL
         is_candidate = mean >= mean[self.best()] - slack
         # The rule of one standard error may choose a point of lower C with a score below the best.
-        is_candidate[:, : chosen[1] + 1] |= mean[:, : chosen[1] + 1] >= self._threshold(rule) - slack
+        is_candidate[:, : chosen[1] + 1] |= (mean >= self._threshold(rule) - slack)[:, : chosen[1] + 1]
         points = _points(np.nonzero(is_candidate & ~self.refined))
         return _sorted(points if self.refined[chosen] else {*points, chosen})
 
@@ -372,7 +380,7 @@ class Outcome:
             changes = self.mean[where] - before[where]
         changes = np.where(np.isfinite(changes), changes, 0.0)
         np.maximum.at(self.errors, where[0], np.abs(changes))
-        np.maximum(self.errors, changes.max(), out=self.errors)
+        np.fmax.at(self.rises, self._is_interpolated[where[0]], np.maximum(changes, 0.0))
 
 
 def _points(indices: tuple[Array, ...]) -> set[Point]:
