@@ -72,17 +72,29 @@ class Fold:
         """Return the score of a model on the test rows: one number, or one for each copy with deleted features."""
         case, test = self.case, self.test
         if case.target_noise is not None:
-            return self._deleted_scores(model) if case.deletes else np.array([self._expected_score(model)])
+            return (
+                self._deleted_scores(model, self._copies) if case.deletes else np.array([self._expected_score(model)])
+            )
         weights = {} if case.sample_weight is None else {"sample_weight": case.sample_weight[test]}
         scorer = get_scorer(case.scoring or ("r2" if case.is_regression else "accuracy"))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # classes that are not predicted
             return np.array([scorer(model, case.rows(test), case.y[test], **weights)])
 
-    def _deleted_scores(self, model: Any) -> np.ndarray:
+    def documented_score(self, model: Any) -> float:
+        """Return the score of a model on the copies that the documentation of ``target_noise`` names."""
+        n, groups, rate = len(self.case.y), self._groups, as_noise(self.case.target_noise).rate
+        n_copies = -(-8192 // n)
+        m = min(n * n_copies, max(64, 2**22 // len(groups)))
+        dropped = np.random.default_rng(0).random((m, groups.max() + 1))[:, groups] < rate
+        places = (np.arange(n_copies)[:, None] * n + self.test) % m
+        X = np.where(dropped[places], np.nan, self.case.X[self.test]).reshape(-1, len(groups))
+        return float(self._deleted_scores(model, self.case.in_layout(X)).mean())
+
+    def _deleted_scores(self, model: Any, copies: Any) -> np.ndarray:
         """Return the score of each copy of the test rows."""
         y, weight = self.case.y[self.test], self.case.weight(self.test)
-        predicted = model.predict(self._copies).reshape(N_COPIES, len(y))
+        predicted = model.predict(copies).reshape(-1, len(y))
         if not self.case.is_regression:
             own = (predicted == y).astype(float)
         else:
@@ -90,13 +102,18 @@ class Fold:
         return np.average(own, axis=1, weights=weight)
 
     @cached_property
+    def _groups(self) -> np.ndarray:
+        """The group of each feature of the target noise."""
+        groups = as_noise(self.case.target_noise).groups
+        return np.arange(self.case.X.shape[1]) if groups is None else np.asarray(groups)
+
+    @cached_property
     def _copies(self) -> Any:
         """The copies of the test rows, one after the other, with NaN for features that are deleted."""
-        target = as_noise(self.case.target_noise)
-        groups = np.arange(self.case.X.shape[1]) if target.groups is None else np.asarray(target.groups)
         rng = np.random.default_rng([len(self.test), *self.test[:5]])
         X = np.tile(self.case.X[self.test], (N_COPIES, 1))
-        X[rng.uniform(size=(len(X), groups.max() + 1))[:, groups] < target.rate] = np.nan
+        uniform = rng.uniform(size=(len(X), self._groups.max() + 1))[:, self._groups]
+        X[uniform < as_noise(self.case.target_noise).rate] = np.nan
         return self.case.in_layout(X)
 
     def _expected_score(self, model: Any) -> float:
@@ -104,9 +121,9 @@ class Fold:
         case, coef = self.case, coefficients(model)
         noise, scores = as_noise(case.target_noise), []
         for x, label in zip(case.X[self.test], case.y[self.test], strict=True):
-            own, mean, covariance = _incomplete_row(model, coef, x)
+            own, mean = _incomplete_row(model, coef, x)
             root = own @ _noise_root(noise, x, model.feature_means_)
-            covariance = covariance + root @ root.T
+            covariance = root @ root.T
             if case.is_regression:
                 scores.append(-_expected_error(label - mean[0], covariance[0, 0], case.target_metric))
             else:
@@ -197,31 +214,24 @@ def _noise_root(noise: Any, x: np.ndarray, means: np.ndarray) -> np.ndarray:
     return np.diag(factor * noise.scale * observed)
 
 
-def _incomplete_row(model: Any, coef: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the coefficients of the observed features of a row, and mean and covariance of its scores without noise.
-
-    With ``missing="conditional"`` they are those of the complete row given its observed features.
-    """
+def _incomplete_row(model: Any, coef: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the coefficients of the observed features of a row in its scores, and the scores, of all outputs."""
     W, missing = coef[:, :-1], np.isnan(x)
-    none = np.zeros((len(W), len(W)))
     if not missing.any():
-        return W, W @ x + coef[:, -1], none
+        return W, W @ x + coef[:, -1]
     observed, mu = ~missing, model.feature_means_
-    deviation = np.where(observed, x - mu, 0.0)
+    own = np.where(observed, W, 0.0)
     if model.missing == "conditional":
         S = model.feature_factors_ @ model.feature_factors_.T + np.diag(model.residual_variances_)
         rule = S[np.ix_(missing, observed)] @ np.linalg.pinv(S[np.ix_(observed, observed)])
-        rest = S[np.ix_(missing, missing)] - rule @ S[np.ix_(observed, missing)]
-        own = np.where(observed, W, 0.0)
         own[:, observed] += W[:, missing] @ rule
-        none = W[:, missing] @ rest @ W[:, missing].T
     else:
         contribution = np.abs(W) * model.feature_deviations_
         total, share = contribution.sum(axis=1), np.full(len(W), observed.mean())
         np.divide(contribution[:, observed].sum(axis=1), total, out=share, where=total > 0.0)
-        share = np.maximum(share, 0.5 * observed.mean())
-        own = np.divide(np.where(observed, W, 0.0), share[:, None], out=np.zeros_like(W), where=share[:, None] > 0.0)
-    return own, coef[:, -1] + W @ mu + own @ deviation, none
+        share = np.maximum(share, 0.5 * observed.mean())[:, None]
+        own = np.divide(own, share, out=np.zeros_like(W), where=share > 0.0)
+    return own, coef[:, -1] + W @ mu + own @ np.where(observed, x - mu, 0.0)
 
 
 def _label_probability(mean: np.ndarray, covariance: np.ndarray, label: int) -> float:

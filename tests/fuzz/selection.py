@@ -14,7 +14,7 @@ chosen
     not solve have the score of their plain model, fitted to a small tolerance and to that of the search: if the choice
     from both is better, pruning has missed it.
 constant
-    The chosen model has no coefficients, and no warning says so.
+    The chosen model has no coefficients, and no warning says so; or the warning is wrong.
 crash
     An exception, or a warning that is not about the ends of the grid.
 
@@ -106,8 +106,13 @@ def _warnings(search: Any, caught: list[Any]) -> list[tuple[str, str]]:
         for entry, text in zip(caught, texts, strict=True)
         if not issubclass(entry.category, expected) and "y_pred contains classes" not in text
     ]
-    if not np.any(search.coef_) and not any("no coefficients" in text for text in texts):
-        found.append(("constant", "the chosen model has no coefficients, and there is no warning"))
+    is_said = any("no coefficients" in text for text in texts)
+    if is_said == bool(np.any(search.coef_)):
+        text = "no coefficients, and there is no warning" if not is_said else "coefficients, and a warning denies it"
+        found.append(("constant", f"the chosen model has {text}"))
+    mean = search.scores_.mean(axis=0)
+    if any("scores higher" in text for text in texts) and mean[search.refined_].max() > search.best_score_ + _EQUAL:
+        found.append(("constant", "a warning says that no point scores higher than the chosen one, and one does"))
     return found
 
 
@@ -124,6 +129,10 @@ def _claimed(search: Any, folds: list[Fold]) -> list[tuple[str, str]]:
             own, error = copies.mean(), _error(fold.case, copies, len(fold.test))
             if not abs(own - claimed) <= error:
                 found.append(("claimed", f"{where}: the score {claimed:.6g} is {own:.6g}, within {error:.1g}"))
+            if fold.case.deletes and point == search.best_index_:
+                own = fold.documented_score(fold.with_coefficients(point, coef))
+                if not abs(own - claimed) <= _ROUNDING * max(1.0, abs(own)):
+                    found.append(("claimed", f"{where}: the score {claimed:.6g} of the documented copies is {own:.6g}"))
             if search.refined_[point]:
                 gap, error = fold.gap(point, coef)
                 if gap > allowed:
