@@ -43,7 +43,7 @@ from dropmargin.typing import Array
 METHODS = ("auto", "normal", "guaranteed")
 # Up to this number of classes, the covariances of all pairs are computed.
 _MAX_CLASSES = 50
-# A variance below this share of the terms that it is the difference of is a rounding error.
+# A variance, or a difference of scores, below this share of the terms that it is the difference of is a rounding error.
 _ROUNDING = 1e-13
 
 
@@ -243,6 +243,8 @@ def _differences(scores: ScoreMoments, predicted: Array) -> ScoreDifferences:
     deviation = np.broadcast_to(np.sqrt(predicted_variance), total.shape)
     slope = np.divide(predicted_variance - covariance, deviation, out=np.zeros_like(total), where=deviation > 0.0)
     mean = scores.mean[at_predicted][:, None] - scores.mean
+    # Equal but for rounding are, for example, the intercepts of balanced classes without coefficients.
+    mean[(total == 0.0) & (np.abs(mean) <= _ROUNDING * np.abs(scores.mean).max(axis=1, keepdims=True))] = 0.0
     return ScoreDifferences(*(_without_predicted(part, predicted) for part in (mean, total, slope)))
 
 
