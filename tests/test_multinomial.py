@@ -373,3 +373,21 @@ def test_streams_of_batches_and_irls_are_refused():
     assert "take 'ovr' or 'ovo', or fit" in str(raised.value.__cause__)
     with pytest.raises(ValueError, match="solver='irls' needs a quadratic majoriser"):
         model(solver="irls").fit(_X, _y)
+
+
+def test_a_search_with_two_classes_is_that_of_one_vs_rest():
+    is_of_two = _y < 2
+    X, y = _X[is_of_two], _y[is_of_two]
+    found, expected = (DropoutLogisticRegressionCV(cv=3, multi_class=kind).fit(X, y) for kind in ("multinomial", "ovr"))
+    assert_array_equal(found.coef_, expected.coef_)
+    assert_array_equal(found.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"])
+
+
+def test_passes_in_files_count_what_is_computed_anew(tmp_path):
+    """Losses through the MGF keep what they compute of rows in memory, and compute it again from files."""
+    np.savez(tmp_path / "rows.npz", X=_X, y=_y)
+    for kind in ("ovr", "multinomial"):
+        in_memory = MCFClassifier(loss="logistic", multi_class=kind).fit(_X, _y)
+        in_files = streaming.fit(clone(in_memory), [tmp_path / "rows.npz"], progress=False)
+        assert_allclose(in_files.objective_, in_memory.objective_, rtol=1e-4)
+        assert in_files.n_passes_ > 1.2 * in_memory.n_passes_

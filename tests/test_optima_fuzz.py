@@ -12,11 +12,11 @@ from dealing import deal
 from dropmargin import DropoutLogisticRegression, DropoutSVC, DropoutSVR, GaussianNoise, NoisyLinearClassifier
 from fuzz import optima
 from fuzz.multinomial import MultinomialProblem
-from fuzz.reference import MGF_LOSSES, MOMENT_LOSSES, BinaryProblem, minimise
+from fuzz.reference import MGF_LOSSES, MOMENT_LOSSES, REGRESSION_LOSSES, BinaryProblem, minimise
 
 # Forty problems, without those that take half a second or more.
-_QUICK = sorted({*range(10), *range(40, 60), *range(80, 90)} - {6, 42, 50, 54, 80, 85, 89})
-_BATCHES = [_QUICK[first : first + 11] for first in range(0, len(_QUICK), 11)]
+_QUICK = sorted(set(range(44)) - {16, 22, 26, 37})
+_BATCHES = [_QUICK[first : first + 10] for first in range(0, len(_QUICK), 10)]
 _MORE = [pytest.param(range(first, first + 10), marks=pytest.mark.slow) for first in range(0, 200, 10)]
 
 
@@ -25,21 +25,6 @@ def test_no_problem_stops_silently(indices):
     outcomes = [optima.run(0, index, peer=False) for index in indices]
     wrong = [outcome for outcome in outcomes if outcome.verdict in ("silent", "error")]
     assert not wrong, "\n".join(optima.describe(0, outcome) for outcome in wrong)
-
-
-# Conjugate gradients of the last step see nothing of the lowest eigenvalues: gaps of 1e-3 to 4e-2 at tol=1e-4, if the
-# stopping rule forgets those of the steps before.
-@pytest.mark.parametrize(
-    "index", [111, 229, 247, *(pytest.param(k, marks=pytest.mark.slow) for k in (251, 329, 385, 509))]
-)
-def test_no_multinomial_problem_with_low_eigenvalues_stops_silently(index):
-    outcome = optima.run(7, index, peer=False, tol=1e-4, multinomial=True)
-    assert outcome.verdict == "converged", optima.describe(7, outcome)
-
-
-def test_no_problem_of_a_loss_through_the_mgf_with_low_eigenvalues_stops_silently():
-    outcome = optima.run(0, 889, peer=False)
-    assert outcome.verdict == "converged", optima.describe(0, outcome)
 
 
 # The quadratic model predicts a decrease that the step does not bring: without that difference in the estimated gap,
@@ -162,14 +147,24 @@ def test_the_reference_is_scikit_learn_without_noise():
 
 @pytest.mark.parametrize(
     ("loss", "noise"),
-    deal(MOMENT_LOSSES + MGF_LOSSES, [("dropout", 0.4, 0.7), ("gaussian", 0.3), ("laplace", 0.2), ("poisson",)], n=14),
+    deal(
+        tuple(dict.fromkeys(MOMENT_LOSSES + MGF_LOSSES + REGRESSION_LOSSES)),
+        [("dropout", 0.4, 0.7), ("gaussian", 0.3), ("laplace", 0.2), ("poisson",), ("dropout", 0.4, "zero")],
+        n=30,
+    ),
     ids=str,
 )
 def test_the_reference_is_a_stationary_point(loss, noise):
     rng = np.random.default_rng(2)
     X = rng.poisson(1.0, (40, 4)) + 0.1
     y = np.where(rng.normal(size=40) + X[:, 0] > 1.0, 1.0, -1.0)
-    problem = BinaryProblem(loss, noise, X, y, np.full(40, 0.3), 0.0, 1.0, True)
+    others = {
+        "groups": np.array([0, 1, 0, 1]) if "zero" in noise else None,
+        "is_missing": rng.uniform(size=X.shape) < 0.1,
+    }
+    if loss in REGRESSION_LOSSES:
+        y = X[:, 0] + rng.normal(size=40)
+    problem = BinaryProblem(loss, noise, X, y, np.full(40, 0.3), 0.0, 1.0, True, parameter=0.3, **others)
     slope = approx_fprime(minimise(problem), problem.value, 1e-6)
     assert np.abs(slope).max() <= 1e-4 * problem.value(np.zeros(5))
 

@@ -100,6 +100,8 @@ class Objective(ABC):
     has_coupled_classes: bool = False
     #: Whether the loss is the hinge itself, with a kink and two targets: what methods in the dual need.
     is_noise_free_hinge: bool = False
+    #: Whether one small Newton step does not show that the gap is small.
+    needs_second_step: bool = False
     #: Whether there is `restricted`.
     can_restrict: bool = False
 

@@ -126,6 +126,10 @@ class MomentObjective(Objective):
         return isinstance(self.loss, Hinge) and self.variance.is_zero
 
     @property
+    def needs_second_step(self) -> bool:  # type: ignore[override]
+        return self.loss.has_local_kink
+
+    @property
     def row_loss(self) -> RowLoss:
         return RowLoss(self.loss, self.variance, self.outputs, self.smoothing, self.groups is not None)
 

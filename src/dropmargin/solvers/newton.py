@@ -105,6 +105,9 @@ class _Step:
         The decrease that the model predicts.
     is_from_model : boolean ndarray of shape (n_outputs,)
         Where the direction is the model's, and not that of the majoriser in its place.
+    rejected : ndarray of shape (n_outputs,)
+        The gap by the model where it is not; infinite if the model is not plausible. A short step of the majoriser,
+        which is far from tight, proves nothing.
     """
 
     def __init__(self, model: Curvature, direction: Array, remaining: Array, lowest: Array, predicted: Array) -> None:
@@ -114,6 +117,7 @@ class _Step:
         self.lowest = lowest
         self.predicted = predicted
         self.is_from_model = np.ones(len(predicted), dtype=bool)
+        self.rejected = np.full(len(predicted), np.inf)
 
     @classmethod
     def solve(cls, model: Curvature, point: Point, rtol: float, atol: Array, max_inner: int) -> _Step:
@@ -133,6 +137,8 @@ class _Step:
 
     def replace_by_majoriser(self, objective: Objective, point: Point, outputs: Array, state: _State) -> bool:
         """Take the majoriser's direction for these outputs; return whether anything changed."""
+        is_usable = outputs & self.is_from_model & self.is_plausible(state.largest_decrease())
+        self.rejected[is_usable] = (self.predicted + self.remaining)[is_usable]
         self.is_from_model &= ~outputs
         if not (objective.has_quadratic_bound and outputs.any()):
             return False
@@ -201,6 +207,8 @@ class _State:
         and ``n_flat`` those without a decrease of the objective.
     lowest : ndarray
         The lowest Ritz value of all steps.
+    before : ndarray
+        The estimated gaps before the last step.
     """
 
     def __init__(self, start: Point, options: Options, is_linear: bool) -> None:
@@ -213,7 +221,7 @@ class _State:
         self.gaps = np.full(n_outputs, np.inf)
         self.previous, self.least = np.full(n_outputs, np.inf), np.full(n_outputs, np.inf)
         self.n_stagnant, self.n_flat = np.zeros((2, n_outputs), dtype=int)
-        self.lowest = np.full(n_outputs, np.inf)
+        self.lowest, self.before = np.full((2, n_outputs), np.inf)
         self.history: list[Iteration] = []
         self.is_sampled = False
         self.converged = True
@@ -242,8 +250,10 @@ class _State:
         self, iteration: int, step: _Step, length: Array, trial: Point, is_first: bool, objective: Objective
     ) -> None:
         """Move to the new point, estimate the gaps, and drop the outputs that have converged or failed."""
-        scale, before = self.scale(), self.point.value
+        before = self.point.value
         values = np.where(length > 0.0, trial.value, before)
+        # The tolerance is relative to the objective that was reached: the first step may decrease it a thousand times.
+        scale = np.abs(values) if self.options.scale is None else self.options.scale[self.outputs]
         self.point = trial
         self.coef[:, self.outputs], self.values[self.outputs] = trial.coef, values
         gaps = self._linear_gap(step) if self.is_linear else self._gap(step, length, before - values, scale, objective)
@@ -252,6 +262,8 @@ class _State:
         self.n_stagnant = np.where(step.predicted < _STAGNATION * self.least, 0, self.n_stagnant + 1)
         self.previous = np.where(step.predicted > 0.0, step.predicted, np.finfo(float).tiny)
         self.least = np.minimum(self.least, self.previous)
+        if objective.needs_second_step:
+            gaps, self.before = np.maximum(gaps, self.before), gaps
         self.gaps[self.outputs] = np.inf if is_first else gaps
         self.history.append(
             Iteration(iteration, float(self.values.sum()), float(self.gaps.sum()), objective.n_passes, self.n_active)
@@ -264,7 +276,7 @@ class _State:
     def _gap(self, step: _Step, length: Array, decrease: Array, scale: Array, objective: Objective) -> Array:
         """Return the estimated gap after a step; see the module's docstring."""
         error, self.lowest = np.abs(step.predicted - decrease), np.minimum(self.lowest, step.lowest)
-        gap = error + step.remaining
+        gap = np.where(step.is_from_model, error + step.remaining, step.rejected)
         is_small = bool(np.all(gap <= self.options.tol * scale))
         if is_small:
             # Conjugate gradients may have left more than their steps show: the new gradient must agree. With a poor
@@ -310,7 +322,7 @@ class _State:
             self.outputs, self.point = self.outputs[~finished], self.point.select(~finished)
             self.previous, self.least = self.previous[~finished], self.least[~finished]
             self.n_stagnant, self.n_flat = self.n_stagnant[~finished], self.n_flat[~finished]
-            self.lowest = self.lowest[~finished]
+            self.lowest, self.before = self.lowest[~finished], self.before[~finished]
 
     def result(self, n_iter: int) -> Result:
         point = self.point if self.point.coef.shape == self.coef.shape else None

@@ -121,5 +121,6 @@ def _joint_history(results: list[Result]) -> list[Iteration]:
             entry = result.history[min(k, len(result.history) - 1)]
             objective, gap, passes = objective + entry.objective, gap + entry.gap, passes + entry.passes
             n_active += entry.n_active if k < len(result.history) else 0
+        gap = np.nan if np.isnan(gap) else gap  # the one object that compares as equal in lists
         joint.append(Iteration(k + 1, objective, gap, passes, n_active))
     return joint

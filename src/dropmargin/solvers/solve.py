@@ -289,7 +289,13 @@ def _one_by_one(
     method: Callable[..., Result], objective: MomentObjective, start: MomentPoint, options: Options
 ) -> Result:
     """Solve the outputs one after the other."""
-    return combine([method(objective.select([k]), start.select([k]), options) for k in range(objective.n_outputs)])
+    results: list[Result] = []
+    for k in range(objective.n_outputs):
+        before = objective.n_passes if results else 0.0  # those of the outputs before, which share the count
+        found = method(objective.select([k]), start.select([k]), options)
+        history = [entry._replace(passes=entry.passes - before) for entry in found.history]
+        results.append(replace(found, history=history))
+    return combine(results)
 
 
 def _solve_few_rows(objective: MomentObjective, start: MomentPoint, options: Options) -> Result:
