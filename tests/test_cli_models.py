@@ -202,8 +202,14 @@ def test_cv_chooses_for_a_share_of_missing_features(run, tmp_path):
     done = run(
         "cv", "d.npz", "--noises", "0,0.3", "--cs", "0.01,0.1", "--folds", "3", "--missing-rate", "0.4", "--json"
     )
-    search = DropoutSVCCV(noises=[0.0, 0.3], Cs=[0.01, 0.1], cv=3, target_noise=0.4).fit(X, y[:200])
+    grid = {"noises": [0.0, 0.3], "Cs": [0.01, 0.1], "cv": 3, "target_noise": 0.4}
+    search = DropoutSVCCV(**grid, missing="rescale").fit(X, y[:200])
     assert (done.json["C"], done.json["score"]) == (search.C_, search.best_score_)
+    assert "--missing-rate: the model is trained with --missing rescale" in done.err
+    for missing in ("conditional", "error"):
+        search = DropoutSVCCV(**grid, missing=missing).fit(X, y[:200])
+        given = ("--noises", "0,0.3", "--cs", "0.01,0.1", "--folds", "3", "--missing-rate", "0.4", "--missing", missing)
+        assert run("cv", "d.npz", *given, "--json").json["score"] == search.best_score_
     assert done.json["scoring"] == "expected accuracy"
     assert "--missing-rate" in run("cv", "d.npz", "--missing-rate", "40", code=2).error
     assert "excludes --scoring" in run("cv", "d.npz", "--missing-rate", "0.4", "--scoring", "f1", code=2).error

@@ -196,11 +196,14 @@ def test_a_search_makes_the_choice_of_the_local_one(gathered, client, data, monk
     assert pickle.loads(pickle.dumps(model)).best_score_ == expected.best_score_
 
 
-def test_a_search_of_a_regressor_makes_the_choice_of_the_local_one(client, data):
+@pytest.mark.parametrize("missing", ["error", "rescale"])
+def test_a_search_of_a_regressor_makes_the_choice_of_the_local_one(missing, client, data, monkeypatch):
+    monkeypatch.setattr(searches, "_GATHERED_BYTES", 0)
     X, _, weights = _collections(data)
     numbers = data[0] @ np.arange(data[0].shape[1]) + 0.1 * np.arange(len(data[0])) % 1.0
     y = da.from_array(numbers, chunks=X.chunks[0])
-    search = DropoutSVRCV(noises=[0.1, 0.5], Cs=[0.1, 1.0], cv=2, tol=1e-8, prune=False, target_noise=0.3, verbose=0)
+    search = DropoutSVRCV(noises=[0.1, 0.5], Cs=[0.1, 1.0], cv=2, tol=1e-8, prune=False, verbose=0)
+    search.set_params(target_noise=0.3, missing=missing)
     model, expected = fit(clone(search), X, y, weights), clone(search).fit(data[0], numbers, data[2])
     assert_allclose(model.scores_, expected.scores_, rtol=1e-4)
     assert model.best_index_ == expected.best_index_

@@ -31,9 +31,9 @@ from dropmargin.solvers import SOLVERS, Problem, Result, combine, open_outputs, 
 from dropmargin.threads import one_blas_thread
 from dropmargin.typing import Array
 
-# An interpolated point is solved if its score is below those of both its knots by more than half their difference and
-# by more than this share of the score.
-_BELOW = 0.01
+# An interpolated point is solved if its score is below or above those of both its knots by more than half their
+# difference and by more than this share of the score.
+_OUTSIDE = 0.01
 # All values of C are solved together up to this many scores of rows.
 _FEW_SCORES = 2**16
 
@@ -155,14 +155,16 @@ class PathSolver:
     def _cannot_win(self, below: Solution, above: Solution) -> bool:
         """Return whether the scores for two values of ``C`` are so low that no score in between can be the best."""
         low, high = sorted([below.score, above.score])
-        return high + 0.5 * (high - low) + _BELOW * abs(self._best) < self._best
+        return high + 0.5 * (high - low) + _OUTSIDE * abs(self._best) < self._best
 
     def _interpolate(
         self, chain: list[int], knots: list[int], c: int, tol: float, current: Column, score_point: ScorePoint
     ) -> None:
-        """Interpolate the noises of a chain that were not solved, and solve those with a low score.
+        """Interpolate the noises of a chain that were not solved, and solve those with a score far from both knots.
 
-        The path may have a corner between a noise for which all coefficients are zero and one for which they are not.
+        The path may have a corner between a noise for which all coefficients, or those of a class, are zero and one for
+        which they are not. Scores of the interpolation may be far too low or too high there; too high a score matters
+        if it is the best.
         """
         for noise in chain:
             if noise in knots:
@@ -170,7 +172,8 @@ class PathSolver:
                 continue
             score = score_point((noise, c), _combination(current, self.grid.interpolation(noise, knots)))
             low, high = sorted(current[knots[index]].score for index in (weaker - 1, weaker))
-            if not score >= low - max(0.5 * (high - low), _BELOW * abs(low)):
+            slack = max(0.5 * (high - low), _OUTSIDE * abs(low))
+            if not low - slack <= score <= max(high + slack, self._best):
                 score_point((noise, c), self.solve((noise, c), tol, current[knots[weaker]].coef))
 
     def refine(
