@@ -123,3 +123,15 @@ def test_a_search_warns_where_it_is_called():
     with pytest.warns(UserWarning, match="is the largest of Cs; larger values may score higher") as caught:
         NoisyLinearClassifierCV("logistic", noises=[None], Cs=[0.1, 1.0, 10.0], cv=2).fit(X, labels[:, 0])
     assert [one.filename for one in caught] == [__file__]
+
+
+def test_the_warning_about_a_constant_model_says_whether_others_score_higher():
+    X, labels, _ = make_data(n_samples=60)
+    search = DropoutSVCCV(noises=[0.1], Cs=[1e-4], l1_ratio=1.0, cv=3)
+    with pytest.warns(ParameterWarning, match="no coefficients.*, and no point of the grid scores higher"):
+        search.fit(X, labels[:, 0])
+    # a score that differs much between the folds, and little between the values of C
+    search.set_params(Cs=[1e-4, 10.0], rule="one-se", scoring=lambda model, X, y: X[0, 0] + 1e-3 * (model.C > 1.0))
+    with pytest.warns(ParameterWarning, match="no coefficients.*within one standard error of the highest"):
+        search.fit(X, labels[:, 0])
+    assert search.best_score_ < search.scores_.mean(axis=0).max()

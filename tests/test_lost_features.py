@@ -337,6 +337,14 @@ def test_the_expected_accuracy_is_the_mean_accuracy_of_sampled_copies(layout, n_
     assert model.expected_accuracy(LAYOUTS[layout](X), y, none) == pytest.approx(model.score(X, y), abs=1e-3)
 
 
+def test_scores_that_are_equal_but_for_rounding_are_equally_probable():
+    X, y = make_multiclass(n_classes=3)
+    model = DropoutLogisticRegression(C=1e-3, l1_ratio=1.0, class_weight="balanced").fit(X, y)
+    assert not model.coef_.any()
+    model.intercept_[:] = np.nextafter(-0.7, 0.0), -0.7, np.nextafter(-0.7, -1.0)
+    assert model.expected_accuracy(X, y, 0.1) == pytest.approx(1.0 / 3.0)
+
+
 def test_a_target_noise_is_the_score_of_the_search():
     X, y = make_multiclass()
     target = DropoutNoise(0.5)

@@ -45,7 +45,7 @@ METHODS = ("auto", "normal", "guaranteed")
 _MAX_CLASSES = 50
 # The nodes of a Gauss-Hermite quadrature for the expected accuracy.
 _FEW_POINTS = 16
-# A variance below this share of the terms that it is the difference of is a rounding error.
+# A variance, or a difference of scores, below this share of the terms that it is the difference of is a rounding error.
 _ROUNDING = 1e-13
 
 
@@ -254,6 +254,8 @@ def _differences(scores: ScoreMoments, predicted: Array) -> ScoreDifferences:
     deviation = np.broadcast_to(np.sqrt(predicted_variance), total.shape)
     slope = np.divide(predicted_variance - covariance, deviation, out=np.zeros_like(total), where=deviation > 0.0)
     mean = scores.mean[at_predicted][:, None] - scores.mean
+    # Equal but for rounding are, for example, the intercepts of balanced classes without coefficients.
+    mean[(total == 0.0) & (np.abs(mean) <= _ROUNDING * np.abs(scores.mean).max(axis=1, keepdims=True))] = 0.0
     return ScoreDifferences(*(_without_predicted(part, predicted) for part in (mean, total, slope)))
 
 

@@ -45,15 +45,28 @@ def cv_results(grid: Grid, scores: Array, refined: Array) -> dict[str, Any]:
     }
 
 
-def warn_constant(target: str, stacklevel: int) -> None:
-    """Warn that the chosen model has no coefficients; ``target`` is what it predicts, a label or a number.
+def warn_constant(target: str, is_highest: bool, stacklevel: int) -> None:
+    """Warn that the chosen model has no coefficients.
 
-    ``stacklevel`` is as in `warnings.warn`, as if called by the caller.
+    Parameters
+    ----------
+    target : str
+        What it predicts, a label or a number.
+    is_highest : bool
+        Whether no point of the grid has a higher score.
+    stacklevel : int
+        As in `warnings.warn`, as if called by the caller.
     """
-    reason = f"it has no coefficients and predicts the same {target} for all rows, and no point of the grid scores"
-    message = f"The chosen model is constant: {reason} higher. Add larger values to Cs, or weaker noise to noises."
-    option = f"the chosen model is constant: {reason} higher. Add larger values, or weaker noise to --noises"
-    warnings.warn(ParameterWarning(message, "Cs", option), stacklevel=stacklevel + 1)
+    what = f"is constant: it has no coefficients and predicts the same {target} for all rows"
+    if is_highest:
+        what = f"{what}, and no point of the grid scores higher"
+        remedy = "Add larger values to Cs, or weaker noise to noises."
+        option = "Add larger values, or weaker noise to --noises"
+    else:
+        what = f"{what}; its score is within one standard error of the highest"
+        remedy, option = "The highest is chosen by rule='best'.", "The highest is chosen by --rule best"
+    warning = ParameterWarning(f"The chosen model {what}. {remedy}", "Cs", f"the chosen model {what}. {option}")
+    warnings.warn(warning, stacklevel=stacklevel + 1)
 
 
 def warn_at_ends(grid: Grid, mean: Array, chosen: Point, stacklevel: int) -> None:
