@@ -181,7 +181,14 @@ def test_targets(read):
     refused(read, "a,label\n1,\n", "no row has a label in column 'label'", target="label", skip_unlabelled=True)
     refused(read, "label\n1\n", "there are no columns besides", target="label")
     assert read("a,l\n1,1\n1,1.5\n", target="l").y.tolist() == ["1", "1.5"]
-    assert read("a,l\n1,+1\n1,-1.0\n", target="l").y.tolist() == [1, -1]
+    assert read("a,l\n1,1\n1,-1\n", target="l").y.tolist() == [1, -1]
+    large = 2**63 - 1
+    assert read(f"a,l\n1,{large}\n1,{large - 1}\n", target="l").y.tolist() == [large, large - 1]
+    for texts in (["007", "7"], ["+1", "-1"], ["1.0", "2"], ["0", "-0"], [str(large), str(large + 1)]):
+        assert read(f"a,l\n1,{texts[0]}\n1,{texts[1]}\n", target="l").y.tolist() == texts
+    # A model whose labels are integers has no label 007.
+    assert read("a,l\n1,+1\n1,-1.0\n", target="l", label_kind="integer").y.tolist() == [1, -1]
+    refused(read, "a,l\n1,7\n1,007\n", "csv:3: the label '007' is not an integer", target="l", label_kind="integer")
     assert read("a,l\n1,007\n1,1\n", target="l", label_kind="string").y.tolist() == ["007", "1"]
     refused(
         read, "a,l\n1,1\n1,1.5\n", "data.csv:3: the label '1.5' is not an integer", target="l", label_kind="integer"
@@ -355,6 +362,9 @@ def test_numbers_as_labels(tmp_path):
     path = parquet(tmp_path / "a.parquet", a=[1.0, 2.0], share=[0.5, 1.0], whole=[1, 2])
     assert read_data(path, ReadOptions(target="share")).y.tolist() == [0.5, 1.0]
     assert read_data(path, ReadOptions(target="whole", label_kind="number")).y.tolist() == [1, 2]
+    path = parquet(tmp_path / "b.parquet", a=[1.0, 2.0], label=np.array([2**63 - 1, 2**63], np.uint64))
+    with pytest.raises(DataFormatError, match="row 2: the label '9223372036854775808' is not within 64 bits"):
+        read_data(path, ReadOptions(target="label"))
     path = tmp_path / "a.csv"
     path.write_text("a,price\n1,$1.5\n2,2e3\n")
     options = ReadOptions(target="price", label_kind="number")
@@ -428,6 +438,15 @@ def test_absent_columns_of_json_lines(read):
     refused(read, '{"a": 1}\n', r"data.jsonl: there is no column 'l' \(--target\)", name="data.jsonl", target="l")
     text = '{"a": 1, "l": 1}\n{"a": 1}\n'
     refused(read, text, "data.jsonl:2: the label is missing", name="data.jsonl", target="l")
+    for label in ("1" * 20, "1" * 5000):
+        text = f'{{"a": 1, "l": 2}}\n{{"a": 1, "l": {label}}}\n'
+        refused(read, text, "data.jsonl:2: the label '1+.* is not within 64 bits", name="data.jsonl", target="l")
+    refused(
+        read, '{"a": 1, "l": 1e999}', "data.jsonl:1: the label '1e999' is not a finite", name="data.jsonl", target="l"
+    )
+    large = 2**63 - 1
+    text = f'{{"a": 1, "l": {large}}}\n{{"a": 1, "l": {large - 1}}}\n'
+    assert read(text, name="data.jsonl", target="l").y.tolist() == [large, large - 1]
     refused(read, "\n\n", "data.jsonl: there are no rows", name="data.jsonl")
 
 

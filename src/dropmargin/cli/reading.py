@@ -95,7 +95,8 @@ def read_parts(
     if form not in ("svmlight", "npz") and read_options.target is not None:
         is_integer = not model.predicts_numbers and model.estimator.classes_.dtype.kind in "iu"
         kind: LabelKind = "number" if model.predicts_numbers else "integer" if is_integer else "string"
-        read_options = replace(read_options, label_kind=kind)
+        unit = model.summary.get("target_unit") if kind == "number" else None
+        read_options = replace(read_options, label_kind=kind, label_unit=unit)
     return _parts(path, form, read_options, model, console, labels)
 
 
@@ -154,7 +155,7 @@ def _parts(
                 report_reading(replace(data, n_unlabelled=0), path, console)
             is_first = False
             if data.n_samples:
-                yield replace(data, X=_encode(data, model, path))
+                yield replace(data, X=_encode(data, model, path, n_rows))
             n_rows += data.n_samples
             n_unlabelled += data.n_unlabelled
             progress.advance()
@@ -185,12 +186,20 @@ def _check_columns(path: str, data: Dataset, read_options: ReadOptions, model: S
     console.note(f"{path} lacks columns of the training data, which are taken as missing: {listed}")
 
 
-def _encode(data: Dataset, model: SavedModel, path: str) -> Any:
+def _encode(data: Dataset, model: SavedModel, path: str, n_before: int) -> Any:
+    """Return the rows for the estimator; ``n_before`` rows of the file come before them."""
     if model.takes == "text" and data.is_table:  # the column of the text may have another name
         return model.encoder.transform(data.X.iloc[:, 0])
     if model.encoder is not None:
-        return model.encoder.transform(data.X)
+        try:
+            return model.encoder.transform(data.X)
+        except ValueError as error:
+            where = f"{path}, after row {n_before}" if n_before else path
+            raise ValueError(f"{where}: {error}") from error
     if data.is_table:
+        for name in data.X.columns[data.X.dtypes == "category"]:
+            what = f"column {name!r} has numbers with a unit, such as {data.X[name].dropna().iloc[0]!r}"
+            raise ValueError(f"{path}: {what}, but {model.path} was trained on plain numbers")
         return data.X.reindex(columns=model.feature_names).to_numpy(dtype="float64")
     if data.X.shape[1] != model.estimator.n_features_in_:
         raise ValueError(

@@ -21,7 +21,7 @@ from dropmargin.data.missing_values import feature_statistics, has_missing, nan_
 from dropmargin.errors import ParameterWarning
 from dropmargin.estimators.parameters import specification
 from dropmargin.io.data import TABLES, Dataset, ReadOptions, find_format, read_chunks, read_data
-from dropmargin.io.data.cells import parse_number
+from dropmargin.io.data.cells import common_unit, parse_quantity, two_units
 from dropmargin.io.data.frame_encoder import FrameEncoder
 from dropmargin.io.data.table_encoder import TableEncoder, listed
 from dropmargin.io.data.text_encoder import TextEncoder
@@ -104,7 +104,7 @@ def read_training_data(path: str, options: SimpleNamespace, console: Console) ->
         raise UsageError(f"{path} has no labels: there is no array 'y'; name the array by --target")
     report_reading(data, path, console)
     labels, codes = np.unique(data.y.astype(str) if data.y.dtype.kind == "O" else data.y, return_inverse=True)
-    numbers = check_labels(labels, len(codes), options, console, decimal=read_options.decimal)
+    numbers, unit = check_labels(labels, len(codes), options, console, decimal=read_options.decimal)
     encoder = _make_encoder(data, options)
     X = data.X if encoder is None else _fit_encoder(encoder, data, console)
     names = None if encoder is not None else _feature_names(data, options.feature_names)
@@ -113,6 +113,7 @@ def read_training_data(path: str, options: SimpleNamespace, console: Console) ->
         "features": int(X.shape[1]),
         "format": form,
         "target": read_options.target,
+        "target_unit": unit,
         "zero_based": data.zero_based,
         "decimal": options.decimal,
         "missing_values": options.missing_values,
@@ -138,12 +139,13 @@ def report_reading(data: Dataset, path: str, console: Console) -> None:
 
 def check_labels(
     labels: Array, n_rows: int, options: SimpleNamespace, console: Console, *, decimal: str | None
-) -> Array | None:
-    """Set ``options.loss`` if it is not given; return different labels as the numbers of a regression, None of classes.
+) -> tuple[Array | None, str | None]:
+    """Set ``options.loss`` if it is not given; return different labels as the numbers of a regression, and their unit.
 
-    ``decimal`` is the decimal mark of numbers in text, None if text is not a number.
+    Both are None if the labels are classes. ``decimal`` is the decimal mark of numbers in text, None if text is not a
+    number.
     """
-    numbers = _as_numbers(labels, decimal)
+    numbers, unit = _as_numbers(labels, decimal)
     is_quantity = numbers is not None and _is_quantity(numbers, n_rows, is_text=labels.dtype.kind in "UT")
     target = f"--target {options.target}: " if options.target is not None else ""
     n_labels = f"{len(labels)} different numbers in {plural(n_rows, 'row')}"
@@ -156,22 +158,28 @@ def check_labels(
         check_loss(options)
     if learns_numbers(loss):
         if numbers is None:
-            other = next(label for label in labels.tolist() if _as_numbers(np.array([label]), decimal) is None)
-            raise UsageError(
-                f"{target}--loss {loss} predicts numbers, and the label {other!r} is none (use --loss hinge)"
-            )
-        return numbers
+            other = next((one for one in labels.tolist() if _as_numbers(np.array([one]), decimal)[0] is None), None)
+            what = f"the label {other!r} is none (use --loss hinge)"
+            if other is None:
+                what = f"the labels {two_units(labels.tolist(), decimal or '.')} are not in one unit"
+            raise UsageError(f"{target}--loss {loss} predicts numbers, and {what}")
+        return numbers, unit
     if is_quantity:
         raise UsageError(f"{quantity} (regression); --loss {loss} learns classes: use --loss ridge or svr")
-    return None
+    return None, None
 
 
-def _as_numbers(labels: Array, decimal: str | None) -> Array | None:
-    """Return different labels as float64, None if some are not numbers."""
-    if labels.dtype.kind in "UT":
-        parsed = [None if decimal is None else parse_number(label, decimal) for label in labels.tolist()]
-        return None if None in parsed else np.array(parsed, dtype=np.float64)
-    return None if labels.dtype.kind == "b" or not np.isfinite(labels).all() else labels.astype(np.float64)
+def _as_numbers(labels: Array, decimal: str | None) -> tuple[Array | None, str | None]:
+    """Return different labels as float64 and their unit; None if some are not numbers, or they have several units."""
+    if labels.dtype.kind not in "UT":
+        is_number = labels.dtype.kind != "b" and bool(np.isfinite(labels).all())
+        return labels.astype(np.float64) if is_number else None, None
+    parsed = [None if decimal is None else parse_quantity(label, decimal) for label in labels.tolist()]
+    quantities = [quantity for quantity in parsed if quantity is not None]
+    unit = common_unit(quantity.unit for quantity in quantities)
+    if len(quantities) < len(labels) or unit is None:
+        return None, None
+    return np.array([quantity.value for quantity in quantities], dtype=np.float64), unit
 
 
 def _is_quantity(numbers: Array, n_rows: int, *, is_text: bool) -> bool:

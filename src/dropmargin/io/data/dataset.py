@@ -31,10 +31,11 @@ class Dataset:
     ----------
     X : csr_array, ndarray, pandas.DataFrame or list of str
         A matrix, a table or documents. Columns of a table have the dtype float64, category or, in files with types,
-        datetime64; those of text have strings.
+        datetime64; those of text have strings. Numbers with a unit, such as ``12%``, are categories, too, which
+        `TableEncoder` converts.
     y : ndarray or None
-        Labels: int64 if all are integers, else strings; other numbers (float64) in files with types, svmlight and npz
-        files, and with ``label_kind="number"``.
+        Labels: int64 if all are integers, in text written as ``7``, not as ``007`` or ``7.0``; else strings. Other
+        numbers (float64) in files with types, svmlight and npz files, and with ``label_kind="number"``.
     feature_names : tuple of str, or None
         Column names of a table, or the array ``feature_names`` of an npz file.
     zero_based : bool or None
@@ -110,6 +111,9 @@ class ReadOptions:
         Tables and text: leave out rows without a label instead of raising an error.
     label_kind : {"integer", "number", "string"}, optional
         Tables and text: type of the labels; ``"number"`` is that of regression. By default the file determines it.
+    label_unit : str, optional
+        Tables and text, with ``label_kind="number"``: the unit of labels in text, ``"%"``, a currency or, for plain
+        numbers, empty. By default the rows determine it.
     missing_values : sequence of str
         csv, tsv: fields that are missing values.
     max_ratio : int
@@ -131,6 +135,7 @@ class ReadOptions:
     ids: str | None = None
     skip_unlabelled: bool = False
     label_kind: LabelKind | None = None
+    label_unit: str | None = None
     missing_values: Sequence[str] = MISSING_VALUES
     max_ratio: int = 200
 
@@ -163,10 +168,14 @@ _MAX_LISTED = 20
 
 
 class Rows(NamedTuple):
-    """Consecutive rows: a `pyarrow.Table`, and the line of each row in the file (without lines, its number)."""
+    """Consecutive rows: a `pyarrow.Table`, and the line of each row in the file (without lines, its number).
+
+    ``numerals`` are columns of numbers that are given as text, with all their digits.
+    """
 
     table: Any
     lines: Sequence[int]
+    numerals: frozenset[str] = frozenset()
 
 
 def select_columns(names: Sequence[str], options: ReadOptions, file: str, line: int | None = None) -> list[str]:

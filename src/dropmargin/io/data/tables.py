@@ -198,15 +198,23 @@ class _Records:
 
 # JSON lines ---------------------------------------------------------------------------------------------------------
 
+
 # The json module of Python reads the lines: Arrow and pandas turn some texts into dates, and do not tell the line of an
 # error.
-_KINDS = {float: "a number", bool: "a number", str: "text"}
+class _Numeral(str):
+    """A number as it is in the file, with all its digits."""
+
+    __slots__ = ()
+
+
+_KINDS = {_Numeral: "a number", bool: "a number", str: "text"}
 _NESTED = "a list or an object"
 
 
 def json_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bool) -> Iterator[Rows]:
     """Yield the rows of about ``n_bytes`` bytes at a time; numbers are float64, ``true`` is 1 and ``false`` is 0.
 
+    Those of the target and of ``ids`` are text, so that no digit is lost.
     A column that an object does not have is missing in this row. Whether the file has a column at all is known only
     at its end, and checked only if ``whole``.
     """
@@ -215,6 +223,7 @@ def json_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bo
     asked = [*(options.columns or ()), options.target, options.ids, *options.text_columns]
     asked += [*options.categorical, *options.ignore]
     known = dict.fromkeys(name for name in asked if name is not None)
+    exact = {options.target, options.ids}
     with source.open() as stream:
         for first_line, block in text_blocks(stream, source.name, n_bytes):
             texts = decode_lines(block, source.name, first_line)
@@ -225,15 +234,18 @@ def json_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bo
             found = dict.fromkeys(name for row in rows.values() for name in row)
             names |= found
             wanted = select_columns(list(known | found), options, source.name)
-            yield Rows(pa.table([_column(name, rows, kinds, source.name) for name in wanted], wanted), list(rows))
+            columns = [_column(name, rows, kinds, source.name, exact=name in exact) for name in wanted]
+            numerals = frozenset(name for name in wanted if name in exact and kinds.get(name) == _KINDS[_Numeral])
+            yield Rows(pa.table(columns, wanted), list(rows), numerals)
     if whole and names:
         select_columns(list(names), options, source.name)
 
 
 def _parse(text: str, file: str, line: int) -> dict[str, Any]:
-    """Return the object of a line; integers are floats, too."""
+    """Return the object of a line."""
+    numbers: dict[str, Any] = {"parse_int": _Numeral, "parse_float": _Numeral, "parse_constant": _refuse_constant}
     try:
-        row = json.loads(text, object_pairs_hook=_to_dict, parse_constant=_refuse_constant, parse_int=float)
+        row = json.loads(text, object_pairs_hook=_to_dict, **numbers)
         if "\\u" in text:  # half of a surrogate pair is not a character
             json.dumps(row, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
@@ -254,8 +266,11 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number of JSON (use null for a missing value)")
 
 
-def _column(name: str, rows: dict[int, dict[str, Any]], kinds: dict[str, str], file: str) -> Any:
-    """Return a column as an Arrow array; ``kinds`` has the kinds of the columns in all blocks so far."""
+def _column(name: str, rows: dict[int, dict[str, Any]], kinds: dict[str, str], file: str, *, exact: bool) -> Any:
+    """Return a column as an Arrow array, of numbers as text if ``exact``.
+
+    ``kinds`` has the kinds of the columns in all blocks so far.
+    """
     values = [row.get(name) for row in rows.values()]
     for kind in sorted(filter(None, set(map(_kind, values)))):
         expected = kinds.setdefault(name, kind)
@@ -268,6 +283,8 @@ def _column(name: str, rows: dict[int, dict[str, Any]], kinds: dict[str, str], f
         return pa.nulls(len(values))
     if kinds[name] == "text":
         return pa.array(values, pa.string())
+    if exact:
+        return pa.array([str(int(value)) if isinstance(value, bool) else value for value in values], pa.string())
     return pa.array([None if value is None else float(value) for value in values], pa.float64())
 
 
@@ -351,16 +368,18 @@ def read(source: Source, options: ReadOptions) -> Dataset:
     if not blocks:
         raise DataFormatError("there are no rows", source.name)
     lines = [block.lines for block in blocks]
+    numerals = frozenset[str]().union(*(block.numerals for block in blocks))
     table = pa.concat_tables([block.table for block in blocks], promote_options="default")
     del blocks  # they refer to the same memory
-    data = Converter(source.name, options, lines, whole=True).convert(table)
+    data = Converter(source.name, options, lines, whole=True, numerals=numerals).convert(table)
     return replace(data, separator=source.separator)
 
 
 def chunks(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
     """Yield the rows of about ``chunk_bytes`` bytes at a time; a column whose kind is not given is not inspected."""
     for block in _blocks(source, options, chunk_bytes, whole=False):
-        data = Converter(source.name, options, [block.lines], whole=False).convert(block.table)
+        converter = Converter(source.name, options, [block.lines], whole=False, numerals=block.numerals)
+        data = converter.convert(block.table)
         yield replace(data, separator=source.separator)
 
 
