@@ -438,12 +438,9 @@ def test_absent_columns_of_json_lines(read):
     refused(read, '{"a": 1}\n', r"data.jsonl: there is no column 'l' \(--target\)", name="data.jsonl", target="l")
     text = '{"a": 1, "l": 1}\n{"a": 1}\n'
     refused(read, text, "data.jsonl:2: the label is missing", name="data.jsonl", target="l")
-    for label in ("1" * 20, "1" * 5000):
+    for label, what in (("1" * 20, "'1+' is not within 64"), ("1" * 5000, "'inf' is not"), ("1e999", "'inf' is not")):
         text = f'{{"a": 1, "l": 2}}\n{{"a": 1, "l": {label}}}\n'
-        refused(read, text, "data.jsonl:2: the label '1+.* is not within 64 bits", name="data.jsonl", target="l")
-    refused(
-        read, '{"a": 1, "l": 1e999}', "data.jsonl:1: the label '1e999' is not a finite", name="data.jsonl", target="l"
-    )
+        refused(read, text, f"data.jsonl:2: the label {what}", name="data.jsonl", target="l")
     large = 2**63 - 1
     text = f'{{"a": 1, "l": {large}}}\n{{"a": 1, "l": {large - 1}}}\n'
     assert read(text, name="data.jsonl", target="l").y.tolist() == [large, large - 1]

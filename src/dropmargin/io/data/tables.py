@@ -207,8 +207,8 @@ class _Numeral(str):
     __slots__ = ()
 
 
-_KINDS = {_Numeral: "a number", bool: "a number", str: "text"}
-_NESTED = "a list or an object"
+_NUMBER, _NESTED = "a number", "a list or an object"
+_KINDS = {**dict.fromkeys((int, float, bool, _Numeral), _NUMBER), str: "text"}
 
 
 def json_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bool) -> Iterator[Rows]:
@@ -228,24 +228,26 @@ def json_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bo
         for first_line, block in text_blocks(stream, source.name, n_bytes):
             texts = decode_lines(block, source.name, first_line)
             numbered = [(line, text) for line, text in enumerate(texts, first_line) if text.strip()]
-            rows = {line: _parse(text, source.name, line) for line, text in numbered}
+            rows = {line: _parse(text, source.name, line, options.ids is not None) for line, text in numbered}
             if not rows:
                 continue
             found = dict.fromkeys(name for row in rows.values() for name in row)
             names |= found
             wanted = select_columns(list(known | found), options, source.name)
             columns = [_column(name, rows, kinds, source.name, exact=name in exact) for name in wanted]
-            numerals = frozenset(name for name in wanted if name in exact and kinds.get(name) == _KINDS[_Numeral])
+            numerals = frozenset(name for name in wanted if name in exact and kinds.get(name) == _NUMBER)
             yield Rows(pa.table(columns, wanted), list(rows), numerals)
     if whole and names:
         select_columns(list(names), options, source.name)
 
 
-def _parse(text: str, file: str, line: int) -> dict[str, Any]:
-    """Return the object of a line."""
-    numbers: dict[str, Any] = {"parse_int": _Numeral, "parse_float": _Numeral, "parse_constant": _refuse_constant}
+def _parse(text: str, file: str, line: int, as_text: bool) -> dict[str, Any]:
+    """Return the object of a line, with numbers as text if ``as_text``."""
     try:
-        row = json.loads(text, object_pairs_hook=_to_dict, **numbers)
+        try:
+            row = _loads(text, _Numeral, _Numeral) if as_text else _loads(text, int, float)
+        except ValueError:  # thousands of digits are too many for an int
+            row = _loads(text, float, float)
         if "\\u" in text:  # half of a surrogate pair is not a character
             json.dumps(row, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
@@ -253,6 +255,11 @@ def _parse(text: str, file: str, line: int) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise DataFormatError(f"expected a JSON object, got {quoted(text)}", file, line)
     return row
+
+
+def _loads(text: str, parse_int: Any, parse_float: Any) -> Any:
+    own: dict[str, Any] = {"object_pairs_hook": _to_dict, "parse_constant": _refuse_constant}
+    return json.loads(text, parse_int=parse_int, parse_float=parse_float, **own)
 
 
 def _to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -284,8 +291,15 @@ def _column(name: str, rows: dict[int, dict[str, Any]], kinds: dict[str, str], f
     if kinds[name] == "text":
         return pa.array(values, pa.string())
     if exact:
-        return pa.array([str(int(value)) if isinstance(value, bool) else value for value in values], pa.string())
-    return pa.array([None if value is None else float(value) for value in values], pa.float64())
+        return pa.array([None if value is None else _as_text(value) for value in values], pa.string())
+    try:
+        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+    except OverflowError:  # of an int; as text it is infinite
+        return pa.array([None if value is None else float(_as_text(value)) for value in values], pa.float64())
+
+
+def _as_text(number: Any) -> str:
+    return str(int(number) if isinstance(number, bool) else number)
 
 
 def _kind(value: Any) -> str | None:
