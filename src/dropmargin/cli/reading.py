@@ -87,6 +87,8 @@ def read_parts(
     if form == "svmlight":
         own |= {"zero_based": _zero_based(options.zero_based, model, console), "ignore_extra": options.ignore_extra}
         own["n_features"] = model.estimator.n_features_in_
+    if form in ("svmlight", "npz"):
+        own["max_features"] = max(model.estimator.n_features_in_, ReadOptions().max_features)
     read_options = replace(basic_read_options(options, form), **own)
     if labels:
         read_options = require_target(path, form, read_options)

@@ -242,20 +242,20 @@ def learns_numbers(loss: str) -> bool:
     return issubclass(_MODELS[loss], RegressorMixin)
 
 
-def make_folds(options: SimpleNamespace, y: Array, seed: int | None = None) -> Any:
+def make_folds(options: SimpleNamespace, y: Array) -> Any:
     """Return the splitter of the cross-validation; refuse more folds than the rows are enough for.
 
-    The rows of a regression are always shuffled: files are often sorted by a quantity.
+    Rows are shuffled: files are often sorted by the target or by time.
     """
     n_folds = options.folds
     if learns_numbers(options.loss):
         if 2 * n_folds > len(y):
             raise UsageError(f"--folds {n_folds} is too many: a fold needs two rows, and there are {len(y)}")
-        return KFold(n_folds, shuffle=True, random_state=seed or 0)
+        return KFold(n_folds, shuffle=True, random_state=options.seed)
     most = int(np.unique(y, return_counts=True)[1].max())
     if n_folds > most:
         raise UsageError(f"--folds {n_folds} is too many: the most frequent class has {plural(most, 'row')}")
-    return StratifiedKFold(n_folds, shuffle=seed is not None, random_state=seed)
+    return StratifiedKFold(n_folds, shuffle=True, random_state=options.seed)
 
 
 def check_loss(options: SimpleNamespace) -> None:

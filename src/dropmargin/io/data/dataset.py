@@ -92,7 +92,8 @@ class ReadOptions:
     ignore_extra : bool
         svmlight: leave out features beyond ``n_features`` instead of raising an error.
     max_features : int
-        svmlight, npz: more features than this are an error, raised before memory is allocated.
+        svmlight, npz: more features than this are an error, raised before memory is allocated: a model has several
+        numbers for each feature, also if no row has it.
     separator : str, optional
         csv, tsv: one character; by default a comma, or a semicolon or tab if the header of a csv file has more of
         these (csv), or a tab (tsv).
@@ -126,7 +127,7 @@ class ReadOptions:
     zero_based: bool | None = None
     n_features: int | None = None
     ignore_extra: bool = False
-    max_features: int = 2**25
+    max_features: int = 2**22
     separator: str | None = None
     decimal: str = "."
     columns: Mapping[str, ColumnKind] | None = None

@@ -26,7 +26,7 @@ import pyarrow.parquet
 from dropmargin.io.data.conversion import Converter
 from dropmargin.io.data.dataset import Dataset, ReadOptions, Rows, select_columns
 from dropmargin.io.data.errors import DataFormatError, one_line, quoted
-from dropmargin.io.data.sources import Source, decode_lines, text_blocks
+from dropmargin.io.data.sources import MAX_LINE, Source, decode_lines, text_blocks
 
 _SVMLIGHT_LINE = re.compile(r"\s*[+-]?[0-9.]+(\s+[0-9]+:[-+0-9.eE]+)+\s*(#.*)?")
 
@@ -61,14 +61,13 @@ _MIN_LINES = 16
 _MAX_ARROW_BYTES = 2**30
 # Arrow is slower than the csv module on blocks of few lines and many columns.
 _MIN_BYTES_PER_COLUMN = 256
-_MAX_FIELD = 2**31 - 1
 _SEPARATORS = (",", ";", "\t")
 
 
 def delimited_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bool) -> Iterator[Rows]:
     """Yield the rows of about ``n_bytes`` bytes at a time; each column is text."""
     # The default limit is 131072 characters. It is global, so it is never lowered again.
-    csv.field_size_limit(max(_MAX_FIELD, csv.field_size_limit()))
+    csv.field_size_limit(max(MAX_LINE, csv.field_size_limit()))
     with source.open() as stream:
         blocks = text_blocks(stream, source.name, n_bytes, _MIN_LINES if whole else 2)
         separator = options.separator or ("\t" if options.format == "tsv" else None)
@@ -161,9 +160,12 @@ class _Records:
             return first_line, next(self._reader)
         except csv.Error as error:
             what = f"the quotes or line ends are malformed: {one_line(error)}"
+            is_long = "field limit" in str(error)
             if self._is_end:
                 what = "a quoted field begins in this record and does not end"
-            raise DataFormatError(what, self._name, first_line if self._is_end else self.line) from None
+            elif is_long:
+                what = f"a quoted field begins in this record and has more than {MAX_LINE // 2**20} MB (does it end?)"
+            raise DataFormatError(what, self._name, first_line if self._is_end or is_long else self.line) from None
 
     def blocks(self, names: list[str], wanted: list[str]) -> Iterator[Rows]:
         """Yield the ``wanted`` columns of the records that begin in each block."""
