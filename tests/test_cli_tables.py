@@ -14,6 +14,9 @@ pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 
 
+_LABELLED = [("-1.5", "007"), ("-1", "007"), ("-0.5", "007"), ("0.5", "7"), ("1", "7"), ("1.5", "7")]
+
+
 @pytest.fixture
 def people(tmp_path):
     """Write a table of columns of many kinds, and return the function that writes a changed one."""
@@ -91,9 +94,61 @@ def test_columns_that_are_refused_with_a_hint(run, people, tmp_path, column, mes
     people(born=column)
     error = run("train", "people.csv", "m.safetensors", "--target", "y", code=2).error
     assert message in error
+    assert error.startswith("column 'born' has ")  # no option is wrong
     assert "--ignore born" in error
     assert not (tmp_path / "m.safetensors").exists()
     run("train", "people.csv", "m.safetensors", "--target", "y", "--categorical", "born")
+
+
+_NO_X = "there is no column 'xx' ({}); did you mean 'x'? The columns are 'x', 't', 'y'"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--target", "xx"], _NO_X.format("--target")),
+        (["train", "--target", "y", "--text", "xx"], _NO_X.format("--text")),
+        (["train", "--target", "y", "--categorical", "xx"], _NO_X.format("--categorical")),
+        (["train", "--target", "y", "--ignore", "xx"], _NO_X.format("--ignore")),
+        (["train", "--target", "y", "--keep", "xx"], "--keep: there is no column 'xx' besides target and text"),
+        (["train", "--target", "y", "--ignore", "x,t"], "there are no columns besides those of --target and --ignore"),
+        (["train", "--target", "y", "--feature-names", "a.csv"], "--feature-names: this is for svmlight, npz files"),
+        (["predict", "--ids", "xx"], _NO_X.format("--ids")),
+        (["predict", "--target", "xx"], _NO_X.format("--target")),
+        (["evaluate", "--target", "xx"], _NO_X.format("--target")),
+    ],
+)
+def test_an_error_names_the_wrong_option(run, tmp_path, arguments, message):
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame([(float(x), "good", y) for x, y in _LABELLED], columns=list("xty"))
+    table.to_csv("a.csv", index=False)
+    table.to_json("a.jsonl", orient="records", lines=True)
+    table.to_parquet("a.parquet")
+    run("train", "a.csv", "m.safetensors", "--target", "y")
+    for name in ("a.csv", "a.jsonl", "a.parquet"):
+        failed = run(
+            arguments[0], name, "m.safetensors", *arguments[1:], "--quiet", code=2 if "--" in message[:2] else 1
+        )
+        assert message in failed.error
+        assert failed.error.startswith((name, message[:5]))
+
+
+def test_an_error_does_not_name_an_option_that_was_not_used(run, tmp_path):
+    (tmp_path / "a.csv").write_text("x,t,y\n" + "".join(f"{x},{y} word,{y}\n" for x, y in _LABELLED))
+    (tmp_path / "b.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "c.csv").write_text("y\n1\n2\n")
+    (tmp_path / "d.csv").write_text("x,y\n1,1\n1,2\n")
+    assert run("train", "c.csv", "m", "--target", "y", code=1).error.endswith("no columns besides those of --target")
+    error = run("train", "d.csv", "m", "--target", "y", code=2).error
+    assert error == "there is no column to learn from in 2 samples ('x': it is constant); --keep keeps a column"
+    run("train", "a.csv", "text", "--target", "y", "--text", "t", "--ignore", "x")
+    for command, column, option in (("predict", "t", "text"), ("evaluate", "y", "target")):
+        error = run(command, "b.csv", "text", code=1).error
+        needs = f"there is no column '{column}', as in the training data of text (--{option} names another)"
+        assert error == f"b.csv:1: {needs}; The columns are 'a', 'b'"
+    run("train", "a.csv", "both", "--target", "y", "--text", "t")
+    error = run("predict", "b.csv", "both", code=1).error
+    assert error == "b.csv:1: there is no column 't', as in the training data of both; The columns are 'a', 'b'"
 
 
 def test_semicolons_and_decimal_commas(run, people, tmp_path):
@@ -136,9 +191,6 @@ def test_rows_without_a_label(run, people):
     assert "2 rows without a label left out" in done.err
     small = ("--noises", "0.1", "--cs", "1", "--folds", "2", "--skip-unlabelled", "--json")
     assert run("cv", "people.csv", "--target", "y", *small).json["rows"] == 58
-
-
-_LABELLED = [("-1.5", "007"), ("-1", "007"), ("-0.5", "007"), ("0.5", "7"), ("1", "7"), ("1.5", "7")]
 
 
 def test_labels_keep_their_text(run, tmp_path):

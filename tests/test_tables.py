@@ -350,7 +350,7 @@ def test_errors_of_typed_columns(tmp_path):
             "row 1: the label '0.5' is not an integer",
         ),
         ({"ignore": ("span",), "target": "big"}, "row 1: the label 'inf' is not a finite number"),
-        ({"text": "a"}, "column 'a' should hold text, but its type is double"),
+        ({"text": "a"}, "column 'a' .--text. should hold text, but its type is double"),
         ({"columns": {"label": "number"}}, "row 1: 'x' in column 'label' is not a finite number"),
         ({"target": "labels"}, "there is no column 'labels' .*did you mean 'label'"),
     ):

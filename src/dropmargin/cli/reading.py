@@ -14,6 +14,7 @@ from dropmargin.cli.console import Console, UsageError, printable
 from dropmargin.cli.training import basic_read_options, report_reading, require_target
 from dropmargin.io.data import TABLES, Dataset, ReadOptions, find_format, read_chunks
 from dropmargin.io.data.dataset import LabelKind
+from dropmargin.io.data.errors import AbsentColumnError, DataFormatError
 from dropmargin.io.data.frame_encoder import FrameEncoder
 from dropmargin.io.data.readers import CHUNK_BYTES
 from dropmargin.io.data.table_encoder import TableEncoder
@@ -99,7 +100,7 @@ def read_parts(
         kind: LabelKind = "number" if model.predicts_numbers else "integer" if is_integer else "string"
         unit = model.summary.get("target_unit") if kind == "number" else None
         read_options = replace(read_options, label_kind=kind, label_unit=unit)
-    return _parts(path, form, read_options, model, console, labels)
+    return _parts(path, form, read_options, model, console, labels, options)
 
 
 def _check_format(path: str, form: str, model: SavedModel) -> None:
@@ -143,12 +144,19 @@ def _zero_based(given: bool | None, model: SavedModel, console: Console) -> bool
 
 
 def _parts(
-    path: str, form: str, read_options: ReadOptions, model: SavedModel, console: Console, labels: bool
+    path: str,
+    form: str,
+    read_options: ReadOptions,
+    model: SavedModel,
+    console: Console,
+    labels: bool,
+    given: SimpleNamespace,
 ) -> Iterator[Dataset]:
+    """Yield encoded rows; ``given`` are the options of the command."""
     chunk_bytes = max(CHUNK_BYTES, _BYTES_PER_COLUMN * len(read_options.columns or ()))
     n_chunks, is_first, n_rows, n_unlabelled = _count_chunks(path, form, chunk_bytes), True, 0, 0
     with Progress(n_chunks, printable(path), verbose=0 if console.quiet or not n_chunks else 1) as progress:
-        for data in read_chunks(path, read_options, chunk_bytes=chunk_bytes):
+        for data in _chunks(path, read_options, chunk_bytes, model, given):
             if labels and data.y is None:
                 raise UsageError(f"{path} has no labels: it should have an array 'y', or name another with --target")
             if is_first and data.is_table:
@@ -165,6 +173,21 @@ def _parts(
         report_reading(Dataset([], n_unlabelled=n_unlabelled), path, console)
     if not n_rows:
         raise ValueError(f"{path}: there are no rows{' with a label' if n_unlabelled else ''}")
+
+
+def _chunks(
+    path: str, read_options: ReadOptions, chunk_bytes: int, model: SavedModel, given: SimpleNamespace
+) -> Iterator[Dataset]:
+    """Yield the rows of a file; an error does not blame an option that was not used, but says what the model needs."""
+    try:
+        yield from read_chunks(path, read_options, chunk_bytes=chunk_bytes)
+    except AbsentColumnError as error:
+        if getattr(given, error.option):
+            raise
+        what = f"there is no column {error.missing_column!r}, as in the training data of {model.path}"
+        if error.option == "target" or not isinstance(model.encoder, FrameEncoder):
+            what += f" (--{error.option} names another)"
+        raise DataFormatError(f"{what}; {error.more}", error.name, error.line) from None
 
 
 def _count_chunks(path: str, form: str, chunk_bytes: int) -> int:

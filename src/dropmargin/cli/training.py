@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -62,14 +63,21 @@ class TrainingData:
 
 def basic_read_options(options: SimpleNamespace, form: str) -> ReadOptions:
     """Return the `ReadOptions` of the data options."""
-    if getattr(options, "keep", ()) and form not in TABLES:
-        raise UsageError(f"--keep: this is for {', '.join(TABLES)} files; the data are read as {form} (see --format)")
+    if getattr(options, "keep", ()):
+        _require_format("--keep", TABLES, form)
     _refuse_conflicts(options)
     names = _READ_OPTIONS if form not in ("svmlight", "npz") else (*_READ_OPTIONS, "max_features")
     given = {name: getattr(options, name) for name in names if getattr(options, name, None) is not None}
     if options.missing_values is not None:
         given["missing_values"] = ("", *options.missing_values)
     return ReadOptions(format=form if options.format is None and form != "text" else options.format, **given)
+
+
+def _require_format(option: str, forms: Sequence[str], form: str) -> None:
+    """Refuse an option that is for files of other formats."""
+    if form not in forms:
+        what = f"this is for {', '.join(forms)} files; the data are read as {form} (see --format)"
+        raise UsageError(f"{option}: {what}")
 
 
 def _refuse_conflicts(options: SimpleNamespace) -> None:
@@ -98,6 +106,8 @@ def require_target(path: str, form: str, read_options: ReadOptions) -> ReadOptio
 def read_training_data(path: str, options: SimpleNamespace, console: Console) -> TrainingData:
     """Read a file with labels into memory, and encode tables and text."""
     form = find_format(path, options.format)
+    if options.feature_names is not None:
+        _require_format("--feature-names", ("svmlight", "npz"), form)
     read_options = require_target(path, form, basic_read_options(options, form))
     data = read_data(path, read_options, sha256=True)
     if data.y is None:
@@ -227,7 +237,8 @@ def _feature_names(data: Dataset, path: str | None) -> Array | None:
     if path is not None:
         names = tuple(line.strip() for line in read_text("--feature-names", path).splitlines())
         if len(names) != data.X.shape[1]:
-            raise ValueError(f"{path}: {len(names)} names, but the data have {data.X.shape[1]} features")
+            what = f"{len(names)} names, but the data have {plural(data.X.shape[1], 'feature')}"
+            raise ValueError(f"--feature-names {path}: {what}")
     if names is None:
         return None
     if len(set(names)) < len(names) or not all(names):

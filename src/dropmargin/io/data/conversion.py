@@ -104,7 +104,7 @@ class Converter:
 
     def _documents(self, name: str, cells: Any) -> list[str]:
         if not _is_text(cells) and cells.null_count < len(cells):
-            what = f"column {quoted(name)} should hold text, but its type is {cells.type}"
+            what = f"column {quoted(name)} (--text) should hold text, but its type is {cells.type}"
             raise DataFormatError(what, self._name)
         return [document or "" for document in cells.to_pylist()]
 

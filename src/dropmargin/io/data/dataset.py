@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from dropmargin.data import stack_rows
-from dropmargin.io.data.errors import DataFormatError, quoted
+from dropmargin.io.data.errors import AbsentColumnError, DataFormatError, quoted
 from dropmargin.typing import Array
 
 #: Fields of a CSV or TSV file that are missing values.
@@ -190,26 +190,28 @@ def select_columns(names: Sequence[str], options: ReadOptions, file: str, line: 
     asked += [(option, name) for option in ("categorical", "ignore") for name in getattr(options, option)]
     for option, name in asked:
         if name is not None and name not in counts:
-            raise DataFormatError(_absent(name, option, list(names)), file, line)
+            close = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {quoted(close[0])}? " if close else ""
+            more = f"{_separator_hint(names) or hint}The columns are {_listed(names)}"
+            raise AbsentColumnError(name, option, more, file, line)
     extra = [name for name in (options.target, *options.text_columns, options.ids) if name is not None]
     excluded = {options.target, *options.text_columns, *options.ignore}
     features = [name for name in names if name not in excluded]
-    what = "there are no columns besides those of --target and --ignore"
+    used = [f"--{option}" for option in ("target", "ignore") if getattr(options, option)]
+    what = f"there are no columns besides those of {' and '.join(used)}" if used else "there are no columns"
     if options.columns is not None:
         features = [name for name in features if name in options.columns]
         what = f"the file has none of the columns {_listed(list(options.columns))}, but {_listed(names)}"
+        what += f"; {hint.rstrip()}" if (hint := _separator_hint(names)) else ""
     if not features and not options.text_columns:
         raise DataFormatError(what, file, line)
     return list(dict.fromkeys(features + extra))
 
 
-def _absent(name: str, option: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {quoted(close[0])}? " if close else ""
+def _separator_hint(names: Sequence[str]) -> str:
+    """Return a question if there is one column, with another separator in its name."""
     separator = next((c for c in ";\t|," if c in names[0]), None) if len(names) == 1 else None
-    if separator is not None:
-        hint = f"is the separator {separator!r} (--separator)? "
-    return f"there is no column {quoted(name)} (--{option}); {hint}The columns are {_listed(names)}"
+    return f"is the separator {separator!r} (--separator)? " if separator is not None else ""
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -257,7 +257,7 @@ def _kind_of_text(name: str, present: list[str]) -> tuple[ColumnKind, str]:
 def _refused(name: str, problem: str, hint: str = "") -> ParameterError:
     return ParameterError(
         f"Column {name!r} {problem}: convert it, leave it out, or name it in categorical.",
-        "categorical",
+        None,
         f"column {quoted(name)} {problem} ({hint}correct it, leave it out by --ignore {name}, or treat it as "
         f"categories by --categorical {name})",
     )

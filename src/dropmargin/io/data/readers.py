@@ -19,7 +19,7 @@ from dropmargin.io.data.sources import STDIN, Source
 CHUNK_BYTES = 2**22
 _LABEL_OPTIONS = frozenset({"label_kind", "label_unit", "skip_unlabelled"})
 _TYPED_OPTIONS = frozenset({"target", "text", "columns", "categorical", "ignore", "ids"}) | _LABEL_OPTIONS
-_TEXT_OPTIONS = _TYPED_OPTIONS | {"separator", "decimal"}
+_TEXT_OPTIONS = _TYPED_OPTIONS | {"separator", "decimal", "missing_values"}
 _SVMLIGHT_OPTIONS = frozenset({"zero_based", "n_features", "ignore_extra"})
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "zero_based": (None, True, False),

@@ -15,6 +15,7 @@ from dropmargin.errors import ParameterError, ParameterWarning
 from dropmargin.estimators.validation import check_integer
 from dropmargin.io.data.cells import ORDERS, PARTS, UNITS
 from dropmargin.io.data.dataset import ColumnKind, small_indices
+from dropmargin.io.data.errors import quoted
 from dropmargin.io.data.frames import TableColumn, learn_column, table_columns, table_names
 from dropmargin.io.data.state import check_flag, check_keys, check_strings, check_vector
 from dropmargin.typing import Array
@@ -290,7 +291,10 @@ def _check_names(parameter: str, given: Any, columns: Mapping[str, Any]) -> froz
         raise ValueError(f"{parameter} must be a sequence of names, got the string {given!r}.")
     unknown = [name for name in given if name not in columns]
     if unknown:
-        raise ValueError(f"{parameter} has {unknown!r}, but the columns are {list(columns)!r}.")
+        shown = ", ".join(map(quoted, list(columns)[:20])) + (" ..." if len(columns) > 20 else "")
+        reason = f"there is no column {quoted(unknown[0])} besides target and text; the columns are {shown}"
+        message = f"{parameter} has {unknown!r}, but the columns are {list(columns)!r}."
+        raise ParameterError(message, parameter, reason)
     return frozenset(given)
 
 
@@ -305,7 +309,7 @@ class NothingToLearnError(ParameterError):
 
     def __init__(self, left_out: dict[str, str], n_rows: int) -> None:
         what = f"there is no column to learn from in {n_rows} sample{'s' if n_rows > 1 else ''} ({listed(left_out)})"
-        super().__init__(f"{what[0].upper()}{what[1:]}; name columns in keep.", "keep", what)
+        super().__init__(f"{what[0].upper()}{what[1:]}; name columns in keep.", None, f"{what}; --keep keeps a column")
         self.left_out, self.n_rows = left_out, n_rows
 
     def __reduce__(self) -> Any:

@@ -218,7 +218,7 @@ def json_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bo
 
     Those of the target and of ``ids`` are text, so that no digit is lost.
     A column that an object does not have is missing in this row. Whether the file has a column at all is known only
-    at its end, and checked only if ``whole``.
+    at its end.
     """
     names: dict[str, None] = {}
     kinds: dict[str, str] = {}
@@ -235,11 +235,13 @@ def json_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bo
                 continue
             found = dict.fromkeys(name for row in rows.values() for name in row)
             names |= found
+            if not whole and options.target not in (None, *names) and not options.skip_unlabelled:
+                select_columns(list(names), replace(options, columns=None), source.name)
             wanted = select_columns(list(known | found), options, source.name)
             columns = [_column(name, rows, kinds, source.name, exact=name in exact) for name in wanted]
             numerals = frozenset(name for name in wanted if name in exact and kinds.get(name) == _NUMBER)
             yield Rows(pa.table(columns, wanted), list(rows), numerals)
-    if whole and names:
+    if names:
         select_columns(list(names), options, source.name)
 
 
