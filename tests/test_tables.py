@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from dropmargin.io.data import DataFormatError, ReadOptions, read_chunks, read_data
+from dropmargin.io.data import DataFormatError, ReadOptions, TableEncoder, read_chunks, read_data
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
@@ -193,6 +193,23 @@ def test_targets(read):
     refused(
         read, "a,l\n1,1\n1,1.5\n", "data.csv:3: the label '1.5' is not an integer", target="l", label_kind="integer"
     )
+
+
+def test_numbers_with_units_stay_text_with_a_decimal_point(read):
+    text = "share;price\n12,5%;1.200,5 €\n;7\n12,50 %;\n"
+    data = read(text, separator=";", decimal=",")
+    assert_frame(data.X, share=["12.5%", None, "12.5%"], price=["1200.5€", "7.0", None])
+    encoder = TableEncoder(keep=["share", "price"], scale=False).fit(data.X)
+    np.testing.assert_allclose(encoder.transform(data.X), [[0.125, 1200.5], [np.nan, 7.0], [0.125, np.nan]])
+    assert_frame(read("a,b\n$1,x\n2,y\n").X, a=["$1", "2"], b=["x", "y"])
+    refused(read, "a,b\n1%,x\n2,y\n", r"data.csv:3: '2' in column 'a' is not in the unit of '1%' \(correct it")
+    encoder = TableEncoder(scale=False).fit({"a": ["1%", "2%"]})
+    np.testing.assert_allclose(encoder.transform({"a": ["50%", None]}), [[0.5], [np.nan]])
+    for wrong in ([0.5], ["0.5"], ["$5"]):
+        with pytest.raises(ValueError, match="%"):
+            encoder.transform({"a": wrong})
+    with pytest.raises(ValueError, match="Column 'a' has numbers in several units, such as '1%' and '2': convert it"):
+        TableEncoder().fit({"a": ["1%", "2"]})
 
 
 def test_text_column(read):
