@@ -217,7 +217,10 @@ def test_a_column_of_documents_and_prediction_of_raw_text(run, tmp_path):
     assert table(run("predict", "later.txt", "model.safetensors").out) == [["label"], ["5"], ["1"]]
     write_csv(tmp_path / "other.csv", ["words"], [["so good", "so bad"]])
     assert table(run("predict", "other.csv", "model.safetensors", "--text", "words").out) == [["label"], ["5"], ["1"]]
-    assert "there is no column 'review' (--text)" in run("predict", "other.csv", "model.safetensors", code=1).error
+    assert (
+        "there is no column 'review', as in the training data of model.safetensors (--text names another)"
+        in run("predict", "other.csv", "model.safetensors", code=1).error
+    )
 
 
 def test_text_files_and_options_of_terms(run, tmp_path):
