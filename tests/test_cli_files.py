@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -126,6 +127,22 @@ def test_wide_tables_are_sparse(run, tmp_path):
     assert_same(run, "data.csv", model, frame)
 
 
+def test_a_large_feature_index(run, tmp_path):
+    (tmp_path / "wide.svm").write_text("1 1:1 2:1\n-1 2:1 30000000:1\n")
+    error = run("train", "wide.svm", "m.safetensors", code=1).error
+    assert error.startswith("wide.svm:2: feature index 30000000, but at most 4194304 features are allowed")
+    assert error.endswith("(raise --max-features if that is intended)")
+    # The limit can be raised. A model has a few numbers for each feature, and no text.
+    (tmp_path / "wide.svm").write_text("1 1:1 2:1\n-1 2:1 4194305:1\n")
+    tracemalloc.start()
+    try:
+        run("train", "wide.svm", "m.safetensors", "--max-features", "4194305")
+        assert tracemalloc.get_traced_memory()[1] < 160 * 4194305
+    finally:
+        tracemalloc.stop()
+    assert run("predict", "wide.svm", "m.safetensors").out.split() == ["label", "1", "-1"]
+
+
 @pytest.mark.parametrize("kind", ["binary", "multi-class"])
 @pytest.mark.parametrize("layout", ["dense", "sparse", "single"])
 def test_npz(run, tmp_path, kind, layout):
@@ -200,7 +217,10 @@ def test_a_column_of_documents_and_prediction_of_raw_text(run, tmp_path):
     assert table(run("predict", "later.txt", "model.safetensors").out) == [["label"], ["5"], ["1"]]
     write_csv(tmp_path / "other.csv", ["words"], [["so good", "so bad"]])
     assert table(run("predict", "other.csv", "model.safetensors", "--text", "words").out) == [["label"], ["5"], ["1"]]
-    assert "there is no column 'review' (--text)" in run("predict", "other.csv", "model.safetensors", code=1).error
+    assert (
+        "there is no column 'review', as in the training data of model.safetensors (--text names another)"
+        in run("predict", "other.csv", "model.safetensors", code=1).error
+    )
 
 
 def test_text_files_and_options_of_terms(run, tmp_path):

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import scale
 
 from command_line import run_script
@@ -184,7 +185,8 @@ def test_cv_chooses_like_the_search_in_python_and_saves_the_best_model(run, tmp_
     arguments = ("--noises", "0,0.3,gaussian=0.1", "--cs", "0.01,0.1,1", "--folds", "3", "-o", "m.safetensors")
     done = run("cv", "d.npz", *arguments, "--json").json
     noises = [DropoutNoise(0.0), DropoutNoise(0.3), GaussianNoise(0.1)]
-    search = DropoutSVCCV(noises=noises, Cs=[0.01, 0.1, 1.0], cv=3).fit(X, y[:200])
+    folds = StratifiedKFold(3, shuffle=True, random_state=0)
+    search = DropoutSVCCV(noises=noises, Cs=[0.01, 0.1, 1.0], cv=folds).fit(X, y[:200])
     assert (done["C"], done["score"]) == (search.C_, search.best_score_)
     mean = search.scores_.mean(axis=0)
     assert [level["score"] for level in done["noises"]] == mean.max(axis=1).tolist()
@@ -195,6 +197,19 @@ def test_cv_chooses_like_the_search_in_python_and_saves_the_best_model(run, tmp_
     assert describe("m.safetensors")["summary"]["score"] == search.best_score_
 
 
+def test_cv_shuffles_the_rows_of_a_file(run, tmp_path):
+    # Each fifth of the file has a feature of its own: in the order of the file, no fold knows that of its test rows.
+    y = np.tile([0, 1], 100)
+    X = np.zeros((200, 5))
+    X[np.arange(200), np.arange(200) // 40] = 2.0 * y - 1.0
+    X += np.random.default_rng(0).normal(0.0, 0.3, X.shape)
+    write_npz(tmp_path / "d.npz", X, y)
+    arguments = ("cv", "d.npz", "--noises", "none", "--cs", "1", "--json")
+    default, zero, one = (run(*arguments, *seed).json for seed in ((), ("--seed", "0"), ("--seed", "1")))
+    assert default["score"] > 0.9
+    assert default["score"] == zero["score"] != one["score"]
+
+
 def test_cv_chooses_for_a_share_of_missing_features(run, tmp_path):
     X, y = load_breast_cancer(return_X_y=True)
     X = scale(X)[:200]
@@ -202,7 +217,8 @@ def test_cv_chooses_for_a_share_of_missing_features(run, tmp_path):
     done = run(
         "cv", "d.npz", "--noises", "0,0.3", "--cs", "0.01,0.1", "--folds", "3", "--missing-rate", "0.4", "--json"
     )
-    grid = {"noises": [0.0, 0.3], "Cs": [0.01, 0.1], "cv": 3, "target_noise": 0.4}
+    folds = StratifiedKFold(3, shuffle=True, random_state=0)
+    grid = {"noises": [0.0, 0.3], "Cs": [0.01, 0.1], "cv": folds, "target_noise": 0.4}
     search = DropoutSVCCV(**grid, missing="rescale").fit(X, y[:200])
     assert (done.json["C"], done.json["score"]) == (search.C_, search.best_score_)
     assert "--missing-rate: the model is trained with --missing rescale" in done.err

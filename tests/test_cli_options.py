@@ -172,7 +172,7 @@ def tables(tmp_path):
         (["train", "data.svm", "m.safetensors", "--skip-unlabelled"], "--skip-unlabelled: this is for csv"),
         (
             ["train", "data.csv", "m.safetensors", "--target", "label", "--ignore", "size", "--max-categories", "1"],
-            "--keep: there is no column to learn from in 20 samples ('kind': it has 2 categories, more than 1)",
+            "there is no column to learn from in 20 samples ('kind': it has 2 categories, more than 1)",
         ),
         (
             ["train", "data.csv", "m.safetensors", "--target", "label", "--noise", "gaussian=1", "--group-by", "_"],

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
 import re
+import sys
 
 import click
 import numpy as np
@@ -58,6 +61,22 @@ def run_json(capsys, *arguments):
 
 def names_of(treatment):
     return [(treatment, method.name) for method in methods_for("hinge") if treatment in method.treatments]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("quiet", [(), ("--quiet",)])
+def test_quiet_has_no_progress_bars(svm_files, monkeypatch, quiet):
+    times = itertools.count(0.0, 60.0)
+    monkeypatch.setattr("tqdm.std.time", lambda: next(times))
+    monkeypatch.setattr("sys.stderr", Terminal())
+    assert main(["stress", *svm_files, *_SMALL, "--delete", "0.5", "--treatment", "zero", *quiet]) == 0
+    text = sys.stderr.getvalue()
+    assert ("%|" in text) == (not quiet)
+    assert not quiet or all(line.startswith("dropmargin: warning: ") for line in text.splitlines())
 
 
 # Numbers ------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,9 @@ pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 
 
+_LABELLED = [("-1.5", "007"), ("-1", "007"), ("-0.5", "007"), ("0.5", "7"), ("1", "7"), ("1.5", "7")]
+
+
 @pytest.fixture
 def people(tmp_path):
     """Write a table of columns of many kinds, and return the function that writes a changed one."""
@@ -60,9 +63,9 @@ def test_numbers_dates_and_columns_that_are_left_out(run, people, tmp_path):
     assert classifier.noise.groups.tolist() == [0, 1, 2, 2, 2, 3, 3]  # a lost cell loses all its features
     assert run("evaluate", "people.csv", "m.safetensors", "--json").json["accuracy"] == 1.0
     # Prediction parses the same forms, also others than in the training data.
-    (tmp_path / "new.csv").write_text('income,share,born,colour\n1905,0.12,4 Mar 1990,red\n"905",12%,1970-03-04,blue\n')
+    (tmp_path / "new.csv").write_text('income,share,born,colour\n1905,12 %,4 Mar 1990,red\n"905",12%,1970-03-04,blue\n')
     assert run("predict", "new.csv", "m.safetensors").out.split() == ["label", "yes", "no"]
-    (tmp_path / "wrong.csv").write_text("income,share,born,colour\n1905,0.12,soon,red\n")
+    (tmp_path / "wrong.csv").write_text("income,share,born,colour\n1905,12%,soon,red\n")
     assert "'soon' in column 'born' is not a date" in run("predict", "wrong.csv", "m.safetensors", code=1).error
 
 
@@ -91,9 +94,61 @@ def test_columns_that_are_refused_with_a_hint(run, people, tmp_path, column, mes
     people(born=column)
     error = run("train", "people.csv", "m.safetensors", "--target", "y", code=2).error
     assert message in error
+    assert error.startswith("column 'born' has ")  # no option is wrong
     assert "--ignore born" in error
     assert not (tmp_path / "m.safetensors").exists()
     run("train", "people.csv", "m.safetensors", "--target", "y", "--categorical", "born")
+
+
+_NO_X = "there is no column 'xx' ({}); did you mean 'x'? The columns are 'x', 't', 'y'"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--target", "xx"], _NO_X.format("--target")),
+        (["train", "--target", "y", "--text", "xx"], _NO_X.format("--text")),
+        (["train", "--target", "y", "--categorical", "xx"], _NO_X.format("--categorical")),
+        (["train", "--target", "y", "--ignore", "xx"], _NO_X.format("--ignore")),
+        (["train", "--target", "y", "--keep", "xx"], "--keep: there is no column 'xx' besides target and text"),
+        (["train", "--target", "y", "--ignore", "x,t"], "there are no columns besides those of --target and --ignore"),
+        (["train", "--target", "y", "--feature-names", "a.csv"], "--feature-names: this is for svmlight, npz files"),
+        (["predict", "--ids", "xx"], _NO_X.format("--ids")),
+        (["predict", "--target", "xx"], _NO_X.format("--target")),
+        (["evaluate", "--target", "xx"], _NO_X.format("--target")),
+    ],
+)
+def test_an_error_names_the_wrong_option(run, tmp_path, arguments, message):
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame([(float(x), "good", y) for x, y in _LABELLED], columns=list("xty"))
+    table.to_csv("a.csv", index=False)
+    table.to_json("a.jsonl", orient="records", lines=True)
+    table.to_parquet("a.parquet")
+    run("train", "a.csv", "m.safetensors", "--target", "y")
+    for name in ("a.csv", "a.jsonl", "a.parquet"):
+        failed = run(
+            arguments[0], name, "m.safetensors", *arguments[1:], "--quiet", code=2 if "--" in message[:2] else 1
+        )
+        assert message in failed.error
+        assert failed.error.startswith((name, message[:5]))
+
+
+def test_an_error_does_not_name_an_option_that_was_not_used(run, tmp_path):
+    (tmp_path / "a.csv").write_text("x,t,y\n" + "".join(f"{x},{y} word,{y}\n" for x, y in _LABELLED))
+    (tmp_path / "b.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "c.csv").write_text("y\n1\n2\n")
+    (tmp_path / "d.csv").write_text("x,y\n1,1\n1,2\n")
+    assert run("train", "c.csv", "m", "--target", "y", code=1).error.endswith("no columns besides those of --target")
+    error = run("train", "d.csv", "m", "--target", "y", code=2).error
+    assert error == "there is no column to learn from in 2 samples ('x': it is constant); --keep keeps a column"
+    run("train", "a.csv", "text", "--target", "y", "--text", "t", "--ignore", "x")
+    for command, column, option in (("predict", "t", "text"), ("evaluate", "y", "target")):
+        error = run(command, "b.csv", "text", code=1).error
+        needs = f"there is no column '{column}', as in the training data of text (--{option} names another)"
+        assert error == f"b.csv:1: {needs}; The columns are 'a', 'b'"
+    run("train", "a.csv", "both", "--target", "y", "--text", "t")
+    error = run("predict", "b.csv", "both", code=1).error
+    assert error == "b.csv:1: there is no column 't', as in the training data of both; The columns are 'a', 'b'"
 
 
 def test_semicolons_and_decimal_commas(run, people, tmp_path):
@@ -136,6 +191,98 @@ def test_rows_without_a_label(run, people):
     assert "2 rows without a label left out" in done.err
     small = ("--noises", "0.1", "--cs", "1", "--folds", "2", "--skip-unlabelled", "--json")
     assert run("cv", "people.csv", "--target", "y", *small).json["rows"] == 58
+
+
+def test_labels_keep_their_text(run, tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in _LABELLED))
+    run("train", "a.csv", "m.safetensors", "--target", "y")
+    assert run("predict", "a.csv", "m.safetensors").out.split() == ["label", *(y for _, y in _LABELLED)]
+    assert run("evaluate", "a.csv", "m.safetensors", "--json").json["accuracy"] == 1.0
+    assert "2: 007, 7\n" in run("info", "m.safetensors").out
+    # Evaluation compares the texts, too.
+    (tmp_path / "b.csv").write_text("x,y\n-1,007\n-1,7\n-1,07\n")
+    assert run("evaluate", "b.csv", "m.safetensors", "--json").json["unknown_labels"] == 1
+
+
+@pytest.mark.parametrize(("first", "other"), [("12%", "13"), ("13", "12%"), ("$5", "€5"), ("$5", "USD 5"), ("%", "5")])
+def test_a_column_of_numbers_has_one_unit(run, tmp_path, first, other):
+    cells = [first, other] if first != "%" else ["5%", "$5"]
+    lines = [f"{x},{cells[i % 2]},{y}" for i, (x, y) in enumerate(_LABELLED)]
+    (tmp_path / "a.csv").write_text("\n".join(["x,size,y", *lines]))
+    error = run("train", "a.csv", "m.safetensors", "--target", "y", code=1).error
+    assert error.startswith("a.csv:")
+    assert "in column 'size' is not in the unit of" in error
+    assert error.endswith("(correct it, or use --categorical size)")
+    run("train", "a.csv", "m.safetensors", "--target", "y", "--categorical", "size")
+    names = load("m.safetensors")[0].get_feature_names_out().tolist()
+    assert names == ["x", *sorted(f"size={cell}" for cell in cells)]
+    error = run("train", "a.csv", "m.safetensors", "--target", "size", "--loss", "ridge", code=2).error
+    assert "are not in one unit" in error
+
+
+def test_prediction_has_the_units_of_training(run, tmp_path):
+    rows = [(x, f"{10 + i}%", "$5" if i else "6", y) for i, (x, y) in enumerate(_LABELLED)]
+    (tmp_path / "a.csv").write_text("\n".join(["x,share,price,y", *map(",".join, rows)]))
+    run("train", "a.csv", "m.safetensors", "--target", "y", "--missing", "rescale")
+    encoder = load("m.safetensors")[0]
+    assert encoder.mean_.tolist() == pytest.approx([0.0, 0.125, 31 / 6])
+
+    def predict(row, code=1):
+        (tmp_path / "new.csv").write_text(f"x,share,price\n{row}\n")
+        return run("predict", "new.csv", "m.safetensors", code=code)
+
+    for row in ("1,12%,$5", "1,12 %,5", "1,,"):
+        assert predict(row + "\n1,1.5%,7", 0).out.split()[0] == "label"
+    for row, what in {
+        "1,12,$5": "Column 'share' has plain numbers, but held numbers in % in the training data",
+        "1,12%,€5": "'€5' in column 'price' is not a finite number in $",
+        "$1,12%,5": "'$1' in column 'x' is not a finite number",
+        "1,12%,5\n1,0.12,5": "new.csv:3: '0.12' in column 'share' is not in the unit of '12%'",
+    }.items():
+        error = predict(row).error
+        assert error.startswith("new.csv:")
+        assert what in error
+
+
+def test_targets_of_a_regression_have_the_unit_of_training(run, tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n" + "".join(f"{x},{30 + 10 * float(x)}%\n" for x, _ in _LABELLED))
+    run("train", "a.csv", "m.safetensors", "--target", "y", "--loss", "ridge", "-c", "1000")
+    assert run("evaluate", "a.csv", "m.safetensors", "--json").json["rmse"] < 0.05
+    (tmp_path / "b.csv").write_text("x,y\n1,40%\n1,0.4\n")
+    error = run("evaluate", "b.csv", "m.safetensors", code=1).error
+    assert error == "b.csv:3: the label '0.4' is not in the unit of the training data, % (correct it)"
+
+
+def test_ids_are_exact(run, tmp_path):
+    ids = ["1234567890123456789", "-0.10", "1e400", "null", '"0012"', '"a, b"']
+    rows = [f'{{"id": {one}, "x": {x}, "y": "{y}"}}' for one, (x, y) in zip(ids, _LABELLED, strict=True)]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows[:4]))
+    (tmp_path / "b.jsonl").write_text("\n".join(rows[3:]))
+    (tmp_path / "all.csv").write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in _LABELLED))
+    run("train", "all.csv", "m.safetensors", "--target", "y")
+    lines = run("predict", "a.jsonl", "m.safetensors", "--ids", "id").out
+    assert lines == 'id,label\n1234567890123456789,007\n-0.10,007\n1e400,007\n"",7\n'
+    assert run("predict", "b.jsonl", "m.safetensors", "--ids", "id").out == 'id,label\n"",7\n0012,7\n"a, b",7\n'
+    pq = pytest.importorskip("pyarrow.parquet")
+    pa = pytest.importorskip("pyarrow")
+    table = {"u": pa.array([2**64 - 1, None], pa.uint64()), "f": [float("inf"), 2.5], "x": [-1.0, 1.0]}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    out = run("predict", "a.parquet", "m.safetensors", "--ids", "u").out
+    assert out == f'u,label\n{2**64 - 1},007\n"",7\n'
+    assert run("predict", "a.parquet", "m.safetensors", "--ids", "f").out == "f,label\ninf,007\n2.5,7\n"
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_a_column_of_ids_may_be_text_a_feature_or_the_target(run, tmp_path, name):
+    rows = [(f"word{i % 3}", x, y) for i, (x, y) in enumerate(_LABELLED)]
+    lines = ["t,x,y", *map(",".join, rows)]
+    if name.endswith("jsonl"):
+        lines = [f'{{"t": "{t}", "x": {x}, "y": "{y}"}}' for t, x, y in rows]
+    (tmp_path / name).write_text("\n".join(lines))
+    run("train", name, "m.safetensors", "--target", "y", "--text", "t")
+    for i, column in enumerate("txy"):
+        lines = run("predict", name, "m.safetensors", "--ids", column).out.split()
+        assert [line.split(",")[0] for line in lines] == [column, *(row[i] for row in rows)]
 
 
 def test_ids_are_passed_through(run, people):

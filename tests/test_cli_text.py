@@ -99,7 +99,10 @@ def test_files_without_columns_of_the_training_data(run, tmp_path):
     assert "less.csv lacks columns of the training data, which are taken as missing: 'shop'" in done.err
     assert done.out.split() == ["label", "5"]
     (tmp_path / "none.csv").write_text("price,shop,title\n1,north,yes\n")
-    assert "there is no column 'review' (--text)" in run("predict", "none.csv", "m.safetensors", code=1).error
+    assert (
+        "there is no column 'review', as in the training data of m.safetensors"
+        in run("predict", "none.csv", "m.safetensors", code=1).error
+    )
     error = run("predict", "less.csv", "m.safetensors", "--text", "title", code=2).error
     assert "m.safetensors was trained on text of the columns 'review', 'title'" in error
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import numpy as np
@@ -318,6 +320,29 @@ def test_completion_scripts(shell):
 
 
 # The package ----------------------------------------------------------------------------------------------------------
+
+
+def test_dir_lists_public_names():
+    packages = {
+        "baselines",
+        "dask",
+        "estimators",
+        "evaluation",
+        "io",
+        "model_selection",
+        "noise",
+        "plotting",
+        "streaming",
+    }
+    importlib.import_module("dropmargin.threads")  # a module that is imported is an attribute, too
+    assert {name for name in dir(dropmargin) if not name.startswith("__")} == packages | set(dropmargin.__all__)
+    assert {"__all__", "__doc__", "__version__"} <= set(dir(dropmargin))
+    page = (Path(__file__).parents[1] / "docs" / "api.md").read_text(encoding="utf-8")
+    for name in dropmargin.__all__:
+        assert getattr(dropmargin, name).__doc__
+        assert f"   {name}\n" in page
+    for name in packages:
+        assert importlib.util.find_spec(f"dropmargin.{name}").submodule_search_locations
 
 
 @pytest.mark.slow

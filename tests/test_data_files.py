@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import zipfile
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -141,6 +142,41 @@ def test_gzip_data_that_decompress_to_too_much(tmp_path):
     path.write_bytes(gzip.compress((b"word " * 1000 + b"\n") * 15_000, 9))
     with pytest.raises(DataFormatError, match=r"unpack to .* or more, over 200 times as many .*--max-ratio"):
         read_data(path)
+
+
+class Repeated(io.RawIOBase):
+    """A stream of a beginning, and then of a text that is repeated up to 150 MB, beyond the longest line."""
+
+    def __init__(self, start, text):
+        self.start, self.text, self.left = start, text, 150 * 10**6
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        n = min(len(buffer), self.left)
+        content = (self.start + self.text * (n // len(self.text) + 1))[:n]
+        buffer[:n], self.start, self.left = content, b"", self.left - n
+        return n
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "text", "match"),
+    [
+        ("csv", b"a,b\n1,x\n", b"1", "stdin:3: this line has more than 64 MB"),
+        ("csv", b"", b"a", "stdin:1: this line has more than 64 MB"),
+        ("csv", b'a,b\n1,x\n1,"', b"a" * 10**6 + b"\n", "stdin:3: a quoted field begins .* has more than 64 MB"),
+        ("jsonl", b'{"a": 1}\n{"a": 1', b"1", "stdin:2: this line has more than 64 MB"),
+        ("svmlight", b"1 1:1\n1 1:1", b"1", "stdin:2: this line has more than 64 MB"),
+        ("text", b"good\n", b"a", "stdin:2: this line has more than 64 MB"),
+    ],
+)
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_line_without_an_end_is_refused_before_it_fills_the_memory(name, start, text, match, whole, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=Repeated(start, text)))
+    options = ReadOptions(format=name, **TEXTS[name][1])
+    with pytest.raises(DataFormatError, match=match):
+        list([read_data("-", options)] if whole else read_chunks("-", options))
 
 
 def test_errors_can_be_pickled():
@@ -315,7 +351,7 @@ BROKEN = {
     "negative index": (archive(**{**_CSR, "indices": np.array([0, -1])}), "the sparse matrix is malformed"),
     "indptr down": (archive(**{**_CSR, "indptr": np.array([0, 5, 2])}), "the sparse matrix is malformed"),
     "indptr long": (archive(**{**_CSR, "indptr": np.array([0, 1, 3])}), "the sparse matrix is malformed"),
-    "wide": (archive(**{**_CSR, "shape": np.array([2, 2**40])}), "at most 33554432 are allowed .*--max-features"),
+    "wide": (archive(**{**_CSR, "shape": np.array([2, 2**40])}), "at most 4194304 are allowed .*--max-features"),
     "tall": (
         archive(
             data=np.ones(1), row=np.array([0]), col=np.array([0]), shape=np.array([2**40, 2]), format=np.array("coo")

@@ -24,7 +24,7 @@ from scipy import sparse
 import dropmargin
 import reproduction
 from dealing import together
-from dropmargin import DropoutSVC, load, save
+from dropmargin import DropoutRidge, DropoutSVC, load, save
 from dropmargin.io.model import ModelFormatError
 from dropmargin.io.model.container import FORMAT, MAX_JSON
 from fuzz.models import MUTATIONS, base_files, check_mutation, entries_of, pack, unpack, with_entries
@@ -233,6 +233,16 @@ def test_wrong_tensors_are_refused(name, small, tmp_path):
         assert name == "complex numbers"  # earlier versions of safetensors have no such type
         return
     assert_refused(tmp_path / "wrong", data, message)
+
+
+@pytest.mark.parametrize("deviation", [1e200, -1.0, np.inf, np.nan])
+def test_a_wrong_deviation_of_the_residuals_is_refused(deviation, tmp_path):
+    X = np.random.RandomState(0).randn(20, 2)
+    path = tmp_path / "model.safetensors"
+    save(DropoutRidge().fit(X, X[:, 0]), path)
+    text, tensors = unpack(path.read_bytes())
+    assert load(path).predict_interval(X).shape == (20, 2)
+    assert_refused(path, pack(text, tensors | {"residual_deviation_": np.array([deviation])}), "residual_deviation_")
 
 
 @together(

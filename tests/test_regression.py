@@ -235,6 +235,7 @@ def test_intervals_cover_the_numbers_of_gaussian_rows(n_holes):
         low, high = model.predict_interval(rows, coverage).T
         assert np.mean((low <= y) & (y <= high)) == pytest.approx(coverage, abs=0.02)
     assert_allclose(0.5 * (low + high), model.predict(rows))
+    assert np.isfinite(model.predict_interval(rows, residual_deviation=1e200)).all()
     wide = model.predict_interval(rows, residual_deviation=100.0)
     assert_allclose(np.diff(wide)[:, 0], 2.0 * 1.6448536 * np.hypot(100.0, model.predict(rows, return_std=True)[1]))
 

@@ -192,6 +192,14 @@ def test_killed_at_a_random_time(folder, tmp_path):
     _assert_same(resumed, expected)
 
 
+def test_a_checkpoint_needs_nothing_that_windows_lacks(folder, tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "O_CLOEXEC")
+    path = tmp_path / "checkpoint"
+    estimator = ESTIMATORS["hinge"]
+    model = _fit(clone(estimator), folder, path)
+    _assert_same(_fit(clone(estimator), folder, path), model)
+
+
 def test_a_complete_fit_is_read_from_its_checkpoint(folder, tmp_path):
     expected = _fit(DropoutSVC(), folder, tmp_path / "fit.log")
     size = (tmp_path / "fit.log").stat().st_size

@@ -77,7 +77,7 @@ def parser(request, monkeypatch):
 MALFORMED = {
     "index 2^63": ("1 9223372036854775808:1\n", ":1: feature index 9223372036854775808, but at most"),
     "index 2^64": ("1 18446744073709551616:1\n", ":1: feature index of more than 64 bits, but at most"),
-    "index 2^31": ("1 1:1\n1 2147483648:1\n", ":2: feature index 2147483648, but at most 33554432 features"),
+    "index 2^31": ("1 1:1\n1 2147483648:1\n", ":2: feature index 2147483648, but at most 4194304 features"),
     "index of a thousand digits": (f"1 {'9' * 5000}:1\n", ":1: feature index of more than 64 bits"),
     "negative index": ("1 -3:1\n", ":1:3: the feature index '-3' is not an integer"),
     "index with a sign": ("1 +3:1\n", ":1:3: the feature index '+3' is not"),

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from dropmargin.io.data import DataFormatError, ReadOptions, read_chunks, read_data
+from dropmargin.io.data import DataFormatError, ReadOptions, TableEncoder, read_chunks, read_data
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
@@ -181,11 +181,35 @@ def test_targets(read):
     refused(read, "a,label\n1,\n", "no row has a label in column 'label'", target="label", skip_unlabelled=True)
     refused(read, "label\n1\n", "there are no columns besides", target="label")
     assert read("a,l\n1,1\n1,1.5\n", target="l").y.tolist() == ["1", "1.5"]
-    assert read("a,l\n1,+1\n1,-1.0\n", target="l").y.tolist() == [1, -1]
+    assert read("a,l\n1,1\n1,-1\n", target="l").y.tolist() == [1, -1]
+    large = 2**63 - 1
+    assert read(f"a,l\n1,{large}\n1,{large - 1}\n", target="l").y.tolist() == [large, large - 1]
+    for texts in (["007", "7"], ["+1", "-1"], ["1.0", "2"], ["0", "-0"], [str(large), str(large + 1)]):
+        assert read(f"a,l\n1,{texts[0]}\n1,{texts[1]}\n", target="l").y.tolist() == texts
+    # A model whose labels are integers has no label 007.
+    assert read("a,l\n1,+1\n1,-1.0\n", target="l", label_kind="integer").y.tolist() == [1, -1]
+    refused(read, "a,l\n1,7\n1,007\n", "csv:3: the label '007' is not an integer", target="l", label_kind="integer")
     assert read("a,l\n1,007\n1,1\n", target="l", label_kind="string").y.tolist() == ["007", "1"]
     refused(
         read, "a,l\n1,1\n1,1.5\n", "data.csv:3: the label '1.5' is not an integer", target="l", label_kind="integer"
     )
+
+
+def test_numbers_with_units_stay_text_with_a_decimal_point(read):
+    text = "share;price\n12,5%;1.200,5 €\n;7\n12,50 %;\n"
+    data = read(text, separator=";", decimal=",")
+    assert_frame(data.X, share=["12.5%", None, "12.5%"], price=["1200.5€", "7.0", None])
+    encoder = TableEncoder(keep=["share", "price"], scale=False).fit(data.X)
+    np.testing.assert_allclose(encoder.transform(data.X), [[0.125, 1200.5], [np.nan, 7.0], [0.125, np.nan]])
+    assert_frame(read("a,b\n$1,x\n2,y\n").X, a=["$1", "2"], b=["x", "y"])
+    refused(read, "a,b\n1%,x\n2,y\n", r"data.csv:3: '2' in column 'a' is not in the unit of '1%' \(correct it")
+    encoder = TableEncoder(scale=False).fit({"a": ["1%", "2%"]})
+    np.testing.assert_allclose(encoder.transform({"a": ["50%", None]}), [[0.5], [np.nan]])
+    for wrong in ([0.5], ["0.5"], ["$5"]):
+        with pytest.raises(ValueError, match="%"):
+            encoder.transform({"a": wrong})
+    with pytest.raises(ValueError, match="Column 'a' has numbers in several units, such as '1%' and '2': convert it"):
+        TableEncoder().fit({"a": ["1%", "2"]})
 
 
 def test_text_column(read):
@@ -343,7 +367,7 @@ def test_errors_of_typed_columns(tmp_path):
             "row 1: the label '0.5' is not an integer",
         ),
         ({"ignore": ("span",), "target": "big"}, "row 1: the label 'inf' is not a finite number"),
-        ({"text": "a"}, "column 'a' should hold text, but its type is double"),
+        ({"text": "a"}, "column 'a' .--text. should hold text, but its type is double"),
         ({"columns": {"label": "number"}}, "row 1: 'x' in column 'label' is not a finite number"),
         ({"target": "labels"}, "there is no column 'labels' .*did you mean 'label'"),
     ):
@@ -355,6 +379,9 @@ def test_numbers_as_labels(tmp_path):
     path = parquet(tmp_path / "a.parquet", a=[1.0, 2.0], share=[0.5, 1.0], whole=[1, 2])
     assert read_data(path, ReadOptions(target="share")).y.tolist() == [0.5, 1.0]
     assert read_data(path, ReadOptions(target="whole", label_kind="number")).y.tolist() == [1, 2]
+    path = parquet(tmp_path / "b.parquet", a=[1.0, 2.0], label=np.array([2**63 - 1, 2**63], np.uint64))
+    with pytest.raises(DataFormatError, match="row 2: the label '9223372036854775808' is not within 64 bits"):
+        read_data(path, ReadOptions(target="label"))
     path = tmp_path / "a.csv"
     path.write_text("a,price\n1,$1.5\n2,2e3\n")
     options = ReadOptions(target="price", label_kind="number")
@@ -428,6 +455,12 @@ def test_absent_columns_of_json_lines(read):
     refused(read, '{"a": 1}\n', r"data.jsonl: there is no column 'l' \(--target\)", name="data.jsonl", target="l")
     text = '{"a": 1, "l": 1}\n{"a": 1}\n'
     refused(read, text, "data.jsonl:2: the label is missing", name="data.jsonl", target="l")
+    for label, what in (("1" * 20, "'1+' is not within 64"), ("1" * 5000, "'inf' is not"), ("1e999", "'inf' is not")):
+        text = f'{{"a": 1, "l": 2}}\n{{"a": 1, "l": {label}}}\n'
+        refused(read, text, f"data.jsonl:2: the label {what}", name="data.jsonl", target="l")
+    large = 2**63 - 1
+    text = f'{{"a": 1, "l": {large}}}\n{{"a": 1, "l": {large - 1}}}\n'
+    assert read(text, name="data.jsonl", target="l").y.tolist() == [large, large - 1]
     refused(read, "\n\n", "data.jsonl: there are no rows", name="data.jsonl")
 
 

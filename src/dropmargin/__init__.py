@@ -120,4 +120,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_LAZY_PACKAGES})
+    special = {name for name in globals() if name.startswith("__")}
+    return sorted({*special, *__all__, *_LAZY_PACKAGES})

@@ -10,17 +10,17 @@ class ParameterError(ValueError):
     ----------
     message : str
         The error in the words of Python.
-    parameter : str
-        The name of the parameter.
+    parameter : str or None
+        The name of the parameter; ``None`` if the data are wrong, whatever the parameters are.
     reason : str
         What is wrong and what to do, without names of Python; the command line puts its option before it.
     """
 
-    def __init__(self, message: str, parameter: str, reason: str) -> None:
+    def __init__(self, message: str, parameter: str | None, reason: str) -> None:
         super().__init__(message)
         self.parameter, self.reason = parameter, reason
 
-    def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
+    def __reduce__(self) -> tuple[type, tuple[str, str | None, str]]:
         return type(self), (str(self), self.parameter, self.reason)
 
 

@@ -69,6 +69,7 @@ def sample_models() -> dict[str, Any]:
             X.astype(np.float32), words
         ),
         "table": make_pipeline(TableEncoder(), dropmargin.DropoutSVC()).fit(table, pairs),
+        "regression": dropmargin.DropoutRidge(missing="conditional").fit(with_missing, X[:, 0]),
         "text": make_pipeline(TextEncoder("tfidf"), dropmargin.DropoutSVC()).fit(documents, words),
         "frame": make_pipeline(FrameEncoder(["review"]), dropmargin.DropoutSVC()).fit(
             dict(table) | {"review": documents}, pairs
@@ -233,7 +234,9 @@ def outcome(path: Path, data: bytes) -> str:
         rows = np.zeros((2, classifier.n_features_in_), dtype=classifier.coef_.dtype)
         with np.errstate(all="ignore"):  # intercepts of 1e308 are absurd, but numbers
             labels = classifier.predict(rows)
-        assert set(labels.tolist()) <= set(classifier.classes_.tolist())
+            if hasattr(classifier, "residual_deviation_") and classifier.missing == "conditional":
+                classifier.predict_interval(rows)
+        assert set(labels.tolist()) <= set(getattr(classifier, "classes_", labels).tolist())
         repr(model)
     return "model"
 

@@ -20,7 +20,9 @@ _PARAMS = [
     shared.list_option("--noises", parse=shared.noise_grid, default=["10"], help=shared.NOISES_HELP),
     shared.list_option("--cs", "--Cs", parse=shared.number_grid, default=["13"], help=shared.CS_HELP),
     shared.option("--folds", type=shared.integer(2, 9999), default=5, metavar="N", help="Folds, stratified by class."),
-    shared.option("--seed", type=shared.seed, metavar="N", help="Shuffle the rows before they are split into folds."),
+    shared.option(
+        "--seed", type=shared.seed, default=0, metavar="N", help="Seed of the shuffle before rows are split."
+    ),
     shared.option("--scoring", type=str, metavar="NAME", help="Score of scikit-learn; by default accuracy, or r2."),
     shared.option("--missing-rate", type=shared.rate, metavar="R", help="Choose for rows with this share missing."),
     shared.option("--rule", choices=["best", "one-se"], default="best", help="one-se: smallest C near the best score."),
@@ -49,7 +51,7 @@ def cv(options: SimpleNamespace, console: Console) -> int:
         raise UsageError("--missing-rate is a score of its own: it excludes --scoring, and --multi-class ovo")
     started = time.perf_counter()
     data = training.read_training_data(options.data, options, console)
-    folds = training.make_folds(options, data.y, seed=options.seed)
+    folds = training.make_folds(options, data.y)
     together = groups.feature_groups(data, options)
     own = {
         "noises": [groups.with_groups(noise.make(), together) for noise in options.noises],

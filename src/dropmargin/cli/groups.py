@@ -30,6 +30,8 @@ def feature_groups(data: TrainingData, options: SimpleNamespace) -> Array | None
     given = "--groups" if options.groups is not None else "--group-by" if options.group_by is not None else None
     if options.groups is not None and options.group_by is not None:
         raise UsageError("--groups and --group-by cannot be combined: one of them makes the groups")
+    if given is None and data.encoder is None:  # without a text for each feature: there may be millions
+        return None
     columns = _feature_columns(data)
     if columns is None:
         if given is not None:

@@ -234,7 +234,7 @@ FEATURE_OPTIONS = section(
     option("--ngrams", type=_ngram_range, metavar="A,B", show_default="1,1; char: 2,5", help="Text: sizes of terms."),
     path_option("--stop-words", help="Text: english, or a file of words that are left out."),
     option("--min-df", type=_document_frequency, default=1, metavar="N", help="Text: ignore terms of fewer documents."),
-    option("--max-features", type=count, metavar="N", help="Text: the most frequent terms. Else: more are an error."),
+    option("--max-features", type=count, metavar="N", help="Text: most frequent terms. Else: limit, 2^22."),
     path_option("--feature-names", help="svmlight, npz: file with the name of a feature per line."),
     option("--weighting", choices=WEIGHTINGS, default=WEIGHTINGS[0], help="Text: weighting of terms."),
     path_option("--groups", help="File of columns that are lost together: name: column, column, prefix_*"),

@@ -131,9 +131,10 @@ def _usage_message(error: click.UsageError) -> str:
 
 
 def _text_of(problem: Any) -> str:
-    """Return the text of an error or warning; the reason of a problem with a parameter has the name of its option."""
+    """Return the text of an error or warning; the reason of a problem with a parameter begins with its option."""
     if isinstance(problem, ParameterError | ParameterWarning):
-        return f"--{problem.parameter.replace('_', '-').lower()}: {problem.reason}"
+        name = problem.parameter
+        return problem.reason if name is None else f"--{name.replace('_', '-').lower()}: {problem.reason}"
     return str(problem)
 
 

@@ -14,6 +14,7 @@ from dropmargin.cli.console import Console, UsageError, printable
 from dropmargin.cli.training import basic_read_options, report_reading, require_target
 from dropmargin.io.data import TABLES, Dataset, ReadOptions, find_format, read_chunks
 from dropmargin.io.data.dataset import LabelKind
+from dropmargin.io.data.errors import AbsentColumnError, DataFormatError
 from dropmargin.io.data.frame_encoder import FrameEncoder
 from dropmargin.io.data.readers import CHUNK_BYTES
 from dropmargin.io.data.table_encoder import TableEncoder
@@ -95,6 +96,8 @@ def read_parts(
     if form == "svmlight":
         own |= {"zero_based": _zero_based(options.zero_based, model, console), "ignore_extra": options.ignore_extra}
         own["n_features"] = model.estimator.n_features_in_
+    if form in ("svmlight", "npz"):
+        own["max_features"] = max(model.estimator.n_features_in_, ReadOptions().max_features)
     read_options = replace(basic_read_options(options, form), **own)
     if labels:
         read_options = require_target(path, form, read_options)
@@ -103,8 +106,9 @@ def read_parts(
     if form not in ("svmlight", "npz") and read_options.target is not None:
         is_integer = not model.predicts_numbers and model.estimator.classes_.dtype.kind in "iu"
         kind: LabelKind = "number" if model.predicts_numbers else "integer" if is_integer else "string"
-        read_options = replace(read_options, label_kind=kind)
-    return _parts(path, form, read_options, model, console, labels)
+        unit = model.summary.get("target_unit") if kind == "number" else None
+        read_options = replace(read_options, label_kind=kind, label_unit=unit)
+    return _parts(path, form, read_options, model, console, labels, options)
 
 
 def _check_format(path: str, form: str, model: SavedModel) -> None:
@@ -148,12 +152,19 @@ def _zero_based(given: bool | None, model: SavedModel, console: Console) -> bool
 
 
 def _parts(
-    path: str, form: str, read_options: ReadOptions, model: SavedModel, console: Console, labels: bool
+    path: str,
+    form: str,
+    read_options: ReadOptions,
+    model: SavedModel,
+    console: Console,
+    labels: bool,
+    given: SimpleNamespace,
 ) -> Iterator[Dataset]:
+    """Yield encoded rows; ``given`` are the options of the command."""
     chunk_bytes = max(CHUNK_BYTES, _BYTES_PER_COLUMN * len(read_options.columns or ()))
     n_chunks, is_first, n_rows, n_unlabelled = _count_chunks(path, form, chunk_bytes), True, 0, 0
     with Progress(n_chunks, printable(path), verbose=0 if console.quiet or not n_chunks else 1) as progress:
-        for data in read_chunks(path, read_options, chunk_bytes=chunk_bytes):
+        for data in _chunks(path, read_options, chunk_bytes, model, given):
             if labels and data.y is None:
                 raise UsageError(f"{path} has no labels: it should have an array 'y', or name another with --target")
             if is_first and data.is_table:
@@ -162,7 +173,7 @@ def _parts(
                 report_reading(replace(data, n_unlabelled=0), path, console)
             is_first = False
             if data.n_samples:
-                yield replace(data, X=_encode(data, model, path))
+                yield replace(data, X=_encode(data, model, path, n_rows))
             n_rows += data.n_samples
             n_unlabelled += data.n_unlabelled
             progress.advance()
@@ -170,6 +181,21 @@ def _parts(
         report_reading(Dataset([], n_unlabelled=n_unlabelled), path, console)
     if not n_rows:
         raise ValueError(f"{path}: there are no rows{' with a label' if n_unlabelled else ''}")
+
+
+def _chunks(
+    path: str, read_options: ReadOptions, chunk_bytes: int, model: SavedModel, given: SimpleNamespace
+) -> Iterator[Dataset]:
+    """Yield the rows of a file; an error does not blame an option that was not used, but says what the model needs."""
+    try:
+        yield from read_chunks(path, read_options, chunk_bytes=chunk_bytes)
+    except AbsentColumnError as error:
+        if getattr(given, error.option):
+            raise
+        what = f"there is no column {error.missing_column!r}, as in the training data of {model.path}"
+        if error.option == "target" or not isinstance(model.encoder, FrameEncoder):
+            what += f" (--{error.option} names another)"
+        raise DataFormatError(f"{what}; {error.more}", error.name, error.line) from None
 
 
 def _count_chunks(path: str, form: str, chunk_bytes: int) -> int:
@@ -193,12 +219,20 @@ def _check_columns(path: str, data: Dataset, read_options: ReadOptions, model: S
     console.note(f"{path} lacks columns of the training data, which are taken as missing: {listed}")
 
 
-def _encode(data: Dataset, model: SavedModel, path: str) -> Any:
+def _encode(data: Dataset, model: SavedModel, path: str, n_before: int) -> Any:
+    """Return the rows for the estimator; ``n_before`` rows of the file come before them."""
     if model.takes == "text" and data.is_table:  # the column of the text may have another name
         return model.encoder.transform(data.X.iloc[:, 0])
     if model.encoder is not None:
-        return model.encoder.transform(data.X)
+        try:
+            return model.encoder.transform(data.X)
+        except ValueError as error:
+            where = f"{path}, after row {n_before}" if n_before else path
+            raise ValueError(f"{where}: {error}") from error
     if data.is_table:
+        for name in data.X.columns[data.X.dtypes == "category"]:
+            what = f"column {name!r} has numbers with a unit, such as {data.X[name].dropna().iloc[0]!r}"
+            raise ValueError(f"{path}: {what}, but {model.path} was trained on plain numbers")
         return data.X.reindex(columns=model.feature_names).to_numpy(dtype="float64")
     if data.X.shape[1] != model.estimator.n_features_in_:
         raise ValueError(

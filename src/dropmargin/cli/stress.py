@@ -172,6 +172,7 @@ def _make_plan(options: SimpleNamespace, data: TrainingData, X_test: Any, consol
         n_repeats=options.repeats,
         random_state=options.seed,
         n_jobs=options.n_jobs,
+        verbose=0 if console.quiet else 1,
         **given,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,7 @@ from dropmargin.data.missing_values import feature_statistics, has_missing, nan_
 from dropmargin.errors import ParameterWarning
 from dropmargin.estimators.parameters import specification
 from dropmargin.io.data import TABLES, Dataset, ReadOptions, find_format, read_chunks, read_data
-from dropmargin.io.data.cells import parse_number
+from dropmargin.io.data.cells import common_unit, parse_quantity, two_units
 from dropmargin.io.data.frame_encoder import FrameEncoder
 from dropmargin.io.data.table_encoder import TableEncoder, listed
 from dropmargin.io.data.text_encoder import TextEncoder
@@ -62,14 +63,21 @@ class TrainingData:
 
 def basic_read_options(options: SimpleNamespace, form: str) -> ReadOptions:
     """Return the `ReadOptions` of the data options."""
-    if getattr(options, "keep", ()) and form not in TABLES:
-        raise UsageError(f"--keep: this is for {', '.join(TABLES)} files; the data are read as {form} (see --format)")
+    if getattr(options, "keep", ()):
+        _require_format("--keep", TABLES, form)
     _refuse_conflicts(options)
     names = _READ_OPTIONS if form not in ("svmlight", "npz") else (*_READ_OPTIONS, "max_features")
     given = {name: getattr(options, name) for name in names if getattr(options, name, None) is not None}
     if options.missing_values is not None:
         given["missing_values"] = ("", *options.missing_values)
     return ReadOptions(format=form if options.format is None and form != "text" else options.format, **given)
+
+
+def _require_format(option: str, forms: Sequence[str], form: str) -> None:
+    """Refuse an option that is for files of other formats."""
+    if form not in forms:
+        what = f"this is for {', '.join(forms)} files; the data are read as {form} (see --format)"
+        raise UsageError(f"{option}: {what}")
 
 
 def _refuse_conflicts(options: SimpleNamespace) -> None:
@@ -98,13 +106,15 @@ def require_target(path: str, form: str, read_options: ReadOptions) -> ReadOptio
 def read_training_data(path: str, options: SimpleNamespace, console: Console) -> TrainingData:
     """Read a file with labels into memory, and encode tables and text."""
     form = find_format(path, options.format)
+    if options.feature_names is not None:
+        _require_format("--feature-names", ("svmlight", "npz"), form)
     read_options = require_target(path, form, basic_read_options(options, form))
     data = read_data(path, read_options, sha256=True)
     if data.y is None:
         raise UsageError(f"{path} has no labels: there is no array 'y'; name the array by --target")
     report_reading(data, path, console)
     labels, codes = np.unique(data.y.astype(str) if data.y.dtype.kind == "O" else data.y, return_inverse=True)
-    numbers = check_labels(labels, len(codes), options, console, decimal=read_options.decimal)
+    numbers, unit = check_labels(labels, len(codes), options, console, decimal=read_options.decimal)
     encoder = _make_encoder(data, options)
     X = data.X if encoder is None else _fit_encoder(encoder, data, console)
     names = None if encoder is not None else _feature_names(data, options.feature_names)
@@ -113,6 +123,7 @@ def read_training_data(path: str, options: SimpleNamespace, console: Console) ->
         "features": int(X.shape[1]),
         "format": form,
         "target": read_options.target,
+        "target_unit": unit,
         "zero_based": data.zero_based,
         "decimal": options.decimal,
         "missing_values": options.missing_values,
@@ -138,12 +149,13 @@ def report_reading(data: Dataset, path: str, console: Console) -> None:
 
 def check_labels(
     labels: Array, n_rows: int, options: SimpleNamespace, console: Console, *, decimal: str | None
-) -> Array | None:
-    """Set ``options.loss`` if it is not given; return different labels as the numbers of a regression, None of classes.
+) -> tuple[Array | None, str | None]:
+    """Set ``options.loss`` if it is not given; return different labels as the numbers of a regression, and their unit.
 
-    ``decimal`` is the decimal mark of numbers in text, None if text is not a number.
+    Both are None if the labels are classes. ``decimal`` is the decimal mark of numbers in text, None if text is not a
+    number.
     """
-    numbers = _as_numbers(labels, decimal)
+    numbers, unit = _as_numbers(labels, decimal)
     is_quantity = numbers is not None and _is_quantity(numbers, n_rows, is_text=labels.dtype.kind in "UT")
     target = f"--target {options.target}: " if options.target is not None else ""
     n_labels = f"{len(labels)} different numbers in {plural(n_rows, 'row')}"
@@ -156,22 +168,28 @@ def check_labels(
         check_loss(options)
     if learns_numbers(loss):
         if numbers is None:
-            other = next(label for label in labels.tolist() if _as_numbers(np.array([label]), decimal) is None)
-            raise UsageError(
-                f"{target}--loss {loss} predicts numbers, and the label {other!r} is none (use --loss hinge)"
-            )
-        return numbers
+            other = next((one for one in labels.tolist() if _as_numbers(np.array([one]), decimal)[0] is None), None)
+            what = f"the label {other!r} is none (use --loss hinge)"
+            if other is None:
+                what = f"the labels {two_units(labels.tolist(), decimal or '.')} are not in one unit"
+            raise UsageError(f"{target}--loss {loss} predicts numbers, and {what}")
+        return numbers, unit
     if is_quantity:
         raise UsageError(f"{quantity} (regression); --loss {loss} learns classes: use --loss ridge or svr")
-    return None
+    return None, None
 
 
-def _as_numbers(labels: Array, decimal: str | None) -> Array | None:
-    """Return different labels as float64, None if some are not numbers."""
-    if labels.dtype.kind in "UT":
-        parsed = [None if decimal is None else parse_number(label, decimal) for label in labels.tolist()]
-        return None if None in parsed else np.array(parsed, dtype=np.float64)
-    return None if labels.dtype.kind == "b" or not np.isfinite(labels).all() else labels.astype(np.float64)
+def _as_numbers(labels: Array, decimal: str | None) -> tuple[Array | None, str | None]:
+    """Return different labels as float64 and their unit; None if some are not numbers, or they have several units."""
+    if labels.dtype.kind not in "UT":
+        is_number = labels.dtype.kind != "b" and bool(np.isfinite(labels).all())
+        return labels.astype(np.float64) if is_number else None, None
+    parsed = [None if decimal is None else parse_quantity(label, decimal) for label in labels.tolist()]
+    quantities = [quantity for quantity in parsed if quantity is not None]
+    unit = common_unit(quantity.unit for quantity in quantities)
+    if len(quantities) < len(labels) or unit is None:
+        return None, None
+    return np.array([quantity.value for quantity in quantities], dtype=np.float64), unit
 
 
 def _is_quantity(numbers: Array, n_rows: int, *, is_text: bool) -> bool:
@@ -219,7 +237,8 @@ def _feature_names(data: Dataset, path: str | None) -> Array | None:
     if path is not None:
         names = tuple(line.strip() for line in read_text("--feature-names", path).splitlines())
         if len(names) != data.X.shape[1]:
-            raise ValueError(f"{path}: {len(names)} names, but the data have {data.X.shape[1]} features")
+            what = f"{len(names)} names, but the data have {plural(data.X.shape[1], 'feature')}"
+            raise ValueError(f"--feature-names {path}: {what}")
     if names is None:
         return None
     if len(set(names)) < len(names) or not all(names):
@@ -234,20 +253,20 @@ def learns_numbers(loss: str) -> bool:
     return issubclass(_MODELS[loss], RegressorMixin)
 
 
-def make_folds(options: SimpleNamespace, y: Array, seed: int | None = None) -> Any:
+def make_folds(options: SimpleNamespace, y: Array) -> Any:
     """Return the splitter of the cross-validation; refuse more folds than the rows are enough for.
 
-    The rows of a regression are always shuffled: files are often sorted by a quantity.
+    Rows are shuffled: files are often sorted by the target or by time.
     """
     n_folds = options.folds
     if learns_numbers(options.loss):
         if 2 * n_folds > len(y):
             raise UsageError(f"--folds {n_folds} is too many: a fold needs two rows, and there are {len(y)}")
-        return KFold(n_folds, shuffle=True, random_state=seed or 0)
+        return KFold(n_folds, shuffle=True, random_state=options.seed)
     most = int(np.unique(y, return_counts=True)[1].max())
     if n_folds > most:
         raise UsageError(f"--folds {n_folds} is too many: the most frequent class has {plural(most, 'row')}")
-    return StratifiedKFold(n_folds, shuffle=seed is not None, random_state=seed)
+    return StratifiedKFold(n_folds, shuffle=True, random_state=options.seed)
 
 
 def check_loss(options: SimpleNamespace) -> None:

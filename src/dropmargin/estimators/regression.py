@@ -127,7 +127,7 @@ class MarginalisedRegressor(RegressorMixin, MarginalisedModel):
                     "Intervals of rows with missing features need missing='conditional' before fit, got "
                     f"missing={self.missing!r}."
                 )
-        half = ndtri(0.5 + 0.5 * coverage) * np.sqrt(np.square(deviations) + spread**2)
+        half = ndtri(0.5 + 0.5 * coverage) * np.hypot(deviations, spread)
         return np.column_stack([means - half, means + half])
 
     def expected_error(

@@ -85,6 +85,8 @@ class Plan:
         Seed of the deletions and folds.
     n_jobs : int or None
         Number of threads; it does not change the results.
+    verbose : int
+        0 for no progress bar.
     """
 
     levels: Sequence[float]
@@ -100,6 +102,7 @@ class Plan:
     n_repeats: int = 5
     random_state: int = 0
     n_jobs: int | None = None
+    verbose: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +196,8 @@ class DeletedCells(TransformerMixin, BaseEstimator):
 def _ours(task: Task, missing: str = "rescale") -> MarginalisedModelCV:
     plan = task.plan
     own: dict[str, Any] = {"epsilon": 0.1 * task.unit} if plan.loss == "svr" else {}
-    own |= {"missing": missing if task.treatment == "missing" else "error", "n_jobs": plan.n_jobs, "verbose": 1}
+    own |= {"missing": missing if task.treatment == "missing" else "error"}
+    own |= {"n_jobs": plan.n_jobs, "verbose": plan.verbose}
     Cs = task.Cs if plan.own_c is None else [plan.own_c]
     return SEARCHES[str(plan.loss)](noises=_noises(task), Cs=Cs, cv=task.folds, scoring=task.score, **own)
 

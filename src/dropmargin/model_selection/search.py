@@ -255,29 +255,34 @@ def try_scorer(search: Search, fold: Fold) -> None:
     _, model = fold.prepare(search, 1)
     shape = fold.rows.n_features + 1, search.fit.n_outputs(getattr(model, "classes_", None))
     coef = 1e-3 * np.cos(np.arange(shape[0] * shape[1])).reshape(shape)
-    if is_regressor(model):
-        kinds: tuple[type[Exception], ...] = AttributeError, ValueError
-        remedy = "a score of regression, such as 'r2' or 'neg_root_mean_squared_error'."
-        option = "it cannot be computed for numbers; choose another, such as r2 or neg_root_mean_squared_error"
-    else:
-        kinds = (AttributeError,)
-        remedy = (
-            "a scoring that needs no probabilities, such as 'accuracy' or 'roc_auc', or the logistic loss with "
-            "multi_class='ovr', which has them."
-        )
-        option = (
-            "it needs probabilities, which this loss does not have (or does not have for pairs of classes); choose "
-            "another score, such as accuracy, or the logistic loss"
-        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the model may not predict some class
         try:
             search.score(model, fold, (0, 0), Solution(coef))
-        except kinds as error:
+        except (AttributeError, ValueError) as error:
+            remedy, option = _other_scores(model, error)
             message = (
                 f"scoring={search.scorer!r} cannot be computed for {type(model).__name__}: {error} Choose {remedy}"
             )
             raise ParameterError(message, "scoring", option) from error
+
+
+def _other_scores(model: MarginalisedModel, error: Exception) -> tuple[str, str]:
+    """Return what to choose in place of a score that cannot be computed, in the words of Python and of an option."""
+    if is_regressor(model):
+        remedy = "a score of regression, such as 'r2' or 'neg_root_mean_squared_error'."
+        return remedy, "it cannot be computed for numbers; choose another, such as r2 or neg_root_mean_squared_error"
+    if isinstance(error, AttributeError):
+        remedy = (
+            "a scoring that needs no probabilities, such as 'accuracy' or 'roc_auc', or the logistic loss with "
+            "multi_class='ovr', which has them."
+        )
+        return remedy, (
+            "it needs probabilities, which this loss does not have (or does not have for pairs of classes); choose "
+            "another score, such as accuracy, or the logistic loss"
+        )
+    remedy = "a score of classification, such as 'accuracy' or 'f1_macro'."
+    return remedy, f"it cannot be computed for these labels ({error}); choose another, such as accuracy or f1_macro"
 
 
 def warn_unconverged(converged: Array, stacklevel: int) -> None:

@@ -38,6 +38,8 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
+# Windows changes the line ends of a file that is opened without it.
+_BINARY = getattr(os, "O_BINARY", 0)
 _MAGIC = b"dropmargin checkpoint 2\n"
 _RECORD = struct.Struct("<QII")  # length, checksum of the content, checksum of the request
 _HASH_BYTES = 32
@@ -53,7 +55,7 @@ class Log:
 
     def __init__(self, path: Path, data_hash: str, estimator: Any) -> None:
         self._path = path
-        self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b", buffering=0)
+        self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | _BINARY, 0o666), "r+b", buffering=0)
         try:
             self._lock()
             self._check_header(data_hash.encode(), _parameter_hash(estimator).encode())

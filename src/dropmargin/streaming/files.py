@@ -118,7 +118,9 @@ def read_blocks(files: DataFiles, block_bytes: int) -> Iterator[tuple[int, Datas
             for part in read_chunks(path, files.options, chunk_bytes=max(1, min(_CHUNK_BYTES, block_bytes))):
                 X = canonical(_matrix_of(part, path))
                 if part.y is None:
-                    raise DataFormatError("there are no labels (an array 'y', or the one of options.target)", str(path))
+                    raise DataFormatError(
+                        "there are no labels: there is no array 'y' (--target names another)", str(path)
+                    )
                 columns = X.shape[1] if part.feature_names is None else part.feature_names
                 expected = columns if expected is None else expected
                 if columns != expected:
@@ -144,7 +146,7 @@ def _matrix_of(part: Dataset, path: Path) -> Any:
         return part.X
     for name, dtype in part.X.dtypes.items():
         if dtype.kind != "f":
-            what = f"column {name!r} holds categories, not numbers (encode it first, or name it in options.ignore)"
+            what = f"column {name!r} holds categories, not numbers (encode it first, or use --ignore {name})"
             raise DataFormatError(what, str(path))
     return part.X.to_numpy()
 

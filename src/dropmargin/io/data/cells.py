@@ -1,12 +1,13 @@
-"""Single values of tables: text as a number or a date, a number as a category, and the numbers that a date becomes."""
+"""Values of tables: text as a number or a date, a number as a category, and the numbers that a date becomes."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +19,11 @@ NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _NUMBER = re.compile(NUMBER)
 _COMMA_NUMBER = re.compile(r"[^0-9a-zA-Z,]{0,3}[0-9]+,[0-9]+(?![0-9])[^0-9a-zA-Z,]{0,3}")
 _SPACES = " \u00a0\u202f"
-_CURRENCY = rf"(?:(?:[$€£¥₹]|USD|EUR|GBP|CHF)[{_SPACES}]?)"
-_CURRENCY_AFTER = rf"(?:[{_SPACES}]?(?:[$€£¥₹]|USD|EUR|GBP|CHF))"
+_CURRENCIES = ("$", "€", "£", "¥", "₹", "USD", "EUR", "GBP", "CHF")
+_CURRENCY = "|".join(map(re.escape, _CURRENCIES))
+PER_CENT = "%"
+#: The units of numbers; empty for plain numbers.
+UNITS = ("", PER_CENT, *_CURRENCIES)
 _MINUS = "\u2212"
 
 
@@ -31,29 +35,70 @@ def _formatted(decimal: str) -> re.Pattern[str]:
     whole = rf"[0-9]+|[1-9][0-9]{{0,2}}(?P<mark>{thousands})[0-9]{{3}}(?:(?P=mark)[0-9]{{3}})*"
     sign = rf"[+\-{_MINUS}]"
     return re.compile(
-        rf"(?P<sign>{sign}?){_CURRENCY}?(?P<inner>{sign}?)"
+        rf"(?P<sign>{sign}?)(?:(?P<before>{_CURRENCY})[{_SPACES}]?)?(?P<inner>{sign}?)"
         rf"(?:(?P<whole>{whole})(?:{mark}(?P<fraction>[0-9]*))?|{mark}(?P<only>[0-9]+))"
-        rf"(?P<exponent>[eE][+-]?[0-9]+)?(?P<percent>[{_SPACES}]?%)?{_CURRENCY_AFTER}?"
+        rf"(?P<exponent>[eE][+-]?[0-9]+)?(?:[{_SPACES}]?(?P<after>%|{_CURRENCY}))?"
     )
 
 
-def parse_number(text: str, decimal: str = ".") -> float | None:
+class Quantity(NamedTuple):
+    """A number as it is written, and its unit, one of `UNITS`."""
+
+    number: float
+    unit: str
+
+    @property
+    def value(self) -> float:
+        """The number that features and targets have: 0.12 for ``12%``."""
+        return self.number / 100.0 if self.unit == PER_CENT else self.number
+
+    @property
+    def text(self) -> str:
+        """The quantity with a decimal point and without separators of thousands, such as ``1200.5$``."""
+        return f"{self.number!r}{self.unit}"
+
+
+def parse_quantity(text: str, decimal: str = ".") -> Quantity | None:
     """Return the finite number in ``text``, or None; ``1_000``, ``0x10``, ``inf`` and ``nan`` are not numbers.
 
-    Currency signs, thousands separators (comma, space, apostrophe; a point if ``decimal`` is a comma) and per cent are
-    understood: ``12%`` is 0.12. Spaces around the text are not removed.
+    Thousands separators (comma, space, apostrophe; a point if ``decimal`` is a comma) are understood, and one unit.
+    Spaces around the text are not removed.
     """
     if decimal == "." and _NUMBER.fullmatch(text):
         value = float(text)
-        return value if math.isfinite(value) else None
+        return Quantity(value, "") if math.isfinite(value) else None
     found = _formatted(decimal).fullmatch(text)
-    if found is None or (found["sign"] and found["inner"]):
+    if found is None or (found["sign"] and found["inner"]) or (found["before"] and found["after"]):
         return None
     whole = re.sub("[^0-9]", "", found["whole"] or "")
-    digits = f"{whole or 0}.{found['fraction'] or found['only'] or 0}{found['exponent'] or ''}"
-    value = float(digits) / (100.0 if found["percent"] else 1.0)
+    value = float(f"{whole or 0}.{found['fraction'] or found['only'] or 0}{found['exponent'] or ''}")
     negative = (found["sign"] or found["inner"]) in ("-", _MINUS)
-    return (-value if negative else value) if math.isfinite(value) else None
+    unit = found["before"] or found["after"] or ""
+    return Quantity(-value if negative else value, unit) if math.isfinite(value) else None
+
+
+def common_unit(units: Iterable[str]) -> str | None:
+    """Return the unit of a column whose numbers have these units, None if they are not on one scale.
+
+    Numbers without a unit are amounts in the one currency of the column; beside per cent they are on another scale.
+    """
+    found = set(units) or {""}
+    others = found - {""}
+    if len(others) > 1 or found == {"", PER_CENT}:
+        return None
+    return others.pop() if others else ""
+
+
+def two_units(texts: Sequence[str], decimal: str = ".") -> str:
+    """Return two numbers that are not in one unit, for a message, from text that `common_unit` refuses."""
+    units = {quantity.unit: text for text in reversed(texts) if (quantity := parse_quantity(text, decimal))}
+    first, second = sorted(units, reverse=True)[:2]  # plain numbers are last
+    return f"{quoted(units[first])} and {quoted(units[second])}"
+
+
+def is_in_unit(unit: str, of_column: str) -> bool:
+    """Return whether a number with a unit is on the scale of a column with this unit."""
+    return common_unit((unit, of_column)) == of_column
 
 
 def is_plain_number(text: str) -> bool:
@@ -68,7 +113,7 @@ def has_decimal_comma(text: str) -> bool:
 
 def number_as_category(value: float) -> str:
     """Return a number as text, the way a CSV file has it: ``1``, not ``1.0``."""
-    return str(int(value)) if value == math.floor(value) else repr(value)
+    return str(int(value)) if value.is_integer() else repr(value)
 
 
 # Dates --------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from dropmargin.data import stack_rows
-from dropmargin.io.data.errors import DataFormatError, quoted
+from dropmargin.io.data.errors import AbsentColumnError, DataFormatError, quoted
 from dropmargin.typing import Array
 
 #: Fields of a CSV or TSV file that are missing values.
@@ -31,10 +31,11 @@ class Dataset:
     ----------
     X : csr_array, ndarray, pandas.DataFrame or list of str
         A matrix, a table or documents. Columns of a table have the dtype float64, category or, in files with types,
-        datetime64; those of text have strings.
+        datetime64; those of text have strings. Numbers with a unit, such as ``12%``, are categories, too, which
+        `TableEncoder` converts.
     y : ndarray or None
-        Labels: int64 if all are integers, else strings; other numbers (float64) in files with types, svmlight and npz
-        files, and with ``label_kind="number"``.
+        Labels: int64 if all are integers, in text written as ``7``, not as ``007`` or ``7.0``; else strings. Other
+        numbers (float64) in files with types, svmlight and npz files, and with ``label_kind="number"``.
     feature_names : tuple of str, or None
         Column names of a table, or the array ``feature_names`` of an npz file.
     zero_based : bool or None
@@ -91,7 +92,8 @@ class ReadOptions:
     ignore_extra : bool
         svmlight: leave out features beyond ``n_features`` instead of raising an error.
     max_features : int
-        svmlight, npz: more features than this are an error, raised before memory is allocated.
+        svmlight, npz: more features than this are an error, raised before memory is allocated: a model has several
+        numbers for each feature, also if no row has it.
     separator : str, optional
         csv, tsv: one character; by default a comma, or a semicolon or tab if the header of a csv file has more of
         these (csv), or a tab (tsv).
@@ -110,6 +112,9 @@ class ReadOptions:
         Tables and text: leave out rows without a label instead of raising an error.
     label_kind : {"integer", "number", "string"}, optional
         Tables and text: type of the labels; ``"number"`` is that of regression. By default the file determines it.
+    label_unit : str, optional
+        Tables and text, with ``label_kind="number"``: the unit of labels in text, ``"%"``, a currency or, for plain
+        numbers, empty. By default the rows determine it.
     missing_values : sequence of str
         csv, tsv: fields that are missing values.
     max_ratio : int
@@ -122,7 +127,7 @@ class ReadOptions:
     zero_based: bool | None = None
     n_features: int | None = None
     ignore_extra: bool = False
-    max_features: int = 2**25
+    max_features: int = 2**22
     separator: str | None = None
     decimal: str = "."
     columns: Mapping[str, ColumnKind] | None = None
@@ -131,6 +136,7 @@ class ReadOptions:
     ids: str | None = None
     skip_unlabelled: bool = False
     label_kind: LabelKind | None = None
+    label_unit: str | None = None
     missing_values: Sequence[str] = MISSING_VALUES
     max_ratio: int = 200
 
@@ -163,10 +169,14 @@ _MAX_LISTED = 20
 
 
 class Rows(NamedTuple):
-    """Consecutive rows: a `pyarrow.Table`, and the line of each row in the file (without lines, its number)."""
+    """Consecutive rows: a `pyarrow.Table`, and the line of each row in the file (without lines, its number).
+
+    ``numerals`` are columns of numbers that are given as text, with all their digits.
+    """
 
     table: Any
     lines: Sequence[int]
+    numerals: frozenset[str] = frozenset()
 
 
 def select_columns(names: Sequence[str], options: ReadOptions, file: str, line: int | None = None) -> list[str]:
@@ -180,26 +190,28 @@ def select_columns(names: Sequence[str], options: ReadOptions, file: str, line: 
     asked += [(option, name) for option in ("categorical", "ignore") for name in getattr(options, option)]
     for option, name in asked:
         if name is not None and name not in counts:
-            raise DataFormatError(_absent(name, option, list(names)), file, line)
+            close = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {quoted(close[0])}? " if close else ""
+            more = f"{_separator_hint(names) or hint}The columns are {_listed(names)}"
+            raise AbsentColumnError(name, option, more, file, line)
     extra = [name for name in (options.target, *options.text_columns, options.ids) if name is not None]
     excluded = {options.target, *options.text_columns, *options.ignore}
     features = [name for name in names if name not in excluded]
-    what = "there are no columns besides those of --target and --ignore"
+    used = [f"--{option}" for option in ("target", "ignore") if getattr(options, option)]
+    what = f"there are no columns besides those of {' and '.join(used)}" if used else "there are no columns"
     if options.columns is not None:
         features = [name for name in features if name in options.columns]
         what = f"the file has none of the columns {_listed(list(options.columns))}, but {_listed(names)}"
+        what += f"; {hint.rstrip()}" if (hint := _separator_hint(names)) else ""
     if not features and not options.text_columns:
         raise DataFormatError(what, file, line)
     return list(dict.fromkeys(features + extra))
 
 
-def _absent(name: str, option: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {quoted(close[0])}? " if close else ""
+def _separator_hint(names: Sequence[str]) -> str:
+    """Return a question if there is one column, with another separator in its name."""
     separator = next((c for c in ";\t|," if c in names[0]), None) if len(names) == 1 else None
-    if separator is not None:
-        hint = f"is the separator {separator!r} (--separator)? "
-    return f"there is no column {quoted(name)} (--{option}); {hint}The columns are {_listed(names)}"
+    return f"is the separator {separator!r} (--separator)? " if separator is not None else ""
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -1,6 +1,8 @@
-"""The error of the data file readers."""
+"""The errors of the data file readers."""
 
 from __future__ import annotations
+
+from typing import Any
 
 _MAX_QUOTED = 40
 _MAX_MESSAGE = 200
@@ -24,8 +26,31 @@ class DataFormatError(ValueError):
         where = [name] + [str(number) for number in (line, column) if number is not None]
         super().__init__(f"{':'.join(where)}: {what}")
 
-    def __reduce__(self) -> tuple[type, tuple[str, str, int | None, int | None]]:
+    def __reduce__(self) -> Any:
         return type(self), (self.what, self.name, self.line, self.column)
+
+
+class AbsentColumnError(DataFormatError):
+    """A file does not have the column that an option names.
+
+    Parameters
+    ----------
+    column, option : str
+        The column, and the name of the option.
+    more : str
+        Which columns there are.
+    name : str
+        The file.
+    line : int, optional
+        The line of the header.
+    """
+
+    def __init__(self, column: str, option: str, more: str, name: str, line: int | None = None) -> None:
+        self.missing_column, self.option, self.more = column, option, more
+        super().__init__(f"there is no column {quoted(column)} (--{option}); {more}", name, line)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.missing_column, self.option, self.more, self.name, self.line)
 
 
 def quoted(token: bytes | str) -> str:

@@ -21,13 +21,17 @@ from dropmargin.data.inputs import column_names, fill_masked
 from dropmargin.errors import ParameterError
 from dropmargin.io.data.cells import (
     PARTS,
+    PER_CENT,
+    common_unit,
     date_parts,
     find_order,
     has_decimal_comma,
+    is_in_unit,
     is_plain_number,
     number_as_category,
     parse_date,
-    parse_number,
+    parse_quantity,
+    two_units,
 )
 from dropmargin.io.data.dataset import MISSING_VALUES, ColumnKind
 from dropmargin.io.data.errors import quoted
@@ -171,14 +175,14 @@ _ID_NAME = re.compile(r"(?:.*[^A-Za-z])?(?:id|ID|Id|index|Index)|.*[a-z](?:Id|ID
 class TableColumn:
     """A column that is encoded.
 
-    ``parts`` are the sorted categories, or the parts of a date (`dates.PARTS`); a number has none. ``order`` is that of
-    day and month (`dates.ORDERS`).
+    ``parts`` are the sorted categories, or the parts of a date (`cells.PARTS`); a number has none. ``form`` is how text
+    is read: the order of day and month (`cells.ORDERS`), or the unit of numbers (`cells.UNITS`).
     """
 
     name: str
     kind: ColumnKind
     parts: tuple[str, ...] = ()
-    order: str = ""
+    form: str = ""
 
     @property
     def width(self) -> int:
@@ -193,12 +197,14 @@ class TableColumn:
     def numbers(self, values: Array | Categories) -> Array:
         """Return the features of a number or a date, a column each, not scaled; missing values are NaN."""
         if isinstance(values, Categories):
-            values = _parsed(self.name, values, self.kind, self.order)
+            values = _parsed(self.name, values, self.kind, self.form)
         elif self.kind == "date" and values.dtype.kind != "M" and np.isnan(values).all():
             values = np.full(len(values), "NaT", "M8[s]")
         elif (values.dtype.kind == "M") != (self.kind == "date"):
             found, held = ("numbers", "dates") if self.kind == "date" else ("dates", "numbers")
             raise ValueError(f"Column {self.name!r} has {found}, but the column held {held} in the training data.")
+        elif self.form == PER_CENT and not np.isnan(values).all():
+            raise ValueError(f"Column {self.name!r} has plain numbers, but held numbers in % in the training data.")
         return date_parts(values, self.parts) if self.kind == "date" else values[:, None]
 
     def codes(self, values: Array | Categories) -> Array:
@@ -214,10 +220,10 @@ def learn_column(
         column = TableColumn(name, "category", tuple(as_categories(values).present()))
     elif isinstance(values, Categories):
         present = values.present()
-        kind, order = _kind_of_text(name, present)
+        kind, form = _kind_of_text(name, present)
         if kind != "category":
-            values = _parsed(name, values, kind, order)
-        column = TableColumn(name, kind, tuple(present) if kind == "category" else (), order)
+            values = _parsed(name, values, kind, form)
+        column = TableColumn(name, kind, tuple(present) if kind == "category" else (), form)
     else:
         column = TableColumn(name, "date" if values.dtype.kind == "M" else "number")
         if column.kind == "number" and np.isinf(values).any():
@@ -225,16 +231,20 @@ def learn_column(
     if not keep and not categorical and (reason := _reason_to_leave_out(column, values, max_categories)):
         return reason
     if column.kind == "date":
-        column = TableColumn(name, "date", _varying_parts(values), column.order)
+        column = TableColumn(name, "date", _varying_parts(values), column.form)
     return column
 
 
 def _kind_of_text(name: str, present: list[str]) -> tuple[ColumnKind, str]:
-    """Return the kind of a column of text, and the order of day and month if it holds dates."""
+    """Return the kind of a column of text, and its form: the unit of numbers, the order of day and month of dates."""
+    quantities = [quantity for quantity in map(parse_quantity, present) if quantity is not None]
     # Text of plain numbers is a category here: the readers convert the numbers of files without types.
-    if present and all(parse_number(text) is not None for text in present):
+    if present and len(quantities) == len(present):
         if not all(map(is_plain_number, present)):
-            return "number", ""
+            unit = common_unit(quantity.unit for quantity in quantities)
+            if unit is None:
+                raise _refused(name, f"has numbers in several units, such as {two_units(present)}")
+            return "number", unit
     elif 2 * sum(map(has_decimal_comma, present)) > len(present):
         raise _refused(name, f"has numbers with a decimal comma, such as {quoted(present[-1])}", "use --decimal , or ")
     try:
@@ -247,7 +257,7 @@ def _kind_of_text(name: str, present: list[str]) -> tuple[ColumnKind, str]:
 def _refused(name: str, problem: str, hint: str = "") -> ParameterError:
     return ParameterError(
         f"Column {name!r} {problem}: convert it, leave it out, or name it in categorical.",
-        "categorical",
+        None,
         f"column {quoted(name)} {problem} ({hint}correct it, leave it out by --ignore {name}, or treat it as "
         f"categories by --categorical {name})",
     )
@@ -295,14 +305,14 @@ def _varying_parts(when: Array | Categories) -> tuple[str, ...]:
     return tuple(part for part in PARTS if varying[part])
 
 
-def _parsed(name: str, column: Categories, kind: str, order: str) -> Array:
+def _parsed(name: str, column: Categories, kind: str, form: str) -> Array:
     """Return the numbers or dates in a column of text; each different text is parsed once."""
-    parse: Callable[[str], float | None] = parse_number
+    parse: Callable[[str], float | None] = partial(_number_in, unit=form)
     missing: Any = np.nan
-    what = "a finite number"
+    what = f"a finite number in {form}" if form else "a finite number"
     if kind == "date":
-        parse, missing = partial(parse_date, order=order), np.datetime64("NaT", "s")
-        what = f"a date with the {order} first" if order else "a date"
+        parse, missing = partial(parse_date, order=form), np.datetime64("NaT", "s")
+        what = f"a date with the {form} first" if form else "a date"
     values = np.array([missing] * (len(column.names) + 1))
     for code in np.unique(column.codes[column.codes >= 0]).tolist():
         text = column.names[code].strip()
@@ -317,3 +327,9 @@ def _parsed(name: str, column: Categories, kind: str, order: str) -> Array:
             )
         values[code] = value
     return values[column.codes]
+
+
+def _number_in(text: str, unit: str) -> float | None:
+    """Return the number in text if it is on the scale of a column with this unit."""
+    quantity = parse_quantity(text)
+    return None if quantity is None or not is_in_unit(quantity.unit, unit) else quantity.value

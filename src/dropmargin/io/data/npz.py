@@ -152,6 +152,9 @@ def _read_labels(archive: _Archive, target: str | None, n_samples: int) -> Array
     name = target or "y"
     if target is None and name not in archive.names:
         return None
+    if name not in archive.names:
+        listed = ", ".join(map(quoted, archive.names[:20]))
+        raise archive.error(f"there is no array {quoted(name)} (--target); the arrays are {listed}")
     y = archive.read(name, "labels", (n_samples,))
     if y.dtype.kind not in "fiu":
         return y

@@ -11,18 +11,20 @@ from typing import Any
 
 from dropmargin.errors import ParameterError
 from dropmargin.estimators.validation import check_integer
+from dropmargin.io.data.cells import UNITS
 from dropmargin.io.data.dataset import Dataset, ReadOptions
 from dropmargin.io.data.errors import one_line
 from dropmargin.io.data.sources import STDIN, Source
 
 CHUNK_BYTES = 2**22
-_LABEL_OPTIONS = frozenset({"label_kind", "skip_unlabelled"})
+_LABEL_OPTIONS = frozenset({"label_kind", "label_unit", "skip_unlabelled"})
 _TYPED_OPTIONS = frozenset({"target", "text", "columns", "categorical", "ignore", "ids"}) | _LABEL_OPTIONS
-_TEXT_OPTIONS = _TYPED_OPTIONS | {"separator", "decimal"}
+_TEXT_OPTIONS = _TYPED_OPTIONS | {"separator", "decimal", "missing_values"}
 _SVMLIGHT_OPTIONS = frozenset({"zero_based", "n_features", "ignore_extra"})
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "zero_based": (None, True, False),
     "label_kind": (None, "integer", "number", "string"),
+    "label_unit": (None, *UNITS),
     "decimal": (".", ","),
 }
 

@@ -20,6 +20,8 @@ from dropmargin.io.data.errors import DataFormatError, one_line
 STDIN = "-"
 #: Decompressed data of at most this size are always allowed.
 ALWAYS_ALLOWED = 2**26
+#: Longer lines, and quoted fields with line ends, are errors: they would be in memory as a whole.
+MAX_LINE = 2**26
 _GZIP_MAGIC = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -122,7 +124,7 @@ def line_blocks(stream: IO[bytes], name: str, n_bytes: int, min_lines: int = 1) 
 
     Each block but the last has at least ``min_lines`` lines, and more than ``n_bytes`` bytes if the lines are long.
     The bytes end with a newline, or are the last of the file and a newline follows them in the buffer. The buffer is
-    reused for the next block. A byte order mark is left out.
+    reused for the next block. A byte order mark is left out. A line of more than `MAX_LINE` bytes is an error.
     """
     start = stream.read(len(_BOM))
     if start.startswith(_UTF_16):
@@ -130,7 +132,7 @@ def line_blocks(stream: IO[bytes], name: str, n_bytes: int, min_lines: int = 1) 
     start = start.removeprefix(_BOM)
     buffer = bytearray(max(n_bytes, len(_BOM)) + 1)
     buffer[: len(start)] = start
-    filled = len(start)
+    filled, n_lines = len(start), 0
     while True:
         if filled >= len(buffer) - 1:  # a new buffer, because the caller may still use the old one
             buffer = buffer + bytearray(len(buffer))
@@ -139,12 +141,18 @@ def line_blocks(stream: IO[bytes], name: str, n_bytes: int, min_lines: int = 1) 
         filled += n_read
         if n_read:
             end = buffer.rfind(b"\n", 0, filled) + 1
+            if filled - end > MAX_LINE:
+                what = (
+                    f"this line has more than {MAX_LINE // 2**20} MB (is a line end missing, or is it not a text file?)"
+                )
+                raise DataFormatError(what, name, n_lines + buffer.count(b"\n", 0, end) + 1)
             if min_lines > 1 and buffer.count(b"\n", 0, end) < min_lines:
                 continue
         else:
             buffer[filled] = ord("\n")
             end = filled
         if end:
+            n_lines += buffer.count(b"\n", 0, end)
             yield buffer, end
             buffer[: filled - end] = buffer[end:filled]
             filled -= end

@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from dropmargin.errors import ParameterError, ParameterWarning
 from dropmargin.estimators.validation import check_integer
-from dropmargin.io.data.cells import ORDERS, PARTS
+from dropmargin.io.data.cells import ORDERS, PARTS, UNITS
 from dropmargin.io.data.dataset import ColumnKind, small_indices
+from dropmargin.io.data.errors import quoted
 from dropmargin.io.data.frames import TableColumn, learn_column, table_columns, table_names
 from dropmargin.io.data.state import check_flag, check_keys, check_strings, check_vector
 from dropmargin.typing import Array
@@ -37,11 +38,12 @@ class TableEncoder(TableTags, TransformerMixin, BaseEstimator):
     """Encode a table as a matrix: numbers standardised, categories one-hot, dates as parts, missing values as NaN.
 
     A column of categories becomes one feature of 0 and 1 for each category that `fit` has seen. Text such as
-    ``$1,200.50`` or ``12%`` is a number. A date (datetime values, or text such as ``2024-03-04 12:30`` or ``4 Mar
-    2024``) becomes its decimal year, month (if there are several years), weekday (Monday is 0) and hour, without those
-    that are constant. A missing value is NaN in all features of its column, for a classifier with
-    ``missing="rescale"``; a category that `fit` has not seen is 0 in all of them. A column that is absent in
-    `transform` is missing in every row, and columns that `fit` has not seen are ignored.
+    ``$1,200.50`` or ``12%`` is a number; all numbers of a column are in the unit of the training data. A date (datetime
+    values, or text such as ``2024-03-04 12:30`` or ``4 Mar 2024``) becomes its decimal year, month (if there are
+    several years), weekday (Monday is 0) and hour, without those that are constant. A missing value is NaN in all
+    features of its column, for a classifier with ``missing="rescale"``; a category that `fit` has not seen is 0 in all
+    of them. A column that is absent in `transform` is missing in every row, and columns that `fit` has not seen are
+    ignored.
 
     `fit` leaves out columns that are constant, identify rows (text with more different values than half of the rows;
     integers that are all different and ascending, descending or named like ``user_id``; from 20 rows on) or have
@@ -225,8 +227,8 @@ class TableEncoder(TableTags, TransformerMixin, BaseEstimator):
         """Return the fitted state for `from_state`: a dict of plain values, lists of strings and arrays.
 
         ``columns`` are the names of all columns and ``names`` those of the encoded ones, with their ``kinds`` and
-        ``orders`` (of day and month). ``parts`` are the categories and parts of dates of all columns in one list, and
-        ``widths`` their numbers (0 for numbers).
+        ``orders`` (of day and month; the units of numbers). ``parts`` are the categories and parts of dates of all
+        columns in one list, and ``widths`` their numbers (0 for numbers).
 
         Returns
         -------
@@ -242,7 +244,7 @@ class TableEncoder(TableTags, TransformerMixin, BaseEstimator):
             "columns": self.feature_names_in_.tolist(),
             "names": [column.name for column in self._columns],
             "kinds": [column.kind for column in self._columns],
-            "orders": [column.order for column in self._columns],
+            "orders": [column.form for column in self._columns],
             "parts": [part for column in self._columns for part in column.parts],
             "widths": np.array([len(column.parts) for column in self._columns], dtype=np.int64),
             "mean": self.mean_,
@@ -289,7 +291,10 @@ def _check_names(parameter: str, given: Any, columns: Mapping[str, Any]) -> froz
         raise ValueError(f"{parameter} must be a sequence of names, got the string {given!r}.")
     unknown = [name for name in given if name not in columns]
     if unknown:
-        raise ValueError(f"{parameter} has {unknown!r}, but the columns are {list(columns)!r}.")
+        shown = ", ".join(map(quoted, list(columns)[:20])) + (" ..." if len(columns) > 20 else "")
+        reason = f"there is no column {quoted(unknown[0])} besides target and text; the columns are {shown}"
+        message = f"{parameter} has {unknown!r}, but the columns are {list(columns)!r}."
+        raise ParameterError(message, parameter, reason)
     return frozenset(given)
 
 
@@ -304,7 +309,7 @@ class NothingToLearnError(ParameterError):
 
     def __init__(self, left_out: dict[str, str], n_rows: int) -> None:
         what = f"there is no column to learn from in {n_rows} sample{'s' if n_rows > 1 else ''} ({listed(left_out)})"
-        super().__init__(f"{what[0].upper()}{what[1:]}; name columns in keep.", "keep", what)
+        super().__init__(f"{what[0].upper()}{what[1:]}; name columns in keep.", None, f"{what}; --keep keeps a column")
         self.left_out, self.n_rows = left_out, n_rows
 
     def __reduce__(self) -> Any:
@@ -337,8 +342,8 @@ def _columns_of_state(state: dict[str, Any]) -> list[TableColumn]:
     for name, kind, order, width in zip(names, kinds, orders, widths.tolist(), strict=True):
         own = check_strings("categories", parts[start : start + width])
         start += width
-        if kind not in ("number", "category", "date") or order not in ORDERS or (order and kind != "date"):
-            raise ValueError("kinds must be number, category or date, and orders those of dates.")
+        if order not in {"number": UNITS, "category": ("",), "date": ORDERS}.get(kind, ()):
+            raise ValueError("kinds must be number, category or date, and orders those of dates, or units of numbers.")
         if (kind == "number" and own) or (kind == "category" and own != sorted(own)):
             raise ValueError("categories must be sorted, and numbers must have none.")
         if kind == "date" and (not own or own != [part for part in PARTS if part in own]):

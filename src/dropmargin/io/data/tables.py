@@ -26,7 +26,7 @@ import pyarrow.parquet
 from dropmargin.io.data.conversion import Converter
 from dropmargin.io.data.dataset import Dataset, ReadOptions, Rows, select_columns
 from dropmargin.io.data.errors import DataFormatError, one_line, quoted
-from dropmargin.io.data.sources import Source, decode_lines, text_blocks
+from dropmargin.io.data.sources import MAX_LINE, Source, decode_lines, text_blocks
 
 _SVMLIGHT_LINE = re.compile(r"\s*[+-]?[0-9.]+(\s+[0-9]+:[-+0-9.eE]+)+\s*(#.*)?")
 
@@ -61,14 +61,13 @@ _MIN_LINES = 16
 _MAX_ARROW_BYTES = 2**30
 # Arrow is slower than the csv module on blocks of few lines and many columns.
 _MIN_BYTES_PER_COLUMN = 256
-_MAX_FIELD = 2**31 - 1
 _SEPARATORS = (",", ";", "\t")
 
 
 def delimited_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bool) -> Iterator[Rows]:
     """Yield the rows of about ``n_bytes`` bytes at a time; each column is text."""
     # The default limit is 131072 characters. It is global, so it is never lowered again.
-    csv.field_size_limit(max(_MAX_FIELD, csv.field_size_limit()))
+    csv.field_size_limit(max(MAX_LINE, csv.field_size_limit()))
     with source.open() as stream:
         blocks = text_blocks(stream, source.name, n_bytes, _MIN_LINES if whole else 2)
         separator = options.separator or ("\t" if options.format == "tsv" else None)
@@ -161,9 +160,12 @@ class _Records:
             return first_line, next(self._reader)
         except csv.Error as error:
             what = f"the quotes or line ends are malformed: {one_line(error)}"
+            is_long = "field limit" in str(error)
             if self._is_end:
                 what = "a quoted field begins in this record and does not end"
-            raise DataFormatError(what, self._name, first_line if self._is_end else self.line) from None
+            elif is_long:
+                what = f"a quoted field begins in this record and has more than {MAX_LINE // 2**20} MB (does it end?)"
+            raise DataFormatError(what, self._name, first_line if self._is_end or is_long else self.line) from None
 
     def blocks(self, names: list[str], wanted: list[str]) -> Iterator[Rows]:
         """Yield the ``wanted`` columns of the records that begin in each block."""
@@ -198,42 +200,58 @@ class _Records:
 
 # JSON lines ---------------------------------------------------------------------------------------------------------
 
+
 # The json module of Python reads the lines: Arrow and pandas turn some texts into dates, and do not tell the line of an
 # error.
-_KINDS = {float: "a number", bool: "a number", str: "text"}
-_NESTED = "a list or an object"
+class _Numeral(str):
+    """A number as it is in the file, with all its digits."""
+
+    __slots__ = ()
+
+
+_NUMBER, _NESTED = "a number", "a list or an object"
+_KINDS = {**dict.fromkeys((int, float, bool, _Numeral), _NUMBER), str: "text"}
 
 
 def json_blocks(source: Source, options: ReadOptions, n_bytes: int, *, whole: bool) -> Iterator[Rows]:
     """Yield the rows of about ``n_bytes`` bytes at a time; numbers are float64, ``true`` is 1 and ``false`` is 0.
 
+    Those of the target and of ``ids`` are text, so that no digit is lost.
     A column that an object does not have is missing in this row. Whether the file has a column at all is known only
-    at its end, and checked only if ``whole``.
+    at its end.
     """
     names: dict[str, None] = {}
     kinds: dict[str, str] = {}
     asked = [*(options.columns or ()), options.target, options.ids, *options.text_columns]
     asked += [*options.categorical, *options.ignore]
     known = dict.fromkeys(name for name in asked if name is not None)
+    exact = {options.target, options.ids}
     with source.open() as stream:
         for first_line, block in text_blocks(stream, source.name, n_bytes):
             texts = decode_lines(block, source.name, first_line)
             numbered = [(line, text) for line, text in enumerate(texts, first_line) if text.strip()]
-            rows = {line: _parse(text, source.name, line) for line, text in numbered}
+            rows = {line: _parse(text, source.name, line, options.ids is not None) for line, text in numbered}
             if not rows:
                 continue
             found = dict.fromkeys(name for row in rows.values() for name in row)
             names |= found
+            if not whole and options.target not in (None, *names) and not options.skip_unlabelled:
+                select_columns(list(names), replace(options, columns=None), source.name)
             wanted = select_columns(list(known | found), options, source.name)
-            yield Rows(pa.table([_column(name, rows, kinds, source.name) for name in wanted], wanted), list(rows))
-    if whole and names:
+            columns = [_column(name, rows, kinds, source.name, exact=name in exact) for name in wanted]
+            numerals = frozenset(name for name in wanted if name in exact and kinds.get(name) == _NUMBER)
+            yield Rows(pa.table(columns, wanted), list(rows), numerals)
+    if names:
         select_columns(list(names), options, source.name)
 
 
-def _parse(text: str, file: str, line: int) -> dict[str, Any]:
-    """Return the object of a line; integers are floats, too."""
+def _parse(text: str, file: str, line: int, as_text: bool) -> dict[str, Any]:
+    """Return the object of a line, with numbers as text if ``as_text``."""
     try:
-        row = json.loads(text, object_pairs_hook=_to_dict, parse_constant=_refuse_constant, parse_int=float)
+        try:
+            row = _loads(text, _Numeral, _Numeral) if as_text else _loads(text, int, float)
+        except ValueError:  # thousands of digits are too many for an int
+            row = _loads(text, float, float)
         if "\\u" in text:  # half of a surrogate pair is not a character
             json.dumps(row, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
@@ -241,6 +259,11 @@ def _parse(text: str, file: str, line: int) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise DataFormatError(f"expected a JSON object, got {quoted(text)}", file, line)
     return row
+
+
+def _loads(text: str, parse_int: Any, parse_float: Any) -> Any:
+    own: dict[str, Any] = {"object_pairs_hook": _to_dict, "parse_constant": _refuse_constant}
+    return json.loads(text, parse_int=parse_int, parse_float=parse_float, **own)
 
 
 def _to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -254,8 +277,11 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number of JSON (use null for a missing value)")
 
 
-def _column(name: str, rows: dict[int, dict[str, Any]], kinds: dict[str, str], file: str) -> Any:
-    """Return a column as an Arrow array; ``kinds`` has the kinds of the columns in all blocks so far."""
+def _column(name: str, rows: dict[int, dict[str, Any]], kinds: dict[str, str], file: str, *, exact: bool) -> Any:
+    """Return a column as an Arrow array, of numbers as text if ``exact``.
+
+    ``kinds`` has the kinds of the columns in all blocks so far.
+    """
     values = [row.get(name) for row in rows.values()]
     for kind in sorted(filter(None, set(map(_kind, values)))):
         expected = kinds.setdefault(name, kind)
@@ -268,7 +294,16 @@ def _column(name: str, rows: dict[int, dict[str, Any]], kinds: dict[str, str], f
         return pa.nulls(len(values))
     if kinds[name] == "text":
         return pa.array(values, pa.string())
-    return pa.array([None if value is None else float(value) for value in values], pa.float64())
+    if exact:
+        return pa.array([None if value is None else _as_text(value) for value in values], pa.string())
+    try:
+        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+    except OverflowError:  # of an int; as text it is infinite
+        return pa.array([None if value is None else float(_as_text(value)) for value in values], pa.float64())
+
+
+def _as_text(number: Any) -> str:
+    return str(int(number) if isinstance(number, bool) else number)
 
 
 def _kind(value: Any) -> str | None:
@@ -351,16 +386,18 @@ def read(source: Source, options: ReadOptions) -> Dataset:
     if not blocks:
         raise DataFormatError("there are no rows", source.name)
     lines = [block.lines for block in blocks]
+    numerals = frozenset[str]().union(*(block.numerals for block in blocks))
     table = pa.concat_tables([block.table for block in blocks], promote_options="default")
     del blocks  # they refer to the same memory
-    data = Converter(source.name, options, lines, whole=True).convert(table)
+    data = Converter(source.name, options, lines, whole=True, numerals=numerals).convert(table)
     return replace(data, separator=source.separator)
 
 
 def chunks(source: Source, options: ReadOptions, chunk_bytes: int) -> Iterator[Dataset]:
     """Yield the rows of about ``chunk_bytes`` bytes at a time; a column whose kind is not given is not inspected."""
     for block in _blocks(source, options, chunk_bytes, whole=False):
-        data = Converter(source.name, options, [block.lines], whole=False).convert(block.table)
+        converter = Converter(source.name, options, [block.lines], whole=False, numerals=block.numerals)
+        data = converter.convert(block.table)
         yield replace(data, separator=source.separator)
 
 

@@ -54,6 +54,7 @@ _ARRAYS: dict[str, tuple[tuple[str | int | None, ...], tuple[str, ...] | None]] 
 }
 _SCALARS: dict[str, Any] = {"n_iter_": (int,), "objective_": NUMBER, "n_passes_": NUMBER, "converged_": (bool,)}
 _NEEDED = ("coef_", "intercept_", "history_")
+_MAX_DEVIATION = 1e154
 _NOT_NEGATIVE = ("feature_deviations_", "residual_variances_", "residual_deviation_")
 #: The statistics that each rule for missing values needs; each of the second pair needs the other.
 _STATISTICS_OF = {"rescale": ("feature_means_", "feature_deviations_"), "conditional": STATISTICS[2:]}
@@ -225,6 +226,8 @@ def _check_array(name: str, array: Array, sizes: dict[Any, int | None], dtype: s
         _check_finite(name, array)
     if name in _NOT_NEGATIVE and array.min() < 0.0:
         raise ModelFormatError(f"{name} has a negative number")
+    if name == "residual_deviation_" and array.max() > _MAX_DEVIATION:
+        raise ModelFormatError(f"{name} is {array.max():g}, which no fit has: its square is not finite")
 
 
 def _check_finite(name: str, array: Array) -> None:
