@@ -13,8 +13,8 @@ import numpy as np
 from dropmargin.data import Rows, join_rows
 from dropmargin.typing import Array
 
-# The most rows and stored entries of a sample. All classes have the same share of the rows.
-_MOST_ROWS, _MOST_ENTRIES = 4096, 2**23
+# The most rows and stored entries of a sample, but at least some rows of each class. All classes have the same share.
+_MOST_ROWS, _MOST_ENTRIES, _LEAST_OF_CLASS = 4096, 2**23, 32
 # The mix of the classes has changed if the rows of a class differ from their expected number by this many standard
 # deviations and by this share of it.
 _DEVIATIONS, _SHARE = 4.0, 0.5
@@ -24,21 +24,20 @@ _DEVIATIONS, _SHARE = 4.0, 0.5
 class Sample:
     """Random rows of each class of a stream, and the number and the weight of all rows of a class.
 
-    Each row has a random key; the sample has the rows of a class with the smallest keys. To copy few rows for a block,
-    up to twice as many are stored.
+    Each row has a random key between 0 and 1. A class of ``n`` rows has those with keys below ``class_rows / n`` in the
+    sample. Rows with larger keys are removed when twice as many are stored.
     """
 
     counts: Array  # (n_classes,), of all rows
     weights: Array  # (n_classes,), of all rows
-    limits: Array  # (n_classes,), rows with a larger key are not in the sample
-    class_rows: int = 0  # the most rows of a class
+    class_rows: int = 0  # the expected number of rows of a class with at least as many
     parts: tuple[Rows, ...] = ()
     keys: tuple[Array, ...] = ()  # of the rows of each part
 
     @classmethod
     def start(cls, n_classes: int) -> Sample:
         """Return the sample of no rows."""
-        return cls(np.zeros(n_classes), np.zeros(n_classes), np.ones(n_classes))
+        return cls(np.zeros(n_classes), np.zeros(n_classes))
 
     def has_other_classes(self, y: Array) -> bool:
         """Return whether the classes of some rows are mixed unlike those of the rows before."""
@@ -55,18 +54,14 @@ class Sample:
         class_rows = self.class_rows
         if not n_before:
             n_rows = min(_MOST_ROWS, _MOST_ENTRIES * len(batch) // max(1, batch.X.size))
-            class_rows = max(1, n_rows // n_classes)
+            class_rows = max(_LEAST_OF_CLASS, n_rows // n_classes)
+        counts = self.counts + np.bincount(batch.y, minlength=n_classes)
+        weights = self.weights + np.bincount(batch.y, batch.sample_weight, minlength=n_classes)
         keys = np.random.default_rng(n_before).random(len(batch))
-        index = np.flatnonzero(keys < self.limits[batch.y])
-        index = index[_smallest(keys[index], batch.y[index], class_rows)[0]]
-        out = Sample(
-            self.counts + np.bincount(batch.y, minlength=n_classes),
-            self.weights + np.bincount(batch.y, batch.sample_weight, minlength=n_classes),
-            self.limits,
-            class_rows,
-            (*self.parts, batch.take(index)),
-            (*self.keys, keys[index]),
-        )
+        own = np.flatnonzero(keys * counts[batch.y] < class_rows)
+        if not len(own):
+            return replace(self, counts=counts, weights=weights)
+        out = Sample(counts, weights, class_rows, (*self.parts, batch.take(own)), (*self.keys, keys[own]))
         return out._compact() if sum(map(len, out.parts)) > 2 * n_classes * class_rows else out
 
     def rows(self) -> Rows:
@@ -77,14 +72,6 @@ class Sample:
         return rows.with_targets(rows.y, rows.sample_weight * factors[rows.y])
 
     def _compact(self) -> Sample:
-        rows, keys, limits = join_rows(self.parts), np.concatenate(self.keys), self.limits.copy()
-        index, first_left_out = _smallest(keys, rows.y, self.class_rows)
-        limits[rows.y[first_left_out]] = keys[first_left_out]
-        return replace(self, limits=limits, parts=(rows.take(index),), keys=(keys[index],))
-
-
-def _smallest(keys: Array, y: Array, n: int) -> tuple[Array, Array]:
-    """Return the ``n`` rows of each class with the smallest keys, and of each class the next one, if there is one."""
-    order = np.lexsort((keys, y))
-    rank = np.arange(len(y)) - np.searchsorted(y[order], y[order])
-    return np.sort(order[rank < n]), order[rank == n]
+        rows, keys = join_rows(self.parts), np.concatenate(self.keys)
+        own = np.flatnonzero(keys * self.counts[rows.y] < self.class_rows)
+        return replace(self, parts=(rows.take(own),), keys=(keys[own],))
