@@ -22,7 +22,15 @@ from sklearn.svm import LinearSVC
 
 import dropmargin
 from clusters import assert_same_bits, local_cluster, partitions, serial_fit
-from dropmargin import DropoutLogisticRegression, DropoutLogisticRegressionCV, DropoutSVRCV, MCFClassifier
+from dropmargin import (
+    DropoutLogisticRegression,
+    DropoutLogisticRegressionCV,
+    DropoutSVC,
+    DropoutSVCCV,
+    DropoutSVRCV,
+    MCFClassifier,
+    PoissonNoise,
+)
 from dropmargin.dask import fit, predict
 from dropmargin.dask.inputs import partition_rows
 from dropmargin.estimators.partition_fit import fit_partitions
@@ -127,6 +135,62 @@ def test_a_list_of_delayed_pairs_and_triples(client, data):
     assert_allclose(fit(quick(), triples).coef_, quick().fit(*data).coef_, rtol=1e-3, atol=1e-5)
     with pytest.raises(TypeError, match="pair"):
         fit(quick(), [dask.delayed(len)(part) for part in triples])
+
+
+def _frames(data, order="lmno", more=()):
+    """Return three delayed frames, the second with its columns in another order, and their labels."""
+    frames = [pd.DataFrame(part, columns=list("lmno")) for part in np.split(data[0], np.cumsum(_CHUNKS)[:-1])]
+    frames[1] = frames[1].assign(**dict.fromkeys(more, 1.0))[[*order, *more]]
+    return [dask.delayed(frame) for frame in frames], _collections(data, "delayed")[1]
+
+
+@pytest.mark.parametrize("search", [False, True])
+def test_columns_of_delayed_frames_are_matched_by_name(search, client, data):
+    X, y = _frames(data, "onlm")
+    estimator = DropoutSVCCV(noises=[0.1, 0.5], Cs=[0.1], cv=2, tol=1e-2) if search else quick()
+    model = fit(clone(estimator), X, y)
+    whole = pd.DataFrame(data[0], columns=list("lmno"))
+    expected = clone(estimator).fit(whole, data[1])
+    assert_allclose(model.coef_, expected.coef_, rtol=1e-3, atol=1e-4)
+    assert list(model.feature_names_in_) == list("lmno")
+    for own in (model, expected):
+        assert_array_equal(np.concatenate(dask.compute(*predict(own, X))), own.predict(whole))
+    pairs = [dask.delayed(tuple)([rows, labels]) for rows, labels in zip(X, y, strict=True)]
+    assert_array_equal(fit(clone(estimator), pairs).coef_, model.coef_)
+
+
+def test_columns_of_data_frames_are_matched_by_name(client, data):
+    X, y = _frames(data, "onlm")
+    frame = dd.from_delayed(X, meta=pd.DataFrame(columns=list("lmno"), dtype=float), verify_meta=False)
+    model = fit(quick(), frame, y)
+    whole = pd.DataFrame(data[0], columns=list("lmno"))
+    assert_allclose(model.coef_, quick().fit(whole, data[1]).coef_, rtol=1e-3, atol=1e-5)
+    assert_array_equal(predict(model, frame).compute(), model.predict(whole))
+
+
+def test_a_partition_with_other_columns_is_an_error(client, data):
+    (X, y), model = _frames(data), quick()
+    for order, more, match in [
+        ("lmn", (), r"lacks \['o'\]; its columns must be \['l', 'm', 'n', 'o'\]"),
+        ("lmn", "p", r"lacks \['o'\] and has \['p'\] in addition"),
+        ("lmno", "p", r"has \['p'\] in addition"),
+    ]:
+        with pytest.raises(ValueError, match="partition 1: X " + match):
+            fit(model, *_frames(data, order, more))
+        assert not hasattr(model, "coef_")
+    with pytest.raises(ValueError, match="partition 1 has no column names"):
+        fit(model, [X[0], dask.delayed(np.asarray)(X[1]), X[2]], y)
+    fit(model, X, y)
+    with pytest.raises(ValueError, match=r"partition 1: X lacks \['o'\] and has \['p'\] in addition"):
+        dask.compute(*predict(model, _frames(data, "lmn", "p")[0]))
+
+
+def test_an_error_names_the_feature_of_a_frame_in_another_order(client, data):
+    X, y = _frames(data, "onlm")
+    X = [dask.delayed(np.abs)(part) for part in X]
+    X[1] = dask.delayed(lambda frame: frame.assign(n=-1.0))(X[1])
+    with pytest.raises(ValueError, match="'n' of partition 1"):
+        fit(DropoutSVC(noise=PoissonNoise()), X, y)
 
 
 def test_predictions_are_lazy_and_those_of_the_model(client, data):

@@ -10,6 +10,7 @@ import time
 from typing import ClassVar
 from weakref import WeakSet
 
+import dask
 import numpy as np
 import pytest
 from distributed import Client
@@ -28,7 +29,7 @@ from clusters import (
     serial_fit,
 )
 from dropmargin import DropoutLogisticRegression
-from dropmargin.dask import ClusterError
+from dropmargin.dask import ClusterError, fit
 from dropmargin.dask.partitions import DaskPartitions
 from dropmargin.dask.placement import assign_workers
 from dropmargin.dask.tasks import join_nodes
@@ -95,6 +96,27 @@ def test_the_loss_of_the_connection_is_an_error():
         client.close()
         with pytest.raises(ClusterError, match=says("connection", "lost")):
             data.map_sum(_count, 1)
+
+
+def _load(rows, error):
+    if error is not None:
+        raise error
+    return rows.X, rows.y
+
+
+@pytest.mark.parametrize("error", [KeyError("column"), OSError("the disk is full"), None], ids=str)
+def test_nothing_is_left_on_the_cluster_and_the_error_of_a_task_is_raised_as_it_is(error):
+    with local_cluster(2) as client:
+        raised = []
+        for _ in range(2):
+            parts = [dask.delayed(_load)(rows, error if k == 3 else None) for k, rows in enumerate(make_rows(8))]
+            if error is None:
+                fit(clone(MODEL), parts)
+                continue
+            with pytest.raises(type(error), match=str(error)) as caught:
+                fit(clone(MODEL), parts)
+            raised.append(caught.value)  # its traceback refers to the state of the fit
+        _wait_until(lambda: not client.futures and not client.cluster.scheduler.tasks)
 
 
 def test_concurrent_fits_of_two_clients():

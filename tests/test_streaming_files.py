@@ -43,6 +43,17 @@ def test_every_format_gives_the_optimum_of_the_rows(kind, tmp_path):
     assert model.score(named, y) == expected.score(X, y)
 
 
+def test_columns_of_tables_are_matched_by_name(tmp_path):
+    X, y = make_rows()
+    folder = write_parts(tmp_path / "data", X, y, kind="parquet")
+    expected = _fit(folder, kind="parquet")
+    part = pd.read_parquet(folder / "part-2.parquet")
+    part[part.columns[::-1]].to_parquet(folder / "part-2.parquet")
+    model = _fit(folder, kind="parquet")
+    assert_array_equal(model.coef_, expected.coef_)
+    assert_array_equal(model.feature_names_in_, expected.feature_names_in_)
+
+
 def test_a_list_of_files_is_read_in_its_order_and_weights_belong_to_it(tmp_path):
     X, y = make_rows()
     folder = write_parts(tmp_path / "data", X, y)

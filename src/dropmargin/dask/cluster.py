@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -46,6 +47,7 @@ class Cluster:
 
     def __init__(self, client: Client, timeout: float | None) -> None:
         self.client, self.timeout = client, timeout
+        self._started: list[weakref.ref[Future]] = []
 
     def start(
         self, graph: dict[str, Any], keys: Iterable[Any], workers: Mapping[str, str], n_bytes: int
@@ -60,7 +62,16 @@ class Cluster:
             stack.enter_context(dask.annotate(workers=lambda key: preferred.get(key, []), allow_other_workers=True))
             if n_bytes > _WARNED_BYTES:
                 stack.enter_context(dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}))
-            return self.client.get(graph, list(keys), sync=False)
+            futures = self.client.get(graph, list(keys), sync=False)
+        self._started = [ref for ref in self._started if ref() is not None] + list(map(weakref.ref, futures))
+        return futures
+
+    def release(self) -> None:
+        """Release all results of the tasks that were sent; the traceback of an error may still refer to them."""
+        for ref in self._started:
+            future = ref()
+            if future is not None:
+                future.release()
 
     def fetch(self, futures: Sequence[Future]) -> list[Any]:
         """Return the results, in this order."""

@@ -20,6 +20,7 @@ from dropmargin.dask.cluster import find_client
 from dropmargin.dask.inputs import blocks_of, feature_names_of, is_frame, partition_rows
 from dropmargin.dask.partitions import DaskPartitions
 from dropmargin.data import Partitions, Rows, to_arrays
+from dropmargin.data.inputs import with_columns
 from dropmargin.estimators.partition_fit import check_rows
 from dropmargin.estimators.validation import check_number
 from dropmargin.model_selection.partitions import check_estimator, fit_estimator
@@ -103,8 +104,10 @@ def fit(
     futures = client.compute(delayed, sync=False, retries=_READING_RETRIES, optimize_graph=True)
     with ExitStack() as stack:
         data: DaskPartitions[Rows] = DaskPartitions(client, futures, timeout)
-        stack.callback(data.close)
-        del futures
+        stack.callback(data.release)
+        for future in futures:
+            stack.callback(future.release)
+        del future, futures
         rows: Partitions[Rows] = data
         if checkpoint is not None:
             data_hash = joblib.hash(data.gather(data.map(_hash_rows)))
@@ -165,7 +168,7 @@ def predict(estimator: Any, X: Any, method: str = "predict") -> Any:
         return X.map_partitions(_predict_frame, sent, method, meta, meta=meta)
     blocks = blocks_of("X", X)
     call = dask.delayed(_predict_block, pure=False, traverse=False)
-    parts = [call(sent, method, part, example) for part in blocks.parts]
+    parts = [call(sent, method, part, example, f"partition {i}: ") for i, part in enumerate(blocks.parts)]
     if blocks.sizes is None:
         return parts
     arrays = [
@@ -182,15 +185,22 @@ def _example(model: Any, method: str) -> Array:
         return getattr(model, method)(np.zeros((1, model.n_features_in_), dtype=model.coef_.dtype))[:0]
 
 
-def _predict_block(model: Any, method: str, block: Any, example: Array) -> Array:
-    """Return the predictions of a block, which may be empty."""
-    return getattr(model, method)(block) if block.shape[0] else example
+def _predict_block(model: Any, method: str, block: Any, example: Array, where: str = "") -> Array:
+    """Return the predictions of a block, which may be empty; its columns are matched by name."""
+    if not block.shape[0]:
+        return example
+    try:
+        block = with_columns(block, getattr(model, "feature_names_in_", None))
+    except ValueError as error:
+        if getattr(model, "missing", "error") == "error":  # else some columns may be absent, and the model checks them
+            raise ValueError(f"{where}{error}, in any order.") from None
+    return getattr(model, method)(block)
 
 
 def _predict_frame(frame: Any, model: Any, method: str, meta: Any) -> Any:
     if not len(frame):
         return meta
-    return _like_frame(getattr(model, method)(frame), frame, model)
+    return _like_frame(_predict_block(model, method, frame, meta), frame, model)
 
 
 def _like_frame(values: Array, frame: Any, model: Any) -> Any:

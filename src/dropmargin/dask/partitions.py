@@ -138,6 +138,11 @@ class DaskPartitions(Partitions[P]):
     def close(self) -> None:
         self._parts, self._placement = _Parts([]), Placement(self._cluster.client, [])
 
+    def release(self) -> None:
+        """Close these partitions and all that were made from them, and release all results on the workers."""
+        self.close()
+        self._cluster.release()
+
     def _message(self) -> _Message:
         with self._cluster.explained():
             shares = self._placement.shares()

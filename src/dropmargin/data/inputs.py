@@ -6,6 +6,7 @@ after a check of the index arrays of a sparse matrix and of the mask of a masked
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ _ACCEPTED: dict[str, Any] = {
     "accept_large_sparse": True,
     "dtype": [np.float64, np.float32],
 }
+_SHOWN_NAMES = 8
 _SET_MISSING = "set missing='rescale' on a classifier that has this parameter: it treats them as missing features"
 _NAN = (
     "Input X contains NaN, which {} does not accept with missing='error'. Set missing='rescale' before fit to treat "
@@ -67,6 +69,29 @@ def column_names(X: Any) -> list[Any] | None:
     names = getattr(X, "column_names", None)  # pyarrow, whose .columns are the data
     names = getattr(X, "columns", None) if names is None else names
     return None if names is None else list(names)
+
+
+def check_columns(own: Sequence[Any], names: Sequence[Any]) -> None:
+    """Raise a `ValueError` unless ``own`` are the column names ``names``, in any order."""
+    if len(own) == len(names) and set(own) == set(names):
+        return
+    lacking, extra = ([name for name in a if name not in b] for a, b in ((names, set(own)), (own, set(names))))
+    parts = [f"lacks {_shown(lacking)}"] * bool(lacking) + [f"has {_shown(extra)} in addition"] * bool(extra)
+    raise ValueError(f"X {' and '.join(parts) or 'has a column twice'}; its columns must be {_shown(names)}")
+
+
+def with_columns(X: Any, names: Sequence[Any] | None) -> Any:
+    """Return a data frame with its columns in the order of ``names`` (`check_columns`); other input unchanged."""
+    own = column_names(X)
+    if own is None or names is None or own == list(names):
+        return X
+    check_columns(own, names)
+    return X.select(list(names)) if hasattr(X, "select") else X[list(names)]
+
+
+def _shown(names: Sequence[Any]) -> str:
+    more = "" if len(names) <= _SHOWN_NAMES else f" and {len(names) - _SHOWN_NAMES} more"
+    return f"{list(names[:_SHOWN_NAMES])!r}{more}"
 
 
 def fill_masked(X: Any) -> Any:

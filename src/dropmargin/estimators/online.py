@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial, update_wrapper
+from types import MethodType
 from typing import Any
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from dropmargin.data import Rows, binary_outputs, canonical
@@ -25,28 +27,55 @@ from dropmargin.typing import Array
 _SHOWN_LABELS = 5
 
 
-def _can_stream(estimator: OnlineMixin) -> bool:
-    """Return whether `partial_fit` exists; if not, raise an error that explains why."""
+class _AvailableIf:
+    """A method that an estimator has if ``check(estimator)`` raises no `AttributeError`.
+
+    In place of scikit-learn's `available_if`, whose last line says that there is no such attribute, and not why.
+    """
+
+    def __init__(self, check: Callable[[Any], None], method: Callable[..., Any]) -> None:
+        self._check, self._method = check, method
+        update_wrapper(self, method)
+
+    def __get__(self, estimator: Any, owner: type | None = None) -> Any:
+        if estimator is None:
+            return self._method
+        self._check(estimator)
+        return MethodType(self._method, estimator)
+
+
+def _check_stream(estimator: OnlineMixin) -> None:
+    """Raise an `AttributeError` that explains why an estimator has no `partial_fit`, if it has none."""
     name = type(estimator).__name__
     loss = estimator._make_loss()
     if not isinstance(loss, MomentLoss):
         raise AttributeError(
-            f"{name} has no partial_fit for {type(loss).__name__}, a loss through the moment generating function; "
-            "take the hinge, logistic or quadratic loss, or fit."
+            f"{name} has no partial_fit for {type(loss).__name__}, a loss through the moment generating function: "
+            "partial_fit needs a loss of the mean and the variance of the score. Choose the hinge, logistic or "
+            "quadratic loss, or use fit."
         )
     if estimator.l1_ratio != 0.0:
-        raise AttributeError(f"{name} has partial_fit with l1_ratio=0 only, got {estimator.l1_ratio!r}; use fit.")
+        raise AttributeError(
+            f"{name} has no partial_fit with l1_ratio={estimator.l1_ratio!r}: the earlier rows are kept as a smooth "
+            "quadratic function, in which an l1 penalty sets no coefficient to zero. Set l1_ratio=0, or use fit."
+        )
     if estimator.missing != "error":
-        raise AttributeError(f"{name} has partial_fit with missing='error' only, got {estimator.missing!r}; use fit.")
+        raise AttributeError(
+            f"{name} has no partial_fit with missing={estimator.missing!r}: missing values are treated by statistics "
+            "of all training rows, which are not known before the end of a stream. Set missing='error' and impute the "
+            "missing values of each batch (sklearn.impute.SimpleImputer), or use fit."
+        )
     if estimator.multi_class == "multinomial":
-        raise AttributeError(f"{name} has no partial_fit with multi_class='multinomial'; take 'ovr' or 'ovo', or fit.")
-    return True
+        raise AttributeError(
+            f"{name} has no partial_fit with multi_class='multinomial': the earlier rows are kept for each output "
+            "alone, and a softmax couples the outputs. Set multi_class='ovr' or 'ovo', or use fit."
+        )
 
 
 class OnlineMixin(MarginalisedClassifier):
     """Adds `partial_fit` to a classifier."""
 
-    @available_if(_can_stream)
+    @partial(_AvailableIf, _check_stream)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> OnlineMixin:
         """Update the model with a batch of rows, which is not stored.
 
@@ -108,11 +137,20 @@ class OnlineMixin(MarginalisedClassifier):
         batch = Rows(X, codes, weights) if counted.all() else Rows(X, codes, weights).take(counted)
         problems = binary_outputs(len(known), self.multi_class)
         if stream is None:
-            stream = Stream.start(X.shape[1], len(problems), problem.penalty.l2)
+            stream = Stream.start(X.shape[1], len(problems), len(known), problem.penalty.l2)
         elif len(stream.summaries) != len(problems):
             raise ValueError(f"multi_class must stay the same during a stream, got {self.multi_class!r}; call fit.")
+        before = stream
         with one_blas_thread():
             stream = stream.after(batch, replace(problem, monitor=no_monitor), problems)
+        if stream.has_small_sample and not before.has_small_sample:
+            warnings.warn(
+                f"The mix of the classes changes along the stream, as in rows sorted by class, and X has "
+                f"{X.shape[1]} features, more than the stream keeps rows. The accuracy may be lower than that of fit: "
+                "shuffle the rows of the stream, or use fit.",
+                UserWarning,
+                stacklevel=3,
+            )
         n_iter, dtype = (self.n_iter_ + 1, self.coef_.dtype) if hasattr(self, "_stream") else (1, X.dtype)
         result = Result(stream.coef.T, stream.objective, n_iter, False, "", n_passes=stream.n_passes)
         fit.set_result(result, dtype)

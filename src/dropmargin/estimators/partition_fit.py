@@ -42,6 +42,7 @@ class PartitionSummary:
     worst: tuple[int, int] = (0, 0)  # the features of the lowest and the largest entry, if these may be invalid
     classes: Array = field(default_factory=lambda: np.empty(0))
     totals: Array = field(default_factory=lambda: np.empty(0))  # the sum of the sample weights of each class
+    columns: tuple[Any, ...] | None = None  # the names of the columns of data frames
 
     @property
     def largest(self) -> float:
@@ -49,16 +50,17 @@ class PartitionSummary:
         return max(abs(self.lowest), abs(self.highest))
 
 
-def check_rows(rows: Rows) -> Rows:
+def check_rows(rows: Rows, columns: Sequence[Any] | None = None) -> Rows:
     """Return the rows as an array or canonical CSR, the labels as a vector, the sample weights in double precision.
 
-    Fetched rows are valid already and are not read.
+    The columns of a data frame take the order of ``columns``. Fetched rows are valid already and are not read.
     """
     inputs.check_unmasked(rows.y, "y")
     y = column_or_1d(rows.y)
     X = None
     if not rows.is_fetched:  # the memory order changes the order of sums, and so their rounding errors
-        X = canonical(inputs.check_rows(rows.X, order="C", ensure_all_finite=False, ensure_min_samples=0))
+        X = inputs.with_columns(rows.X, columns)
+        X = canonical(inputs.check_rows(X, order="C", ensure_all_finite=False, ensure_min_samples=0))
     if X is not None and len(y) != X.shape[0]:
         raise ValueError(f"X has {X.shape[0]} rows, but y has {len(y)} labels")
     if y.dtype.kind == "f":
@@ -70,6 +72,7 @@ def check_rows(rows: Rows) -> Rows:
 
 
 def summarize_partition(rows: Rows, allow_missing: bool) -> PartitionSummary:
+    columns = None if rows.is_fetched else inputs.column_names(rows.X)
     try:
         rows = check_rows(rows)
     except (ValueError, TypeError) as error:
@@ -100,6 +103,7 @@ def summarize_partition(rows: Rows, allow_missing: bool) -> PartitionSummary:
         worst=(worst_column(filled, True), worst_column(filled, False)) if is_suspect else (0, 0),
         classes=classes,
         totals=np.bincount(codes, weights=weights, minlength=len(classes)),
+        columns=None if columns is None else tuple(columns),
     )
 
 
@@ -129,11 +133,16 @@ class DataSummary(PartitionSummary):
 
 
 def inspect(
-    data: Partitions[Rows], names: Sequence[str], allow_missing: bool, is_regression: bool = False
+    data: Partitions[Rows],
+    names: Sequence[str],
+    allow_missing: bool,
+    is_regression: bool = False,
+    columns: Sequence[Any] | None = None,
 ) -> DataSummary:
     """Return the summary of all partitions; an error names the first partition that is invalid.
 
-    A partition may be empty, and may lack some classes. In a regression, each target is a class.
+    A partition may be empty, and may lack some classes. In a regression, each target is a class. Data frames must have
+    the columns ``columns``, by default those of the first one, in any order.
     """
     summaries = data.gather(data.map(summarize_partition, allow_missing))
     for name, summary in zip(names, summaries, strict=True):
@@ -142,8 +151,10 @@ def inspect(
     nonempty = [(name, summary) for name, summary in zip(names, summaries, strict=True) if summary.n_rows]
     if not nonempty:
         raise ValueError("There are no rows: every partition is empty.")
-    (first_name, first), *others = nonempty
-    for name, summary in others:
+    first_name, first = nonempty[0]
+    columns = first.columns if columns is None or first.columns is None else tuple(columns)
+    for k, (name, summary) in enumerate(nonempty):
+        nonempty[k] = name, _with_columns(name, summary, columns)
         if summary.n_features != first.n_features:
             raise ValueError(
                 f"{name} has {summary.n_features} features, but {first_name} has {first.n_features}: "
@@ -152,7 +163,23 @@ def inspect(
         if summary.is_dense != first.is_dense:
             kinds = ["dense" if own.is_dense else "sparse" for own in (summary, first)]
             raise ValueError(f"{name} is {kinds[0]}, but {first_name} is {kinds[1]}: make all partitions the same.")
-    return _merge(nonempty, is_regression)
+    return replace(_merge(nonempty, is_regression), columns=columns)
+
+
+def _with_columns(name: str, summary: PartitionSummary, columns: tuple[Any, ...] | None) -> PartitionSummary:
+    """Return the summary of a partition with its features in the order of ``columns``."""
+    own = summary.columns
+    if own is None and columns is None:
+        return summary
+    if own is None or columns is None:
+        which = "no column names, but other partitions have" if own is None else "column names, but others have none"
+        raise ValueError(f"{name} has {which}: make all partitions data frames, or none.")
+    try:
+        inputs.check_columns(own, columns)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}, in any order.") from None
+    low, large = summary.worst
+    return replace(summary, worst=(columns.index(own[low]), columns.index(own[large])))
 
 
 def _merge(nonempty: list[tuple[str, PartitionSummary]], is_regression: bool) -> DataSummary:
@@ -276,10 +303,12 @@ def checked_rows(
     """Yield the rows after the first pass, which checks all partitions; ``names`` are those of errors."""
     if names is None:
         names = [f"partition {i}" for i in range(data.n_partitions)]
-    summary = inspect(data, names, fit.uses_deviations, fit.is_regression)
+    summary = inspect(data, names, fit.uses_deviations, fit.is_regression, feature_names)
+    if feature_names is None and summary.columns and all(isinstance(name, str) for name in summary.columns):
+        feature_names = summary.columns
     summary.check_range(None, feature_names)
     fit.set_features(summary.n_features, feature_names)
-    with data.map_partitions(check_rows) as checked:
+    with data.map_partitions(check_rows, summary.columns) as checked:
         yield PartitionRows(checked, summary, feature_names)
 
 

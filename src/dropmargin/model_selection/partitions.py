@@ -109,7 +109,7 @@ def search_partitions(
             targets = _gather_targets(rows)
             own = Rows(None, targets.labels[targets.codes], targets.sample_weight)
             given = Given(np.zeros((len(own.y), 1)), own.y, own.sample_weight if targets.is_weighted else None)
-            if rows.n_bytes <= _GATHERED_BYTES and (feature_names is None or rows.summary.is_dense):
+            if rows.n_bytes <= _GATHERED_BYTES and (rows.feature_names is None or rows.summary.is_dense):
                 search_arrays(estimator, given._replace(X=_gather_features(rows)), verbose)
                 return estimator
             # Folds are solved one after the other: each uses all threads or workers.

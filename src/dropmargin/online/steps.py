@@ -12,11 +12,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dropmargin.data import LocalPartitions, Output, Rows, is_dense_matrix, output_targets, row_block, target_summary
+from dropmargin.data import (
+    LocalPartitions,
+    Output,
+    Rows,
+    is_dense_matrix,
+    join_rows,
+    output_targets,
+    row_block,
+    target_summary,
+)
 from dropmargin.losses import MomentLoss
 from dropmargin.objective import Curvature, MomentObjective
 from dropmargin.objective.moment import MomentPoint
-from dropmargin.online.summary import Summary
+from dropmargin.online.summary import Summary, diagonal_of
 from dropmargin.solvers import Options, Problem, conjugate_gradient
 from dropmargin.solvers.newton import newton
 from dropmargin.typing import Array
@@ -24,6 +33,9 @@ from dropmargin.typing import Array
 # The most steps on a block, and the relative gap at which they stop. What they leave stays in the gradient of the
 # summary, for the next block.
 _STEPS, _TOL = 6, 0.005
+# The same on a block and a sample of the earlier rows: the minimum may be far from the last one, and a gradient that is
+# left would be that of a sample.
+_SAMPLE_STEPS, _SAMPLE_TOL = 30, 0.0005
 # A block is added to the summary at the start, before the only step, if the predicted decrease is at most this share of
 # the objective. The step has the length of the last one if that share is at most so many times the last one.
 _SMALL_DECREASE, _UNLIKE = 0.01, 2.0
@@ -136,3 +148,34 @@ def minimise(parts: Sequence[Rows], problem: Problem, outputs: Sequence[Output],
         if part is not parts[-1]:
             summary, n_products = summary.moved(point.coef), n_products + _n_products(point)
     return Step(summary, point, None, point.coef, np.zeros_like(summary.last_step), n_products)
+
+
+def minimise_with_sample(
+    sample: Rows, batch: Rows, problem: Problem, outputs: Sequence[Output], summary: Summary, start: Array
+) -> Step:
+    """Minimise the loss of a block plus that of a sample of the earlier rows, whose expansion is the next summary."""
+    rest = Summary.join([Summary.start(len(start) - 1, problem.penalty.l2) for _ in outputs]).moved(summary.coef)
+    if len(sample) < len(start):
+        rest = _correction(sample, problem, outputs, summary, rest)
+    objective, is_cold = block_objective(join_rows([sample, batch]), problem, outputs, rest), not summary.coef.any()
+    point = objective.at(objective.starting_coef() if is_cold else start)
+    result = newton(objective, point, Options(_SAMPLE_TOL, _SAMPLE_STEPS, warm=not is_cold))
+    point = result.point if isinstance(result.point, MomentPoint) else objective.at(result.coef)
+    return Step(rest, point, None, point.coef, np.zeros_like(summary.last_step))
+
+
+def _correction(
+    sample: Rows, problem: Problem, outputs: Sequence[Output], summary: Summary, penalty: Summary
+) -> Summary:
+    """Return a penalty plus what the loss of a sample lacks of the summary: part of the gradient and of the diagonal.
+
+    A sample has no rows of most rare features. The loss in the intercept stays that of the sample, which has a minimum,
+    and so does the diagonal where it is larger than that of the summary: the sum is convex.
+    """
+    point = block_objective(sample, problem, outputs, penalty).at(summary.coef)
+    curvature = point.hessian() if summary.coef.any() else point.majoriser()  # as `add_at_zero`
+    missing_slope = summary.slope - point.gradient
+    missing_slope[-1] = 0.0
+    missing_diagonal = np.maximum(summary.diagonal - diagonal_of(curvature), 0.0)
+    diagonal = penalty.diagonal + missing_diagonal
+    return replace(penalty, slope=penalty.slope + missing_slope, diagonal=diagonal)

@@ -2,7 +2,8 @@
 
 The rows of a call are cut into blocks. Newton's method minimises the loss of a block plus the summary of the earlier
 rows (`summary`), then the block is added to the summary. Rows too few for a block are buffered, and their loss is exact
-as long as they are. If all rows so far are in the buffer, the problem is solved as by `fit`.
+as long as they are. If all rows so far are in the buffer, the problem is solved as by `fit`. Where the mix of the
+classes changes, as in a stream sorted by class, a sample of the earlier rows replaces their summary (`sample`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dropmargin.data import EncodedRows, Output, Rows, is_dense_matrix, join_rows, row_block, target_weights
-from dropmargin.online.steps import add_at_zero, minimise
+from dropmargin.online.sample import Sample
+from dropmargin.online.steps import add_at_zero, minimise, minimise_with_sample
 from dropmargin.online.summary import Summary
 from dropmargin.solvers import Problem, solve_outputs
 from dropmargin.typing import Array
@@ -47,20 +49,23 @@ class Stream:
     target_weights: Array  # (2, n_outputs), of targets +1 and -1
     n_rows: int
     means: FeatureMeans
+    sample: Sample
     # Of all rows, those of the buffer included
     buffer: Rows | None  # rows that are too few for a block
     coef: Array  # (n_outputs, n_features + 1), intercept last
     objective: Array  # (n_outputs,), an estimate
     feature_means: Array
     n_passes: float = 0.0  # over the rows of the last call
+    has_small_sample: bool = False  # a sample replaced the summary and was smaller than the number of features
 
     @classmethod
-    def start(cls, n_features: int, n_outputs: int, l2: float) -> Stream:
+    def start(cls, n_features: int, n_outputs: int, n_classes: int, l2: float) -> Stream:
         """Return the state before the first row."""
         summaries = tuple(Summary.start(n_features, l2) for _ in range(n_outputs))
         coef, means = np.zeros((n_outputs, n_features + 1)), np.zeros(n_features)
         target_weights, objective = np.zeros((2, n_outputs)), np.zeros(n_outputs)
-        return cls(summaries, target_weights, 0, FeatureMeans(means, 0.0), None, coef, objective, means)
+        of_blocks = summaries, target_weights, 0, FeatureMeans(means, 0.0), Sample.start(n_classes)
+        return cls(*of_blocks, None, coef, objective, means)
 
     def after(self, batch: Rows, problem: Problem, outputs: list[Output]) -> Stream:
         """Return the state after the rows of a batch."""
@@ -85,12 +90,13 @@ class Stream:
             problem = replace(problem, noise=problem.noise.with_means(means.means))
         class_weights = np.bincount(batch.y, batch.sample_weight)
         weights = self.target_weights + target_weights(outputs, class_weights)
-        has_both = np.all(weights > 0.0, axis=0)
+        had_both, has_both = (np.all(own > 0.0, axis=0) for own in (self.target_weights, weights))
+        sample = self.sample.rows() if self.n_rows and self.sample.has_other_classes(batch.y) else None
         sizes = _sizes(self.n_rows, len(batch)) if is_block else [len(batch)]
         parts = [batch.between(0, size) for size in sizes]
         summaries, coef, objective = list(self.summaries), self.coef.copy(), self.objective.copy()
         n_passes = self.n_passes
-        for group in _groups(batch, outputs, has_both):
+        for group in _groups(batch, outputs, had_both, has_both):
             own, earlier = [outputs[k] for k in group], [self.summaries[k] for k in group]
             summary = earlier[0] if len(group) == 1 else Summary.join(earlier)
             start = np.ascontiguousarray(self.coef[group].T)
@@ -100,7 +106,9 @@ class Stream:
                 coef[group], objective[group] = result.coef.T, result.objective
                 n_passes += result.n_passes * len(batch)
                 continue
-            if has_both[group[0]]:
+            if has_both[group[0]] and sample is not None:
+                step = minimise_with_sample(sample, batch, problem, own, summary, start)
+            elif has_both[group[0]]:
                 step = minimise(parts, problem, own, summary.moved(start) if self.n_rows else summary)
             else:
                 step = add_at_zero(batch, problem, own, summary)
@@ -112,11 +120,13 @@ class Stream:
                 for i, k in enumerate(group):
                     summaries[k] = added if len(group) == 1 else added.select([i])
             n_passes += step.n_products / 2
+        is_small = sample is not None and len(sample) < min(self.n_rows, batch.X.shape[1])
         state = replace(self, coef=coef, objective=objective, feature_means=means.means, n_passes=n_passes)
+        state = replace(state, has_small_sample=self.has_small_sample or is_small)
         if not is_block:
             return replace(state, buffer=batch)
         state = replace(state, summaries=tuple(summaries), target_weights=weights, means=means)
-        return replace(state, n_rows=self.n_rows + len(batch), buffer=None)
+        return replace(state, sample=self.sample.after(batch), n_rows=self.n_rows + len(batch), buffer=None)
 
 
 def _sizes(n_before: int, n_rows: int) -> list[int]:
@@ -127,9 +137,12 @@ def _sizes(n_before: int, n_rows: int) -> list[int]:
     return sizes
 
 
-def _groups(batch: Rows, outputs: list[Output], has_both: Array) -> list[list[int]]:
-    """Return the outputs that are minimised together: on dense rows, those that have all rows and both targets."""
+def _groups(batch: Rows, outputs: list[Output], had_both: Array, has_both: Array) -> list[list[int]]:
+    """Return the outputs that are minimised together.
+
+    Those are, on dense rows, the outputs that have all rows and both targets, before these rows or since.
+    """
     if not is_dense_matrix(batch.X) or outputs[0].negative is not None:
         return [[k] for k in range(len(outputs))]
-    together = np.flatnonzero(has_both).tolist()
-    return [[k] for k in np.flatnonzero(~has_both).tolist()] + ([together] if together else [])
+    together = [np.flatnonzero(own).tolist() for own in (had_both, has_both & ~had_both)]
+    return [[k] for k in np.flatnonzero(~has_both).tolist()] + [group for group in together if group]

@@ -93,9 +93,8 @@ class Summary(Penalty):
         """
         assert isinstance(curvature, MomentCurvature)
         assert curvature.deflation is not None
-        assert isinstance(curvature.preconditioner, Diagonal)
         coef, coef_image, intercept_image = curvature.deflation
-        slope, diagonal = point.gradient, 1.0 / curvature.preconditioner.inverse[:-1]
+        slope, diagonal = point.gradient, diagonal_of(curvature)
         factors = np.empty((coef.shape[1], 3, len(coef)))
         for k in range(coef.shape[1]):
             factors[k] = _factors(coef[:, k], diagonal[:, k], coef_image[:, k], intercept_image[:, k])
@@ -137,6 +136,13 @@ class Summary(Penalty):
         for k, factors in enumerate(self.factors):
             out[:, k] = (_SIGNS * (factors @ direction[:, k])) @ factors
         return out
+
+
+def diagonal_of(curvature: Curvature) -> Array:
+    """Return the diagonal of a curvature of centred features, without the intercept."""
+    assert isinstance(curvature, MomentCurvature)
+    assert isinstance(curvature.preconditioner, Diagonal)
+    return 1.0 / curvature.preconditioner.inverse[:-1]
 
 
 def _intercept_factor(image: Array) -> Array:

@@ -116,6 +116,8 @@ def read_blocks(files: DataFiles, block_bytes: int) -> Iterator[tuple[int, Datas
             waiting: list[Dataset] = []
             n_bytes = 0
             for part in read_chunks(path, files.options, chunk_bytes=max(1, min(_CHUNK_BYTES, block_bytes))):
+                if part.is_table and expected is not None and set(part.feature_names or ()) == set(expected):
+                    part = replace(part, X=part.X[list(expected)], feature_names=expected)  # in the same order
                 X = canonical(_matrix_of(part, path))
                 if part.y is None:
                     raise DataFormatError(
