@@ -328,6 +328,7 @@ def test_dir_lists_public_names():
         "dask",
         "estimators",
         "evaluation",
+        "explanation",
         "io",
         "model_selection",
         "noise",

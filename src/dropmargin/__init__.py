@@ -103,7 +103,8 @@ _PACKAGES = {
     "versions": ("show_versions",),
 }
 # Packages of the library that are attributes of it. Dask is imported only if `dropmargin.dask` is used.
-_LAZY_PACKAGES = {package.partition(".")[0] for package in _PACKAGES} | {"baselines", "dask", "streaming"}
+_LAZY_PACKAGES = {package.partition(".")[0] for package in _PACKAGES if package != "versions"}
+_LAZY_PACKAGES |= {"baselines", "dask", "streaming"}
 _HOMES = {name: package for package, names in _PACKAGES.items() for name in names}
 
 

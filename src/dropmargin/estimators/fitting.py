@@ -64,6 +64,7 @@ class TrainingRows(ABC):
 
     def problem(self, problem: Problem) -> Problem:
         """Return the problem with its noise for these features; the noise excludes missing entries."""
+        problem = replace(problem, is_single=self.dtype == np.float32)
         if problem.noise is None:
             return problem
         noise = problem.noise.resolve(self.n_features, self.feature_names)

@@ -148,7 +148,9 @@ class _Path:
             elif not (self.is_smoothed_by_noise or self.options.is_rough):
                 tol *= _NEARLY_CENTRED
         warm = self.options.warm or bool(self.history)
-        return Options(tol, max_iter, record, warm=warm, scale=np.abs(self.stage.value))
+        return Options(
+            tol, max_iter, record, warm=warm, is_single=self.options.is_single, scale=np.abs(self.stage.value)
+        )
 
     def stage_at(self, point: Point) -> _Stage:
         """Return the stage that ends at a point; what the next one needs to know is part of the same request."""

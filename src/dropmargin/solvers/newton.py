@@ -41,7 +41,7 @@ _SLOW = 0.5
 # Above this relative gap, the steps of coupled classes are rough.
 _FAR_GAP = 1e-2
 # Below this relative gap, predicted decreases that stagnate show that working precision is reached.
-_PRECISION_GAP = 1e-8
+_PRECISION_GAP, _SINGLE_PRECISION_GAP = 1e-8, 1e-6
 _STAGNATION = 0.7
 _STAGNANT_STEPS = 4
 # So many steps in turn without a decrease of the objective are no progress, however small its gap should become.
@@ -305,7 +305,8 @@ class _State:
     def _finished(self, gaps: Array, scale: Array, is_stuck: Array) -> Array:
         """Return which outputs stop, and store why; ``is_stuck`` are those without a step that decreases them."""
         is_converged = gaps <= self.options.tol * scale
-        is_precise = ((self.n_stagnant >= _STAGNANT_STEPS) | is_stuck) & (gaps <= _PRECISION_GAP * scale)
+        precision = _SINGLE_PRECISION_GAP if self.options.is_single else _PRECISION_GAP
+        is_precise = ((self.n_stagnant >= _STAGNANT_STEPS) | is_stuck) & (gaps <= precision * scale)
         if (is_precise & ~is_converged).any() and self.converged:
             self.message = "reached working precision"
         failed = is_stuck & ~is_converged & ~is_precise

@@ -47,6 +47,8 @@ class Options:
         Whether the start is near the solution.
     is_rough : bool, default=False
         Whether an estimate of the gap suffices, without a certificate, because the result is only a start.
+    is_single : bool, default=False
+        Whether products with the rows are in single precision.
     scale : ndarray of shape (n_outputs,), default=None
         What ``tol`` is relative to; by default the objective itself. It is given for the stages of a central path.
     max_inner : int, default=250
@@ -59,6 +61,7 @@ class Options:
     n_before: int = 0
     warm: bool = False
     is_rough: bool = False
+    is_single: bool = False
     scale: Array | None = None
     max_inner: int = 250
 

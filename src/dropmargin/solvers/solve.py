@@ -126,6 +126,8 @@ class Problem:
     monitor : callable
     is_rough : bool, default=False
         Whether the solution is only a start for another problem: an estimated gap suffices.
+    is_single : bool, default=False
+        Whether products with the rows are in single precision.
     """
 
     loss: Loss
@@ -139,6 +141,7 @@ class Problem:
     max_iter: int
     monitor: Monitor = no_monitor
     is_rough: bool = False
+    is_single: bool = False
 
     @property
     def variance(self) -> Variance:
@@ -248,7 +251,8 @@ def solve_outputs(problem: Problem, rows: OutputRows, start: Array | None = None
             objective = replace(objective, subsample=stack.enter_context(own))
         # 4. The method that suits the objective.
         is_warm = start is not None or is_direct
-        options = Options(problem.tol, problem.max_iter, problem.monitor, warm=is_warm, is_rough=problem.is_rough)
+        flags = {"warm": is_warm, "is_rough": problem.is_rough, "is_single": problem.is_single}
+        options = Options(problem.tol, problem.max_iter, problem.monitor, **flags)
         method = choose_method(problem.solver, objective)
         result = method(objective, objective.at(objective.to_solver(coef)), options)
         result = replace(result, coef=objective.from_solver(result.coef))
