@@ -251,8 +251,14 @@ def solve_outputs(problem: Problem, rows: OutputRows, start: Array | None = None
             objective = replace(objective, subsample=stack.enter_context(own))
         # 4. The method that suits the objective.
         is_warm = start is not None or is_direct
-        flags = {"warm": is_warm, "is_rough": problem.is_rough, "is_single": problem.is_single}
-        options = Options(problem.tol, problem.max_iter, problem.monitor, **flags)
+        options = Options(
+            problem.tol,
+            problem.max_iter,
+            problem.monitor,
+            warm=is_warm,
+            is_rough=problem.is_rough,
+            is_single=problem.is_single,
+        )
         method = choose_method(problem.solver, objective)
         result = method(objective, objective.at(objective.to_solver(coef)), options)
         result = replace(result, coef=objective.from_solver(result.coef))
