@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from dropmargin.data import as_dense, canonical
+from dropmargin.data.missing_values import has_missing
 from dropmargin.estimators import stability, validation
 from dropmargin.estimators.base import MarginalisedModel
 from dropmargin.estimators.conditional import log_expected_expit, log_expected_softmax
@@ -251,17 +252,21 @@ class MarginalisedClassifier(ClassParameters, ClassifierMixin, MarginalisedModel
             The logarithm of `predict_proba`.
         """
         X = self._check_rows(X)
-        scores = self._combine(self._scores(X))
-        scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
         is_softmax = self.multi_class == "multinomial" and len(self.classes_) > 2
-        logs = scores if is_softmax else log_expit(scores)
-        if self.missing == "conditional":
-            for rows, mean, covariance in self._normal_scores(canonical(X)):
+        logs = np.empty((X.shape[0], len(self.classes_)), dtype=np.result_type(X.dtype, self.coef_.dtype))
+        complete = np.ones(X.shape[0], dtype=bool)
+        if self.missing == "conditional" and has_missing(X):
+            X = canonical(X)
+            for rows, mean, covariance in self._normal_scores(X):
+                complete[rows] = False
                 mean = np.hstack([-mean, mean]) if mean.shape[1] == 1 else mean
                 if is_softmax:
                     logs[rows] = log_expected_softmax(mean, covariance)
                 else:
                     logs[rows] = log_expected_expit(mean, np.diagonal(covariance, axis1=1, axis2=2))
+        scores = self._combine(self._scores(X if complete.all() else X[complete]))
+        scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
+        logs[complete] = scores if is_softmax else log_expit(scores)
         return logs if len(self.classes_) == 2 else logs - logsumexp(logs, axis=1, keepdims=True)
 
 
