@@ -109,7 +109,15 @@ class ClassObjective(Objective):
         return self.at(coef).value
 
     def to_solver(self, coef: Array) -> Array:
-        return coef.reshape(-1, 1)
+        return self.less_common(coef).reshape(-1, 1)
+
+    def less_common(self, coef: Array) -> Array:
+        """Return coefficients, a column per class, less what all classes have in common, except for an l1 penalty.
+
+        The loss does not change, and an l2 penalty is least without it: gradients and products have no such part. Along
+        it the curvature is that of the penalty alone, so low that conjugate gradients would not see it.
+        """
+        return coef if self.penalty.l1 or self.n_columns == 1 else coef - coef.mean(axis=1, keepdims=True)
 
     def from_solver(self, coef: Array) -> Array:
         out = self.as_matrix(coef).copy()
@@ -252,7 +260,8 @@ class ClassCurvature(Curvature):
         return image
 
     def precondition(self, residual: Array) -> Array:
-        return self.preconditioner.solve(self.point.objective.as_matrix(residual)).reshape(-1, 1)
+        objective = self.point.objective
+        return objective.less_common(self.preconditioner.solve(objective.as_matrix(residual))).reshape(-1, 1)
 
     def select(self, outputs: Any) -> ClassCurvature:
         return self
