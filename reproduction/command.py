@@ -201,9 +201,10 @@ def _report(chapters: list[Chapter], missing: dict[str, str], options: SimpleNam
 
 def _text(chapter: Chapter) -> str:
     from reproduction.report import count_text, duration_text, result_text
+    from reproduction.results_log import version_of
 
-    summary = chapter.summary
-    took = f"{chapter.n_measurements} measurements, {duration_text(summary.seconds)}"
+    summary, version = chapter.summary, version_of(chapter.header)
+    took = f"{chapter.n_measurements} measurements by dropmargin {version}, {duration_text(summary.seconds)}"
     lines = [f"{summary.title}: of the claims {count_text(summary.claims)} ({took})"]
     lines += [
         f"  {result_text(claim).ljust(13)}  {claim.text.rstrip('.')}: {claim.evidence}" for claim in summary.claims
@@ -212,10 +213,13 @@ def _text(chapter: Chapter) -> str:
 
 
 def _facts(chapter: Chapter) -> dict[str, Any]:
+    from reproduction.results_log import version_of
+
     summary = chapter.summary
     return {
         "title": summary.title,
         "quick": chapter.quick,
+        "version": version_of(chapter.header),
         "measurements": chapter.n_measurements,
         "seconds": summary.seconds,
         "verdict": summary.verdict,

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dropmargin import __version__
 from dropmargin.io.atomic import write_atomically
 from dropmargin.plotting.style import LEGEND, LINE, line_style, plain_text, tidy
 from dropmargin.report import Plot, Section, Table, draw_svg
 from reproduction.harness import Experiment
-from reproduction.results_log import ResultsLog, ResultsLogError, command_of
+from reproduction.results_log import ResultsLog, ResultsLogError, command_of, version_of
 from reproduction.summary import Chart, Claim, Comparison, Series, Summary, three_digits
 
 TITLE = "Dropout Training for Support Vector Machines: the experiments, reproduced"
@@ -85,7 +86,7 @@ def reproduction_verdict(chapters: Sequence[Chapter]) -> str:
 
 
 def reproduction_notes(chapters: Sequence[Chapter], missing: Mapping[str, str] | None = None) -> list[str]:
-    """Return the sources, and notes on quick and missing experiments.
+    """Return the sources, and notes on experiments that are quick, missing, or of another version.
 
     Parameters
     ----------
@@ -98,6 +99,14 @@ def reproduction_notes(chapters: Sequence[Chapter], missing: Mapping[str, str] |
     if quick:
         which = "All of it" if len(quick) == len(chapters) else f"Part of it ({', '.join(quick)})"
         texts.append(f"{which} is the quick form of the experiments: fewer settings or less data than the full runs.")
+    by_version: dict[str, list[str]] = {}
+    for chapter in chapters:
+        by_version.setdefault(version_of(chapter.header), []).append(chapter.name)
+    for version, names in by_version.items():
+        if version != __version__:
+            texts.append(
+                f"Measured with dropmargin {version}, not with the present version {__version__}: {', '.join(names)}."
+            )
     return texts + [f"Not on this page: {name}. {reason}" for name, reason in (missing or {}).items()]
 
 

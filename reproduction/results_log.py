@@ -1,9 +1,10 @@
 """The results log of an experiment: each measurement is saved at once, and is not repeated by a later run.
 
-A log is a text file with one JSON object per line. The first line is the header: the experiment, whether it is the
+A log is a text file with one JSON object per line. The first line is a header: the experiment, whether it is the
 quick version, the seed, and the versions of the libraries. Each other line is a measurement: its ``key`` (data, model,
-parameters) and its ``result``. An interruption loses the current measurement only. If it leaves an incomplete line at
-the end of the file, the line is removed when the log is opened again.
+parameters) and its ``result``. A run with another version of this package measures all anew: it appends a header of its
+own, and the lines below a header were measured by its version. An interruption loses the current measurement only. If
+it leaves an incomplete line at the end of the file, the line is removed when the log is opened again.
 """
 
 from __future__ import annotations
@@ -54,21 +55,26 @@ class Task:
 
 
 class ResultsLog:
-    """The measurements of one experiment.
+    """The measurements of one experiment by one version of the package.
 
     Parameters
     ----------
     path : path-like
         The file. The first measurement creates it, and its folder.
     header : mapping
-        The first line, see `make_header`.
+        The line above the measurements, see `make_header`.
     measurements : sequence of Measurement, default=()
-        The measurements in the file.
+        Those of this version that are in the file.
+    is_last : bool, default=True
+        Whether the header is the last one of the file; if not, the next measurement repeats it.
     """
 
-    def __init__(self, path: Path, header: Mapping[str, Any], measurements: Sequence[Measurement] = ()) -> None:
+    def __init__(
+        self, path: Path, header: Mapping[str, Any], measurements: Sequence[Measurement] = (), is_last: bool = True
+    ) -> None:
         self.path = path
         self.header = dict(header)
+        self._is_last = is_last
         self._measurements = {_canonical(measurement.key): measurement for measurement in measurements}
 
     def __len__(self) -> int:
@@ -100,9 +106,10 @@ class ResultsLog:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self.path, [(json.dumps(self.header) + "\n").encode()])
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+            file.write(("" if self._is_last else json.dumps(self.header) + "\n") + line + "\n")
             file.flush()
             os.fsync(file.fileno())
+        self._is_last = True
         # Parsed from the line, so that a resumed run and an uninterrupted one have the same values.
         self._measurements[_canonical(measurement.key)] = _measurement(json.loads(line))
 
@@ -152,6 +159,7 @@ def log_path(folder: str | os.PathLike[str], experiment: str, quick: bool) -> Pa
 def open_log(folder: str | os.PathLike[str], header: Mapping[str, Any], fresh: bool = False) -> ResultsLog:
     """Return the log to continue, or a new one if there is none or ``fresh`` is true.
 
+    Measurements of another version of the package stay in the file and are not in the log.
     An incomplete line at the end, which an interruption may have left, is removed from the file.
     """
     path = log_path(folder, header["experiment"], header["quick"])
@@ -159,42 +167,63 @@ def open_log(folder: str | os.PathLike[str], header: Mapping[str, Any], fresh: b
         path.unlink(missing_ok=True)
     if not path.exists():
         return ResultsLog(path, header)
-    log, n_complete = _read(path)
-    for name in _IDENTITY:
-        if log.header.get(name) != header[name]:
-            raise ResultsLogError(
-                f"{path} has results for {name} {log.header.get(name)!r}, not {header[name]!r}. "
-                "Pass --fresh to start anew, or another folder with --results."
-            )
+    sections, n_complete = _read(path)
+    for own, _ in sections:
+        for name in _IDENTITY:
+            if own.get(name) != header[name]:
+                raise ResultsLogError(
+                    f"{path} has results for {name} {own.get(name)!r}, not {header[name]!r}. "
+                    "Pass --fresh to start anew, or another folder with --results."
+                )
     if n_complete < path.stat().st_size:
         os.truncate(path, n_complete)
-    return log
+    return _of_version(path, sections, header)
 
 
 def read_log(path: Path) -> ResultsLog:
-    """Return the log in a file, without changing the file."""
-    return _read(path)[0]
+    """Return the log of the version that measured last, without changing the file."""
+    sections, _ = _read(path)
+    measured = [header for header, measurements in sections if measurements] or [sections[0][0]]
+    return _of_version(path, sections, measured[-1])
 
 
-def _read(path: Path) -> tuple[ResultsLog, int]:
-    """Return a log, and the number of bytes of its file that are complete lines."""
+def version_of(header: Mapping[str, Any]) -> str:
+    """Return the version of this package that measured the lines below a header."""
+    versions = header.get("versions")
+    return str(versions.get("dropmargin", "unknown")) if isinstance(versions, Mapping) else "unknown"
+
+
+_Section = tuple[dict[str, Any], list[Measurement]]
+
+
+def _of_version(path: Path, sections: Sequence[_Section], header: Mapping[str, Any]) -> ResultsLog:
+    """Return the log of the measurements by the version of a header."""
+    own = [section for section in sections if version_of(section[0]) == version_of(header)]
+    measurements = [measurement for _, section in own for measurement in section]
+    return ResultsLog(path, own[-1][0] if own else header, measurements, bool(own) and own[-1] is sections[-1])
+
+
+def _read(path: Path) -> tuple[list[_Section], int]:
+    """Return the headers of a file and the measurements below each, and the size of its complete lines in bytes."""
     lines = path.read_bytes().split(b"\n")
     n_complete = sum(len(line) + 1 for line in lines[:-1])  # the last item is empty or an incomplete line
-    entries = []
+    sections: list[_Section] = []
     for number, line in enumerate(lines[:-1], start=1):
         try:
-            entries.append(json.loads(line))
-            if number > 1:
-                entries[-1] = _measurement(entries[-1])
-            elif not isinstance(entries[0], dict) or entries[0].get("format") != _FORMAT:
-                raise ValueError(f"the first line is not a header of format {_FORMAT}")
+            entry = json.loads(line)
+            if sections and "key" in entry:
+                sections[-1][1].append(_measurement(entry))
+            elif isinstance(entry, dict) and entry.get("format") == _FORMAT:
+                sections.append((entry, []))
+            else:
+                raise ValueError(f"neither a measurement nor a header of format {_FORMAT}")
         except (ValueError, KeyError, TypeError) as error:
             raise ResultsLogError(
                 f"{path}, line {number}: not a line of a results log ({error}). Pass --fresh to start anew."
             ) from error
-    if not entries:
+    if not sections:
         raise ResultsLogError(f"{path} is empty. Pass --fresh to start anew.")
-    return ResultsLog(path, entries[0], entries[1:]), n_complete
+    return sections, n_complete
 
 
 def _measurement(entry: Any) -> Measurement:

@@ -81,7 +81,7 @@ def test_runs_and_reports(reproduce, experiments, tmp_path):
     done = reproduce("amazon", "--html", "page.html", "--figures", "figures")
     assert measured == [("amazon", 0), ("amazon", 1)]
     assert "0 of 2 measurements are in results/amazon.jsonl, 2 to go" in done.err
-    assert "Experiment amazon: of the claims 1 of 1 holds (2 measurements, " in done.out
+    assert "Experiment amazon: of the claims 1 of 1 holds (2 measurements by dropmargin " in done.out
     assert "  holds          The errors rise: from 0.1" in done.out
     assert done.out.rstrip().endswith("results results/\nsaved page.html\nsaved figures/amazon-chart.svg")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["figures", "page.html", "results"]

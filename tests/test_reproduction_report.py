@@ -10,6 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 from numpy.testing import assert_array_equal
 
+from dropmargin import __version__
 from dropmargin.report import render_page
 from made_up_experiment import COMMAND, HEADER, made_up_chart, made_up_experiment, made_up_summary
 from pages import assert_self_contained, rows_of, words
@@ -246,3 +247,10 @@ def test_counts_and_durations_in_words():
         "10 minutes",
         "2.5 hours",
     ]
+
+
+def test_the_page_names_the_version_if_it_is_another_one():
+    (note,) = (text for text in reproduction_notes([a_chapter()]) if "Measured with" in text)
+    assert note.startswith("Measured with dropmargin 0.0.1, not with the present version")
+    present = a_chapter(header=HEADER | {"versions": {"dropmargin": __version__}})
+    assert not [text for text in reproduction_notes([present]) if "Measured with" in text]

@@ -8,6 +8,7 @@ import os
 import pytest
 
 from command_line import run_script
+from reproduction import results_log
 from reproduction.results_log import (
     Measurement,
     ResultsLog,
@@ -132,6 +133,35 @@ def test_log_of_another_seed_is_refused(tmp_path):
     # The command (another one in version 0.1) and the number of threads do not change the results.
     old = header(threads=2) | {"command": "dropmargin reproduce made-up"}
     assert len(open_log(tmp_path, old)) == 3
+
+
+def test_measurements_of_another_version_are_neither_reused_nor_lost(tmp_path, monkeypatch):
+    path = perform(tmp_path)[0].path
+    old = path.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(results_log, "__version__", "99.0")
+        log, measured = perform(tmp_path, 1)
+        assert measured == [0]  # not taken from the other version
+        assert len(log) == 1
+        assert path.read_bytes().startswith(old)
+        assert [(len(own), own.header["versions"]["dropmargin"]) for own in (log, read_log(path))] == [(1, "99.0")] * 2
+        assert perform(tmp_path, 2)[1] == [1]
+        assert path.read_text().count('"format"') == 2  # a header for each version
+    log, measured = perform(tmp_path, 4)  # the first version goes on with its own
+    assert measured == [3]
+    assert len(log) == len(read_log(path)) == 4
+    assert log.header == header()
+
+
+def test_a_new_version_that_was_killed_before_its_first_measurement(tmp_path, monkeypatch):
+    path = perform(tmp_path)[0].path
+    monkeypatch.setattr(results_log, "__version__", "99.0")
+    for end in ("\n", ""):  # a complete and an incomplete header
+        path.write_bytes(path.read_bytes() + (json.dumps(header()) + end).encode())
+        assert len(read_log(path)) == 3
+    assert perform(tmp_path)[1] == [0, 1, 2]
+    assert len(read_log(path)) == 3
+    assert read_log(path).header == header()
 
 
 def test_quick_and_full_runs_have_separate_logs(tmp_path):

@@ -103,7 +103,7 @@ def test_whether_indices_begin_at_0_is_decided_over_all_parts(first, tmp_path):
     assert_array_equal(told.coef_, model.coef_)
 
 
-def test_prepared_files_are_neither_scanned_nor_converted_again(tmp_path):
+def test_prepared_files_are_neither_scanned_nor_converted_again(tmp_path, monkeypatch):
     X, y = make_rows()
     folder = write_parts(tmp_path / "data", X, y)
     found = prepare_files(folder, block_bytes=8000)
@@ -111,10 +111,9 @@ def test_prepared_files_are_neither_scanned_nor_converted_again(tmp_path):
     assert found.zero_based is False
     written = {path: path.stat().st_mtime_ns for path in found.blocks.folder.iterdir()}
     expected = _fit(folder)
-    times = {path: path.stat() for path in folder.glob("*.svm")}
-    for path, stat in times.items():  # other content of the same size and time: a scan would fail
-        path.write_bytes(b"x" * stat.st_size)
-        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    for path in folder.glob("*.svm"):  # the content decides, and not the time
+        os.utime(path)
+    monkeypatch.setattr(caches, "scan_files", None)
     again = prepare_files(folder, block_bytes=8000)
     assert again.zero_based is False
     assert_array_equal(_fit(folder).coef_, expected.coef_)
@@ -127,6 +126,34 @@ def test_prepared_files_are_neither_scanned_nor_converted_again(tmp_path):
 def _cache_of(folder):
     (found,) = (folder / caches.FOLDER).iterdir()
     return found
+
+
+def test_an_edit_that_keeps_size_and_time_is_found(tmp_path):
+    X, y = make_rows(n_classes=2)
+    folder = write_parts(tmp_path / "data", X, y)
+    before = _fit(folder)
+    path = folder / "part-2.svm"
+    stat, other = path.stat(), {"0": "1", "1": "0"}
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(other[line[0]] + line[1:] for line in lines))  # other labels
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (stat.st_size, stat.st_mtime_ns)
+    model = _fit(folder)
+    assert_array_equal(model.coef_, _fit(folder, cache=tmp_path / "other").coef_)
+    assert np.abs(model.coef_ - before.coef_).max() > 0.01
+    _cache_of(folder)  # there is one copy
+
+
+def test_one_copy_for_all_memory_limits_and_a_checkpoint_of_another_one(tmp_path):
+    X, y = make_rows()
+    folder = write_parts(tmp_path / "data", X, y)
+    models = [
+        fit(DropoutSVC(), folder, memory_limit=limit, checkpoint=tmp_path / "fit.log", progress=False)
+        for limit in ("1GB", "4GB", "64GB")
+    ]
+    assert len(list((folder / caches.FOLDER).iterdir())) == 1
+    for model in models[1:]:
+        assert_array_equal(model.coef_, models[0].coef_)
 
 
 def _flip(path, where):
@@ -296,7 +323,7 @@ def test_a_limit_that_is_too_small_for_the_fit_alone(tmp_path):
     _fit(folder, kind="npz")  # now the cache is there
     with pytest.raises(ValueError, match=r"memory_limit=1 MB is too small: the fit needs at least"):
         _fit(folder, kind="npz", memory_limit="1MB")
-    (folder / "part-0.npz").touch()
+    (folder / "part-0.npz").write_bytes((folder / "part-1.npz").read_bytes())
     with pytest.raises(ValueError, match=r"memory_limit=1 MB is too small: .*part-2\.npz, which is read at once"):
         _fit(folder, kind="npz", memory_limit="1MB")
 

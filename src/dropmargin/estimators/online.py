@@ -35,7 +35,7 @@ class _AvailableIf:
 
     def __init__(self, check: Callable[[Any], None], method: Callable[..., Any]) -> None:
         self._check, self._method = check, method
-        update_wrapper(self, method)
+        update_wrapper(self, method)  # type: ignore[arg-type]
 
     def __get__(self, estimator: Any, owner: type | None = None) -> Any:
         if estimator is None:

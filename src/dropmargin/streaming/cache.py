@@ -1,8 +1,8 @@
 """The binary cache of data files: blocks of rows, their labels, and a manifest.
 
-The name of a cache's folder depends on the files and the options; the manifest has the sizes and modification times of
-the files. A cache is written under another name and renamed when it is complete. A stale or damaged one is written
-again.
+The name of a cache's folder depends on the names of the files and the options; the manifest has hashes of their
+content: an edit may change neither size nor modification time. A cache is written under another name and renamed when
+it is complete. A stale or damaged one is written again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dropmargin.streaming.files import DataFiles, read_blocks, scan_files
 from dropmargin.streaming.memory import check_conversion
 
 FOLDER = ".dropmargin-cache"
-_VERSION = 3
+_VERSION = 4
 # A conversion writes a block every few seconds. A folder without changes for this long belongs to a process that ended.
 _LEFTOVER_SECONDS = 6 * 3600
 _UNREADABLE = (OSError, ValueError, TypeError, KeyError, IndexError, EOFError)
@@ -40,25 +40,26 @@ def open_cache(files: DataFiles, home: Path, block_bytes: int, limit: int) -> St
     _remove_leftovers(home)
     key = joblib.hash([[str(path.resolve()) for path in files.paths], repr(files.options), block_bytes])
     folder = home / key[:24]
-    found = _read(folder, files)
+    fingerprint = files.fingerprint()
+    found = _read(folder, fingerprint)
     if found is None:
         largest = max(files.paths, key=lambda path: path.stat().st_size)
         check_conversion(limit, str(largest), largest.stat().st_size if files.format == "npz" else 0, block_bytes)
-        _write(folder, files, block_bytes)
-        found = _read(folder, files)
+        _write(folder, files, fingerprint, block_bytes)
+        found = _read(folder, fingerprint) if files.fingerprint() == fingerprint else None
     if found is None:
         raise ValueError(f"The files changed while they were read, or {str(folder)!r} did. Try again.")
     return found
 
 
-def _read(folder: Path, files: DataFiles) -> StoredRows | None:
+def _read(folder: Path, fingerprint: list[list[str]]) -> StoredRows | None:
     """Return a cache, or ``None`` if it does not exist, is stale or inconsistent; blocks are checked at their use."""
     try:
         content, checksum = (folder / "manifest.json").read_text().rsplit("\n", 1)
         spec = json.loads(content)
         if zlib.crc32(content.encode()) != int(checksum) or spec["version"] != _VERSION:
             return None
-        if spec["files"] != files.fingerprint:
+        if spec["files"] != fingerprint:
             return None
         names, labels, blocks = [], [], []
         for index, (name, checksum, *info) in enumerate(spec["blocks"]):
@@ -78,16 +79,15 @@ def _read(folder: Path, files: DataFiles) -> StoredRows | None:
         return None
 
 
-def _write(folder: Path, files: DataFiles, block_bytes: int) -> None:
+def _write(folder: Path, files: DataFiles, fingerprint: list[list[str]], block_bytes: int) -> None:
     """Convert the files, in a temporary folder that is renamed at the end."""
-    fingerprint = files.fingerprint
     files = scan_files(files)  # before the folder exists: this may take long, and writes nothing
     scratch = Path(tempfile.mkdtemp(prefix="partial-", dir=folder.parent))
     try:
         spec = _convert(scratch, files, block_bytes) | {"version": _VERSION, "files": fingerprint}
         content = json.dumps(spec)
         (scratch / "manifest.json").write_text(f"{content}\n{zlib.crc32(content.encode())}")
-        if _read(folder, files) is not None:  # written by another process meanwhile, which may use it
+        if _read(folder, fingerprint) is not None:  # written by another process meanwhile, which may use it
             return
         shutil.rmtree(folder, ignore_errors=True)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -32,11 +33,14 @@ class DataFiles:
     options: ReadOptions
     progress: bool
 
-    @property
-    def fingerprint(self) -> list[list[Any]]:
-        """Names, sizes and modification times, to tell whether a cache of the files is stale."""
-        found = [(path, path.stat()) for path in self.paths]
-        return [[str(path.resolve()), stat.st_size, stat.st_mtime_ns] for path, stat in found]
+    def fingerprint(self) -> list[list[str]]:
+        """Return names and hashes of the content of all files, to tell whether a cache of them is stale."""
+        return [[str(path.resolve()), _content_hash(path)] for path in self.paths]
+
+
+def _content_hash(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=20)).hexdigest()
 
 
 def find_files(paths: PathLike | Iterable[PathLike], options: ReadOptions | None, progress: bool) -> DataFiles:

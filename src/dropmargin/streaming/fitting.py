@@ -31,9 +31,6 @@ from dropmargin.streaming.partitions import FilePartitions
 
 E = TypeVar("E")
 
-# A block has this share of the limit, within bounds: small enough that several fit, large enough to be read fast.
-_BLOCKS_PER_LIMIT = 64
-_MIN_BLOCK, _MAX_BLOCK = 2**20, 2**25
 # The share of the remaining memory for the rows; the rest is for a subsample of them.
 _ROWS_SHARE = 0.7
 
@@ -46,7 +43,7 @@ def fit(
     *,
     options: ReadOptions | None = None,
     memory_limit: int | str = "2GB",
-    block_bytes: int | str | None = None,
+    block_bytes: int | str = "8MiB",
     cache: PathLike | None = None,
     checkpoint: PathLike | None = None,
     progress: bool = True,
@@ -73,8 +70,8 @@ def fit(
         0 and the number of features are determined over all files together, if they are not given.
     memory_limit : int or str, default="2GB"
         The memory limit of the whole process. If it is too small, an error is raised before any work.
-    block_bytes : int or str, default=None
-        The size of a block; by default a 64th of the limit, but between 1 and 32 MiB.
+    block_bytes : int or str, default="8MiB"
+        The size of a block. Smaller ones take less memory, larger ones fewer calls.
     cache : path-like, default=None
         The folder of the cache and of temporary rows; by default ``.dropmargin-cache`` beside the (first) file.
     checkpoint : path-like, default=None
@@ -105,7 +102,7 @@ def fit(
     limit = parse_size("memory_limit", memory_limit)
     run = partial(_fit, estimator, problem, sample_weight, limit, checkpoint, progress)
     if y is not None:
-        return run(_array_rows(X, y, _block_size(block_bytes, limit), cache))
+        return run(_array_rows(X, y, parse_size("block_bytes", block_bytes), cache))
     if isinstance(X, np.ndarray):
         raise ValueError("y is missing: an array needs its labels. Only files have their own.")
     prepare = partial(
@@ -124,7 +121,7 @@ def prepare_files(
     *,
     options: ReadOptions | None = None,
     memory_limit: int | str = "2GB",
-    block_bytes: int | str | None = None,
+    block_bytes: int | str = "8MiB",
     cache: PathLike | None = None,
     progress: bool = True,
 ) -> StoredRows:
@@ -145,13 +142,7 @@ def prepare_files(
     limit = parse_size("memory_limit", memory_limit)
     files = find_files(paths, options, progress)
     home = files.paths[0].parent / caches.FOLDER if cache is None else Path(cache)
-    return caches.open_cache(files, home, _block_size(block_bytes, limit), limit)
-
-
-def _block_size(block_bytes: int | str | None, limit: int) -> int:
-    if block_bytes is not None:
-        return parse_size("block_bytes", block_bytes)
-    return min(max(limit // _BLOCKS_PER_LIMIT, _MIN_BLOCK), _MAX_BLOCK)
+    return caches.open_cache(files, home, parse_size("block_bytes", block_bytes), limit)
 
 
 def _array_rows(X: Any, y: Any, block_bytes: int, cache: PathLike | None) -> StoredRows:

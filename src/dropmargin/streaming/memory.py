@@ -82,7 +82,8 @@ def plan_memory(
             f"{format_size(limit)} is too small: the fit needs at least {format_size(needed)}, of which "
             f"{format_size(state)} are for labels, weights and scores of the rows, {format_size(vectors)} for the "
             f"coefficients, {format_size(blocks)} for blocks of rows in use, and the rest for the process as it is. "
-            "Raise it, or use fewer rows or classes"
+            "Raise it, or use fewer rows or classes",
+            ", or lower block_bytes",
         )
     return int(_USED_SHARE * (limit - needed))
 
