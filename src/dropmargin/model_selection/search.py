@@ -342,9 +342,8 @@ class Outcome:
         mean, best = self.mean, self.best()
         if rule == "best":
             return best
-        rows, columns = np.nonzero(mean >= self._threshold(rule) - _EQUAL)
-        first = np.lexsort((rows, -mean[rows, columns], columns))[0]
-        return int(rows[first]), int(columns[first])
+        column = int(np.argmax(np.any(mean >= self._threshold(rule) - _EQUAL, axis=0)))
+        return int(np.argmax(mean[:, column] >= np.nanmax(mean[:, column]) - _EQUAL)), column
 
     def _threshold(self, rule: str) -> float:
         """Return the lowest mean score of a point that the rule may choose."""
