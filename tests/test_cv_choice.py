@@ -145,6 +145,13 @@ def test_the_one_standard_error_rule(prune):
     assert model.refined_[model.best_index_]
 
 
+@pytest.mark.parametrize("prune", [True, False])
+def test_of_equal_scores_within_one_standard_error_the_first_noise(prune):
+    table = {(0.1, 1.0): [0.5, 0.6, 0.7], (0.5, 1.0): [0.5, 0.6, 0.7 + 1e-14]}  # equal but for rounding
+    table |= {(0.1, 10.0): [0.61] * 3, (0.5, 10.0): [0.5, 0.6, 0.8]}
+    assert _rigged(table, prune=prune, rule="one-se").best_index_ == (0, 0)
+
+
 def test_points_within_the_error_of_the_rough_scores_are_refined():
     """Where some rough scores were too low by 0.1, others may be: a point is refined up to 0.2 below the best one."""
     X, y = make_centred(30)

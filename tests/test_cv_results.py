@@ -11,7 +11,15 @@ from numpy.testing import assert_array_equal
 from sklearn.model_selection import GridSearchCV
 
 from dealing import together
-from dropmargin import DropoutNoise, DropoutSVC, DropoutSVCCV, GaussianNoise, NoisyLinearClassifierCV, PoissonNoise
+from dropmargin import (
+    DropoutNoise,
+    DropoutRidgeCV,
+    DropoutSVC,
+    DropoutSVCCV,
+    GaussianNoise,
+    NoisyLinearClassifierCV,
+    PoissonNoise,
+)
 from dropmargin.errors import ParameterWarning
 from dropmargin.model_selection.grid import Grid
 from dropmargin.model_selection.results import cv_results, warn_at_ends
@@ -135,3 +143,15 @@ def test_the_warning_about_a_constant_model_says_whether_others_score_higher():
     with pytest.warns(ParameterWarning, match="no coefficients.*within one standard error of the highest"):
         search.fit(X, labels[:, 0])
     assert search.best_score_ < search.scores_.mean(axis=0).max()
+
+
+def test_no_warning_about_a_constant_model_if_only_those_of_the_folds_are():
+    X, labels, _ = make_data(n_samples=60)
+    y = labels[:, 0].astype(float)
+    threshold = 0.5 / np.abs((y - y.mean()) @ X).max()  # of C for all rows, half of that for the rows of a fold
+    search = DropoutRidgeCV(noises=[None], Cs=[1.2 * threshold], l1_ratio=1.0, cv=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search.fit(X, y)
+    assert search.coef_.any()
+    assert not search.coefs_paths_[..., :-1].any()

@@ -321,7 +321,7 @@ def run_search(
     estimator._refit(fit.estimator, rows, outcome, n_threads)
     warn_unconverged(np.append(outcome.converged, estimator.best_estimator_.converged_), stacklevel=5)
     chosen = estimator.best_index_
-    if outcome.is_constant[(slice(None), *chosen)].all() or not np.any(estimator.coef_):
+    if not np.any(estimator.coef_):
         warn_constant("number" if classes is None else "label", chosen == outcome.best(), stacklevel=4)
     else:
         warn_at_ends(grid, outcome.mean, chosen, stacklevel=4)

@@ -309,7 +309,6 @@ class Outcome:
         self.scores, self.n_iter = np.full(shape, np.nan), np.zeros(shape, dtype=int)
         self.converged, self.refined = np.ones(shape, dtype=bool), np.full(grid.shape, refined)
         self.errors, self.objectives = np.zeros(grid.shape[0]), np.zeros(shape)
-        self.is_constant = np.zeros(shape, dtype=bool)  # whether there are no coefficients
         self.rises, self._is_interpolated = np.full(2, np.nan), np.ones(grid.shape[0], dtype=int)
         for chain in grid.chains:
             self._is_interpolated[grid.knots(chain)] = 0
@@ -321,7 +320,6 @@ class Outcome:
         where = (fold, *point)
         self.scores[where], self.n_iter[where] = score, self.n_iter[where] + solution.n_iter
         self.converged[where], self.objectives[where] = solution.converged, solution.objective.sum()
-        self.is_constant[where] = not solution.coef[:-1].any()
         if store_coef:
             with self._lock:
                 if self.coefs is None:
@@ -349,9 +347,8 @@ class Outcome:
         mean, best = self.mean, self.best()
         if rule == "best":
             return best
-        rows, columns = np.nonzero(mean >= self._threshold(rule) - _EQUAL)
-        first = np.lexsort((rows, -mean[rows, columns], columns))[0]
-        return int(rows[first]), int(columns[first])
+        column = int(np.argmax(np.any(mean >= self._threshold(rule) - _EQUAL, axis=0)))
+        return int(np.argmax(mean[:, column] >= np.nanmax(mean[:, column]) - _EQUAL)), column
 
     def _threshold(self, rule: str) -> float:
         """Return the lowest mean score of a point that the rule may choose."""
