@@ -77,12 +77,13 @@ class OnlineMixin(MarginalisedClassifier):
 
     @partial(_AvailableIf, _check_stream)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> OnlineMixin:
-        """Update the model with a batch of rows, which is not stored.
+        """Update the model with a batch of rows, of which at most a sample is stored.
 
         After rows ``1..n`` the model approximates the minimum over all of them, ``R(w) + C sum_{i<=n} s_i phi_i``, the
         objective of `fit`. Up to 511 rows in all are solved as in `fit`. Of more rows, a quadratic approximation of
-        their loss is kept (docs/online.md has its accuracy). The model can be used after every call. Batches of a
-        thousand rows and more are the fastest.
+        their loss and a sample of up to 4,096 rows are kept (docs/online.md has the accuracy). The model can be used
+        after every call. Batches of a thousand rows and more are the fastest. The classes may come in any order; with
+        more features than the sample has rows, a stream sorted by class is less accurate, and there is a warning.
 
         Parameters
         ----------

@@ -51,7 +51,7 @@ def fit(
     """Fit an estimator to data that need not fit into memory.
 
     Files are converted once to a binary cache. Every pass over the data reads the cache in blocks, and prefetches the
-    next one. The result is the same to the last bit for any ``n_jobs`` and ``memory_limit``, if ``block_bytes`` is.
+    next one. The result is the same to the last bit for any ``n_jobs`` and ``memory_limit``.
 
     Parameters
     ----------

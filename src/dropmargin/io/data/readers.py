@@ -103,8 +103,8 @@ def read_chunks(
 ) -> Iterator[Dataset]:
     """Return an iterator over the rows of a data file in chunks of about ``chunk_bytes`` bytes of the file.
 
-    A chunk does not determine the type of its values: see ``zero_based``, ``n_features``, ``columns`` and
-    ``label_kind`` of `ReadOptions`.
+    A chunk does not determine the type of its columns: see ``zero_based``, ``n_features``, ``columns`` and
+    ``label_kind`` of `ReadOptions`. Labels that are numbers are int64 in a chunk in which all are integers.
 
     Parameters
     ----------
