@@ -4,8 +4,8 @@ Error along the noise
 
 `DropoutSVCCV` searches dropout rates and values of ``C`` together by cross-validation. Its display shows
 the best score for each rate. Half of the pixels will be missing at prediction,
-so ``target_noise=0.5`` scores each held-out image by the probability that its label is right when half of its pixels
-are lost. (Without it the search finds that complete images need no noise.)
+so ``target_noise=0.5`` scores each held-out image by the share of its copies with half of the pixels whose label is
+right. (Without it the search finds that complete images need no noise.)
 """
 
 import matplotlib.pyplot as plt
