@@ -174,6 +174,15 @@ def test_a_softmax_with_low_eigenvalues(seed, scale):
     assert relative_gap(problem, coef) <= ALLOWED * model.tol
 
 
+def test_a_softmax_that_starts_from_a_subsample_has_nothing_common_to_all_classes():
+    """The loss does not depend on what all classes have in common; the penalty does, but weighs little in tall data."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(10_000, 6))
+    y = (X[:, :3] + 2.0 * rng.normal(size=(10_000, 3))).argmax(axis=1)
+    model = DropoutLogisticRegression(multi_class="multinomial", noise=GaussianNoise(0.2), C=5.0, tol=1e-8).fit(X, y)
+    assert_allclose(model.coef_.sum(axis=0), 0.0, atol=1e-8)
+
+
 # What a fit says of itself --------------------------------------------------------------------------------------------
 
 

@@ -78,7 +78,7 @@ class DropoutSVC(ApproximationParameter, OnlineMixin):
     converged_ : bool
         Whether the solver reached ``tol``.
     history_ : list of Iteration
-        Named tuples (iteration, objective, gap, passes, n_active), one per outer iteration.
+        Named tuples (iteration, objective, gap, passes, n_active), one per outer iteration, summed over the outputs.
     feature_means_, feature_deviations_ : ndarray of shape (n_features,)
         Mean and standard deviation of the observed entries of each feature, weighted by the sample and class weights.
         The deviations only with ``missing="rescale"``.
@@ -187,7 +187,7 @@ class DropoutLogisticRegression(ApproximationParameter, OnlineMixin):
     converged_ : bool
         Whether the solver reached ``tol``.
     history_ : list of Iteration
-        Named tuples (iteration, objective, gap, passes, n_active), one per outer iteration.
+        Named tuples (iteration, objective, gap, passes, n_active), one per outer iteration, summed over the outputs.
     feature_means_, feature_deviations_ : ndarray of shape (n_features,)
         Mean and standard deviation of the observed entries of each feature, weighted by the sample and class weights.
         The deviations only with ``missing="rescale"``.
@@ -298,7 +298,7 @@ class NoisyLinearClassifier(LossParameter, ApproximationParameter, OnlineMixin):
     converged_ : bool
         Whether the solver reached ``tol``.
     history_ : list of Iteration
-        Named tuples (iteration, objective, gap, passes, n_active), one per outer iteration.
+        Named tuples (iteration, objective, gap, passes, n_active), one per outer iteration, summed over the outputs.
     feature_means_, feature_deviations_ : ndarray of shape (n_features,)
         Mean and standard deviation of the observed entries of each feature, weighted by the sample and class weights.
         The deviations only with ``missing="rescale"``.
@@ -411,7 +411,7 @@ class MCFClassifier(OnlineMixin):
     converged_ : bool
         Whether the solver reached ``tol``.
     history_ : list of Iteration
-        Named tuples (iteration, objective, gap, passes, n_active), one per outer iteration.
+        Named tuples (iteration, objective, gap, passes, n_active), one per outer iteration, summed over the outputs.
     feature_means_, feature_deviations_ : ndarray of shape (n_features,)
         Mean and standard deviation of the observed entries of each feature, weighted by the sample and class weights.
         The deviations only with ``missing="rescale"``.

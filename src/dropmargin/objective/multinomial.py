@@ -101,7 +101,16 @@ class MultinomialObjective(Objective):
         return MultinomialPoint(self, coef)
 
     def to_solver(self, coef: Array) -> Array:
+        coef = self.less_common(coef)
         return Coefficients(coef[:-1], coef[-1]).to_vector()
+
+    def less_common(self, coef: Array) -> Array:
+        """Return coefficients, a column per class, less what all classes have in common, except for an l1 penalty.
+
+        The loss does not change, and an l2 penalty is least without it: gradients and products have no such part. Along
+        it the curvature is that of the penalty alone, so low that conjugate gradients would not see it.
+        """
+        return coef if self.penalty.l1 else coef - coef.mean(axis=1, keepdims=True)
 
     def from_solver(self, coef: Array) -> Array:
         found = Coefficients.of_vector(coef, self.n_classes)
@@ -298,7 +307,9 @@ class MultinomialCurvature(Curvature):
         return image
 
     def precondition(self, residual: Array) -> Array:
-        solved = self.preconditioner.solve(np.vstack(Coefficients.of_vector(residual, self.point.objective.n_classes)))
+        objective = self.point.objective
+        solved = self.preconditioner.solve(np.vstack(Coefficients.of_vector(residual, objective.n_classes)))
+        solved = objective.less_common(solved)
         return Coefficients(solved[:-1], solved[-1]).to_vector()
 
     def select(self, outputs: Any) -> MultinomialCurvature:

@@ -17,12 +17,12 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from dropmargin.data import PerPartition, products, stack_blocks, target_summary
+from dropmargin.data import products, stack_blocks, target_summary
 from dropmargin.objective.explicit import explicit_curvature, intercept_floor, with_diagonal
 from dropmargin.typing import Array
 
 if TYPE_CHECKING:
-    from dropmargin.data import Block, Rows
+    from dropmargin.data import Block, PerPartition, Rows
     from dropmargin.objective.curvature import CurvatureWeights
     from dropmargin.objective.moment import MomentObjective, MomentPoint
     from dropmargin.objective.multinomial import ClassColumns
@@ -279,8 +279,7 @@ def _gram_of_rows(point: MomentPoint | ClassColumns) -> Array:
     cache = objective.data.shared_cache
     if "gram" not in cache:
         n_rows = target_summary(objective.data).n_rows
-        step, numbers = max(1, n_rows // (_GRAM_ROWS * objective.n_features)), range(objective.data.n_partitions)
-        gram, total = objective.data.map_sum(_gram, step, PerPartition(numbers))
+        gram, total = objective.data.map_sum(_gram, max(1, n_rows // (_GRAM_ROWS * objective.n_features)))
         cache["gram"] = gram / total
     return cache["gram"]
 
@@ -375,15 +374,15 @@ def solve_factorised(factor: Array, right: Array) -> Array:
 
 
 @products(1)
-def _gram(part: Rows, step: int, number: int) -> tuple[Array, Array]:
+def _gram(part: Rows, step: int) -> tuple[Array, Array]:
     """Return the Gram matrix of one in so many rows, with a one appended, weighted, and the sum of all weights.
 
-    Rows are drawn by the number of the partition: they may come in an order that has a period.
+    Rows are drawn, always the same ones: they may come in an order that has a period.
     """
     weights, block = part.sample_weight, part.X
     total = weights.sum()
     if step > 1:
-        taken = np.random.default_rng([0, number]).permutation(block.n_rows) % step == 0
+        taken = np.random.default_rng(0).permutation(block.n_rows) % step == 0
         block, weights = block.take_rows(taken), weights[taken]
         weights = weights * (total / max(weights.sum(), np.finfo(float).tiny))
     size = block.n_features
