@@ -22,7 +22,14 @@ from dropmargin import (
     PoissonNoise,
 )
 from dropmargin.estimators import stability
-from dropmargin.estimators.stability import ScoreDifferences, guaranteed, normal, normal_given_predicted
+from dropmargin.estimators.conditional import NormalScores
+from dropmargin.estimators.stability import (
+    ScoreDifferences,
+    guaranteed,
+    label_probabilities,
+    normal,
+    normal_given_predicted,
+)
 from dropmargin.noise import Noise, Variance
 from helpers import plain_variance
 
@@ -145,6 +152,16 @@ def test_a_gap_without_noise_takes_no_part():
     covariance = np.zeros((1, 3, 3))
     covariance[0, 1, 1] = 1.0
     assert normal(differences, covariance)[0] == pytest.approx(norm.cdf(1.0), abs=1e-6)
+
+
+@pytest.mark.parametrize("deviation", [0.0, 0.05, 0.2, 0.5, 2.0])
+def test_the_probability_of_a_label_whose_score_determines_the_others_more_or_less(deviation):
+    """Of three classes one is out of reach, so that the probability has a closed form."""
+    mean = np.linspace(-2.0, 2.0, 41)
+    scores = np.column_stack([mean, np.zeros(41), np.full(41, -100.0)])
+    covariance = np.broadcast_to(np.diag([1.0, deviation**2, 0.0]), (41, 3, 3))
+    found = label_probabilities(NormalScores(np.arange(41), scores, covariance), np.zeros(41, dtype=int))
+    np.testing.assert_allclose(found, norm.cdf(mean / np.hypot(1.0, deviation)), atol=0.01)
 
 
 def test_equal_classes_tie_and_survive():
