@@ -10,6 +10,7 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from dealing import deal
@@ -158,6 +159,18 @@ def test_the_hinge_of_normal_scores_with_weak_noise(seed, tol):
     model = NoisyLinearClassifier("hinge", approximation="gaussian", noise=GaussianNoise(2e-4), C=8.0, tol=tol)
     model.fit(X, y, sample_weight=weight)
     assert _gap(model, "gaussian-hinge", ("gaussian", 2e-4), X, y, weight) <= ALLOWED * tol
+
+
+@pytest.mark.parametrize(("seed", "label_noise"), [(5, 50.0), (31, 17.0)])
+def test_sparse_features_far_from_zero_without_an_intercept(seed, label_noise):
+    """Conjugate gradients saw the large eigenvalue along the feature means, and stopped before the low ones."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(247, 296))
+    y = np.where(X @ rng.normal(size=296) + label_noise * rng.normal(size=247) > 0.0, 1.0, -1.0)
+    X += 130.0 * rng.uniform(-1.0, 1.0, 296)
+    model = DropoutSVC(noise=DropoutNoise(1e-3, reference="zero"), C=14.2, fit_intercept=False)
+    model.fit(sparse.csr_array(X), y)
+    assert _gap(model, "hinge", ("dropout", 1e-3, "zero"), X, y) <= ALLOWED * model.tol
 
 
 # Conjugate gradients of the last step see nothing of the lowest eigenvalues: gaps of 3e-3 to 1e-2 at tol=1e-4, if the

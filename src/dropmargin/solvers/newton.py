@@ -277,20 +277,18 @@ class _State:
         """Return the estimated gap after a step; see the module's docstring."""
         error, self.lowest = np.abs(step.predicted - decrease), np.minimum(self.lowest, step.lowest)
         gap = np.where(step.is_from_model, error + step.remaining, step.rejected)
-        is_small = bool(np.all(gap <= self.options.tol * scale))
-        if is_small:
-            # Conjugate gradients may have left more than their steps show: the new gradient must agree. With a poor
-            # preconditioner a short iteration does not see the lowest eigenvalues: the lowest of all steps counts.
-            lowest = step.lowest if objective.is_well_preconditioned else self.lowest
-            return np.maximum(gap, conjugate_gradient.decrease_bound(step.model, self.point.gradient, lowest))
+        is_small = gap <= self.options.tol * scale
         # A poor preconditioner says too little of the curvature to replace the estimate.
-        if not objective.is_well_preconditioned:
+        if not (is_small.any() or objective.is_well_preconditioned):
             return gap
-        ahead = conjugate_gradient.decrease_bound(step.model, self.point.gradient, step.lowest)
+        # A short iteration of conjugate gradients does not see the lowest eigenvalues: the lowest of all steps counts.
+        ahead = conjugate_gradient.decrease_bound(step.model, self.point.gradient, self.lowest)
+        # Conjugate gradients may have left more than their steps show: the new gradient must confirm a small gap.
         # After a step longer than the model's, or with a negative number, which is rounding, the model is not used.
         trusted = step.is_from_model & (length > 0.0) & (length <= 1.0) & (ahead >= 0.0)
-        trusted &= error <= _MODEL_ERROR * step.predicted
-        return np.where(trusted, np.minimum(gap, _SAFETY * ahead), gap)
+        trusted &= (error <= _MODEL_ERROR * step.predicted) & objective.is_well_preconditioned
+        lower = np.where(trusted, np.minimum(gap, _SAFETY * ahead), gap)
+        return np.where(is_small, np.maximum(gap, ahead), lower)
 
     def _linear_gap(self, step: _Step) -> Array:
         """Return the estimated gap of a method that converges linearly.

@@ -261,7 +261,7 @@ def solve_outputs(problem: Problem, rows: OutputRows, start: Array | None = None
     coef = result.coef
     if means is not None:
         coef[-1] -= means @ coef[:-1]
-    if result.converged and not problem.fit_intercept and _exceeds_precision(problem, rows):
+    if not problem.fit_intercept and _exceeds_precision(problem, rows):
         result = replace(result, converged=False, message=_BEYOND_PRECISION)
     if rows.source.used_features is not None:
         coef = np.zeros((n_features + 1, rows.n_outputs))
