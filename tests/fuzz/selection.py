@@ -70,7 +70,7 @@ class Outcome(NamedTuple):
     described: str
 
 
-def run(seed: int, index: int, seconds: int = 120) -> Outcome:
+def run(seed: int, index: int, seconds: int = 300) -> Outcome:
     """Run a search, for so many seconds at most, and compare it with plain models."""
     case = draw(seed, index)
     begun = time.perf_counter()
@@ -230,7 +230,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("seed", type=int, nargs="?", default=0, metavar="SEED", help="which sequence of them (0)")
     parser.add_argument("--first", type=int, default=0, metavar="INDEX", help="the first search of the sequence (0)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
-    parser.add_argument("--seconds", type=int, default=120, help="a search that takes longer counts as a crash (120)")
+    parser.add_argument("--seconds", type=int, default=300, help="a search that takes longer counts as a crash (300)")
     parser.add_argument("--show", type=int, nargs=2, metavar=("SEED", "INDEX"), help="run one search and print it")
     options = parser.parse_args(argv)
     if options.show:
